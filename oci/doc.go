@@ -19,9 +19,10 @@
 //	)
 //
 // Without further options the sandbox has no capabilities, cannot gain privileges through
-// execve(2), has its own PID, IPC, UTS, mount and cgroup namespaces, and runs under the
-// system call filter of [WithSeccomp]. What it can write, and how much, follows from the
-// caller's root file system and mounts.
+// execve(2), has its own PID, IPC, UTS, mount and cgroup namespaces, and runs under an
+// allow-list of system calls (seccomp(2)): calls that are not on it fail with EPERM, or with
+// ENOSYS where programs can do without them. What it can write, and how much, follows from
+// the caller's root file system and mounts.
 //
 // Sizes are in bytes. Paths are absolute and clean, without NUL or newline. Nothing in this
 // package keeps state, so everything may be called concurrently, with a different

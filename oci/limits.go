@@ -1,7 +1,6 @@
 package oci
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -96,12 +95,7 @@ func WithoutCgroup() Option {
 // no default: [New] requires it. It fails below 16 and if given twice. With a limit above
 // its own hard limit, an OCI runtime without CAP_SYS_RESOURCE fails.
 func WithNoFile(limit uint64) Option {
-	return func(s *draft) error {
-		if limit < 16 {
-			return fmt.Errorf("bound of %d open files is below 16", limit)
-		}
-		return addRlimit(s, "RLIMIT_NOFILE", limit)
-	}
+	return rlimit("RLIMIT_NOFILE", limit, 16, "bound of %d open files is below 16")
 }
 
 // WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own hard
@@ -115,24 +109,14 @@ func WithLowCoreLimit() Option {
 // for hosts without cgroups. The kernel counts them per user namespace and user id
 // (setrlimit(2)). It fails for 0 and if given twice.
 func WithNProc(limit uint64) Option {
-	return func(s *draft) error {
-		if limit < 1 {
-			return errors.New("bound of 0 processes")
-		}
-		return addRlimit(s, "RLIMIT_NPROC", limit)
-	}
+	return rlimit("RLIMIT_NPROC", limit, 1, "bound of %d processes")
 }
 
 // WithDataSize bounds the private writable mappings of each process to bytes, whether
 // touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with which runc itself
 // does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
-	return func(s *draft) error {
-		if bytes < 256<<20 {
-			return fmt.Errorf("bound of %d bytes of data is below 256 MiB", bytes)
-		}
-		return addRlimit(s, "RLIMIT_DATA", bytes)
-	}
+	return rlimit("RLIMIT_DATA", bytes, 256<<20, "bound of %d bytes of data is below 256 MiB")
 }
 
 // WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as victims
@@ -148,12 +132,18 @@ func WithOOMScoreAdj(adj int) Option {
 	}
 }
 
-func addRlimit(s *draft, name string, limit uint64) error {
-	if hasRlimit(s, name) {
-		return fmt.Errorf("%s: given twice", name)
+// rlimit bounds a resource of each process, soft and hard. A limit below least is an error.
+func rlimit(name string, limit, least uint64, tooLow string) Option {
+	return func(s *draft) error {
+		if limit < least {
+			return fmt.Errorf(tooLow, limit)
+		}
+		if hasRlimit(s, name) {
+			return fmt.Errorf("%s: given twice", name)
+		}
+		s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit})
+		return nil
 	}
-	s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit})
-	return nil
 }
 
 func resources(s *draft) *specs.LinuxResources {

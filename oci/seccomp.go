@@ -22,19 +22,14 @@ const (
 // NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 const cloneNamespaces = 0x7e02_0000
 
-// WithSeccomp sets the architecture of the system call filter (seccomp(2)) to arch, a GOARCH
-// name: amd64 or arm64. Any other name is an error. The default is the host's architecture.
+// filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
+// name: amd64 or arm64. Any other name is an error.
 //
 // The filter is an allow-list. Other calls fail with EPERM; the filter never kills the
 // process, which would look like the task's own fault. clone3(2) fails with ENOSYS, so that
 // C libraries fall back to clone(2), whose flags can be filtered; so do other calls that
 // programs can do without. The entry points of other architectures are closed, because the
 // 32-bit ones reach socketcall(2), whose arguments a filter cannot see.
-func WithSeccomp(arch string) Option {
-	return always(func(s *draft) { s.arch = arch })
-}
-
-// filter returns the filter that [WithSeccomp] describes.
 func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
 	if !ok {
@@ -58,7 +53,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	rules := slices.Concat(
 		[]specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
-			allow("clone", specs.LinuxSeccompArg{Index: 0, Op: specs.OpMaskedEqual, Value: cloneNamespaces}),
+			allow("clone", block{cloneNamespaces, 0}.of(0)),
 			answer(errnoNOSYS, absent),
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
@@ -137,17 +132,11 @@ func filterRules(own bool) []specs.LinuxSyscall {
 	} else {
 		denied = append(denied, setSeccomp)
 	}
-	var rules []specs.LinuxSyscall
-	for _, option := range append(below(128, denied...), only(setPtracer)) {
-		rules = append(rules, allow("prctl", option.of(0)))
-	}
+	rules := append(allowIn("prctl", 0, below(128, denied...)), allow("prctl", only(setPtracer).of(0)))
 	for _, option := range []uint32{schedCore, setMemoryMerge, setVMA} {
 		rules = append(rules, answer(errnoINVAL, []string{"prctl"}, only(option).of(0)))
 	}
-	for _, operation := range below(4, operations...) {
-		rules = append(rules, allow("seccomp", operation.of(0)))
-	}
-	return rules
+	return append(rules, allowIn("seccomp", 0, below(4, operations...))...)
 }
 
 // optionRules admit all socket options except filters and those that use up memory or flow
@@ -175,14 +164,9 @@ func optionRules(own bool) []specs.LinuxSyscall {
 		denied[solSocket] = append(denied[solSocket], 26, 50, 51, 52) // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
 	}
 	levels := slices.Sorted(maps.Keys(denied))
-	var rules []specs.LinuxSyscall
-	for _, level := range below(512, levels...) {
-		rules = append(rules, allow("setsockopt", level.of(1)))
-	}
+	rules := allowIn("setsockopt", 1, below(512, levels...))
 	for _, level := range levels {
-		for _, option := range below(128, denied[level]...) {
-			rules = append(rules, allow("setsockopt", only(level).of(1), option.of(2)))
-		}
+		rules = append(rules, allowIn("setsockopt", 2, below(128, denied[level]...), only(level).of(1))...)
 	}
 	return rules
 }
@@ -191,11 +175,7 @@ func optionRules(own bool) []specs.LinuxSyscall {
 // caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
 // SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay (SIOCADDDLCI, SIOCDELDLCI).
 func ioctlRules() []specs.LinuxSyscall {
-	var rules []specs.LinuxSyscall
-	for _, request := range but(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1) {
-		rules = append(rules, allow("ioctl", request.of(1)))
-	}
-	return rules
+	return allowIn("ioctl", 1, but(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1))
 }
 
 // adviceRules admit madvise(2), as on a kernel that cannot merge equal pages
@@ -204,34 +184,23 @@ func ioctlRules() []specs.LinuxSyscall {
 // signal to another by dropping pages from it.
 func adviceRules() []specs.LinuxSyscall {
 	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
-	rules := []specs.LinuxSyscall{
+	return slices.Concat([]specs.LinuxSyscall{
 		answer(errnoINVAL, []string{"madvise"}, only(mergeable).of(2)),
 		answer(0, []string{"madvise"}, only(cold).of(2)),
 		answer(0, []string{"madvise"}, only(pageOut).of(2)),
 		answer(0, []string{"fadvise64"}, only(dontNeed).of(3)),
-	}
-	for _, advice := range below(128, mergeable, cold, pageOut) {
-		rules = append(rules, allow("madvise", advice.of(2)))
-	}
-	for _, advice := range below(8, dontNeed) {
-		rules = append(rules, allow("fadvise64", advice.of(3)))
-	}
-	return rules
+	}, allowIn("madvise", 2, below(128, mergeable, cold, pageOut)), allowIn("fadvise64", 3, below(8, dontNeed)))
 }
 
 // coreRules let programs believe that they changed the limit on core files, which many set
 // to 0. They do not change it, for the reason given at [noCores].
 func coreRules() []specs.LinuxSyscall {
 	const core = 4
-	rules := []specs.LinuxSyscall{
+	return slices.Concat([]specs.LinuxSyscall{
 		answer(0, []string{"setrlimit"}, only(core).of(0)),
 		allow("prlimit64", only(core).of(1), equal(2, 0)), // reads
 		answer(0, []string{"prlimit64"}, only(core).of(1), specs.LinuxSeccompArg{Index: 2, Op: specs.OpNotEqual}),
-	}
-	for _, resource := range below(16, core) {
-		rules = append(rules, allow("setrlimit", resource.of(0)), allow("prlimit64", resource.of(1)))
-	}
-	return rules
+	}, allowIn("setrlimit", 0, below(16, core)), allowIn("prlimit64", 1, below(16, core)))
 }
 
 // A block is the set of 32-bit numbers n for which n & mask == value.
@@ -271,16 +240,14 @@ func hugePageRules() []specs.LinuxSyscall {
 	for _, call := range []struct {
 		name  string
 		flags uint
-		huge  uint64
+		huge  uint32
 	}{
 		{"mmap", 3, 0x40000},     // MAP_HUGETLB, mmap(2)
 		{"memfd_create", 1, 0x4}, // MFD_HUGETLB, memfd_create(2)
 		{"shmget", 2, 0o4000},    // SHM_HUGETLB, shmget(2)
 	} {
-		flag := specs.LinuxSeccompArg{Index: call.flags, Op: specs.OpMaskedEqual, Value: call.huge}
-		set := flag
-		set.ValueTwo = call.huge
-		rules = append(rules, allow(call.name, flag), answer(errnoNOMEM, []string{call.name}, set))
+		unset, set := block{call.huge, 0}, block{call.huge, call.huge}
+		rules = append(rules, allow(call.name, unset.of(call.flags)), answer(errnoNOMEM, []string{call.name}, set.of(call.flags)))
 	}
 	return rules
 }
@@ -297,14 +264,10 @@ func personalityRules() []specs.LinuxSyscall {
 
 // mknodRules admit regular files, pipes and sockets, but no devices.
 func mknodRules() []specs.LinuxSyscall {
-	const typeMask = 0o170000 // inode(7), S_IFMT
-	var rules []specs.LinuxSyscall
-	for i, name := range []string{"mknod", "mknodat"} {
-		for _, kind := range []uint64{0, 0o100000, 0o010000, 0o140000} { // zero means a regular file, mknod(2)
-			rules = append(rules, allow(name, specs.LinuxSeccompArg{Index: uint(i) + 1, Op: specs.OpMaskedEqual, Value: typeMask, ValueTwo: kind}))
-		}
-	}
-	return rules
+	const kind = 0o170000 // inode(7), S_IFMT
+	// Zero means a regular file, mknod(2).
+	harmless := []block{{kind, 0}, {kind, 0o100000}, {kind, 0o010000}, {kind, 0o140000}}
+	return append(allowIn("mknod", 1, harmless), allowIn("mknodat", 2, harmless)...)
 }
 
 // fcntlRules admit all commands below 0x410 except those for leases and directory change
@@ -312,16 +275,12 @@ func mknodRules() []specs.LinuxSyscall {
 // that several sandboxes share read-only, root in one of them can block the others, and the
 // host, for as long as /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
-	var rules []specs.LinuxSyscall
-	for _, commands := range []block{
+	return allowIn("fcntl", 1, []block{
 		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024
 		{0xffff_ffff, 0x403}, // F_DUPFD_QUERY
 		{0xffff_fffc, 0x404}, // F_CREATED_QUERY, F_DUPFD_CLOEXEC, F_SETPIPE_SZ
 		{0xffff_fff8, 0x408}, // F_GETPIPE_SZ, seals, hints
-	} {
-		rules = append(rules, allow("fcntl", commands.of(1)))
-	}
-	return rules
+	})
 }
 
 func equal(index uint, value uint64) specs.LinuxSeccompArg {
@@ -330,6 +289,15 @@ func equal(index uint, value uint64) specs.LinuxSeccompArg {
 
 func allow(name string, args ...specs.LinuxSeccompArg) specs.LinuxSyscall {
 	return specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: args}
+}
+
+// allowIn admits a call if the given argument is in one of the blocks and also holds.
+func allowIn(name string, argument uint, blocks []block, also ...specs.LinuxSeccompArg) []specs.LinuxSyscall {
+	var rules []specs.LinuxSyscall
+	for _, b := range blocks {
+		rules = append(rules, allow(name, append(slices.Clone(also), b.of(argument))...))
+	}
+	return rules
 }
 
 func answer(errno uint, names []string, args ...specs.LinuxSeccompArg) specs.LinuxSyscall {

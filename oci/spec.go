@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -12,9 +13,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// Version is the OCI runtime specification version in every spec. It is not the newest: runc
+// version is the OCI runtime specification version in every spec. It is not the newest: runc
 // 1.1 refuses or ignores what later versions added.
-const Version = "1.0.2"
+const version = "1.0.2"
 
 // Hostname is the host name inside every sandbox (uts_namespaces(7)).
 const Hostname = "sbench"
@@ -57,14 +58,14 @@ func always(set func(*draft)) Option {
 // after applying all of them.
 type draft struct {
 	*specs.Spec
-	arch                                   string // of the filter; see WithSeccomp
+	arch                                   string // of the filter
 	ownFilters, netlink, sealed            bool
 	withoutCgroup, withoutCPU, withoutSwap bool
 }
 
 // New returns a specification for a process in the root file system at rootfs, a clean
-// absolute host path, after applying opts in order. Its system call filter is that of
-// [WithSeccomp]. The caller owns the result.
+// absolute host path, after applying opts in order. Its system call filter is for the
+// architecture of this program. The caller owns the result.
 //
 // These have no default and must be given: [WithArgs], [WithNetworkNamespace], [WithNoFile],
 // and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
@@ -105,7 +106,7 @@ func (s *draft) complete() error {
 
 func base(rootfs string) *specs.Spec {
 	return &specs.Spec{
-		Version:  Version,
+		Version:  version,
 		Hostname: Hostname,
 		Root:     &specs.Root{Path: rootfs},
 		Process: &specs.Process{
@@ -188,13 +189,12 @@ func missing(s *draft) []error {
 		need(s.withoutCgroup, "no limits: use WithCgroup and the limits, or WithoutCgroup")
 		return errs
 	}
-	r := s.Linux.Resources
+	r := cmp.Or(s.Linux.Resources, &specs.LinuxResources{})
 	need(s.Linux.CgroupsPath != "", "limits without a cgroup: use WithCgroup")
 	need(!s.withoutCgroup, "WithoutCgroup together with a cgroup or limits")
-	need(r != nil && r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
-	need(r != nil && r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
-	limited := r != nil && r.CPU != nil && r.CPU.Quota != nil
-	need(limited || s.withoutCPU, "no CPU limit: use WithCPUs or WithoutCPULimit")
+	need(r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
+	need(r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
+	need(r.CPU != nil && r.CPU.Quota != nil || s.withoutCPU, "no CPU limit: use WithCPUs or WithoutCPULimit")
 	return errs
 }
 

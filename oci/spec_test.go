@@ -42,16 +42,16 @@ func TestGolden(t *testing.T) {
 		name string
 		opts []oci.Option
 	}{
-		{"agent-amd64", strict(oci.WithSeccomp("amd64"), oci.WithSharedMemory(64<<20), oci.WithTmpfs("/tmp", 256<<20, 65536),
+		{"agent-amd64", strict(oci.WithArchitecture("amd64"), oci.WithSharedMemory(64<<20), oci.WithTmpfs("/tmp", 256<<20, 65536),
 			oci.WithBind("/run/sbench/sandbox/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
-		{"agent-arm64", strict(oci.WithSeccomp("arm64"), oci.WithUser(1000, 1000, 4, 20))},
-		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithSeccomp("amd64"))},
-		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithSeccomp("amd64"))},
-		{"no-swap-accounting-amd64", strict(oci.WithSeccomp("amd64"), oci.WithoutSwapLimit())},
-		{"own-ids-amd64", strict(oci.WithSeccomp("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
+		{"agent-arm64", strict(oci.WithArchitecture("arm64"), oci.WithUser(1000, 1000, 4, 20))},
+		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithArchitecture("amd64"))},
+		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithArchitecture("amd64"))},
+		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
+		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
-			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithSeccomp("amd64"),
+			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithArchitecture("amd64"),
 			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
 	}
 	for _, tt := range tests {
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 		{"bind unclean", oci.WithBind("/x", "/a/../proc", true), "not a clean absolute path"},
 		{"bind relative source", oci.WithBind("x", "/x", true), "bind source"},
 		{"capability", oci.WithCapabilities("CAP_SYS_ADMIN"), "cannot be given"},
-		{"no seccomp for", oci.WithSeccomp("riscv64"), "no profile for architecture"},
+		{"no seccomp for", oci.WithArchitecture("riscv64"), "no profile for architecture"},
 		{"annotation", oci.WithAnnotation("", "x"), "annotation without a key"},
 	}
 	for _, tt := range tests {
@@ -163,11 +163,11 @@ func TestRefused(t *testing.T) {
 // make it.
 func TestOrder(t *testing.T) {
 	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithSealedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
-	first, err := oci.New(rootfs, append(slices.Clone(opts), strict(oci.WithSeccomp("arm64"))...)...)
+	first, err := oci.New(rootfs, append(slices.Clone(opts), strict(oci.WithArchitecture("arm64"))...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, err := oci.New(rootfs, append(strict(oci.WithSeccomp("arm64")), opts...)...)
+	last, err := oci.New(rootfs, append(strict(oci.WithArchitecture("arm64")), opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestNothingIsDefaulted(t *testing.T) {
 // TestSeccompWithinDefault: nothing is allowed that the ecosystem's default
 // profile, computed for a process without capabilities, would refuse.
 func TestSeccompWithinDefault(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestSeccompWithinDefault(t *testing.T) {
 }
 
 func TestSeccompRefuses(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,11 +312,11 @@ func admits(s *specs.Spec, name string, args ...uint64) bool {
 // TestFilters: every call that makes the kernel install a filter is refused, whatever
 // the upper half of its argument, and every other call passes.
 func TestFilters(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := oci.New(rootfs, strict(oci.WithOwnFilters(), oci.WithSeccomp("amd64"))...)
+	own, err := oci.New(rootfs, strict(oci.WithOwnFilters(), oci.WithArchitecture("amd64"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +354,7 @@ func TestFilters(t *testing.T) {
 
 // TestVerdicts checks the filter's answers to single calls.
 func TestVerdicts(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithSeccomp("amd64"))...)
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestVerdicts(t *testing.T) {
 		{"sealed processes", "ptrace", "EPERM", strict(oci.WithSealedProcesses())},
 		{"without a cgroup", "memfd_create", "ENOSYS", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64), oci.WithoutCgroup()}},
 	} {
-		s, err := oci.New(rootfs, append(o.opts, oci.WithSeccomp("arm64"))...)
+		s, err := oci.New(rootfs, append(o.opts, oci.WithArchitecture("arm64"))...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"io"
 	"sync"
 )
@@ -11,9 +12,8 @@ import (
 type Capture struct {
 	mu    sync.Mutex
 	head  []byte
-	tail  []byte // a ring buffer once it is full
-	next  int    // index of the oldest byte of a full tail
-	room  int    // capacity in bytes of head and of tail, each
+	tail  bytes.Buffer
+	room  int // capacity in bytes of head and of tail, each
 	total int64
 	tee   io.Writer
 }
@@ -39,33 +39,16 @@ func (c *Capture) Write(p []byte) (int, error) {
 		}
 	}
 	c.total += int64(len(p))
-	rest := p
-	if free := c.room - len(c.head); free > 0 {
-		n := min(free, len(rest))
-		c.head, rest = append(c.head, rest[:n]...), rest[n:]
-	}
-	if len(rest) > c.room {
-		rest = rest[len(rest)-c.room:]
-	}
-	c.keepTail(rest)
+	first := min(c.room-len(c.head), len(p))
+	c.head = append(c.head, p[:first]...)
+	c.tail.Write(p[max(first, len(p)-c.room):])
+	c.tail.Next(max(0, c.tail.Len()-c.room)) // drops what there is no room for
 	return len(p), nil
-}
-
-func (c *Capture) keepTail(p []byte) {
-	if free := c.room - len(c.tail); free > 0 {
-		n := min(free, len(p))
-		c.tail, p = append(c.tail, p[:n]...), p[n:]
-	}
-	for len(p) > 0 {
-		n := copy(c.tail[c.next:], p)
-		c.next, p = (c.next+n)%c.room, p[n:]
-	}
 }
 
 // Output returns a copy of what has been kept so far.
 func (c *Capture) Output() Output {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	tail := append(append([]byte{}, c.tail[c.next:]...), c.tail[:c.next]...)
-	return Output{Head: append([]byte{}, c.head...), Tail: tail, Total: c.total}
+	return Output{Head: append([]byte{}, c.head...), Tail: append([]byte{}, c.tail.Bytes()...), Total: c.total}
 }

@@ -78,8 +78,6 @@ type Changes struct {
 type Volume interface {
 	// Path is the absolute host path of the directory.
 	Path() string
-	// Full reports whether the volume has run out of space or inodes.
-	Full() (bool, error)
 	// Close removes the volume. Sandboxes that mount it must be closed first.
 	Close() error
 }

@@ -143,7 +143,8 @@ func swapAccounted(dir string) bool {
 	return noSwap()
 }
 
-func noSwap() bool { return strings.Count(readString("/proc/swaps"), "\n") <= 1 }
+// noSwap reports whether the host has no swap: a line in /proc/swaps besides the headings.
+func noSwap() bool { return !strings.Contains(proc.Text("/proc/swaps"), "\n") }
 
 // A Group names one control group in every hierarchy. It need not exist.
 type Group struct {
@@ -191,40 +192,42 @@ func (g Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
 	}
-	seen := map[int]bool{}
+	var pids []int
+	dirs, err := g.tree()
+	for _, dir := range dirs {
+		text, readErr := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if readErr != nil && !gone(readErr) {
+			err = errors.Join(err, readErr)
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			pid, atoiErr := strconv.Atoi(field)
+			if atoiErr != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %q is not a process id", dir, field))
+			}
+			pids = append(pids, pid)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", g.path, err)
+	}
+	slices.Sort(pids)
+	return slices.Compact(pids), nil
+}
+
+// tree lists the directories of the group and of all groups below it, parents first.
+func (g Group) tree() (all []string, err error) {
 	for _, dir := range g.dirs() {
-		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		err = errors.Join(err, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 			if gone(err) {
 				return nil // removed during the walk, so it was empty
 			}
-			if err != nil || d.Name() != "cgroup.procs" {
-				return err
+			if err == nil && d.IsDir() {
+				all = append(all, p)
 			}
-			return addPids(p, seen)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("cgroup %s: %w", g.path, err)
-		}
+			return err
+		}))
 	}
-	return slices.Sorted(maps.Keys(seen)), nil
-}
-
-func addPids(file string, seen map[int]bool) error {
-	text, err := os.ReadFile(file)
-	if gone(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for field := range strings.FieldsSeq(string(text)) {
-		pid, err := strconv.Atoi(field)
-		if err != nil {
-			return fmt.Errorf("%s: %q is not a process id", file, field)
-		}
-		seen[pid] = true
-	}
-	return nil
+	return all, err
 }
 
 // Signal sends sig to every process of the group except spare (0 spares none). It skips
@@ -235,7 +238,7 @@ func (g Group) Signal(sig unix.Signal, spare int) error {
 		return err
 	}
 	err = proc.SignalAll(pids, spare, sig, func(pid int) bool {
-		for line := range strings.Lines(readString(fmt.Sprintf("/proc/%d/cgroup", pid))) {
+		for line := range strings.Lines(proc.Text(fmt.Sprintf("/proc/%d/cgroup", pid))) {
 			if _, path, ok := strings.Cut(strings.TrimSpace(line), ":/"); ok && within("/"+path, g.shown()) {
 				return true
 			}
@@ -301,60 +304,35 @@ func gone(err error) bool {
 // Remove deletes the group and those below it, none of which may contain a process. A
 // missing group is no error.
 func (g Group) Remove() error {
-	var errs []error
+	alone := true
 	for _, dir := range g.dirs() {
-		err := unix.Rmdir(dir)
-		if errors.Is(err, unix.EBUSY) { // there are groups below it
-			err = removeBelow(dir)
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+			alone = false
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func removeBelow(dir string) error {
-	var below []string
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err == nil && d.IsDir() {
-			below = append(below, p)
-		}
-		return err
-	})
-	errs := []error{err}
-	for _, p := range slices.Backward(below) {
-		if err := unix.Rmdir(p); err != nil && !errors.Is(err, unix.ENOENT) {
-			errs = append(errs, err)
+	if alone { // as usual; a walk takes much longer
+		return nil
+	}
+	dirs, err := g.tree()
+	for _, dir := range slices.Backward(dirs) {
+		if rmErr := unix.Rmdir(dir); rmErr != nil && !errors.Is(rmErr, unix.ENOENT) {
+			err = errors.Join(err, fmt.Errorf("remove %s: %w", dir, rmErr))
 		}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-func readString(file string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	return string(text)
-}
+// read returns the text of one of the group's files; see [proc.Text].
+func (g Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
 
-func number(text string) int64 {
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// keyed returns the value of key in lines of the form "key value", or 0.
-func keyed(text, key string) int64 {
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(line, " "); ok && name == key {
-			return number(value)
+// number returns the number after key at the beginning of a line of one of the group's files, or
+// 0.
+func (g Group) number(controller, name, key string) int64 {
+	for line := range strings.Lines(g.read(controller, name)) {
+		if value, ok := strings.CutPrefix(line, key); ok {
+			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
+				return n
+			}
 		}
 	}
 	return 0

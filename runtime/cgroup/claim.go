@@ -58,21 +58,14 @@ func (h Hierarchies) claim(own string, self int) error {
 			return fmt.Errorf("pass on %s: %w", c, err)
 		}
 	}
-	return inProbe(dir, h.tryLimits)
-}
-
-// tryLimits writes "max" to the limits of a new group, which changes nothing, to check
-// that they can be set.
-func (h Hierarchies) tryLimits(probe string) error {
-	for c, limit := range map[string]string{"memory": "memory.max", "pids": "pids.max", "cpu": "cpu.max"} {
-		if !slices.Contains(h.to.can, c) {
-			continue
+	return inProbe(dir, func(probe string) error {
+		for _, c := range h.to.can { // "max" changes nothing in a new group, but shows that limits can be set
+			if err := write(probe, c+".max", "max"); err != nil {
+				return err
+			}
 		}
-		if err := write(probe, limit, "max"); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // write writes to an existing file; it never creates one.

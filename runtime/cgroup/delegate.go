@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -220,7 +221,7 @@ func (h Hierarchies) best(groups []string, self int) (delegation, error) {
 // files' owner and mode do not show it. A process that may write to cgroup.procs may move
 // processes between the groups below.
 func tryWrite(dir string) error {
-	if kind := strings.TrimSpace(readString(filepath.Join(dir, "cgroup.type"))); kind != "" && kind != "domain" {
+	if kind := proc.Text(filepath.Join(dir, "cgroup.type")); kind != "" && kind != "domain" {
 		return fmt.Errorf("it is of type %q", kind)
 	}
 	for _, name := range []string{"cgroup.procs", "cgroup.subtree_control"} {
@@ -276,7 +277,7 @@ func examine(dir string, self int) delegation {
 	return d
 }
 
-func words(dir, name string) []string { return strings.Fields(readString(filepath.Join(dir, name))) }
+func words(dir, name string) []string { return strings.Fields(proc.Text(filepath.Join(dir, name))) }
 
 // controllers are those that limit a sandbox.
 func controllers() []string { return []string{"memory", "pids", "cpu"} }

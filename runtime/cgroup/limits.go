@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/securebench/sbench/runtime"
 )
@@ -16,8 +17,7 @@ import (
 func (g Group) Verify(want runtime.Limits, withoutSwap bool) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
-		text := strings.TrimSpace(readString(g.file(controller, name)))
-		if !ok(text) {
+		if text := g.read(controller, name); !ok(text) {
 			errs = append(errs, fmt.Errorf("%s is %q", name, text))
 		}
 	}
@@ -32,7 +32,7 @@ func (g Group) Verify(want runtime.Limits, withoutSwap bool) error {
 	quota, period := "cpu.max", ""
 	if g.h.Mode() != V2 { // there the limit on swap is that on memory and swap together
 		memory, swap, noSwapLeft = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes
-		quota, period = "cpu.cfs_quota_us", readString(g.file("cpu", "cpu.cfs_period_us"))
+		quota, period = "cpu.cfs_quota_us", g.read("cpu", "cpu.cfs_period_us")
 	}
 	if want.Memory > 0 {
 		check("memory", memory, bytes)
@@ -67,13 +67,37 @@ func atMost(quota []string, cpus float64) bool {
 // limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in memory.rst),
 // and current OCI runtimes do not set it; version 2 counts that memory with the rest.
 func (g Group) LimitSockets(bytes int64) error {
-	name := g.file("memory", "memory.kmem.tcp.limit_in_bytes")
-	if err := os.WriteFile(name, strconv.AppendInt(nil, bytes, 10), 0); err != nil {
+	const name = "memory.kmem.tcp.limit_in_bytes"
+	if err := os.WriteFile(g.file("memory", name), strconv.AppendInt(nil, bytes, 10), 0); err != nil {
 		return fmt.Errorf("limit the memory of sockets: %w", err)
 	}
 	page := int64(os.Getpagesize())
-	if got := number(readString(name)); got > bytes || got <= bytes-page {
-		return fmt.Errorf("limit the memory of sockets: %s is %d, not %d", name, got, bytes)
+	if got := g.number("memory", name, ""); got > bytes || got <= bytes-page {
+		return fmt.Errorf("limit the memory of sockets: %s is %d, not %d", g.file("memory", name), got, bytes)
 	}
 	return nil
+}
+
+// Stats are the kernel's counters for a group. Counters that the kernel lacks are 0.
+type Stats struct {
+	CPU        time.Duration // user and system time of all processes
+	PeakMemory int64         // bytes
+	PeakPids   int64         // processes and threads
+	OOMKills   int64         // processes killed because the group was out of memory
+	PidsDenied int64         // forks refused because of the limit on processes
+}
+
+// Stats reads the counters. Call it before the group is removed.
+func (g Group) Stats() Stats {
+	s := Stats{PeakPids: g.number("pids", "pids.peak", ""), PidsDenied: g.number("pids", "pids.events", "max ")}
+	if g.h.Mode() == V2 {
+		s.CPU = time.Duration(g.number("cpu", "cpu.stat", "usage_usec ")) * time.Microsecond
+		s.PeakMemory = g.number("memory", "memory.peak", "")
+		s.OOMKills = g.number("memory", "memory.events", "oom_kill ")
+	} else {
+		s.CPU = time.Duration(g.number("cpuacct", "cpuacct.usage", ""))
+		s.PeakMemory = g.number("memory", "memory.max_usage_in_bytes", "")
+		s.OOMKills = g.number("memory", "memory.oom_control", "oom_kill ")
+	}
+	return s
 }

@@ -107,13 +107,13 @@ type Client struct {
 	limits  daemonLimits
 	program ociRuntime
 	stack   rootfs.Stacker
-	layers  string        // the directory of the layers of images
+	layers  string // the directory of the layers of images
 	missing struct {
 		degraded []string
 		refused  error
 	} // see Degraded
 	setup chan struct{} // bounds concurrent creation and deletion
-	log     *slog.Logger
+	log   *slog.Logger
 
 	settling sync.Mutex
 	settled  bool

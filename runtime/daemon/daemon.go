@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,7 +35,7 @@ const SystemAddress = "/run/containerd/containerd.sock"
 const (
 	startTimeout = 20 * time.Second
 	stopTimeout  = 10 * time.Second
-	pollInterval = 5 * time.Millisecond
+	pollInterval = 2 * time.Millisecond
 )
 
 // maxSocketPath is the maximum length of a socket's path in bytes, without the
@@ -132,52 +131,17 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(d.toml()), 0o600); err != nil {
 		return fmt.Errorf("containerd: %w", err)
 	}
-	log, err := os.OpenFile(d.logFile(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("containerd: %w", err)
-	}
-	defer func() { _ = log.Close() }()
 	cmd := exec.Command(path, "--config", config)
-	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = d.cfg.State
-	// In a session of its own, the terminal's Ctrl-C does not reach the daemon, which sbench
-	// still needs to clean up.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = environment(os.Environ())
-	if err := cmd.Start(); err != nil {
+	cmd.Env = Environment("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR")
+	log := filepath.Join(d.cfg.State, "containerd.log")
+	if err := Launch(ctx, cmd, log, cmd.Start, func() bool { return Answers(d.Address()) }); err != nil {
 		return fmt.Errorf("containerd: start: %w", err)
 	}
 	if d.cfg.Logger != nil {
 		d.cfg.Logger.Debug("started a private containerd", "pid", cmd.Process.Pid, "address", d.Address())
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	return d.await(ctx, exited, cmd.Process)
-}
-
-func (d *Daemon) await(ctx context.Context, exited <-chan error, p *os.Process) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
-	defer cancel()
-	for !Answers(d.Address()) {
-		select {
-		case err := <-exited:
-			return fmt.Errorf("containerd: ended at once (%v); its last words: %s", err, d.lastWords())
-		case <-ctx.Done():
-			return fmt.Errorf("containerd: start: %w; its last words: %s", errors.Join(context.Cause(ctx), p.Kill()), d.lastWords())
-		case <-time.After(pollInterval):
-		}
-	}
 	return nil
-}
-
-// environment keeps only the variables that the daemon needs: others may hold credentials.
-func environment(environ []string) []string {
-	return slices.DeleteFunc(environ, func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return !slices.Contains([]string{
-			"PATH", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR", "XDG_RUNTIME_DIR", "HOME", "LANG",
-		}, strings.ToUpper(name))
-	})
 }
 
 // Answers reports whether something accepts connections at the socket.
@@ -205,26 +169,20 @@ func (d *Daemon) stop(ctx context.Context) error {
 }
 
 func (d *Daemon) stopOne(ctx context.Context, pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
+	still := func() bool { return serves(pid, d.cfg.State) }
+	if proc.Signal(pid, unix.SIGTERM, still) != nil {
 		return nil // it has ended
 	}
-	defer func() { _ = unix.Close(fd) }()
-	if !serves(pid, d.cfg.State) { // the id may have been reused before the pidfd was opened
-		return nil
-	}
-	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
-		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
-			return nil // it has ended
+	for begun := time.Now(); proc.Alive(pid); time.Sleep(pollInterval) {
+		waited := time.Since(begun)
+		if ctx.Err() != nil || waited > 2*stopTimeout {
+			return fmt.Errorf("containerd: process %d does not end", pid)
 		}
-		ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-		err := awaitExit(ctx, fd)
-		cancel()
-		if err == nil {
-			return nil
+		if waited > stopTimeout {
+			_ = proc.Signal(pid, unix.SIGKILL, still) // if it fails, it has ended or is ending
 		}
 	}
-	return fmt.Errorf("containerd: process %d does not end", pid)
+	return nil
 }
 
 // Find returns the process ids of this user's private daemons with the state directory
@@ -246,32 +204,6 @@ func serves(pid int, state string) bool {
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }
-
-func awaitExit(ctx context.Context, pidfd int) error {
-	for {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 20)
-		if n > 0 {
-			return nil
-		}
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *Daemon) logFile() string { return filepath.Join(d.cfg.State, "containerd.log") }
-
-func (d *Daemon) lastWords() string {
-	text, err := os.ReadFile(d.logFile())
-	if err != nil || len(text) == 0 {
-		return "none"
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-3):], " | ")
-}
 
 func lookPrograms(ociRuntime string) (string, error) {
 	var missing []string

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -92,7 +93,7 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 		return nil, err
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts) // the caller's
-	s := &sandbox{engine: e, cfg: cfg, root: root}
+	s := &sandbox{engine: e, cfg: cfg, root: root, copies: root + "-copies"}
 	if from, ok := cfg.From.(*sandbox); ok {
 		err = os.CopyFS(root, os.DirFS(from.root))
 	} else if cfg.Image.Over != "" {
@@ -102,9 +103,9 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 		_, statErr := os.Stat(m.Source)
 		err = errors.Join(err, statErr)
 		if m.Copy && statErr == nil {
-			s.copies = append(s.copies, filepath.Join(e.Directory, fmt.Sprintf("%s-copy-%d", filepath.Base(root), i)))
-			err = errors.Join(err, os.CopyFS(s.copies[len(s.copies)-1], os.DirFS(m.Source)))
-			s.cfg.Mounts[i].Source, s.cfg.Mounts[i].Writable = s.copies[len(s.copies)-1], true
+			at := filepath.Join(s.copies, strconv.Itoa(i))
+			err = errors.Join(err, os.CopyFS(at, os.DirFS(m.Source)))
+			s.cfg.Mounts[i].Source, s.cfg.Mounts[i].Writable = at, true
 		}
 	}
 	if err != nil {
@@ -124,15 +125,14 @@ func (e *Engine) NewVolume(_ context.Context, cfg runtime.VolumeConfig) (runtime
 
 type volume string
 
-func (v volume) Path() string        { return string(v) }
-func (v volume) Full() (bool, error) { return false, nil }
-func (v volume) Close() error        { return os.RemoveAll(string(v)) }
+func (v volume) Path() string { return string(v) }
+func (v volume) Close() error { return os.RemoveAll(string(v)) }
 
 type sandbox struct {
 	engine *Engine
 	cfg    runtime.Config
 	root   string
-	copies []string
+	copies string // the directory for copies of mounts
 
 	mu            sync.Mutex
 	spent, closed bool
@@ -257,9 +257,5 @@ func (s *sandbox) Close(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	errs := []error{os.RemoveAll(s.root)}
-	for _, c := range s.copies {
-		errs = append(errs, os.RemoveAll(c))
-	}
-	return errors.Join(errs...)
+	return errors.Join(os.RemoveAll(s.root), os.RemoveAll(s.copies))
 }

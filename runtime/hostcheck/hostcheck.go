@@ -3,7 +3,6 @@ package hostcheck
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
@@ -16,6 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -101,8 +101,7 @@ func Kernel() []Finding { return []Finding{seccomp(), userNamespaces(), networkN
 func Shared(lowCores bool) []Finding { return []Finding{cores(lowCores), descriptors(), overcommit()} }
 
 func seccomp() Finding {
-	actions, err := os.ReadFile("/proc/sys/kernel/seccomp/actions_avail")
-	if err != nil || !strings.Contains(string(actions), "errno") {
+	if !strings.Contains(proc.Text("/proc/sys/kernel/seccomp/actions_avail"), "errno") {
 		return Failure("seccomp", "the kernel has no seccomp filters", "use a kernel with CONFIG_SECCOMP_FILTER")
 	}
 	return Fine("seccomp", "filters available")
@@ -111,7 +110,7 @@ func seccomp() Finding {
 // cores reports what a crash in a sandbox starts on the host; see noCores in package oci.
 func cores(low bool) Finding {
 	const check = "core files"
-	pattern := readWord("/proc/sys/kernel/core_pattern")
+	pattern := proc.Text("/proc/sys/kernel/core_pattern")
 	switch {
 	case strings.HasPrefix(pattern, "@"):
 		return Warning(check, "the kernel sends the core of every crash in a sandbox to the host's socket (kernel.core_pattern is "+pattern+")", "sysctl kernel.core_pattern=core, or a pattern that is a pipe")
@@ -126,7 +125,7 @@ func cores(low bool) Finding {
 // descriptors compares the host's bound on open files with what sandboxes may open.
 func descriptors() Finding {
 	const check = "open files of the host"
-	text := readWord("/proc/sys/fs/file-max")
+	text := proc.Text("/proc/sys/fs/file-max")
 	limit, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return Warning(check, fmt.Sprintf("fs.file-max is %q", text), "")
@@ -144,31 +143,23 @@ func descriptors() Finding {
 // (overcommit-accounting.rst).
 func overcommit() Finding {
 	const check = "memory that is only reserved"
-	if readWord("/proc/sys/vm/overcommit_memory") == "2" {
+	if proc.Text("/proc/sys/vm/overcommit_memory") == "2" {
 		return Warning(check, "counted for the whole host (vm.overcommit_memory is 2): one sandbox can reserve what others need", "sysctl vm.overcommit_memory=0")
 	}
 	return Fine(check, "not counted")
 }
 
 func userNamespaces() Finding {
-	limit := readWord("/proc/sys/user/max_user_namespaces")
+	limit := proc.Text("/proc/sys/user/max_user_namespaces")
 	switch {
 	case limit == "" || limit == "0":
 		return Warning("user namespaces", "not available", "sysctl user.max_user_namespaces=15000; only rootless use needs them")
-	case readWord("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+	case proc.Text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
 		return Warning("user namespaces", "for root only", "sysctl kernel.unprivileged_userns_clone=1; only rootless use needs it")
-	case readWord("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+	case proc.Text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
 		return Warning("user namespaces", "restricted by AppArmor", "give sbench an AppArmor profile with \"userns,\"; only rootless use needs it")
 	}
 	return Fine("user namespaces", "up to "+limit)
-}
-
-func readWord(name string) string {
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
 }
 
 func networkNamespace() Finding {
@@ -195,7 +186,7 @@ func SubordinateIDs() Finding {
 		}
 	}
 	for _, f := range []string{"/etc/subuid", "/etc/subgid"} {
-		if readWord(f) == "" {
+		if proc.Text(f) == "" {
 			missing = append(missing, "entries in "+f)
 		}
 	}

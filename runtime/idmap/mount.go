@@ -3,8 +3,11 @@ package idmap
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
 )
 
 // ErrCannotShift means that this kernel cannot shift ids of the source's file system, or
@@ -40,32 +43,112 @@ func MountPrivate(dir string) error {
 	return clone(dir, dir, unix.MountAttr{Propagation: unix.MS_PRIVATE})
 }
 
+// clone mounts at target a clone of source's mount, from source downwards.
 func clone(source, target string, attr unix.MountAttr) error {
-	fd, err := detached(source, attr)
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", source, err)
 	}
 	defer func() { _ = unix.Close(fd) }() // unmounts it unless it has been attached
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+		// EINVAL means that the file system cannot shift ids, EPERM that the mount is
+		// shifted already or belongs to another user namespace (mount_setattr(2)).
+		if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
+			err = fmt.Errorf("%w: %w", ErrCannotShift, err)
+		}
+		return fmt.Errorf("mount %s: %w", source, err)
+	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", source, target, err)
 	}
 	return nil
 }
 
-// detached returns a clone of source's mount, from source downwards.
-func detached(source string, attr unix.MountAttr) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+// Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil
+// range, of any directories. The paths in options may be relative to dir, which keeps them
+// short: the kernel accepts at most one page of options.
+//
+// The range's root mounts it, since overlayfs creates files of its own, such as those in the
+// work directory, with the mounter's credentials (overlayfs.rst, "Permission model").
+func (r *Range) Overlay(dir, target string, options []string) error {
+	mount := func() error {
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own
+			return fmt.Errorf("unshare the working directory: %w", err)
+		}
+		if err := unix.Chdir(dir); err != nil {
+			return fmt.Errorf("enter %s: %w", dir, err)
+		}
+		err := unix.Mount("overlay", target, "overlay", unix.MS_NOSUID|unix.MS_NODEV, strings.Join(options, ","))
+		if err != nil {
+			return fmt.Errorf("mount overlay at %s: %w", target, err)
+		}
+		return nil
+	}
+	if r == nil {
+		return thread.Run(mount)
+	}
+	return As(r.base, mount)
+}
+
+// As calls f with id as its user and group id for file access (setfsuid(2)), but with this
+// process's capabilities, and returns f's error. It is needed to create files through a
+// mount that shifts ids into the range that begins with id; they then belong to the range's
+// root. The host's root has no id in the range, so its attempts fail with EOVERFLOW. f runs
+// on a thread of its own; see [thread.Run].
+func As(id uint32, f func() error) error {
+	return thread.Run(func() error {
+		if err := becomeForFiles(id); err != nil {
+			return err
+		}
+		if err := thread.RaiseCapabilities(); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// becomeForFiles changes only this thread's ids. The kernel then clears the thread's
+// effective capabilities over files (capabilities(7)).
+func becomeForFiles(id uint32) error {
+	for _, set := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
+		_, _ = set(int(id))
+		if now, _ := set(-1); now != int(id) { // the only way to see a failure, setfsuid(2)
+			return fmt.Errorf("become id %d for files: %w", id, unix.EPERM)
+		}
+	}
+	return nil
+}
+
+// ShiftsTmpfs reports whether this kernel can shift the ids of a tmpfs, as Linux can from
+// 6.3 on. It tries it on a mount that is attached nowhere.
+func (p *Pool) ShiftsTmpfs() (can bool, err error) {
+	r, err := p.Take()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	mnt, err := newTmpfs()
+	if err != nil {
+		return false, fmt.Errorf("tmpfs: %w", err)
+	}
+	defer func() { err = errors.Join(err, unix.Close(mnt)) }()
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(r.User().Fd())}
+	err = unix.MountSetattr(mnt, "", unix.AT_EMPTY_PATH, &attr)
+	if errors.Is(err, unix.EINVAL) { // the file system cannot shift ids, mount_setattr(2)
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// newTmpfs returns a descriptor of a mount that is attached nowhere.
+func newTmpfs() (int, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, err
 	}
-	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr)
-	if err == nil {
-		return fd, nil
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, errors.Join(err, unix.Close(fs))
 	}
-	// EINVAL means that the file system cannot shift ids, EPERM that the mount is
-	// shifted already or belongs to another user namespace (mount_setattr(2)).
-	if attr.Attr_set&unix.MOUNT_ATTR_IDMAP != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPERM)) {
-		err = fmt.Errorf("%w: %w", ErrCannotShift, err)
-	}
-	return -1, errors.Join(err, unix.Close(fd))
+	mnt, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	return mnt, errors.Join(err, unix.Close(fs))
 }

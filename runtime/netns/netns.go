@@ -7,9 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
-	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// TCP and UDP are host:port addresses of the loopback interface to listen on.
 	TCP, UDP []string
-	// Redirect sends TCP connections to any port of any address in [Range] to sockets of
+	// Redirect sends TCP connections to any port of any address in 198.18.0.0/15 to sockets of
 	// this process.
 	Redirect bool
 	// Namespace, if not nil, is used instead of a new namespace. Nothing may have been
@@ -35,7 +35,8 @@ type Options struct {
 // A Namespace is a network namespace without any way out. It exists until it is closed and
 // its last process has ended.
 type Namespace struct {
-	file *os.File
+	file    *os.File
+	sockets []io.Closer // those below
 
 	mu        sync.Mutex
 	diagnosis *diagnosis // nil if the kernel has none, or after Close
@@ -43,7 +44,7 @@ type Namespace struct {
 	// TCP and UDP listen in the namespace, in the order of the addresses in Options.
 	TCP []net.Listener
 	UDP []net.PacketConn
-	// Redirected accept the connections to [Range].
+	// Redirected accept the connections to 198.18.0.0/15.
 	Redirected []net.Listener
 	// AnyAddress means that this kernel cannot redirect. Then only connections to ports 80
 	// and 443 arrive, their original destination is the socket's local address, and nothing
@@ -152,7 +153,7 @@ func enter(namespace *os.File) error {
 
 func (n *Namespace) listen(o Options) error {
 	var err error
-	if n.TCP, err = listenTCP(o.TCP...); err != nil {
+	if n.TCP, err = n.listenTCP(o.TCP...); err != nil {
 		return err
 	}
 	for _, address := range o.UDP {
@@ -160,22 +161,22 @@ func (n *Namespace) listen(o Options) error {
 		if err != nil {
 			return err
 		}
-		n.UDP = append(n.UDP, c)
+		n.UDP, n.sockets = append(n.UDP, c), append(n.sockets, c)
 	}
 	return nil
 }
 
 // listenTCP listens without MPTCP, which would hide a redirected connection's original
-// destination. On failure, it returns the listeners that it has opened.
-func listenTCP(addresses ...string) (all []net.Listener, err error) {
+// destination.
+func (n *Namespace) listenTCP(addresses ...string) (all []net.Listener, err error) {
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
 	for _, address := range addresses {
 		l, err := config.Listen(context.Background(), "tcp4", address)
 		if err != nil {
-			return all, err
+			return nil, err
 		}
-		all = append(all, l)
+		all, n.sockets = append(all, l), append(n.sockets, l)
 	}
 	return all, nil
 }
@@ -210,21 +211,13 @@ func (n *Namespace) Close() error {
 		n.diagnosis = nil
 	}
 	n.mu.Unlock()
-	for _, l := range slices.Concat(n.TCP, n.Redirected) {
-		errs = append(errs, unlessClosed(l.Close()))
-	}
-	for _, c := range n.UDP {
-		errs = append(errs, unlessClosed(c.Close()))
+	for _, s := range n.sockets {
+		if err := s.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
 	}
 	if n.file != nil {
 		errs = append(errs, n.file.Close())
 	}
 	return errors.Join(errs...)
-}
-
-func unlessClosed(err error) error {
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }

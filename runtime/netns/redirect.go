@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Range returns the addresses from which connections are redirected to sockets of this
+// block returns the addresses from which connections are redirected to sockets of this
 // process. RFC 2544 reserves them for benchmarking network devices, so no server on the
 // internet has one of them.
-func Range() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
+func block() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
 // errNoNFTables means that the kernel has no nftables, or does not let us use them.
 var errNoNFTables = errors.New("no nftables")
 
-// redirect sends connections to Range to sockets of this process. It uses an nftables rule
+// redirect sends connections to the block to sockets of this process. It uses an nftables rule
 // if rule is set and the kernel supports it.
 func (n *Namespace) redirect(rule bool) error {
-	if err := addLocalRoute(Range()); err != nil {
-		return fmt.Errorf("route %s to lo: %w", Range(), err)
+	if err := addLocalRoute(block()); err != nil {
+		return fmt.Errorf("route %s to lo: %w", block(), err)
 	}
 	if rule {
 		var err error
-		if n.Redirected, err = listenTCP("127.0.0.1:0"); err != nil {
+		if n.Redirected, err = n.listenTCP("127.0.0.1:0"); err != nil {
 			return err
 		}
 		l := n.Redirected[0]
-		err = redirectTo(Range(), uint16(l.Addr().(*net.TCPAddr).Port))
+		err = redirectTo(block(), uint16(l.Addr().(*net.TCPAddr).Port))
 		if !errors.Is(err, errNoNFTables) {
 			return err
 		}
@@ -43,7 +43,7 @@ func (n *Namespace) redirect(rule bool) error {
 	}
 	n.AnyAddress = true // on every local address, which includes those of the local route
 	var err error
-	n.Redirected, err = listenTCP("0.0.0.0:80", "0.0.0.0:443")
+	n.Redirected, err = n.listenTCP("0.0.0.0:80", "0.0.0.0:443")
 	return err
 }
 

@@ -25,8 +25,10 @@ const (
 // connection's socket is charged to no control group, whether it is accepted or not.
 const socketBytes = 2 << 10
 
-// A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)). It
-// reads the answer in parts, since an agent decides its length.
+// A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)). An agent
+// decides how long the answer is, up to a million sockets. So it is read in parts, each of which
+// is summed up before the next is read: netlink.Conn keeps all parts until it has the last. To
+// parse a part it uses the same function of package syscall, and exports none of its own.
 type diagnosis struct {
 	space *os.File // the network namespace
 	fd    int      // -1 while it is not open

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -16,6 +17,16 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// Text returns the text of a small file, such as one of a setting in /proc/sys, without
+// surrounding space; "" if it cannot be read.
+func Text(file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
 
 // Stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
 type Stat []string
@@ -62,17 +73,33 @@ func Alive(pid int) bool {
 
 // All lists the ids of all processes in this process's PID namespace.
 func All() ([]int, error) {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
 	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			pids = append(pids, pid)
+	err := Each(func(pid int) { pids = append(pids, pid) })
+	return pids, err
+}
+
+// Each calls f with the ids of all processes in this process's PID namespace. It lists few at a
+// time, so that few of them fork or end between listing and f.
+func Each(f func(pid int)) error {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	for {
+		names, err := dir.Readdirnames(16)
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil {
+				f(pid)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return pids, nil
 }
 
 // Args returns the arguments of a process, none if it is gone.
@@ -84,11 +111,21 @@ func Args(pid int) []string {
 	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")
 }
 
-// SharesNamespace reports whether a process is in this process's namespace of a kind from
-// namespaces(7): mnt, pid.
+// Namespace identifies, as long as it exists, the namespace of a kind from namespaces(7), such
+// as mnt or pid, that a process is in; pid 0 is this process. It fails if the process is gone or
+// belongs to another user.
+func Namespace(pid int, kind string) (string, error) {
+	if pid == 0 {
+		return os.Readlink("/proc/self/ns/" + kind)
+	}
+	return os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+}
+
+// SharesNamespace reports whether a process is in this process's namespace of a kind; see
+// [Namespace].
 func SharesNamespace(pid int, kind string) bool {
-	ours, err1 := os.Readlink("/proc/self/ns/" + kind)
-	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	ours, err1 := Namespace(0, kind)
+	theirs, err2 := Namespace(pid, kind)
 	return err1 == nil && err2 == nil && ours == theirs
 }
 

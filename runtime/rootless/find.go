@@ -60,11 +60,7 @@ func kitChild() (int, bool) {
 		}
 		dir = filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "containerd-rootless")
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "child_pid"))
-	if err != nil {
-		return 0, false
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	pid, err := strconv.Atoi(proc.Text(filepath.Join(dir, "child_pid")))
 	return pid, err == nil && childNamespace(pid)
 }
 

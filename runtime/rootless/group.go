@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/runtime/cgroup"
@@ -44,17 +45,13 @@ func enterScope() error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	args := []string{"systemd-run", "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"}
+	through := []string{run, "--user", "--scope", "--quiet", "--collect", "-p", "Delegate=yes", "--"}
 	// Try another program first: once systemd-run has replaced this process, a failure
 	// cannot be handled.
 	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, run, append(args[1:], "true")...).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, run, append(slices.Clone(through[1:]), "true")...).CombinedOutput(); err != nil {
 		return errors.Join(err, errors.New(string(out)))
 	}
-	return execWith(run, append(append(args, self), os.Args[1:]...), map[string]string{envScope: "1"})
+	return execAgain(through, map[string]string{envScope: "1"})
 }

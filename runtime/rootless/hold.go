@@ -63,11 +63,7 @@ func becomeRoot() error {
 	if err := ready.Close(); err != nil {
 		return err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	return execWith(self, os.Args[:1], map[string]string{envHolder: stageMapped})
+	return execAgain(nil, map[string]string{envHolder: stageMapped})
 }
 
 // holdNamespaces prepares the mounts, writes the PID file when it is ready, waits until no

@@ -7,12 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
 )
 
@@ -23,11 +21,7 @@ const (
 	stageSweep    = "sweep"    // not the holder, but the process that kills what the holder left
 )
 
-const (
-	startTimeout = 20 * time.Second
-	pollInterval = 2 * time.Millisecond
-	goFD         = 3 // where the holder reads a byte as soon as its ids are mapped
-)
+const goFD = 3 // where the holder reads a byte as soon as its ids are mapped
 
 // startHolder creates the namespaces and returns the process that holds them. If the host
 // forbids that to sbench, rootlesskit, if installed, creates them: a host may permit only
@@ -52,61 +46,28 @@ func startHolder(ctx context.Context, o Options) (int, error) {
 var errForbidden = errors.New("this host does not let sbench make user namespaces")
 
 // launch starts a holder with the function start and waits until it is ready.
-func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error) (int, error) {
+func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error) (pid int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
-	logName := filepath.Join(o.State, "holder.log")
-	log, err := os.OpenFile(logName, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = log.Close() }()
 	cmd := exec.Command(self)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, "/"
-	cmd.Env = append(daemonEnvironment(), envDirectories+"="+o.Root+":"+o.State)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // keeps the terminal's Ctrl-C from the holder
-	if err := start(o, cmd); err != nil {
-		return 0, err
+	cmd.Dir = "/"
+	cmd.Env = append(daemon.Environment(), envDirectories+"="+o.Root+":"+o.State)
+	ready := func() (ok bool) {
+		pid, ok = proc.ReadFile(holderFile(o.State))
+		return ok
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("nothing within %s", startTimeout))
-	defer cancel()
-	var cause error
-	refused := false
-	for cause == nil {
-		if pid, ok := proc.ReadFile(holderFile(o.State)); ok {
-			return pid, nil
-		}
-		select {
-		case err := <-exited:
-			cause, refused = fmt.Errorf("ended at once: %v", err), cmd.ProcessState.ExitCode() == exitForbidden
-		case <-ctx.Done():
-			cause = context.Cause(ctx)
-			_ = cmd.Process.Kill() // it may have ended meanwhile
-		case <-time.After(pollInterval):
-		}
+	err = daemon.Launch(ctx, cmd, filepath.Join(o.State, "holder.log"), func() error { return start(o, cmd) }, ready)
+	if err == nil {
+		return pid, nil
 	}
-	words, _ := os.ReadFile(logName)
-	err = fmt.Errorf("the holder of the namespaces did not start (%w): %s", cause, strings.TrimSpace(string(words)))
-	if refused {
-		return 0, fmt.Errorf("%w: %w", forbidden(), err)
+	err = fmt.Errorf("the holder of the namespaces did not start: %w", err)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitForbidden {
+		err = fmt.Errorf("%w: %w", forbidden(), err)
 	}
 	return 0, err
-}
-
-// daemonEnvironment is the holder's environment, without variables that may hold
-// credentials.
-func daemonEnvironment() []string {
-	var environ []string
-	for _, name := range []string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR"} {
-		if value, ok := os.LookupEnv(name); ok {
-			environ = append(environ, name+"="+value)
-		}
-	}
-	return environ
 }
 
 // direct starts cmd in new namespaces and maps their ids.
@@ -155,7 +116,7 @@ func forbidden() error {
 		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
 		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md"},
 	} {
-		if text, err := os.ReadFile("/proc/sys/" + setting.file); err == nil && strings.TrimSpace(string(text)) == setting.value {
+		if proc.Text("/proc/sys/"+setting.file) == setting.value {
 			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -121,20 +122,17 @@ func enter(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if pid != 0 {
-		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
-		if err := claimGroup(o); err != nil {
-			return err
-		}
-		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
-	}
-	for _, dir := range []string{o.Root, o.State} {
-		if err := ownDirectory(dir); err != nil {
+	if pid == 0 {
+		if err := errors.Join(ownDirectory(o.Root), ownDirectory(o.State)); err != nil {
 			return err
 		}
 	}
 	if err := claimGroup(o); err != nil {
 		return err
+	}
+	if pid != 0 {
+		o.Logger.Debug("entering the namespaces of a rootless containerd", "pid", pid)
+		return execInside(nsenter, pid, o, map[string]string{envEntered: userNamespaces})
 	}
 	lock, pid, err := ownNamespace(ctx, o)
 	if err != nil {
@@ -169,10 +167,7 @@ func ownDirectory(dir string) error {
 // execInside executes this program again in the user and mount namespaces of process pid. It
 // returns only on failure.
 func execInside(nsenter string, pid int, o Options, env map[string]string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
+	var err error
 	if env[envDir], err = os.Getwd(); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	}
@@ -182,19 +177,25 @@ func execInside(nsenter string, pid int, o Options, env map[string]string) error
 			return err
 		}
 	}
-	args := []string{"nsenter", "--user", "--mount", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self}
-	return fmt.Errorf("nsenter: %w", execWith(nsenter, append(args, os.Args[1:]...), env))
+	through := []string{nsenter, "--user", "--mount", "--preserve-credentials", "--target", strconv.Itoa(pid), "--"}
+	return fmt.Errorf("nsenter: %w", execAgain(through, env))
 }
 
-// execWith replaces this program with another, and sets some variables of the environment.
-// It returns only on failure.
-func execWith(program string, args []string, env map[string]string) error {
+// execAgain sets some variables of the environment and executes this program again, with the
+// same arguments: directly, or through another program, whose command line is before this
+// one's. It returns only on failure.
+func execAgain(through []string, env map[string]string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
 	for name, value := range env {
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
 	}
-	return unix.Exec(program, args, os.Environ())
+	args := slices.Concat(through, []string{self}, os.Args[1:])
+	return unix.Exec(args[0], args, os.Environ())
 }
 
 // ownNamespace returns the process that holds sbench's own namespaces, starting it if
@@ -251,17 +252,13 @@ func sweep(ctx context.Context, o Options) error {
 		return err
 	}
 	pid := left[0]
-	nsenter, err := exec.LookPath("nsenter")
-	if err != nil {
-		return err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	o.Logger.Debug("ending what a killed holder left", "containerd", pid)
-	cmd := exec.CommandContext(ctx, nsenter, "--user", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self)
-	cmd.Env = append(daemonEnvironment(), envHolder+"="+stageSweep)
+	cmd := exec.CommandContext(ctx, "nsenter", "--user", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self)
+	cmd.Env = append(daemon.Environment(), envHolder+"="+stageSweep)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("end what a killed holder left: %w: %s", err, strings.TrimSpace(string(out)))
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -32,74 +31,22 @@ type process struct {
 // which is 100 on every architecture that Go supports.
 const ticks = 100
 
-// pidNamespace returns the inode of a process's PID namespace; pid 0 is this process.
-func pidNamespace(pid int) (uint64, error) {
-	name := "/proc/self/ns/pid"
-	if pid != 0 {
-		name = fmt.Sprintf("/proc/%d/ns/pid", pid)
-	}
-	link, err := os.Readlink(name)
-	if err != nil {
-		return 0, err
-	}
-	inode, ok := strings.CutPrefix(strings.TrimSuffix(link, "]"), "pid:[")
-	if !ok {
-		return 0, fmt.Errorf("%s leads to %q", name, link)
-	}
-	return strconv.ParseUint(inode, 10, 64)
-}
-
 // processes reads all processes, including dead ones, whose PID namespace is wanted. It
 // lists all before reading the first, so that those that end meanwhile count, too.
-func processes(wanted func(uint64) bool) (map[uint64][]process, error) {
-	pids := map[uint64][]int{}
-	err := each(func(pid int) {
-		// An error means that the process is gone or belongs to another user.
-		if space, err := pidNamespace(pid); err == nil && wanted(space) {
+func processes(wanted func(space string) bool) (map[string][]process, error) {
+	pids := map[string][]int{}
+	err := proc.Each(func(pid int) {
+		if space, err := proc.Namespace(pid, "pid"); err == nil && wanted(space) {
 			pids[space] = append(pids[space], pid)
 		}
 	})
-	found := map[uint64][]process{}
+	found := map[string][]process{}
 	for space, list := range pids {
 		for _, pid := range list {
 			found[space] = append(found[space], readProcess(pid))
 		}
 	}
 	return found, err
-}
-
-// members lists the living processes of one PID namespace. It reads as little as possible
-// about each, since they may be many and forking.
-func members(space uint64) ([]int, error) {
-	var pids []int
-	err := each(func(pid int) {
-		if s, err := pidNamespace(pid); err == nil && s == space && proc.Alive(pid) {
-			pids = append(pids, pid)
-		}
-	})
-	return pids, err
-}
-
-func each(f func(pid int)) error {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
-	for { // in small batches, so that few processes fork and exit between listing and f
-		names, err := dir.Readdirnames(16)
-		for _, name := range names {
-			if pid, err := strconv.Atoi(name); err == nil {
-				f(pid)
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // readProcess reads what the watchdog needs to know about a process.
@@ -118,7 +65,9 @@ func readProcess(pid int) process {
 	}
 	if !p.dead {
 		p.size = s.Number(23)
-		p.memory = status(alive(pid, s))
+		// What is not backed by a file on disk, resident or swapped, and the page tables. An error
+		// means that the process is gone.
+		p.memory, _ = kilobytes(alive(pid, s)+"/status", "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 	}
 	return p
 }
@@ -140,16 +89,6 @@ func alive(pid int, s proc.Stat) string {
 		}
 	}
 	return dir
-}
-
-// status sums a process's page tables and its memory, resident or swapped, that is not
-// backed by a file on disk.
-func status(dir string) int64 {
-	text, err := os.ReadFile(dir + "/status")
-	if err != nil {
-		return 0
-	}
-	return kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 }
 
 // exactMemory sums the same, but divides shared memory among its processes, and counts an
@@ -175,18 +114,15 @@ func share(p process) int64 {
 		return 0
 	}
 	dir := alive(p.pid, s)
-	text, err := os.ReadFile(dir + "/smaps_rollup")
+	memory, err := kilobytes(dir+"/smaps_rollup", "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ESRCH): // the process or its memory is gone
 		return 0
 	case err != nil:
 		return p.memory
 	}
-	sum := kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
-	if text, err = os.ReadFile(dir + "/status"); err == nil {
-		sum += kilobytes(text, "VmPTE:")
-	}
-	return sum
+	tables, _ := kilobytes(dir+"/status", "VmPTE:")
+	return memory + tables
 }
 
 // sameMemory reports whether two processes share an address space (kcmp(2)).
@@ -196,19 +132,16 @@ func sameMemory(a, b int) bool {
 	return errno == 0 && order == 0
 }
 
-// kilobytes sums the values, in bytes, of the named lines, which have the form "Name:  1
-// kB".
-func kilobytes(text []byte, names ...string) int64 {
-	var sum int64
-	for line := range bytes.Lines(text) {
-		for _, name := range names {
-			if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
-				n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(rest)), " kB"), 10, 64)
-				if err == nil {
-					sum += n << 10
-				}
+// kilobytes sums the values, in bytes, of the named lines of a file, which have the form
+// "Name:  1 kB".
+func kilobytes(file string, names ...string) (sum int64, err error) {
+	text, err := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 3 && slices.Contains(names, fields[0]) {
+			if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				sum += n << 10
 			}
 		}
 	}
-	return sum
+	return sum, err
 }

@@ -41,7 +41,7 @@ const emptyPasses = 3
 // of its groups are safe for concurrent use.
 type Watchdog struct {
 	mu      sync.Mutex
-	groups  map[uint64]*Group // by the inode of their PID namespace
+	groups  map[string]*Group // by their PID namespace
 	running bool
 }
 
@@ -53,9 +53,9 @@ type Group struct {
 	held   func() int64
 
 	mu    sync.Mutex
-	space uint64 // inode of the PID namespace; 0 until attached
+	space string // the PID namespace; "" until attached
 	first int    // its first process; 0 until attached
-	// open keeps the namespace alive, so that its inode number is not reused.
+	// open keeps the namespace alive, so that no other is taken for it.
 	open  *os.File
 	stats cgroup.Stats
 	ended time.Duration         // CPU time of ended processes
@@ -76,11 +76,11 @@ func (w *Watchdog) Group(l runtime.Limits, held func() int64) *Group {
 
 // Attach starts watching the PID namespace whose first process is pid.
 func (g *Group) Attach(pid int) error {
-	space, err := pidNamespace(pid)
+	space, err := proc.Namespace(pid, "pid")
 	if err != nil {
 		return fmt.Errorf("watch process %d: %w", pid, err)
 	}
-	if own, err := pidNamespace(0); err != nil || own == space {
+	if own, err := proc.Namespace(0, "pid"); err != nil || own == space {
 		return fmt.Errorf("watch process %d: it has no pid namespace of its own (%v)", pid, err)
 	}
 	open, err := os.Open(fmt.Sprintf("/proc/%d/ns/pid", pid))
@@ -94,11 +94,11 @@ func (g *Group) Attach(pid int) error {
 	return nil
 }
 
-func (w *Watchdog) add(space uint64, g *Group) {
+func (w *Watchdog) add(space string, g *Group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.groups == nil {
-		w.groups = map[uint64]*Group{}
+		w.groups = map[string]*Group{}
 	}
 	w.groups[space] = g
 	if !w.running {
@@ -112,7 +112,7 @@ func (w *Watchdog) add(space uint64, g *Group) {
 func (g *Group) Remove() error {
 	g.mu.Lock()
 	space, open := g.space, g.open
-	g.space, g.open = 0, nil
+	g.space, g.open = "", nil
 	g.mu.Unlock()
 	if open == nil {
 		return nil
@@ -134,19 +134,13 @@ func (w *Watchdog) watch() {
 		}
 		groups := maps.Clone(w.groups)
 		w.mu.Unlock()
-		look(groups)
+		found, err := processes(func(space string) bool { return groups[space] != nil })
+		if err == nil { // otherwise the next reading may succeed
+			for space, g := range groups {
+				g.check(found[space])
+			}
+		}
 		time.Sleep(interval)
-	}
-}
-
-// look takes one reading of the processes of all groups.
-func look(groups map[uint64]*Group) {
-	found, err := processes(func(space uint64) bool { return groups[space] != nil })
-	if err != nil {
-		return // until the next reading
-	}
-	for space, g := range groups {
-		g.check(found[space])
 	}
 }
 
@@ -234,13 +228,16 @@ func (g *Group) NearPids() bool {
 	return g.near
 }
 
-// Pids lists the living processes of the group.
+// Pids lists the living processes of the group. It reads as little as possible about each, since
+// they may be many and forking.
 func (g *Group) Pids() ([]int, error) {
-	space, _ := g.attached()
-	if space == 0 {
-		return nil, nil
-	}
-	return members(space)
+	var pids []int
+	err := proc.Each(func(pid int) {
+		if g.has(pid) && proc.Alive(pid) {
+			pids = append(pids, pid)
+		}
+	})
+	return pids, err
 }
 
 // Signal sends sig to every process of the group except spare (0 spares none).
@@ -256,13 +253,13 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 // has reports whether a process is in the group's PID namespace.
 func (g *Group) has(pid int) bool {
 	ours, _ := g.attached()
-	space, err := pidNamespace(pid)
-	return err == nil && ours != 0 && space == ours
+	space, err := proc.Namespace(pid, "pid")
+	return err == nil && space == ours
 }
 
-// attached returns the inode of the PID namespace, 0 before Attach and after Remove, and its
-// first process, 0 before Attach.
-func (g *Group) attached() (space uint64, first int) {
+// attached returns the PID namespace, "" before Attach and after Remove, and its first process,
+// 0 before Attach.
+func (g *Group) attached() (space string, first int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.space, g.first

@@ -1,0 +1,58 @@
+package daemon_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/runtime/daemon"
+)
+
+// TestLaunch: the error says how a program ended that was never ready, and what it wrote last.
+func TestLaunch(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	for script, want := range map[string]string{
+		"echo 1; echo 2; echo 3; echo 4; exit 3": "ended at once (exit status 3); its last words: 2 | 3 | 4",
+		"exit 0":                                 "ended at once (exit status 0); its last words: none",
+		"exec sleep 100":                         "deadline exceeded; its last words: none",
+		"no-such-command-x":                      "not found",
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		cmd := exec.Command("sh", "-c", script)
+		err := daemon.Launch(ctx, cmd, log, cmd.Start, func() bool { return false })
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", script, err, want)
+		}
+	}
+	cmd := exec.Command("sh", "-c", "echo here; exec sleep 100")
+	here := func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && string(text) == "here\n"
+	}
+	if err := daemon.Launch(context.Background(), cmd, log, cmd.Start, here); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEnvironment: variables that are not named stay here.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("https_proxy", "http://proxy")
+	if got := daemon.Environment("https_proxy"); !slices.Contains(got, "https_proxy=http://proxy") || !slices.Contains(got, "PATH="+os.Getenv("PATH")) {
+		t.Errorf("%q", got)
+	}
+	for _, got := range daemon.Environment() {
+		if strings.HasPrefix(got, "AWS_") || strings.HasPrefix(got, "https_proxy") {
+			t.Errorf("%q", got)
+		}
+	}
+}
