@@ -56,7 +56,10 @@ func (p *process) reap(pid int, pidfd *os.File) {
 		err = conn.Read(func(uintptr) bool {
 			var reaped int
 			for {
-				if reaped, failed = unix.Wait4(pid, &status, unix.WNOHANG, nil); failed != unix.EINTR {
+				reaped, failed = unix.Wait4(pid, &status, unix.WNOHANG, nil)
+				// A process can make its parent trace it (ptrace(2), PTRACE_TRACEME), and stop.
+				stopped := reaped == pid && !status.Exited() && !status.Signaled()
+				if failed != unix.EINTR && !stopped {
 					return reaped == pid || failed != nil
 				}
 			}
