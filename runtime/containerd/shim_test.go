@@ -263,3 +263,36 @@ func TestShimThatDoesNotWork(t *testing.T) {
 		})
 	}
 }
+
+// TestHangingRuntimeIsKilled: an OCI runtime that hangs is killed when sbench gives up.
+func TestHangingRuntimeIsKilled(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	hang := filepath.Join(dir, "hang")
+	program := filepath.Join(dir, "runtime")
+	report(t, os.WriteFile(program, []byte("#!/bin/sh\nif [ -e "+hang+" ]; then for a; do [ \"$a\" != create ] || exec sleep 99887; done; fi\nexec runc \"$@\"\n"), 0o755))
+	opts := containerdtest.Options()
+	opts.Handler, opts.OCIRuntime, opts.Timeout = shim.Runtime, program, 5*time.Second
+	c := containerdtest.OpenWith(t, opts)
+	run, err := c.NewRun(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	report(t, err)
+	report(t, os.WriteFile(hang, nil, 0o600))
+	if err := oddLife(ctx, run, image); err == nil {
+		t.Error("no error")
+	}
+	hangs := func(pid int) bool { return slices.Equal(proc.Args(pid), []string{"sleep", "99887"}) }
+	pids, err := proc.All()
+	report(t, err)
+	for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(pids, hangs); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the OCI runtime still runs")
+		}
+	}
+	report(t, os.Remove(hang))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
