@@ -296,3 +296,29 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 	report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
+
+// TestSiblings: a process can make others that are children of the shim (clone(2), CLONE_PARENT).
+// They count no longer than it, and do not keep the sandbox from ending.
+func TestSiblings(t *testing.T) {
+	ctx := context.Background()
+	c, run, image := ownShim(t)
+	cfg := runtime.Config{Name: "siblings", Image: image, Persistent: true, Limits: runtime.DefaultLimits()}
+	cfg.Limits.Pids = 30
+	sandbox := create(t, run, cfg)
+	script := `
+import ctypes, os, platform
+number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+for i in range(20):
+    if ctypes.CDLL(None).syscall(number, 0x8000 | 17, 0, 0, 0, 0) == 0: os._exit(0)
+`
+	for range 3 {
+		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 1 << 16})
+		report(t, err)
+		if !exit.Success() {
+			t.Errorf("%v %s", exit, exit.Stderr.String())
+		}
+	}
+	report(t, sandbox.Close(ctx))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
