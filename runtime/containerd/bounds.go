@@ -43,7 +43,12 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 // boundShim does the same for the calls of sbench's own shim.
 func boundShim(limit time.Duration) ttrpc.UnaryClientInterceptor {
 	return func(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
-		return within(ctx, limit, request.Method, func(ctx context.Context) error { return invoke(ctx, request, response) })
+		return within(ctx, limit, request.Method, func(ctx context.Context) error {
+			if deadline, ok := ctx.Deadline(); ok { // ttrpc itself tells the shim only the caller's
+				request.TimeoutNano = time.Until(deadline).Nanoseconds()
+			}
+			return invoke(ctx, request, response)
+		})
 	}
 }
 

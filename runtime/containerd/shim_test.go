@@ -263,3 +263,62 @@ func TestShimThatDoesNotWork(t *testing.T) {
 		})
 	}
 }
+
+// TestHangingRuntimeIsKilled: an OCI runtime that hangs is killed when sbench gives up.
+func TestHangingRuntimeIsKilled(t *testing.T) {
+	ctx := context.Background()
+	dir := t.TempDir()
+	hang := filepath.Join(dir, "hang")
+	program := filepath.Join(dir, "runtime")
+	report(t, os.WriteFile(program, []byte("#!/bin/sh\nif [ -e "+hang+" ]; then for a; do [ \"$a\" != create ] || exec sleep 99887; done; fi\nexec runc \"$@\"\n"), 0o755))
+	opts := containerdtest.Options()
+	opts.Handler, opts.OCIRuntime, opts.Timeout = shim.Runtime, program, 5*time.Second
+	c := containerdtest.OpenWith(t, opts)
+	run, err := c.NewRun(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	report(t, err)
+	report(t, os.WriteFile(hang, nil, 0o600))
+	if err := oddLife(ctx, run, image); err == nil {
+		t.Error("no error")
+	}
+	hangs := func(pid int) bool { return slices.Equal(proc.Args(pid), []string{"sleep", "99887"}) }
+	pids, err := proc.All()
+	report(t, err)
+	for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(pids, hangs); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the OCI runtime still runs")
+		}
+	}
+	report(t, os.Remove(hang))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+// TestSiblings: a process can make others that are children of the shim (clone(2), CLONE_PARENT).
+// They count no longer than it, and do not keep the sandbox from ending.
+func TestSiblings(t *testing.T) {
+	ctx := context.Background()
+	c, run, image := ownShim(t)
+	cfg := runtime.Config{Name: "siblings", Image: image, Persistent: true, Limits: runtime.DefaultLimits()}
+	cfg.Limits.Pids = 30
+	sandbox := create(t, run, cfg)
+	script := `
+import ctypes, os, platform
+number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+for i in range(20):
+    if ctypes.CDLL(None).syscall(number, 0x8000 | 17, 0, 0, 0, 0) == 0: os._exit(0)
+`
+	for range 3 {
+		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 1 << 16})
+		report(t, err)
+		if !exit.Success() {
+			t.Errorf("%v %s", exit, exit.Stderr.String())
+		}
+	}
+	report(t, sandbox.Close(ctx))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}

@@ -141,7 +141,7 @@ func readPid(file string) (int, error) {
 // without an execution of runc. Other runtimes, and a runc without the FIFO, are executed.
 // ended is closed when the process ends.
 func (r ociRuntime) release(ctx context.Context, ended <-chan struct{}) error {
-	if !isRunc(r.path) {
+	if !isRunc(ctx, r.path) {
 		return r.run(ctx, stdio{}, "start", r.id)
 	}
 	name := filepath.Join(r.bundle.state(), r.id, "exec.fifo")
@@ -189,12 +189,14 @@ func readNow(f *os.File) error {
 // kinds has, by path, whether an OCI runtime is runc.
 var kinds sync.Map
 
-func isRunc(path string) bool {
+func isRunc(ctx context.Context, path string) bool {
 	if is, ok := kinds.Load(path); ok {
 		return is.(bool)
 	}
-	out, err := exec.Command(path, "--version").Output()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	is := err == nil && bytes.HasPrefix(out, []byte("runc version "))
-	kinds.Store(path, is)
+	if err == nil { // otherwise the host may lack something for a moment
+		kinds.Store(path, is)
+	}
 	return is
 }

@@ -14,6 +14,7 @@ import (
 type process struct {
 	stdin, stdout, stderr string
 	spec                  []byte // of an added process
+	namespace             string // its PID namespace; known once the OCI runtime has made it
 
 	mu      sync.Mutex
 	pid     int      // 0 until the OCI runtime has made it
@@ -42,7 +43,7 @@ func (p *process) adopt(pidFile string) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pid, p.pidfd = pid, os.NewFile(uintptr(fd), "pidfd")
+	p.pid, p.pidfd, p.namespace = pid, os.NewFile(uintptr(fd), "pidfd"), pidNamespace(pid)
 	go p.reap(pid, p.pidfd)
 	return nil
 }
@@ -56,7 +57,10 @@ func (p *process) reap(pid int, pidfd *os.File) {
 		err = conn.Read(func(uintptr) bool {
 			var reaped int
 			for {
-				if reaped, failed = unix.Wait4(pid, &status, unix.WNOHANG, nil); failed != unix.EINTR {
+				reaped, failed = unix.Wait4(pid, &status, unix.WNOHANG, nil)
+				// A process can make its parent trace it (ptrace(2), PTRACE_TRACEME), and stop.
+				stopped := reaped == pid && !status.Exited() && !status.Signaled()
+				if failed != unix.EINTR && !stopped {
 					return reaped == pid || failed != nil
 				}
 			}

@@ -61,6 +61,7 @@ type task struct {
 	mu       sync.Mutex // guards what follows
 	first    *process   // nil until it was created
 	added    map[string]*process
+	strays   bool // there may be some; see reapStrays
 }
 
 // find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is
@@ -238,7 +239,7 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 	if t.added[r.ExecID] != nil {
 		return nil, toGRPC(fmt.Errorf("process %s: %w", r.ExecID, errdefs.ErrAlreadyExists))
 	}
-	t.added[r.ExecID] = newProcess(r.Stdin, r.Stdout, r.Stderr, r.Spec.Value)
+	t.added[r.ExecID], t.strays = newProcess(r.Stdin, r.Stdout, r.Stderr, r.Spec.Value), true
 	return &emptypb.Empty{}, nil
 }
 
@@ -255,12 +256,8 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	if pid, _ := p.state(); pid != 0 {
-		select {
-		case <-p.done:
-		case <-ctx.Done():
-			return nil, toGRPC(fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition))
-		}
+	if err := t.awaitEnd(ctx, p); err != nil {
+		return nil, toGRPC(err)
 	}
 	if r.ExecID == "" {
 		if err := t.oci.forget(s.anchor.bundle); err != nil {
@@ -327,10 +324,9 @@ func (s *service) end() {
 	for _, t := range tasks {
 		each.Go(func() {
 			t.changing.Lock() // it may be about to be created
-			p := t.first
-			t.changing.Unlock()
-			if p != nil && p.signal(uint32(unix.SIGKILL)) == nil {
-				<-p.done
+			defer t.changing.Unlock()
+			if p := t.first; p != nil && p.signal(uint32(unix.SIGKILL)) == nil {
+				_ = t.awaitEnd(context.Background(), p)
 			}
 		})
 	}

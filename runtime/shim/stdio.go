@@ -50,9 +50,13 @@ func openFIFO(ctx context.Context, path string, mode int) (*os.File, error) {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != os.ModeNamedPipe {
 		return nil, fmt.Errorf("standard stream %s: no FIFO", path)
 	}
-	// An end that is open for both directions never waits, and ends the wait of the other.
+	// An end that is open for both directions never waits, and ends the wait of the other, which
+	// may not have begun yet.
+	returned := make(chan struct{})
+	defer close(returned)
 	stop := context.AfterFunc(ctx, func() {
 		if fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
+			<-returned
 			_ = unix.Close(fd)
 		}
 	})

@@ -1,0 +1,56 @@
+package shim
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopted starts a command and adopts its process.
+func adopted(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	if err := os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := newProcess("", "", "", nil)
+	if err := p.adopt(file); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestStoppedIsNoEnd: a process that makes its parent trace it and stops has not ended.
+func TestStoppedIsNoEnd(t *testing.T) {
+	runtime.LockOSThread() // which traces
+	defer runtime.UnlockOSThread()
+	cmd := exec.Command("sleep", "100")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: unix.SIGKILL} // stops when it executes the program
+	p := adopted(t, cmd)
+	select {
+	case <-p.done:
+		t.Errorf("ended with %d", p.status)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := p.signal(uint32(unix.SIGKILL)); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-p.done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a killed process does not end")
+	}
+	if p.status != killed {
+		t.Errorf("ended with %d", p.status)
+	}
+}

@@ -1,0 +1,85 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// awaitEnd waits for the end of a process, unless it was never made. The caller holds changing.
+func (t *task) awaitEnd(ctx context.Context, p *process) error {
+	pid, _ := p.state()
+	if pid == 0 {
+		return nil
+	}
+	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		t.reapStrays()
+		select {
+		case <-p.done:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// reapStrays reaps those children of this process in the sandbox's PID namespace that are none of
+// its known processes: an added process can make siblings (clone(2), CLONE_PARENT), and an OCI
+// runtime that is killed while it adds one leaves some. Until they are reaped, each counts as one
+// of the sandbox's processes, and the namespace's first process does not end
+// (pid_namespaces(7)). The caller holds changing, so that no process is about to become known.
+func (t *task) reapStrays() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.strays || t.first == nil || t.first.namespace == "" {
+		return
+	}
+	var known []int
+	for _, p := range append(slices.Collect(maps.Values(t.added)), t.first) {
+		if pid, _ := p.state(); !p.hasEnded() {
+			known = append(known, int(pid))
+		}
+	}
+	for _, pid := range children() {
+		if !slices.Contains(known, pid) && pidNamespace(pid) == t.first.namespace {
+			_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // if it has not ended, then later
+		}
+	}
+}
+
+// children returns the ids of this process's children.
+func children() (pids []int) {
+	lists, _ := filepath.Glob("/proc/self/task/*/children") // the pattern is valid
+	for _, list := range lists {
+		text, err := os.ReadFile(list)
+		if err != nil {
+			continue // the thread has ended, and its children are another's
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// pidNamespace returns the name of a process's PID namespace, also if it has ended; "" if it was
+// reaped.
+func pidNamespace(pid int) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return ""
+	}
+	return name
+}
