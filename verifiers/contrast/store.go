@@ -1,6 +1,7 @@
 package contrast
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/securebench/sbench/workspace"
 )
@@ -21,7 +24,7 @@ type Store struct {
 }
 
 type entry struct {
-	mu          sync.Mutex
+	turn        *semaphore.Weighted // of one caller at a time
 	calibration *Calibration
 }
 
@@ -40,16 +43,18 @@ func Key(image string, evaluation ...string) string {
 }
 
 // Get returns the calibration for key, calling calibrate if there is none yet. For each key,
-// one call of calibrate runs at a time; its errors are returned and not kept. A nil Store
-// keeps nothing.
-func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
+// one call of calibrate runs at a time, which others wait for until ctx is done; its errors are
+// returned and not kept. A nil Store keeps nothing.
+func (s *Store) Get(ctx context.Context, key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()
 	}
-	found, _ := s.entries.LoadOrStore(key, &entry{})
+	found, _ := s.entries.LoadOrStore(key, &entry{turn: semaphore.NewWeighted(1)})
 	e := found.(*entry)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if e.turn.Acquire(ctx, 1) != nil {
+		return Calibration{}, context.Cause(ctx)
+	}
+	defer e.turn.Release(1)
 	if e.calibration != nil {
 		return *e.calibration, nil
 	}
