@@ -66,8 +66,8 @@ type Options struct {
 	OCIRuntime  string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
-	// AllowDegraded names limits that may be missing on this host: memory, swap,
-	// pids, cpu, disk.
+	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. That
+	// of the disk may always be missing: a volume in memory is bounded, too.
 	AllowDegraded []string
 	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
 	// of images, which may take longer; 0 means DefaultTimeout.
