@@ -33,7 +33,7 @@ type suite struct {
 	// unsolved runs the unchanged tests on what candidates start from, and returns an empty
 	// Exit if they do not start there; nil if that start is unknown.
 	unsolved func(ctx context.Context) (runtime.Exit, error)
-	// listing runs contrast.Program.
+	// listing runs contrast's program.
 	listing contrast.Python
 }
 

@@ -32,9 +32,9 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// IsDirectory reports whether the place of copies is a directory rather than a registry with a
+// isDirectory reports whether the place of copies is a directory rather than a registry with a
 // path: whether it begins with / or a dot.
-func IsDirectory(place string) bool {
+func isDirectory(place string) bool {
 	return strings.HasPrefix(place, "/") || strings.HasPrefix(place, ".")
 }
 
@@ -69,7 +69,7 @@ func (c *Client) Copy(ctx context.Context, ref, place string) (digest string, er
 	if err != nil {
 		return fail(err)
 	}
-	if IsDirectory(place) {
+	if isDirectory(place) {
 		err = copyToLayout(place, full, from)
 	} else {
 		err = copyToRegistry(ctx, place, full, from)
@@ -218,7 +218,7 @@ func (c *Client) Prefetch(ctx context.Context, ref, place string) (runtime.Image
 	if err != nil {
 		return img, err
 	}
-	if IsDirectory(place) {
+	if isDirectory(place) {
 		err = c.importFrom(ctx, place, full)
 	} else {
 		err = c.pullFrom(ctx, place, full)
