@@ -30,10 +30,10 @@ type hello struct {
 }
 
 // parseHello reads a ClientHello from the first bytes of a connection. whole is false while
-// more bytes are needed; reason is set if the bytes cannot become one.
+// more bytes are needed; why is set if the bytes cannot become one.
 //
-// crypto/tls would be too lenient: it skips server names of types other than the one it
-// reports, and accepts records that hold more than the ClientHello.
+// The parser of crypto/tls is not used, because it is too lenient: it ignores server names of
+// types other than the one it reports, and accepts records that hold more than the ClientHello.
 func parseHello(b []byte) (h hello, whole bool, why reason) {
 	message, why := firstMessage(b)
 	if message == nil {
