@@ -70,9 +70,6 @@ func (t *Task) AgentView() AgentView {
 // ID returns the task's id.
 func (v AgentView) ID() string { return v.id }
 
-// Family returns the task's family.
-func (v AgentView) Family() Family { return v.family }
-
 // Untouchable tells an agent, in sentences, which paths of a repository it must not change;
 // "" if the family is not repo_patch. Agents are told nothing else about the evaluation.
 func (v AgentView) Untouchable() string {

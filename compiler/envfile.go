@@ -10,7 +10,8 @@ import (
 // LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the
 // value. It skips blank lines and those that begin with "#"; the last line for a name
 // counts. If the file does not exist, the error matches fs.ErrNotExist; any other error
-// holds Problems, none of which quotes a value.
+// holds Problems, none of which quotes a value. Libraries such as godotenv quote, in their errors,
+// what they cannot read, and replace $NAME in values.
 func LoadEnvFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

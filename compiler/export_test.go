@@ -10,6 +10,7 @@ import (
 
 // What tests of the package's surface call besides it.
 var (
+	Overlap    = overlap
 	ParseMount = parseMount
 )
 

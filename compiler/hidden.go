@@ -32,9 +32,6 @@ func (h Hidden[T]) Reveal() T {
 	return h.reveal()
 }
 
-// IsZero reports whether nothing was hidden.
-func (h Hidden[T]) IsZero() bool { return h.reveal == nil }
-
 // redacted is embedded in types whose fields must not be printed: the whole value prints as
 // "<redacted>", for every verb and flag.
 type redacted struct{}

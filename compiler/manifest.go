@@ -105,13 +105,13 @@ func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	public, _ := ParsePath(p.publicRel) // the schema's check has passed
 	eval, _ := ParsePath(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
-	if Overlap(FoldPath(public), FoldPath(eval)) {
+	if overlap(FoldPath(public), FoldPath(eval)) {
 		c.Errorf(v, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
 		return
 	}
 	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
 	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
-	if realPublic != "" && realEval != "" && Overlap(realPublic, realEval) {
+	if realPublic != "" && realEval != "" && overlap(realPublic, realEval) {
 		c.Report(v, Problem{
 			Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files",
 		})

@@ -96,7 +96,7 @@ func CheckPublicMount(clean string) error {
 		}
 	}
 	for _, root := range []string{EvaluationInputsRoot, EvaluatorRoot} {
-		if Overlap(folded, root) {
+		if overlap(folded, root) {
 			return fmt.Errorf("mount %q is reserved for values that are not public", clean)
 		}
 	}
@@ -119,9 +119,9 @@ func isBelow(p, root string) bool {
 	return p == root || strings.HasPrefix(p, root+"/")
 }
 
-// Overlap reports whether two clean paths are equal or one is below the other. Pass
+// overlap reports whether two clean paths are equal or one is below the other. Pass
 // the results of FoldPath to compare as a file system that ignores case would.
-func Overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
+func overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
 
 // FoldPath returns the same form for all paths that some file system treats as equal: NFC of
 // the full case folding. Linux distinguishes them, but copying the workspace to another file

@@ -197,7 +197,7 @@ func (c *Precheck) collisions(r row) (all Problems) {
 	}
 	file := c.tester.Harness.Config.TaskFile
 	for _, v := range r.family.resources(r.doc.Root(), true) {
-		if v.lane == Public && Overlap(FoldPath(v.place()), FoldPath(file)) {
+		if v.lane == Public && overlap(FoldPath(v.place()), FoldPath(file)) {
 			all = append(all, c.at(r, v.Path(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/tooling"
@@ -44,7 +46,8 @@ type Agent struct {
 	Relay  relay.Config // to its provider; see RelayTo
 	Files  Files        // of the tester's
 
-	mu       sync.Mutex
+	init     sync.Once           // makes the two below
+	turn     *semaphore.Weighted // of one preparation at a time
 	prepared map[string]prepared // by image
 }
 
@@ -167,10 +170,14 @@ func (a *Agent) passed(env []string) []string {
 }
 
 // prepare fetches the program for an image if necessary, and runs it with --version, both
-// once for each image.
+// once for each image. One call does so at a time, so that no program is downloaded twice; others
+// wait for it until ctx is done.
 func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.init.Do(func() { a.turn, a.prepared = semaphore.NewWeighted(1), map[string]prepared{} })
+	if a.turn.Acquire(ctx, 1) != nil {
+		return prepared{}, context.Cause(ctx)
+	}
+	defer a.turn.Release(1)
 	if p, done := a.prepared[r.Image.ChainID]; done {
 		return p, p.err
 	}
@@ -182,9 +189,6 @@ func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, err
 		return p, context.Cause(ctx)
 	}
 	if err == nil || errors.Is(err, errDoesNotRun) { // other errors may be temporary
-		if a.prepared == nil {
-			a.prepared = map[string]prepared{}
-		}
 		p.err = err
 		a.prepared[r.Image.ChainID] = p
 	}

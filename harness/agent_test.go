@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -185,4 +187,31 @@ func TestAgentPrintsNoKey(t *testing.T) {
 	if strings.Contains(string(text), "sk-secret") {
 		t.Errorf("printed %s", text)
 	}
+}
+
+// slow is an engine that shows no image until it is released.
+type slow struct {
+	*fake.Engine
+	released chan struct{}
+}
+
+func (s slow) View(context.Context, runtime.Image) (runtime.View, error) {
+	<-s.released
+	return nil, errors.New("no view")
+}
+
+// TestPreparationWaits: an attempt that waits for its agent's program stops when its context is done.
+func TestPreparationWaits(t *testing.T) {
+	cli, _ := harness.CLIOf("codex")
+	synctest.Test(t, func(t *testing.T) {
+		agent, engine, enough := &harness.Agent{CLI: cli, Arch: "amd64"}, slow{&fake.Engine{}, make(chan struct{})}, errors.New("enough")
+		go func() { _, _ = agent.Produce(t.Context(), engine, harness.Request{}) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
+		defer cancel()
+		if _, err := agent.Produce(ctx, engine, harness.Request{}); !errors.Is(err, enough) {
+			t.Error(err)
+		}
+		close(engine.released)
+	})
 }

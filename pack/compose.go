@@ -32,7 +32,8 @@ var (
 )
 
 // compose reads a compose file (compose-spec, 05-services.md). own is the service that is the
-// task's own sandbox. Anything about another that sandboxes cannot do is a problem.
+// task's own sandbox. Anything about another that sandboxes cannot do is a problem. compose-go is
+// not used: it fills in the host's environment and files, and its services no longer have lines.
 func (t *task) compose(name, own string) composed {
 	var c composed
 	if _, ok := t.file(name); !ok {

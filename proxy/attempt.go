@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// EgressHeader is the header that states the [Reason] in the answer to a refused request.
-const EgressHeader = "X-Sbench-Egress"
+// egressHeader is the header that states the [reason] in the answer to a refused request.
+const egressHeader = "X-Sbench-Egress"
 
 // An attempt is one attempt to reach the network. It becomes one entry of the log.
 type attempt struct {
 	p       *Proxy
 	entry   Entry
-	refused Decision // the last decision, from which the answer to the sandbox is made
-	blocked Reason   // if set, nothing is allowed, for this reason
+	refused decision // the last decision, from which the answer to the sandbox is made
+	blocked reason   // if set, nothing is allowed, for this reason
 	silent  bool     // beyond Limits.Requests: counted but not logged
 }
 
@@ -29,18 +29,18 @@ func (p *Proxy) attempt(kind Kind) *attempt {
 	n := p.counts.requests.Add(1)
 	switch {
 	case n > p.limits.Requests:
-		a.blocked, a.silent = ReasonRequests, n > p.limits.Requests+1
+		a.blocked, a.silent = reasonRequests, n > p.limits.Requests+1
 	case p.cfg.Log.Err() != nil:
-		a.blocked = ReasonLog
+		a.blocked = reasonLog
 	case p.ctx.Err() != nil:
-		a.blocked = ReasonShutdown
+		a.blocked = reasonShutdown
 	}
 	return a
 }
 
 // decide asks the policy.
-func (a *attempt) decide(r Request) Decision {
-	d := a.p.cfg.Policy.Decide(r)
+func (a *attempt) decide(r request) decision {
+	d := a.p.cfg.Policy.decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
 	if d.Allowed && a.blocked != "" {
 		d = d.refuse(a.blocked, "")
@@ -54,19 +54,19 @@ func (a *attempt) decide(r Request) Decision {
 }
 
 // refuse refuses the attempt for a reason that is not the policy's.
-func (a *attempt) refuse(reason Reason, rule string) Decision {
+func (a *attempt) refuse(why reason, rule string) decision {
 	if a.blocked != "" {
-		reason, rule = a.blocked, ""
+		why, rule = a.blocked, ""
 	}
-	a.refused = a.refused.refuse(reason, rule)
-	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, string(reason), rule
+	a.refused = a.refused.refuse(why, rule)
+	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, string(why), rule
 	return a.refused
 }
 
 // deny refuses the attempt and ends it.
-func (a *attempt) deny(reason Reason, rule string) Decision {
+func (a *attempt) deny(why reason, rule string) decision {
 	defer a.end(0, 0)
-	return a.refuse(reason, rule)
+	return a.refuse(why, rule)
 }
 
 // tunnel takes one of the sandbox's tunnels, which the caller must give back. If none is
@@ -76,7 +76,7 @@ func (a *attempt) tunnel() bool {
 	case a.p.tunnels <- struct{}{}:
 		return true
 	default:
-		a.refuse(ReasonTunnels, "")
+		a.refuse(reasonTunnels, "")
 		return false
 	}
 }
@@ -94,32 +94,32 @@ func (a *attempt) reach() *upstream {
 }
 
 // failed records an error of dial or of what follows it. It does not call end.
-func (a *attempt) failed(err error) Decision {
+func (a *attempt) failed(err error) decision {
 	e := &a.entry
-	verdict, reason, rule := Error, ReasonUpstream, e.Rule
+	verdict, why, rule := Error, reasonUpstream, e.Rule
 	var refused *refusedAddress
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
 	case a.p.ctx.Err() != nil:
-		reason = ReasonShutdown
+		why = reasonShutdown
 	case errors.As(err, &refused):
-		verdict, reason, rule, e.Address = Deny, ReasonAddress, refused.rule, refused.address.String()
+		verdict, why, rule, e.Address = Deny, reasonAddress, refused.rule, refused.address.String()
 	case errors.As(err, &dns):
-		reason = ReasonResolve
+		why = reasonResolve
 	case errors.As(err, &op) && op.Op == "dial":
-		reason = ReasonDial
+		why = reasonDial
 		if op.Addr != nil {
 			e.Address = op.Addr.String()
 		}
 	}
-	a.refused = a.refused.refuse(reason, rule)
-	e.Verdict, e.Reason, e.Rule = verdict, string(reason), rule
+	a.refused = a.refused.refuse(why, rule)
+	e.Verdict, e.Reason, e.Rule = verdict, string(why), rule
 	return a.refused
 }
 
 // cut records why an allowed attempt ended early.
-func (a *attempt) cut(reason Reason) { a.entry.Verdict, a.entry.Reason = Allow, string(reason) }
+func (a *attempt) cut(why reason) { a.entry.Verdict, a.entry.Reason = Allow, string(why) }
 
 // end writes the entry, with the bytes sent out and received.
 func (a *attempt) end(up, down int64) {
@@ -142,7 +142,7 @@ func (a *attempt) end(up, down int64) {
 
 // text returns the body of a refusal. It repeats nothing of the request but a well-formed
 // name and port.
-func (d Decision) text() string {
+func (d decision) text() string {
 	what := "a request"
 	if d.Host != "" {
 		what = d.Host
@@ -152,9 +152,9 @@ func (d Decision) text() string {
 	}
 	verb := "refused"
 	switch d.Reason {
-	case ReasonResolve, ReasonDial, ReasonUpstream:
+	case reasonResolve, reasonDial, reasonUpstream:
 		verb = "could not reach"
-	case ReasonIdle, ReasonLifetime, ReasonShutdown:
+	case reasonIdle, reasonLifetime, reasonShutdown:
 		verb = "gave up on"
 	}
 	text := fmt.Sprintf("sbench %s %s\nreason: %s\n", verb, what, d.Reason)
@@ -165,17 +165,17 @@ func (d Decision) text() string {
 }
 
 // status returns the HTTP status of a refusal.
-func (d Decision) status() int { return cmp.Or(Reasons()[d.Reason].Status, http.StatusForbidden) }
+func (d decision) status() int { return cmp.Or(reasons()[d.Reason].Status, http.StatusForbidden) }
 
 // header returns the header of a refusal.
-func (d Decision) header() http.Header {
+func (d decision) header() http.Header {
 	return http.Header{
-		EgressHeader: {string(d.Reason)}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
+		egressHeader: {string(d.Reason)}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
 	}
 }
 
 // raw returns a refusal as a whole HTTP answer, the last on its connection.
-func (d Decision) raw() []byte {
+func (d decision) raw() []byte {
 	var b bytes.Buffer
 	text, status := d.text(), d.status()
 	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", status, http.StatusText(status))

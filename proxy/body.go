@@ -19,7 +19,7 @@ func (b *upBody) Read(buf []byte) (int, error) {
 		b.x.touch()
 	}
 	if b.read += int64(n); b.read > b.x.p.limits.BodyBytes {
-		b.x.stop(ReasonBody)
+		b.x.stop(reasonBody)
 		return 0, errCut
 	}
 	return n, err

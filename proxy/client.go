@@ -46,7 +46,7 @@ func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	c := &client{Conn: conn, tcp: tcp, p: p, forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
 	c.since.Store(time.Now().UnixNano())
 	if p.counts.open.Add(1) > int64(p.limits.Connections) {
-		p.attempt(kind).deny(ReasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
+		p.attempt(kind).deny(reasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
 		_ = c.Close()
 		return nil
 	}
@@ -78,14 +78,14 @@ func (c *client) Write(b []byte) (int, error) {
 		return c.tcp.Write(b)
 	}
 	// Whatever net/http writes by itself is a whole answer and the last one.
-	reason := c.complaint()
+	why := c.complaint()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
-		reason = ReasonHeaderTooLarge
+		why = reasonHeaderTooLarge
 	}
 	if c.logged.Swap(true) {
 		return len(b), nil
 	}
-	if _, err := c.tcp.Write(c.malformed(reason).raw()); err != nil {
+	if _, err := c.tcp.Write(c.malformed(why).raw()); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -121,12 +121,12 @@ func (c *client) twoLengths(r *http.Request) bool {
 func (l Limits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
 // malformed logs an invalid request and returns the refusal.
-func (c *client) malformed(reason Reason) Decision {
+func (c *client) malformed(why reason) decision {
 	a := c.p.attempt(KindMalformed)
 	if c.mapped != nil {
 		a.entry.Host, a.entry.Port = c.mapped.name, int(c.mapped.port)
 	}
-	return a.deny(reason, "")
+	return a.deny(why, "")
 }
 
 // CloseWrite is used by net/http.
@@ -183,9 +183,9 @@ func (c *client) vanish() {
 }
 
 // complaint returns why the bytes read did not become a request.
-func (c *client) complaint() Reason {
+func (c *client) complaint() reason {
 	if time.Since(time.Unix(0, c.since.Load())) >= c.p.limits.HeaderTime {
-		return ReasonHeaderTimeout
+		return reasonHeaderTimeout
 	}
-	return ReasonMalformed
+	return reasonMalformed
 }

@@ -35,7 +35,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.work.Done()
 	if r.Method != http.MethodConnect && c.twoLengths(r) {
-		c.reject(c.malformed(ReasonMalformed).raw())
+		c.reject(c.malformed(reasonMalformed).raw())
 		panic(http.ErrAbortHandler)
 	}
 	if r.Method == http.MethodConnect && c.mapped == nil {
@@ -83,17 +83,17 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 
 // decideConnect decides on the request target as sent; the Host header does not count. A
 // CONNECT with a body is malformed.
-func (a *attempt) decideConnect(r *http.Request) Decision {
+func (a *attempt) decideConnect(r *http.Request) decision {
 	host, port, ok := splitAuthority(r.RequestURI, "")
 	_, bad := normalise(host)
 	switch {
-	case bad == ReasonIPLiteral:
+	case bad == reasonIPLiteral:
 	case r.RequestURI != r.URL.Host || r.URL.User != nil || !ok:
-		return a.refuse(ReasonAuthority, "")
+		return a.refuse(reasonAuthority, "")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
-		return a.refuse(ReasonMalformed, "")
+		return a.refuse(reasonMalformed, "")
 	}
-	return a.decide(Request{Kind: KindConnect, Host: host, Port: port})
+	return a.decide(request{Kind: KindConnect, Host: host, Port: port})
 }
 
 // connect dials, and then passes only TLS for the host.
@@ -110,21 +110,21 @@ func (p *Proxy) connect(a *attempt, c *client) {
 		a.end(0, 0)
 		return
 	}
-	first, reason := p.readHello(c, a.refused.Host)
-	if reason != "" {
-		p.refuseHello(a, c, first, reason)
+	first, why := p.readHello(c, a.refused.Host)
+	if why != "" {
+		p.refuseHello(a, c, first, why)
 		return
 	}
 	p.tunnel(a, c, up, first)
 }
 
 // refuseHello ends a tunnel before any byte has left.
-func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) {
+func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, why reason) {
 	switch {
 	case p.ctx.Err() != nil:
-		a.cut(ReasonShutdown)
-	case len(first) > 0 || reason == ReasonHelloTimeout:
-		a.refuse(reason, "")
+		a.cut(reasonShutdown)
+	case len(first) > 0 || why == reasonHelloTimeout:
+		a.refuse(why, "")
 	} // otherwise the client left without sending anything
 	a.end(0, 0)
 	if len(first) > 0 && first[0] == recordHandshake {
@@ -137,23 +137,23 @@ func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, reason Reason) 
 
 // readHello reads until the ClientHello is complete or the bytes cannot be one, and checks
 // that it is for the normalised host.
-func (p *Proxy) readHello(c *client, host string) (raw []byte, reason Reason) {
+func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
-		return nil, ReasonBadHello
+		return nil, reasonBadHello
 	}
 	for chunk := make([]byte, 4096); ; {
 		n, err := c.Read(chunk)
 		raw = append(raw, chunk[:n]...)
-		shown, whole, reason := parseHello(raw)
+		shown, whole, why := parseHello(raw)
 		switch netErr, ok := err.(net.Error); {
-		case reason != "":
-			return raw, reason
+		case why != "":
+			return raw, why
 		case whole:
 			return raw, checkHello(shown, host)
 		case ok && netErr.Timeout():
-			return raw, ReasonHelloTimeout
+			return raw, reasonHelloTimeout
 		case err != nil:
-			return raw, ReasonBadHello
+			return raw, reasonBadHello
 		}
 	}
 }

@@ -128,7 +128,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 	a := p.attempt(KindDNS)
 	questions, err := parser.AllQuestions() // no name has a dot inside a label
 	if err != nil || head.OpCode != 0 || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
-		a.refuse(ReasonMalformed, "")
+		a.refuse(reasonMalformed, "")
 		m.RCode = dnsmessage.RCodeFormatError
 	} else {
 		m.Questions = questions
@@ -144,7 +144,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 
 // resolve decides on a question. The answer is empty unless the question is for an IPv4 address.
 func (p *Proxy) resolve(a *attempt, q dnsmessage.Question) (dnsmessage.RCode, []dnsmessage.Resource) {
-	d := a.decide(Request{Kind: KindDNS, Host: q.Name.String()})
+	d := a.decide(request{Kind: KindDNS, Host: q.Name.String()})
 	switch {
 	case !d.Allowed:
 		return dnsmessage.RCodeNameError, nil
@@ -153,7 +153,7 @@ func (p *Proxy) resolve(a *attempt, q dnsmessage.Question) (dnsmessage.RCode, []
 	}
 	address, ok := p.names.give(d.Host)
 	if !ok {
-		a.refuse(ReasonNames, strconv.Itoa(p.names.limit)+" names")
+		a.refuse(reasonNames, strconv.Itoa(p.names.limit)+" names")
 		return dnsmessage.RCodeRefused, nil
 	}
 	h := dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET, TTL: nameTTL}

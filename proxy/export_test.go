@@ -21,6 +21,19 @@ func WithHooks(cfg Config, h Hooks) Config {
 	return cfg
 }
 
+// The policy's question and its answer.
+type (
+	Reason   = reason
+	Request  = request
+	Decision = decision
+)
+
+// Reasons is reasons.
+func Reasons() map[reason]cure { return reasons() }
+
+// Decide is decide.
+func (p Policy) Decide(r Request) Decision { return p.decide(r) }
+
 // ParseHello is parseHello.
 func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {
 	h, whole, reason := parseHello(b)

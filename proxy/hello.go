@@ -30,30 +30,30 @@ type hello struct {
 }
 
 // parseHello reads a ClientHello from the first bytes of a connection. whole is false while
-// more bytes are needed; reason is set if the bytes cannot become one.
+// more bytes are needed; why is set if the bytes cannot become one.
 //
-// crypto/tls would be too lenient: it skips server names of types other than the one it
-// reports, and accepts records that hold more than the ClientHello.
-func parseHello(b []byte) (h hello, whole bool, reason Reason) {
-	message, reason := firstMessage(b)
+// The parser of crypto/tls is not used, because it is too lenient: it ignores server names of
+// types other than the one it reports, and accepts records that hold more than the ClientHello.
+func parseHello(b []byte) (h hello, whole bool, why reason) {
+	message, why := firstMessage(b)
 	if message == nil {
-		return hello{}, false, reason
+		return hello{}, false, why
 	}
 	if h, whole = parseBody(message); !whole {
-		reason = ReasonBadHello
+		why = reasonBadHello
 	}
-	return h, whole, reason
+	return h, whole, why
 }
 
 // firstMessage assembles the first handshake message from its records. It returns nil while
 // more bytes are needed.
-func firstMessage(b []byte) (message []byte, reason Reason) {
+func firstMessage(b []byte) (message []byte, why reason) {
 	for records := 1; len(b) > 0; records++ {
 		switch {
 		case len(message) == 0 && (b[0] != recordHandshake || len(b) > 1 && b[1] != 3):
-			return nil, ReasonNotTLS
+			return nil, reasonNotTLS
 		case records > maxRecords, b[0] != recordHandshake || len(b) > 1 && b[1] != 3:
-			return nil, ReasonBadHello
+			return nil, reasonBadHello
 		case len(b) < 5:
 			return nil, ""
 		}
@@ -61,13 +61,13 @@ func firstMessage(b []byte) (message []byte, reason Reason) {
 		part := b[5:min(len(b), 5+size)]
 		message = append(message, part...)
 		if size == 0 || size > maxRecord || len(message) > 0 && message[0] != clientHello {
-			return nil, ReasonBadHello
+			return nil, reasonBadHello
 		}
 		if len(message) >= 4 {
 			length := 4 + int(message[1])<<16 + int(message[2])<<8 + int(message[3])
 			switch {
 			case length > maxHello, len(message) > length:
-				return nil, ReasonBadHello
+				return nil, reasonBadHello
 			case len(message) == length && len(part) == size:
 				return message[4:], ""
 			}
@@ -159,14 +159,14 @@ func parseSNI(content []byte) (string, bool) {
 
 // checkHello returns why a ClientHello must not be sent to the normalised host, or "".
 // Chromium and Firefox pretend to hide a name (RFC 9849), which looks like hiding one.
-func checkHello(h hello, host string) Reason {
+func checkHello(h hello, host string) reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):
-		return ReasonSNIMismatch
+		return reasonSNIMismatch
 	case h.ech:
-		return ReasonECH
+		return reasonECH
 	case !h.named:
-		return ReasonSNIMissing
+		return reasonSNIMissing
 	}
 	return ""
 }

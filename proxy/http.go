@@ -35,7 +35,7 @@ type exchange struct {
 
 	mu         sync.Mutex // request and answer pass at the same time
 	up, down   int64      // bytes on the wire
-	cut        Reason
+	cut        reason
 	upstreamed bool // an answer came
 	finished   bool // the entry is written: nothing may pass any more
 }
@@ -55,7 +55,7 @@ func (p *Proxy) newTransport() *http.Transport {
 // library makes of a request. The context is that of the exchange's request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
-	d := p.cfg.Policy.Decide(Request{Kind: KindConnect, Host: host, Port: port})
+	d := p.cfg.Policy.decide(request{Kind: KindConnect, Host: host, Port: port})
 	if !d.Allowed {
 		return nil, &refusedAddress{rule: d.Rule}
 	}
@@ -78,7 +78,7 @@ type upstreamHTTP struct {
 }
 
 func (u *upstreamHTTP) Write(b []byte) (int, error) {
-	if !u.x.take(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), ReasonUp) {
+	if !u.x.take(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), reasonUp) {
 		return 0, errCut
 	}
 	return u.Conn.Write(b)
@@ -86,7 +86,7 @@ func (u *upstreamHTTP) Write(b []byte) (int, error) {
 
 func (u *upstreamHTTP) Read(b []byte) (int, error) {
 	n, err := u.Conn.Read(b)
-	if !u.x.take(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, ReasonDown) {
+	if !u.x.take(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, reasonDown) {
 		return 0, errCut
 	}
 	return n, err
@@ -102,9 +102,9 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	x := &exchange{p: p, a: p.attempt(kind), c: c, cancel: cancel}
-	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(ReasonIdle) })
+	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(reasonIdle) })
 	defer x.idle.Stop()
-	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(ReasonLifetime) }).Stop()
+	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(reasonLifetime) }).Stop()
 	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
 	if m := c.mapped; m != nil {
 		x.a.entry.Host, x.a.entry.Port = m.name, int(m.port)
@@ -147,7 +147,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	var head bytes.Buffer // its Write does not fail
 	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head)
 	if int64(head.Len()) > min(p.limits.TunnelUp, p.limits.Up-p.up.used()) {
-		x.a.refuse(ReasonUp, "") // before a name is looked up
+		x.a.refuse(reasonUp, "") // before a name is looked up
 		return r, x.refusal(r)
 	}
 	if r.Body != nil && r.Body != http.NoBody {
@@ -159,7 +159,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 
 // decide checks a request with an absolute URL. In a redirected connection, that must be for
 // the name and port for which the connection's address stands.
-func (x *exchange) decide(r *http.Request) Decision {
+func (x *exchange) decide(r *http.Request) decision {
 	host, port, ok := splitAuthority(r.URL.Host, "80")
 	number, _ := parsePort(port)
 	name, bad := normalise(host)
@@ -168,18 +168,18 @@ func (x *exchange) decide(r *http.Request) Decision {
 	}
 	switch {
 	case r.URL.Scheme != "http":
-		return x.a.refuse(ReasonScheme, "plain requests are for http")
+		return x.a.refuse(reasonScheme, "plain requests are for http")
 	case r.URL.User != nil || r.URL.Opaque != "" || !ok:
-		return x.a.refuse(ReasonAuthority, "")
+		return x.a.refuse(reasonAuthority, "")
 	case len(r.Header["Upgrade"]) > 0 || httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
-		return x.a.refuse(ReasonUpgrade, "")
+		return x.a.refuse(reasonUpgrade, "")
 	case r.ContentLength > x.p.limits.BodyBytes:
-		return x.a.refuse(ReasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
-	case x.c.mapped != nil && bad != ReasonIPLiteral && *x.c.mapped != mapping{name, number}:
+		return x.a.refuse(reasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
+	case x.c.mapped != nil && bad != reasonIPLiteral && *x.c.mapped != mapping{name, number}:
 		x.a.refused.Port, x.a.entry.Port = number, int(number)
-		return x.a.refuse(ReasonHostMismatch, "the address was given for "+x.c.mapped.name)
+		return x.a.refuse(reasonHostMismatch, "the address was given for "+x.c.mapped.name)
 	}
-	return x.a.decide(Request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
+	return x.a.decide(request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
 
 // roundTrip sends the request and prepares the answer before the library sees it.
@@ -215,7 +215,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
 	case gone: // the client left
-		x.a.refuse(ReasonUpstream, "")
+		x.a.refuse(reasonUpstream, "")
 		x.a.cut("")
 	default:
 		x.a.failed(err)
@@ -228,7 +228,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(exchangeKey{}).(*exchange)
 	x.answered = true
-	d := x.a.refuse(ReasonNotProxy, "")
+	d := x.a.refuse(reasonNotProxy, "")
 	for name, values := range d.header() {
 		w.Header()[name] = values
 	}
@@ -255,7 +255,7 @@ func (x *exchange) finish(ended bool) {
 	case x.cut != "":
 		x.a.cut(x.cut)
 	case x.p.ctx.Err() != nil:
-		x.a.cut(ReasonShutdown)
+		x.a.cut(reasonShutdown)
 	case ended:
 		x.a.cut("")
 	case x.broken.Load():
@@ -266,13 +266,13 @@ func (x *exchange) finish(ended bool) {
 }
 
 // stop ends the exchange, unless it is finished. The first reason counts.
-func (x *exchange) stop(reason Reason) {
+func (x *exchange) stop(why reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.finished {
 		return
 	}
-	x.cut = cmp.Or(x.cut, reason)
+	x.cut = cmp.Or(x.cut, why)
 	if x.upstreamed {
 		x.broken.Store(true)
 	}
@@ -284,12 +284,12 @@ func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
 
 // take counts n bytes. If that exceeds a limit, it stops the exchange. The bytes may pass only
 // if it returns true.
-func (x *exchange) take(count *int64, shared *budget, limit int64, n int, reason Reason) bool {
+func (x *exchange) take(count *int64, shared *budget, limit int64, n int, why reason) bool {
 	x.mu.Lock()
 	over := *count+int64(n) > limit
 	x.mu.Unlock()
 	if over || shared.take(int64(n)) < int64(n) {
-		x.stop(reason)
+		x.stop(why)
 		return false
 	}
 	x.mu.Lock()

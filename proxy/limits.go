@@ -39,8 +39,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// Over returns l with the fields that are 0 taken from base.
-func (l Limits) Over(base Limits) Limits {
+// over returns l with the fields that are 0 taken from base.
+func (l Limits) over(base Limits) Limits {
 	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {
@@ -50,8 +50,8 @@ func (l Limits) Over(base Limits) Limits {
 	return l
 }
 
-// Validate returns an error that names every field that is not positive, or nil.
-func (l Limits) Validate() error {
+// validate returns an error that names every field that is not positive, or nil.
+func (l Limits) validate() error {
 	var errs []error
 	for field, value := range reflect.ValueOf(l).Fields() {
 		if value.Int() <= 0 {

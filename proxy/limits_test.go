@@ -22,7 +22,7 @@ func refused(t *testing.T, address, host, want string) {
 	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, "CONNECT "+host+":443 HTTP/1.1\r\nHost: x\r\n\r\n")
 	got, _ := io.ReadAll(c)
-	if !strings.Contains(string(got), proxy.EgressHeader+": "+want+"\r\n") {
+	if !strings.Contains(string(got), "X-Sbench-Egress: "+want+"\r\n") {
 		t.Errorf("got %q, want %s", got, want)
 	}
 }

@@ -9,13 +9,13 @@ import (
 )
 
 // normalise is [domain.Normalise] with the reason to refuse a host.
-func normalise(host string) (string, Reason) {
+func normalise(host string) (string, reason) {
 	name, err := domain.Normalise(host)
 	switch {
 	case errors.Is(err, domain.ErrAddress):
-		return "", ReasonIPLiteral
+		return "", reasonIPLiteral
 	case err != nil:
-		return "", ReasonBadName
+		return "", reasonBadName
 	}
 	return name, ""
 }

@@ -19,28 +19,28 @@ type Policy struct {
 	Domains []domain.Domain // what may be reached; empty means nothing
 }
 
-// A Request is what something in a sandbox asks for. The zero Request is denied.
-type Request struct {
+// A request is what something in a sandbox asks for. The zero request is denied.
+type request struct {
 	Kind   Kind
 	Method string // used for KindHTTP only
 	Host   string // as requested; may be an address
 	Port   string // as requested; not used for KindDNS
 }
 
-// A Decision is a policy's answer to a [Request]. The zero Decision denies.
-type Decision struct {
+// A decision is a policy's answer to a [request]. The zero decision denies.
+type decision struct {
 	Allowed bool
 	Host    string // normalised; "" if the request's is malformed or an address
 	Port    uint16 // 0 if the request's is malformed
 	Rule    string // that allowed or refused it
-	Reason  Reason // of a refusal
+	Reason  reason // of a refusal
 	Cure    string // of a refusal: how to allow it
 }
 
-// Decide says whether the policy allows the request. It depends only on p and r; the address
+// decide says whether the policy allows the request. It depends only on p and r; the address
 // that a name resolves to is checked when it is dialled.
-func (p Policy) Decide(r Request) Decision {
-	d := Decision{}
+func (p Policy) decide(r request) decision {
+	d := decision{}
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
 	d.Host, d.Port = host, port
@@ -48,7 +48,7 @@ func (p Policy) Decide(r Request) Decision {
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
 	case rule < 0:
-		d = d.refuse(ReasonHost, "no entry of harness.config.allowed_domains matches")
+		d = d.refuse(reasonHost, "no entry of harness.config.allowed_domains matches")
 		d.Cure = fmt.Sprintf("add %q to harness.config.allowed_domains", host)
 		return d
 	default:
@@ -57,17 +57,17 @@ func (p Policy) Decide(r Request) Decision {
 	switch {
 	case r.Kind == KindDNS:
 	case !okPort:
-		return d.refuse(ReasonBadPort, "ports are decimal numbers")
+		return d.refuse(reasonBadPort, "ports are decimal numbers")
 	case !slices.Contains(ports, port):
-		return d.refuse(ReasonPort, "ports 80, 443")
+		return d.refuse(reasonPort, "ports 80, 443")
 	case r.Kind == KindHTTP && !slices.Contains(methods, r.Method):
-		return d.refuse(ReasonMethod, "methods "+strings.Join(methods, ", "))
+		return d.refuse(reasonMethod, "methods "+strings.Join(methods, ", "))
 	}
 	d.Allowed = true
 	return d
 }
 
-func (d Decision) refuse(reason Reason, rule string) Decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, reason, rule, Reasons()[reason].Text
+func (d decision) refuse(why reason, rule string) decision {
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, reasons()[why].Text
 	return d
 }

@@ -85,8 +85,8 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy without a log")
 	}
-	p := &Proxy{cfg: cfg, limits: cfg.Limits.Over(DefaultLimits())}
-	if err := p.limits.Validate(); err != nil {
+	p := &Proxy{cfg: cfg, limits: cfg.Limits.over(DefaultLimits())}
+	if err := p.limits.validate(); err != nil {
 		return nil, err
 	}
 	p.ctx, p.end = context.WithCancel(context.Background())

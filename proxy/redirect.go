@@ -35,22 +35,22 @@ func (p *Proxy) redirected(c *client) {
 	name, ok := p.names.name(to.Addr())
 	if !ok {
 		a.entry.Address, a.entry.Port = to.Addr().String(), int(to.Port())
-		a.deny(ReasonIPLiteral, "no name was asked for that has this address")
+		a.deny(reasonIPLiteral, "no name was asked for that has this address")
 		_ = c.Close()
 		return
 	}
-	if !a.decide(Request{Kind: KindTransparent, Host: name, Port: strconv.Itoa(int(to.Port()))}).Allowed {
+	if !a.decide(request{Kind: KindTransparent, Host: name, Port: strconv.Itoa(int(to.Port()))}).Allowed {
 		a.end(0, 0)
 		_ = c.Close()
 		return
 	}
-	first, reason := p.readHello(c, name)
+	first, why := p.readHello(c, name)
 	switch {
-	case reason == ReasonNotTLS && to.Port() != 443:
+	case why == reasonNotTLS && to.Port() != 443:
 		c.early, c.mapped = append(first, c.early...), &mapping{name, to.Port()}
 		p.queue.Put(c) // each request is an attempt of its own
-	case reason != "":
-		p.refuseHello(a, c, first, reason)
+	case why != "":
+		p.refuseHello(a, c, first, why)
 	default:
 		p.redirectedTLS(a, c, first)
 	}

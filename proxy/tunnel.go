@@ -27,7 +27,7 @@ type tunnel struct {
 	up, down flow
 	begun    time.Time
 	active   atomic.Int64 // time of the last byte either way, in nanoseconds after begun
-	reason   atomic.Pointer[Reason]
+	reason   atomic.Pointer[reason]
 }
 
 // A flow is one direction of a tunnel.
@@ -37,15 +37,15 @@ type flow struct {
 	shared   *budget // of the sandbox
 	left     int64   // bytes left of the tunnel's own limit
 	moved    int64
-	full     Reason // when one of the two is used up
+	full     reason // when one of the two is used up
 }
 
 // tunnel forwards first, then copies both ways until both sides end or a limit is reached.
 func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	t := &tunnel{p: p, begun: time.Now()}
-	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: ReasonUp}
-	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, left: p.limits.TunnelDown, full: ReasonDown}
-	timer := time.AfterFunc(p.limits.Lifetime, func() { t.cut(ReasonLifetime) })
+	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: reasonUp}
+	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, left: p.limits.TunnelDown, full: reasonDown}
+	timer := time.AfterFunc(p.limits.Lifetime, func() { t.cut(reasonLifetime) })
 	defer timer.Stop()
 	down := make(chan struct{})
 	go func() {
@@ -57,18 +57,18 @@ func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	}
 	<-down
 	if p.ctx.Err() != nil {
-		t.cut(ReasonShutdown)
+		t.cut(reasonShutdown)
 	}
-	if reason := t.reason.Load(); reason != nil {
-		a.cut(*reason)
+	if why := t.reason.Load(); why != nil {
+		a.cut(*why)
 	}
 	a.end(t.up.moved, t.down.moved)
 }
 
 // cut ends both flows. The first reason other than "" counts.
-func (t *tunnel) cut(reason Reason) {
-	if reason != "" {
-		t.reason.CompareAndSwap(nil, &reason)
+func (t *tunnel) cut(why reason) {
+	if why != "" {
+		t.reason.CompareAndSwap(nil, &why)
 	}
 	_ = t.up.from.Close()
 	_ = t.up.to.Close()
@@ -120,7 +120,7 @@ func (f *flow) step(raw syscall.RawConn) (int, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		if time.Since(f.t.begun)-time.Duration(f.t.active.Load()) >= idle {
-			f.t.cut(ReasonIdle)
+			f.t.cut(reasonIdle)
 		}
 		return 0, nil
 	case err != nil || errno != nil:

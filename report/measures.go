@@ -33,7 +33,7 @@ func Measures() []Measure {
 		{"tokens, cached", "of them cached", Many, tokens(func(t Tokens) int64 { return t.Cached }), func(d *Distributions) *stat.Distribution { return &d.Cached }},
 		{"tokens, output", "Tokens written", Many, tokens(func(t Tokens) int64 { return t.Output }), func(d *Distributions) *stat.Distribution { return &d.Output }},
 		{"tokens, reasoning", "", Many, tokens(func(t Tokens) int64 { return t.Reasoning }), func(d *Distributions) *stat.Distribution { return &d.Reasoning }},
-		{"cost", "Cost", Dollars, func(a Attempt) float64 { return known(a.Cost) }, func(d *Distributions) *stat.Distribution { return &d.Cost }},
+		{"cost", "Cost", dollars, func(a Attempt) float64 { return known(a.Cost) }, func(d *Distributions) *stat.Distribution { return &d.Cost }},
 		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return known(float64(a.PeakMemory)) }, func(d *Distributions) *stat.Distribution { return &d.PeakMemory }},
 	}
 }

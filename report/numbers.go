@@ -56,8 +56,8 @@ func Seconds(s float64) string {
 // Bytes formats a size in binary units.
 func Bytes(n float64) string { return scaled(n, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB"}) }
 
-// Dollars formats an amount of US dollars: cents from one dollar on, four digits below.
-func Dollars(v float64) string {
+// dollars formats an amount of US dollars: cents from one dollar on, four digits below.
+func dollars(v float64) string {
 	if v >= 1 || v == 0 {
 		return fmt.Sprintf("%.2f USD", v)
 	}

@@ -63,9 +63,9 @@ func (r Run) section() section {
 	if r.SpentUSD > 0 {
 		each := ""
 		if c.Passed > 0 {
-			each = ", " + Dollars(r.SpentUSD/float64(c.Passed)) + " for each attempt that passed"
+			each = ", " + dollars(r.SpentUSD/float64(c.Passed)) + " for each attempt that passed"
 		}
-		s.say("cost", "%s in all tries%s", Dollars(r.SpentUSD), each)
+		s.say("cost", "%s in all tries%s", dollars(r.SpentUSD), each)
 	}
 	if len(r.Contrast) > 0 {
 		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])

@@ -6,7 +6,6 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -26,7 +25,7 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 func fillProduced(rec *record.Record, result harness.Result, secrets redactor) {
 	c := result.Candidate
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
-	rec.ProducerMetadata = exitMetadata(result.Exit)
+	rec.ProducerMetadata = result.Exit.Metadata()
 	if len(c.Dropped) > 0 {
 		rec.ProducerMetadata["dropped"] = c.Dropped
 	}
@@ -38,22 +37,6 @@ func fillProduced(rec *record.Record, result harness.Result, secrets redactor) {
 	} else if rec.TaskType == compiler.RepoPatch {
 		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
 	}
-}
-
-// exitMetadata describes how a process ended, for a record.
-func exitMetadata(e runtime.Exit) record.Metadata {
-	if e.Reason == 0 {
-		return record.Metadata{}
-	}
-	m := record.Metadata{"exit_reason": e.Reason.String(), "exit_code": e.Code, "wall_seconds": e.Wall.Seconds(), "usage": e.Usage,
-		"stdout_bytes": e.Stdout.Total, "stderr_bytes": e.Stderr.Total}
-	if e.Signal != 0 {
-		m["signal"] = e.Signal
-	}
-	if len(e.Reached) > 0 {
-		m["limits_reached"] = e.Reached
-	}
-	return m
 }
 
 func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {

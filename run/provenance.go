@@ -130,8 +130,8 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 	env, v := task.Environment(), c.Tester.Verification
 	p := record.Policy{
 		Limits:         c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, DefaultWorkspaceBytes),
-		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, DefaultOutputBytes),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
+		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
 		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,

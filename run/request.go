@@ -48,10 +48,10 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 }
 
 // timeout returns the time limit of a task's harness: the lower of the task's and the tester
-// file's, where 0 means none, or DefaultTimeout if neither sets one.
+// file's, where 0 means none, or defaultTimeout if neither sets one.
 func (c Config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
-	return min(cmp.Or(own, most, DefaultTimeout), cmp.Or(most, own, DefaultTimeout))
+	return min(cmp.Or(own, most, defaultTimeout), cmp.Or(most, own, defaultTimeout))
 }
 
 // limits returns the limits of a task's sandboxes: the task's own or, where it sets none,

@@ -27,9 +27,9 @@ var ErrStopped = errors.New("the run was stopped")
 
 // Defaults for what a tester file may set.
 const (
-	DefaultWorkspaceBytes = 2 << 30
-	DefaultOutputBytes    = 1 << 20
-	DefaultTimeout        = 10 * time.Minute // of a harness or a checker
+	defaultWorkspaceBytes = 2 << 30
+	defaultOutputBytes    = 1 << 20
+	defaultTimeout        = 10 * time.Minute // of a harness or a checker
 )
 
 // Images resolves image references before anything starts.

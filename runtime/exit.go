@@ -91,6 +91,24 @@ func (e Exit) String() string {
 	return e.Reason.String()
 }
 
+// Metadata describes the end for a record, by the record's keys. It contains nothing that the
+// process wrote, and is empty for the zero Exit.
+func (e Exit) Metadata() map[string]any {
+	m := map[string]any{}
+	if e.Reason == 0 {
+		return m
+	}
+	m["exit_reason"], m["exit_code"], m["wall_seconds"], m["usage"] = e.Reason.String(), e.Code, e.Wall.Seconds(), e.Usage
+	m["stdout_bytes"], m["stderr_bytes"] = e.Stdout.Total, e.Stderr.Total
+	if e.Signal != 0 {
+		m["signal"] = e.Signal
+	}
+	if len(e.Reached) > 0 {
+		m["limits_reached"] = e.Reached
+	}
+	return m
+}
+
 // Usage is what the kernel counted for the sandbox's cgroup or, without one, what a watchdog
 // saw. In a one-shot sandbox it covers the sandbox's whole life. In a persistent one the
 // peaks are since its creation, and CPU since the process started. Fields that were not

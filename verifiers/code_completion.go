@@ -83,7 +83,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
 	solution := Solution(c.eval)
 	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
-	return c.in.Calibrations.Get(key, func() (contrast.Calibration, error) {
+	return c.in.Calibrations.Get(ctx, key, func() (contrast.Calibration, error) {
 		names, _ := declared(strings.Join([]string{c.eval.Prompt, c.eval.StarterCode, solution}, "\n"))
 		listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: key, Names: names})
 		switch {

@@ -33,7 +33,7 @@ type suite struct {
 	// unsolved runs the unchanged tests on what candidates start from, and returns an empty
 	// Exit if they do not start there; nil if that start is unknown.
 	unsolved func(ctx context.Context) (runtime.Exit, error)
-	// listing runs contrast.Program.
+	// listing runs contrast's program.
 	listing contrast.Python
 }
 
@@ -114,7 +114,7 @@ const malformedTests = "a hidden test file is no Python that the image's interpr
 // solution, it prefers one that was stored when there was.
 func (s suite) calibration(ctx context.Context) (contrast.Calibration, error) {
 	get := func(kind string) (contrast.Calibration, error) {
-		return s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, kind), func() (contrast.Calibration, error) {
+		return s.in.Calibrations.Get(ctx, contrast.Key(s.in.Image.Digest, s.key, kind), func() (contrast.Calibration, error) {
 			if kind == contrast.Calibrated && s.reference == nil {
 				return contrast.Calibration{}, errNoReference
 			}
@@ -352,7 +352,7 @@ func (s suite) alone(ctx context.Context, c *contrast.Calibration, of [][]contra
 // weak returns the assertions that the reference passes whatever change is made to them.
 // Each run changes one assertion of each function, in turn.
 func (s suite) weak(ctx context.Context) ([]string, error) {
-	c, err := s.in.Calibrations.Get(contrast.Key(s.in.Image.Digest, s.key, "weak"), func() (c contrast.Calibration, err error) {
+	c, err := s.in.Calibrations.Get(ctx, contrast.Key(s.in.Image.Digest, s.key, "weak"), func() (c contrast.Calibration, err error) {
 		found, err := contrast.List(ctx, s.listing, s.files, contrast.Options{Seed: s.key, Places: 8, Variants: 3, Each: true, Weak: true})
 		left := slices.DeleteFunc(found.Edits, func(e contrast.Edit) bool { return e.Users != "" || e.Loose() })
 		turns, took := map[contrast.Edit]int{}, time.Duration(0) // by assertion

@@ -511,11 +511,6 @@ func verdictOf(exit runtime.Exit) Verdict {
 		v = failed("checker_failed", "the checker "+exit.String())
 	}
 	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
-	v.Metadata = map[string]any{
-		"exit_reason": exit.Reason.String(), "exit_code": exit.Code, "wall_seconds": exit.Wall.Seconds(), "usage": exit.Usage,
-	}
-	if len(exit.Reached) > 0 {
-		v.Metadata["limits_reached"] = exit.Reached
-	}
+	v.Metadata = exit.Metadata()
 	return v
 }

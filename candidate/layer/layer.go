@@ -6,6 +6,9 @@
 // below open directories, and within bounds. The layer holds regular files, hard and symbolic
 // links and directories with their owners, permission bits and modification times. Left out are
 // devices, pipes, sockets, extended attributes, and setuid and setgid bits of files.
+//
+// containerd's package archive is not used, because it writes a file whose name begins with .wh.
+// under this name, so that applying the layer would remove another file.
 package layer
 
 import (

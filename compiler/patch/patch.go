@@ -1,7 +1,8 @@
 // Package patch finds out which paths a patch in git's format changes, and how. It
 // does not apply patches. It is stricter than git apply: anything it does not
 // understand is an error, so that git cannot read a patch differently from the policy
-// that checks its paths.
+// that checks its paths. Libraries such as go-gitdiff skip text between files without a
+// word, and so could miss a file that git finds there.
 package patch
 
 import (

@@ -19,8 +19,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// DefaultRegistry is npm's public registry.
-const DefaultRegistry = "https://registry.npmjs.org/"
+// defaultRegistry is npm's public registry.
+const defaultRegistry = "https://registry.npmjs.org/"
 
 // Latest is the tag of the newest version.
 const Latest = "latest"
@@ -78,7 +78,7 @@ func RegistryFrom(environ []string) string {
 			}
 		}
 	}
-	return DefaultRegistry
+	return defaultRegistry
 }
 
 // Resolve returns the exact version for a version or tag. For a tag it asks the registry; if

@@ -261,7 +261,7 @@ func TestRegistryFrom(t *testing.T) {
 	if got := tooling.RegistryFrom([]string{"A=b", "npm_config_registry=http://x/"}); got != "http://x/" {
 		t.Errorf("registry %q", got)
 	}
-	if got := tooling.RegistryFrom(nil); got != tooling.DefaultRegistry {
+	if got := tooling.RegistryFrom(nil); got != "https://registry.npmjs.org/" {
 		t.Errorf("registry %q", got)
 	}
 }

@@ -125,7 +125,7 @@ func (c Config) check() error {
 	refuse(!known, "provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google)
 	refuse(c.Key.IsZero(), "key: there is none")
 	refuse(strings.ContainsFunc(c.Key.value(), notInKey), "key: holds white space or what is no printable ASCII")
-	refuse(c.KeyHeader != "" && !IsKeyHeader(c.KeyHeader),
+	refuse(c.KeyHeader != "" && !isKeyHeader(c.KeyHeader),
 		"key header %q: must be a header of its own, such as api-key", c.KeyHeader)
 	refuse(c.Model == "", "model: there is none")
 	inPath := c.Model != "" && c.Provider == Google
@@ -138,9 +138,9 @@ func (c Config) check() error {
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }
 
-// IsKeyHeader reports whether a header may carry a key: it is a name that the relay does not use
+// isKeyHeader reports whether a header may carry a key: it is a name that the relay does not use
 // for anything else.
-func IsKeyHeader(name string) bool {
+func isKeyHeader(name string) bool {
 	lower := strings.ToLower(name)
 	return lower != "" && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.HasSuffix(lower, "key")
 }

@@ -16,6 +16,9 @@ func CheckJSON(data []byte) error {
 	return err
 }
 
+// IsKeyHeader is isKeyHeader.
+func IsKeyHeader(name string) bool { return isKeyHeader(name) }
+
 // Values returns the number of values in valid JSON.
 func Values(data []byte) int {
 	p := parser{data: data}

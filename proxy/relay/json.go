@@ -43,7 +43,8 @@ type value struct {
 // the value. Otherwise the provider might read what was removed here, or miss what was not.
 //
 // encoding/json checks the grammar. Its tokens are not used: they hide how a key is written,
-// and copy every string.
+// and copy every string. Nor is package document, which refuses lone surrogates and numbers out
+// of range: agents send such values, and the provider decides about them.
 func parse(body []byte) (root *value, values int, err error) {
 	switch {
 	case !utf8.Valid(body):

@@ -8,7 +8,8 @@ const maxEvent = 16 << 20
 
 // An eventReader finds the data of server-sent events in a stream of pieces. It accepts all
 // of the standard's line endings, but a lone CR takes effect only when an LF follows or the
-// stream ends.
+// stream ends. Libraries read streams from an io.Reader; here the pieces pass by on their way to
+// the agent.
 type eventReader struct {
 	event func(data []byte) // called for each event with data, which is valid until it returns
 	line  []byte            // the current line

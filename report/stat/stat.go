@@ -1,5 +1,6 @@
 // Package stat has the few statistics that a report needs. A second result says whether a
-// value is defined: a share of nothing, for instance, is not.
+// value is defined: a share of nothing, for instance, is not. Of these, gonum's package stat has
+// only quantiles.
 package stat
 
 import (

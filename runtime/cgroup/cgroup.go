@@ -1,7 +1,8 @@
 // Package cgroup works with control groups that an OCI runtime has created: it reads their
 // counters and limits, lists and kills their processes, and removes them. It supports
 // version 1, version 2 and the hybrid of the two (cgroups(7)). For a process other than the
-// host's root, it finds the delegated group.
+// host's root, it finds the delegated group. containerd/cgroups is not used: it has a different
+// interface for each version and none for the hybrid, and looks for no delegated group.
 package cgroup
 
 import (

@@ -44,7 +44,7 @@ func BenchmarkLife(b *testing.B) {
 		{"sbench", sbenchLife(run, cfg)},
 	}
 	for name, change := range map[string]func(*containerd.Options){
-		"sbench-host-ids":       func(o *containerd.Options) { o.UserNamespace = containerd.HostUserNamespace },
+		"sbench-host-ids":       func(o *containerd.Options) { o.UserNamespace = "host" },
 		"sbench-runc-shim":      func(o *containerd.Options) { o.Handler = containerd.RuncHandler },
 		"sbench-crun":           func(o *containerd.Options) { o.OCIRuntime = "crun" },
 		"sbench-crun-runc-shim": func(o *containerd.Options) { o.OCIRuntime, o.Handler = "crun", containerd.RuncHandler },
@@ -277,7 +277,7 @@ func dockerLife(n int64) error {
 // BenchmarkCreate makes and removes sandboxes in which nothing runs, with their own ids and
 // with the host's. It measures sbench without the daemon and the OCI runtime.
 func BenchmarkCreate(b *testing.B) {
-	for _, mode := range []string{containerd.UserNamespaceAuto, containerd.HostUserNamespace} {
+	for _, mode := range []string{"auto", "host"} {
 		opts := containerdtest.Options()
 		opts.UserNamespace = mode
 		c := containerdtest.OpenWith(b, opts)

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// DefaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it, may
+// defaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it, may
 // take. Making a sandbox takes a tenth of a second, or ten seconds on a host a hundred times
 // slower.
-const DefaultTimeout = 30 * time.Second
+const defaultTimeout = 30 * time.Second
 
 // bulkTimeout bounds the calls that move or remove the bytes of whole images.
 const bulkTimeout = 30 * time.Minute

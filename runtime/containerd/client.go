@@ -38,44 +38,46 @@ import (
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
-// Defaults and special values of [Options].
+// Defaults, and special values, of [Options].
 const (
-	DefaultNamespace   = "sbench"
-	DefaultSnapshotter = "overlayfs"
+	defaultNamespace   = "sbench"
+	defaultSnapshotter = "overlayfs"
 	HandlerAuto        = "auto" // sbench's own shim if it is installed and works, otherwise RuncHandler
 	RuncHandler        = "io.containerd.runc.v2"
-	OCIRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
+	ociRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
 
 const dialTimeout = 10 * time.Second
 
-// Options says which daemon to use and where sbench keeps its own state. Fields that are
-// zero have the defaults above and those of [DefaultDirectories].
+// Options says which daemon to use and where sbench keeps its own state. Root and State default
+// to those of [DefaultDirectories].
 type Options struct {
 	// Address is the daemon's socket. "" means the system's daemon if it can be used,
 	// otherwise a private one, which is started on demand.
 	Address     string
-	Namespace   string // containerd's, which separates images and containers
-	Snapshotter string // "" means DefaultSnapshotter, or FuseSnapshotter where that does not work
+	Namespace   string // containerd's, which separates images and containers; "" means "sbench"
+	Snapshotter string // "" means "overlayfs", or "fuse-overlayfs" where that does not work
 	Handler     string // the shim: HandlerAuto, the name of a runtime, or a program's path; "" means HandlerAuto
 	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
-	// crun, or another with the same command line. "" means OCIRuntimeAuto. It must be one
-	// of these two if Handler is neither sbench's shim nor containerd's for runc.
+	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
+	// otherwise what the daemon has. It must be one of these two if Handler is neither
+	// sbench's shim nor containerd's for runc.
 	OCIRuntime  string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
-	// AllowDegraded names limits that may be missing on this host: memory, swap,
-	// pids, cpu, disk.
+	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. That
+	// of the disk may always be missing: a volume in memory is bounded, too.
 	AllowDegraded []string
 	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
-	// of images, which may take longer; 0 means DefaultTimeout.
+	// of images, which may take longer; 0 means 30 seconds.
 	Timeout time.Duration
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory no limit
 	// bounds; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
-	// UserNamespace is UserNamespaceAuto or HostUserNamespace; "" means the former.
+	// UserNamespace is "host" if sandboxes are to have the same ids as sbench, and "auto" or ""
+	// if they are to have their own where that is possible.
 	UserNamespace string
 	Logger        *slog.Logger
 }
@@ -127,8 +129,8 @@ type Client struct {
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{opts: withDefaults(opts), setup: make(chan struct{}, 2*goruntime.NumCPU())}
 	c.log = c.opts.Logger
-	if mode := c.opts.UserNamespace; mode != "" && mode != UserNamespaceAuto && mode != HostUserNamespace {
-		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", mode, runtime.ErrInvalid, UserNamespaceAuto, HostUserNamespace)
+	if mode := c.opts.UserNamespace; mode != "" && mode != userNamespaceAuto && mode != hostUserNamespace {
+		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", mode, runtime.ErrInvalid, userNamespaceAuto, hostUserNamespace)
 	}
 	var err error
 	for _, dir := range []*string{&c.opts.Root, &c.opts.State} {
@@ -175,9 +177,9 @@ func stateDirectory(dir string) (string, error) {
 
 func withDefaults(o Options) Options {
 	root, state := DefaultDirectories()
-	o.Namespace, o.Handler = cmp.Or(o.Namespace, DefaultNamespace), cmp.Or(o.Handler, HandlerAuto)
+	o.Namespace, o.Handler = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Handler, HandlerAuto)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/runtimetest"
 )
@@ -57,7 +56,7 @@ func TestContractOnFuse(t *testing.T) {
 	}
 	report(t, fuse.Close())
 	opts := containerdtest.Options()
-	opts.Snapshotter = containerd.FuseSnapshotter
+	opts.Snapshotter = "fuse-overlayfs"
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	runtimetest.Contract(t, run, image)
 }

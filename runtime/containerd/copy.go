@@ -2,6 +2,7 @@ package containerd
 
 import (
 	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,13 +25,16 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/runtime"
 )
 
-// IsDirectory reports whether the place of copies is a directory rather than a registry with a
+// isDirectory reports whether the place of copies is a directory rather than a registry with a
 // path: whether it begins with / or a dot.
-func IsDirectory(place string) bool {
+func isDirectory(place string) bool {
 	return strings.HasPrefix(place, "/") || strings.HasPrefix(place, ".")
 }
 
@@ -65,7 +69,7 @@ func (c *Client) Copy(ctx context.Context, ref, place string) (digest string, er
 	if err != nil {
 		return fail(err)
 	}
-	if IsDirectory(place) {
+	if isDirectory(place) {
 		err = copyToLayout(place, full, from)
 	} else {
 		err = copyToRegistry(ctx, place, full, from)
@@ -214,7 +218,7 @@ func (c *Client) Prefetch(ctx context.Context, ref, place string) (runtime.Image
 	if err != nil {
 		return img, err
 	}
-	if IsDirectory(place) {
+	if isDirectory(place) {
 		err = c.importFrom(ctx, place, full)
 	} else {
 		err = c.pullFrom(ctx, place, full)
@@ -253,12 +257,12 @@ func (c *Client) importFrom(ctx context.Context, dir, full string) error {
 	if err != nil {
 		return err
 	}
-	index, err := from.ImageIndex()
+	text, err := os.ReadFile(filepath.Join(dir, ocispec.ImageIndexFile))
 	if err != nil {
 		return err
 	}
-	all, err := index.IndexManifest()
-	if err != nil {
+	var all ocispec.Index
+	if err := json.Unmarshal(text, &all); err != nil {
 		return err
 	}
 	for _, m := range all.Manifests {
@@ -280,7 +284,7 @@ func (c *Client) importFrom(ctx context.Context, dir, full string) error {
 }
 
 // archiveOf writes an archive of one manifest or index of a layout.
-func archiveOf(w io.Writer, from layout.Path, top v1.Descriptor) error {
+func archiveOf(w io.Writer, from layout.Path, top ocispec.Descriptor) error {
 	files := tar.NewWriter(w)
 	write := func(file string, size int64, content io.Reader) error {
 		if err := files.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: size}); err != nil {
@@ -289,49 +293,61 @@ func archiveOf(w io.Writer, from layout.Path, top v1.Descriptor) error {
 		_, err := io.Copy(files, content)
 		return err
 	}
-	index, err := json.Marshal(v1.IndexManifest{SchemaVersion: 2, Manifests: []v1.Descriptor{top}})
-	if err != nil {
-		return err
-	}
-	for file, text := range map[string]string{"oci-layout": `{"imageLayoutVersion":"1.0.0"}`, "index.json": string(index)} {
-		if err := write(file, int64(len(text)), strings.NewReader(text)); err != nil {
+	for file, v := range map[string]any{
+		ocispec.ImageLayoutFile: ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion},
+		ocispec.ImageIndexFile:  ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, Manifests: []ocispec.Descriptor{top}},
+	} {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		if err := write(file, int64(len(text)), bytes.NewReader(text)); err != nil {
 			return err
 		}
 	}
-	written := map[v1.Hash]bool{}
-	for todo := []v1.Descriptor{top}; len(todo) > 0; {
+	written := map[digest.Digest]bool{}
+	for todo := []ocispec.Descriptor{top}; len(todo) > 0; {
 		next := todo[0]
 		if todo = todo[1:]; written[next.Digest] {
 			continue
 		}
 		written[next.Digest] = true
-		blob, err := from.Blob(next.Digest)
+		hash, err := v1.NewHash(next.Digest.String())
 		if err != nil {
 			return err
 		}
-		err = write(path.Join("blobs", next.Digest.Algorithm, next.Digest.Hex), next.Size, blob)
+		blob, err := from.Blob(hash)
+		if err != nil {
+			return err
+		}
+		err = write(path.Join(ocispec.ImageBlobsDir, hash.Algorithm, hash.Hex), next.Size, blob)
 		if err := errors.Join(err, blob.Close()); err != nil {
 			return err
 		}
-		if !next.MediaType.IsIndex() && !next.MediaType.IsImage() {
+		if !images.IsIndexType(next.MediaType) && !images.IsManifestType(next.MediaType) {
 			continue
 		}
-		text, err := from.Bytes(next.Digest)
+		text, err := from.Bytes(hash)
 		if err != nil {
 			return err
 		}
-		var parts struct { // of an index or of a manifest
-			Manifests []v1.Descriptor
-			Config    *v1.Descriptor
-			Layers    []v1.Descriptor
-		}
-		if err := json.Unmarshal(text, &parts); err != nil {
+		parts, err := partsOf(next.MediaType, text)
+		if err != nil {
 			return err
 		}
-		todo = append(append(todo, parts.Manifests...), parts.Layers...)
-		if parts.Config != nil {
-			todo = append(todo, *parts.Config)
-		}
+		todo = append(todo, parts...)
 	}
 	return files.Close()
+}
+
+// partsOf returns what an index or a manifest refers to.
+func partsOf(mediaType string, text []byte) ([]ocispec.Descriptor, error) {
+	if images.IsIndexType(mediaType) {
+		var index ocispec.Index
+		err := json.Unmarshal(text, &index)
+		return index.Manifests, err
+	}
+	var manifest ocispec.Manifest
+	err := json.Unmarshal(text, &manifest)
+	return append(manifest.Layers, manifest.Config), err
 }

@@ -48,7 +48,7 @@ func TestCopy(t *testing.T) {
 		}
 	})
 	for _, place := range []string{filepath.Join(t.TempDir(), "layout"), aRegistry(t, "", "") + "/mirror/of"} {
-		t.Run(map[bool]string{true: "directory", false: "registry"}[containerd.IsDirectory(place)], func(t *testing.T) {
+		t.Run(map[bool]string{true: "directory", false: "registry"}[filepath.IsAbs(place)], func(t *testing.T) {
 			for range 2 { // the second time nothing is new
 				for ref, digest := range want {
 					got, err := c.Copy(ctx, ref, place)

@@ -126,11 +126,11 @@ func (c *Client) userNamespaceFinding() hostcheck.Finding {
 	switch {
 	case mode == "":
 		return hostcheck.Failure(check, "not known: no sandbox lived", "see above")
-	case mode == NestedUserNamespace:
+	case mode == nestedUserNamespace:
 		return hostcheck.Fine(check, "every sandbox has a user namespace below this user's")
-	case mode == OwnUserNamespace && why == "":
+	case mode == ownUserNamespace && why == "":
 		return hostcheck.Fine(check, own)
-	case mode == OwnUserNamespace:
+	case mode == ownUserNamespace:
 		return hostcheck.Warning(check, own+", but "+why, "start containerd with CAP_SYS_RESOURCE")
 	}
 	return hostcheck.Warning(check, "root in a sandbox is the host's root, without capabilities: "+why,

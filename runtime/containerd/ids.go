@@ -15,19 +15,19 @@ import (
 
 // The values of [Options.UserNamespace], and the modes that [Client.UserNamespace] returns.
 const (
-	UserNamespaceAuto = "auto" // OwnUserNamespace where that is possible
-	HostUserNamespace = "host" // sandboxes have the same ids as sbench
-	OwnUserNamespace  = "own"  // each sandbox has its own range of ids
-	// NestedUserNamespace means that sbench itself runs in a user namespace, and each
+	userNamespaceAuto = "auto" // ownUserNamespace where that is possible
+	hostUserNamespace = "host" // sandboxes have the same ids as sbench
+	ownUserNamespace  = "own"  // each sandbox has its own range of ids
+	// nestedUserNamespace means that sbench itself runs in a user namespace, and each
 	// sandbox in a child of it with the same ids, none of which is the host's root.
-	NestedUserNamespace = "nested"
+	nestedUserNamespace = "nested"
 )
 
 // idMode is how the ids of sandboxes relate to the host's.
 type idMode struct {
 	name string      // one of the modes above
-	why  string      // reason for HostUserNamespace, or what OwnUserNamespace lacks
-	pool *idmap.Pool // nil except in OwnUserNamespace
+	why  string      // reason for hostUserNamespace, or what ownUserNamespace lacks
+	pool *idmap.Pool // nil except in ownUserNamespace
 	// mappings means that the specification repeats the user namespace's mappings, without
 	// which some OCI runtimes do not join it; see oci.WithUserNamespace.
 	mappings bool
@@ -42,7 +42,7 @@ type sandboxIDs struct {
 	userns *userns.Namespace // nil if it is in sbench's user namespace
 }
 
-// take returns a range of ids if the mode is OwnUserNamespace.
+// take returns a range of ids if the mode is ownUserNamespace.
 func (m idMode) take() (sandboxIDs, error) {
 	if m.pool == nil {
 		return sandboxIDs{}, nil

@@ -23,7 +23,7 @@ type ociRuntime struct {
 // findOCIRuntime looks for the program that opts name. It is no error if the default is not
 // in PATH, since a running daemon may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
-	auto := opts.OCIRuntime == "" || opts.OCIRuntime == OCIRuntimeAuto
+	auto := opts.OCIRuntime == "" || opts.OCIRuntime == ociRuntimeAuto
 	if !executesProgram(opts.Handler) {
 		if !auto {
 			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)

@@ -16,10 +16,10 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// FuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not let a
+// fuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not let a
 // user mount overlayfs. fuse-overlayfs(1) then stacks directories, and the daemon's native
 // snapshotter keeps a full copy of the image for each layer.
-const FuseSnapshotter = "fuse-overlayfs"
+const fuseSnapshotter = "fuse-overlayfs"
 
 const nativeSnapshotter = "native"
 
@@ -54,10 +54,10 @@ func (c *Client) reapTrials(ctx context.Context) error {
 func (c *Client) decideStacker() error {
 	wanted := c.opts.Snapshotter
 	if wanted == "" {
-		c.opts.Snapshotter = DefaultSnapshotter
+		c.opts.Snapshotter = defaultSnapshotter
 	}
 	var kernel error
-	if wanted != FuseSnapshotter {
+	if wanted != fuseSnapshotter {
 		if wanted != "" || !userns.Inside() {
 			return nil
 		}

@@ -94,9 +94,6 @@ func (c *Client) owned(ctx context.Context, f func(ctx context.Context) error) e
 	return errors.Join(f(r.ctx(ctx)), r.Close(ctx))
 }
 
-// ID returns the run's random id, which is also the name of its lease and directory.
-func (r *Run) ID() string { return r.id }
-
 func randomID() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails, crypto/rand

@@ -20,10 +20,10 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// UserNamespace returns the mode in which sandboxes get their ids: NestedUserNamespace,
-// OwnUserNamespace or HostUserNamespace. why is the reason for HostUserNamespace, or what
-// OwnUserNamespace lacks on this host; "" if neither applies. Both are "" until a run has
-// been made.
+// UserNamespace returns the mode in which sandboxes get their ids: "own" if each has its own
+// range, "nested" if sbench itself runs in a user namespace and each sandbox in a child of it,
+// "host" if they have the same ids as sbench. why is the reason for "host", or what "own" lacks
+// on this host; "" if neither applies. Both are "" until a run has been made.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
 // settle chooses, once per client, the shim, and how sandboxes get their ids: the first of
@@ -61,7 +61,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 	if err != nil {
 		return err
 	}
-	if final := len(modes) - 1; !last && final > 0 && modes[final].name == HostUserNamespace {
+	if final := len(modes) - 1; !last && final > 0 && modes[final].name == hostUserNamespace {
 		modes = modes[:final]
 	}
 	image := r.emptyImage()
@@ -70,13 +70,13 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 		if m.mappings && !errors.As(err, new(refusal)) {
 			continue // the failure was not due to missing mappings
 		}
-		if m.name == HostUserNamespace && m.why == "" {
+		if m.name == hostUserNamespace && m.why == "" {
 			m.why = strings.Join(whys, "; ")
 		}
 		c.ids = m
 		if err = r.Live(ctx, image); err == nil {
 			c.settled = true
-			if m.name == HostUserNamespace && c.opts.UserNamespace != HostUserNamespace {
+			if m.name == hostUserNamespace && c.opts.UserNamespace != hostUserNamespace {
 				c.log.Warn("root in a sandbox is the host's root, without capabilities: ids of its own cannot be had", "cause", m.why)
 			}
 			return nil
@@ -111,11 +111,11 @@ func lasting(err error) bool {
 
 // idModes lists the modes that Options allow on this host, in the order of the trials.
 func (c *Client) idModes() ([]idMode, error) {
-	host := idMode{name: HostUserNamespace}
+	host := idMode{name: hostUserNamespace}
 	switch {
 	case userns.Inside(): // without a nested one, an agent would be in sbench's own user namespace
-		return []idMode{{name: NestedUserNamespace}, {name: NestedUserNamespace, mappings: true}}, nil
-	case c.opts.UserNamespace == HostUserNamespace:
+		return []idMode{{name: nestedUserNamespace}, {name: nestedUserNamespace, mappings: true}}, nil
+	case c.opts.UserNamespace == hostUserNamespace:
 		host.why = "asked for"
 	case !userns.HostRoot():
 		host.why = "sbench is not the host's root"
@@ -125,7 +125,7 @@ func (c *Client) idModes() ([]idMode, error) {
 	if host.why != "" {
 		return []idMode{host}, nil
 	}
-	own := idMode{name: OwnUserNamespace}
+	own := idMode{name: ownUserNamespace}
 	if !c.limits.sysResource {
 		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
 	}

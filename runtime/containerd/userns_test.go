@@ -27,7 +27,7 @@ func ownIDs(t *testing.T) (*containerd.Client, *containerd.Run, runtime.Image) {
 	t.Helper()
 	c := containerdtest.Open(t)
 	run, image := containerdtest.NewRun(t, c)
-	if mode, why := c.UserNamespace(); mode != containerd.OwnUserNamespace {
+	if mode, why := c.UserNamespace(); mode != "own" {
 		t.Skipf("sandboxes have the host's ids here: %s", why)
 	}
 	return c, run, image
@@ -165,17 +165,17 @@ func TestLiveSandboxesHaveDifferentIDs(t *testing.T) {
 
 func TestHostIDs(t *testing.T) {
 	opts := containerdtest.Options()
-	opts.UserNamespace = containerd.HostUserNamespace
+	opts.UserNamespace = "host"
 	c := containerdtest.OpenWith(t, opts)
 	run, image := containerdtest.NewRun(t, c)
 	mode, why := c.UserNamespace()
 	if userns.Inside() {
-		if mode != containerd.NestedUserNamespace { // a weaker mode cannot be asked for
+		if mode != "nested" { // a weaker mode cannot be asked for
 			t.Errorf("mode %q because of %q", mode, why)
 		}
 		return
 	}
-	if mode != containerd.HostUserNamespace || why == "" {
+	if mode != "host" || why == "" {
 		t.Errorf("mode %q because of %q", mode, why)
 	}
 	work := volumeOf(t, run)

@@ -1,4 +1,6 @@
-// Package remove removes directory trees that an untrusted process has created.
+// Package remove removes directory trees that an untrusted process has created. os.RemoveAll and
+// Root.RemoveAll are not enough for these: they keep a descriptor open for each level of a tree,
+// and stop at a directory that its owner must not read.
 package remove
 
 import (

@@ -21,11 +21,11 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Program is the source of the Python program that finds changes. It reads a request as JSON
+// program is the source of the Python program that finds changes. It reads a request as JSON
 // from standard input and writes an answer as JSON to standard output.
 //
 //go:embed mutate.py
-var Program string
+var program string
 
 // Mutants is the number of changed tests with which a candidate is tried.
 const Mutants = 4
@@ -34,9 +34,9 @@ const Mutants = 4
 var (
 	// ErrTests means that the image's Python interpreter cannot compile a test file.
 	ErrTests = errors.New("the tests do not compile")
-	// ErrPython means that the image has no python3 that can run [Program].
+	// ErrPython means that the image has no python3 that can run this package's program.
 	ErrPython = errors.New("the image's python3 cannot be used")
-	// ErrLimit means that [Program] met a limit.
+	// ErrLimit means that this package's program met a limit.
 	ErrLimit = errors.New("listing the tests' assertions takes too much")
 	// ErrReference means that the reference solution does not pass the tests.
 	ErrReference = errors.New("the reference solution does not pass the tests")
@@ -129,7 +129,7 @@ func Apply(file File, edits ...Edit) (string, error) {
 	return text, nil
 }
 
-// A Python runs [Program] in a sandbox that no candidate has touched. It writes
+// A Python runs this package's program in a sandbox that no candidate has touched. It writes
 // request to the program's standard input and returns its standard output.
 type Python func(ctx context.Context, request []byte) (answer []byte, err error)
 
@@ -141,7 +141,7 @@ type Sandboxes interface {
 
 const listWall = 2 * time.Minute
 
-// InSandbox returns a [Python] that runs [Program] in a new sandbox each time. cfg needs
+// InSandbox returns a [Python] that runs this package's program in a new sandbox each time. cfg needs
 // only the image and the limits; it must not mount anything that a candidate wrote.
 func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	return func(ctx context.Context, request []byte) ([]byte, error) {
@@ -150,10 +150,10 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 			return nil, err
 		}
 		var answer bytes.Buffer
-		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'mutate', 'exec'))", len(Program))
+		start := fmt.Sprintf("import sys; exec(compile(sys.stdin.buffer.read(%d), 'mutate', 'exec'))", len(program))
 		exit, err := sandbox.Exec(ctx, runtime.Process{
 			Args: []string{"python3", "-I", "-S", "-B", "-c", start}, Dir: "/",
-			Stdin: bytes.NewReader(append([]byte(Program), request...)), Stdout: &answer, Wall: listWall,
+			Stdin: bytes.NewReader(append([]byte(program), request...)), Stdout: &answer, Wall: listWall,
 		})
 		err = errors.Join(err, sandbox.Close(ctx))
 		switch {
@@ -170,12 +170,12 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 	}
 }
 
-// A Listing is what [List] found, and the answer of [Program].
+// A Listing is what [List] found, and the answer of this package's program.
 type Listing struct {
 	Edits []Edit
 	// Broken are the paths of files that do not compile.
 	Broken []string
-	// Unread are assertions without edits, as "tests.py:7", and files at which [Program]
+	// Unread are assertions without edits, as "tests.py:7", and files at which this package's program
 	// fails.
 	Unread []string
 }

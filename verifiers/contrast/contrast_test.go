@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -304,12 +306,12 @@ func TestStore(t *testing.T) {
 		t.Error("keys that are the same")
 	}
 	s := contrast.NewStore(dir)
-	if _, err := s.Get(key, failing); err == nil {
+	if _, err := s.Get(t.Context(), key, failing); err == nil {
 		t.Error("no error")
 	}
 	for range 2 {
 		for _, s := range []*contrast.Store{s, contrast.NewStore(dir)} {
-			if c, err := s.Get(key, calibrate); err != nil || len(c.Edits) != 1 || c.Edits[0].Line != 3 || !c.Reference {
+			if c, err := s.Get(t.Context(), key, calibrate); err != nil || len(c.Edits) != 1 || c.Edits[0].Line != 3 || !c.Reference {
 				t.Error(err, c)
 			}
 		}
@@ -317,6 +319,27 @@ func TestStore(t *testing.T) {
 	if made != 1 {
 		t.Errorf("made %d times", made)
 	}
+}
+
+// TestStoreWaits: whoever waits for a calibration stops when its context is done.
+func TestStoreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, release, enough := contrast.NewStore(""), make(chan struct{}), errors.New("enough")
+		go func() {
+			_, _ = s.Get(t.Context(), "key", func() (c contrast.Calibration, err error) {
+				<-release
+				return c, nil
+			})
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
+		defer cancel()
+		_, err := s.Get(ctx, "key", func() (c contrast.Calibration, err error) { return c, errors.New("made twice") })
+		if !errors.Is(err, enough) {
+			t.Error(err)
+		}
+		close(release)
+	})
 }
 
 // TestHelperOfManyTests: an assertion in a helper that a thousand tests use does not make the

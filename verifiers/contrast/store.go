@@ -1,6 +1,7 @@
 package contrast
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/securebench/sbench/workspace"
 )
@@ -21,7 +24,7 @@ type Store struct {
 }
 
 type entry struct {
-	mu          sync.Mutex
+	turn        *semaphore.Weighted // of one caller at a time
 	calibration *Calibration
 }
 
@@ -30,26 +33,28 @@ type entry struct {
 func NewStore(dir string) *Store { return &Store{dir: dir} }
 
 // Key returns the key of a calibration. It depends on the image's digest, the parts of the
-// evaluation, and this version of [Program].
+// evaluation, and the version of this package's program.
 func Key(image string, evaluation ...string) string {
 	h := sha256.New()
-	for _, part := range append([]string{Program, image}, evaluation...) {
+	for _, part := range append([]string{program, image}, evaluation...) {
 		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // Get returns the calibration for key, calling calibrate if there is none yet. For each key,
-// one call of calibrate runs at a time; its errors are returned and not kept. A nil Store
-// keeps nothing.
-func (s *Store) Get(key string, calibrate func() (Calibration, error)) (Calibration, error) {
+// one call of calibrate runs at a time, which others wait for until ctx is done; its errors are
+// returned and not kept. A nil Store keeps nothing.
+func (s *Store) Get(ctx context.Context, key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()
 	}
-	found, _ := s.entries.LoadOrStore(key, &entry{})
+	found, _ := s.entries.LoadOrStore(key, &entry{turn: semaphore.NewWeighted(1)})
 	e := found.(*entry)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	if e.turn.Acquire(ctx, 1) != nil {
+		return Calibration{}, context.Cause(ctx)
+	}
+	defer e.turn.Release(1)
 	if e.calibration != nil {
 		return *e.calibration, nil
 	}

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // A Model answers a prompt.
@@ -62,7 +64,7 @@ type Judge struct {
 }
 
 type calibration struct {
-	mu    sync.Mutex
+	turn  *semaphore.Weighted // of one caller at a time
 	done  bool
 	fault string
 }
@@ -98,10 +100,12 @@ func (j *Judge) Grade(ctx context.Context, m Model, q Question, answer string) (
 // calibrate returns why the model cannot judge answers to q, once for each question.
 func (j *Judge) calibrate(ctx context.Context, m Model, q Question, r *Result) (fault string, err error) {
 	text, _ := json.Marshal(q) // cannot fail: strings
-	found, _ := j.calibrated.LoadOrStore(sha256.Sum256(text), &calibration{})
+	found, _ := j.calibrated.LoadOrStore(sha256.Sum256(text), &calibration{turn: semaphore.NewWeighted(1)})
 	c := found.(*calibration)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	if c.turn.Acquire(ctx, 1) != nil {
+		return "", context.Cause(ctx)
+	}
+	defer c.turn.Release(1)
 	if c.done {
 		return c.fault, nil
 	}

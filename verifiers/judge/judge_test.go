@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/securebench/sbench/verifiers/judge"
 )
@@ -195,4 +197,27 @@ func TestCalibration(t *testing.T) {
 			t.Errorf("%s: %+v, %v", want, r, err)
 		}
 	}
+}
+
+// slow is a model that says nothing until it is released.
+type slow chan struct{}
+
+func (s slow) Ask(context.Context, string, string) (string, error) {
+	<-s
+	return "", errGone
+}
+
+// TestCalibrationWaits: whoever waits for a calibration stops when its context is done.
+func TestCalibrationWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j, m, enough := &judge.Judge{Votes: 1}, make(slow), errors.New("enough")
+		go func() { _, _ = j.Grade(t.Context(), m, sky(), "first") }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, enough)
+		defer cancel()
+		if _, err := j.Grade(ctx, m, sky(), "second"); !errors.Is(err, enough) {
+			t.Error(err)
+		}
+		close(m)
+	})
 }

@@ -1,0 +1,4 @@
+package contrast
+
+// Program is program.
+var Program = program
