@@ -104,7 +104,7 @@ func goneWithRun(t *testing.T, c *containerd.Client, run string) {
 		t.Errorf("the servers %v are left", found)
 	}
 	for _, pattern := range []string{
-		shim.Socket(c.Address(), run+"-*"), filepath.Join(filepath.Dir(c.Address()), "io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
+		shim.Socket(c.Address(), run+"-*"), filepath.Join(filepath.Dir(c.Address()), "state/io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
 	} {
 		left, err := filepath.Glob(pattern)
 		report(t, err)

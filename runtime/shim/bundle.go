@@ -68,18 +68,30 @@ func leftIn(anchor string) ([]ociRuntime, error) {
 	return left, errors.Join(errs...)
 }
 
-// remove kills and removes the sandbox, if the OCI runtime knows it.
+// remove kills and removes the sandbox, if the OCI runtime knows it. It tries again, because
+// sbench may be removing the bundle at the same time.
 func (r ociRuntime) remove() error {
-	if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), removal, errors.New("it does not end"))
 	defer cancel()
-	return r.run(ctx, stdio{}, "delete", "--force", r.id)
+	for {
+		if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
+			return nil
+		}
+		err := r.run(ctx, stdio{}, "delete", "--force", r.id)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
-// removal bounds an OCI runtime that removes a sandbox.
-const removal = 10 * time.Second
+// removal bounds the removal of a sandbox. The daemon waits five seconds for the action
+// "delete"; it keeps the anchor's bundle if that fails.
+const removal = 4 * time.Second
 
 // run executes the runtime with arguments after the global ones, and kills it when the caller
 // gives up. The error says what the runtime said.
