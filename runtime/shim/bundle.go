@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,12 +40,20 @@ const notes = "sandboxes"
 
 // note writes the sandbox's file.
 func (r ociRuntime) note(anchor bundle) error {
-	return os.WriteFile(filepath.Join(anchor.file(notes), r.id), []byte(r.path+"\n"+string(r.bundle)), 0o600)
+	err := os.WriteFile(filepath.Join(anchor.file(notes), r.id), []byte(r.path+"\n"+string(r.bundle)), 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("the daemon has removed the anchor: %w: %w", errdefs.ErrFailedPrecondition, err)
+	}
+	return err
 }
 
 // forget removes the sandbox's file.
 func (r ociRuntime) forget(anchor bundle) error {
-	return os.Remove(filepath.Join(anchor.file(notes), r.id))
+	err := os.Remove(filepath.Join(anchor.file(notes), r.id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the daemon has removed the anchor
+	}
+	return err
 }
 
 // leftIn returns the sandboxes of which there are files in the anchor's bundle.
