@@ -116,7 +116,11 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator ci
 		ID: s.id, Bundle: bundle, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Options: options,
 	})
 	if err != nil {
-		return nil, errors.Join(errgrpc.ToNative(err), discard(io))
+		err = errgrpc.ToNative(err)
+		if errdefs.IsFailedPrecondition(err) { // the anchor has ended, or was removed: the next sandbox needs another
+			err = errors.Join(err, server.conn.Close(), server.conn.UserOnCloseWait(ctx))
+		}
+		return nil, errors.Join(err, discard(io))
 	}
 	return &ownTask{server: server, id: s.id, pid: made.Pid, io: io}, nil
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
@@ -104,7 +106,7 @@ func goneWithRun(t *testing.T, c *containerd.Client, run string) {
 		t.Errorf("the servers %v are left", found)
 	}
 	for _, pattern := range []string{
-		shim.Socket(c.Address(), run+"-*"), filepath.Join(filepath.Dir(c.Address()), "io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
+		shim.Socket(c.Address(), run+"-*"), filepath.Join(filepath.Dir(c.Address()), "state/io.containerd.runtime.v2.task", "*", run+"-*"), "/sys/fs/cgroup/*/sbench-" + run, "/sys/fs/cgroup/sbench-" + run,
 	} {
 		left, err := filepath.Glob(pattern)
 		report(t, err)
@@ -319,6 +321,56 @@ for i in range(20):
 		}
 	}
 	report(t, sandbox.Close(ctx))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+// TestAnchorKilled: when somebody has the daemon kill a run's anchor, or removes its bundle, which
+// is what the daemon does with a server that does not answer it, sandboxes fail with an error that
+// is nobody's verdict, and the next one but one has a new server.
+func TestAnchorKilled(t *testing.T) {
+	ctx := context.Background()
+	c, run, image := ownShim(t)
+	daemon, err := client.New(c.Address(), client.WithDefaultNamespace(containerd.DefaultNamespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = daemon.Close() }()
+	anchor := func() (found client.Task) {
+		in := namespaces.WithNamespace(ctx, containerd.DefaultNamespace)
+		containers, err := daemon.Containers(in, fmt.Sprintf("labels.%q==%s", "org.securebench.run", run.ID()))
+		if err == nil && len(containers) == 1 {
+			found, err = containers[0].Task(in, nil)
+		}
+		if found == nil {
+			t.Fatalf("%d containers, %v", len(containers), err)
+		}
+		return found
+	}
+	for name, end := range map[string]func() error{
+		"killed": func() error {
+			return anchor().Kill(namespaces.WithNamespace(ctx, containerd.DefaultNamespace), unix.SIGTERM)
+		},
+		"removed": func() error {
+			return os.RemoveAll(filepath.Join(filepath.Dir(c.Address()), "state/io.containerd.runtime.v2.task", containerd.DefaultNamespace, anchor().ID()))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report(t, oddLife(ctx, run, image))
+			sandbox := create(t, run, runtime.Config{Name: "victim", Image: image})
+			ended := time.AfterFunc(time.Second, func() { report(t, end()) })
+			defer ended.Stop()
+			args := []string{"sleep", "3"}
+			if exit, err := sandbox.Exec(ctx, runtime.Process{Args: args, Wall: wall}); err == nil && !exit.Success() {
+				t.Errorf("its process has ended with %v", exit)
+			}
+			report(t, sandbox.Close(ctx))
+			if err := oddLife(ctx, run, image); err == nil || errors.Is(err, errOtherEnd) {
+				t.Errorf("a life without an anchor: %v", err)
+			}
+			report(t, oddLife(ctx, run, image))
+		})
+	}
 	report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }

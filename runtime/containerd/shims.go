@@ -67,8 +67,8 @@ func (c *Client) Shim() string {
 	return c.shim
 }
 
-// reapShims kills those shims of the run that the daemon does not know. It starts a shim before
-// it records it, so a client killed in between leaves one behind.
+// reapShims kills those shims of the run that the daemon does not know, and removes their sockets.
+// It starts a shim before it records it, so a client killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	pids, err := proc.All()
 	if err != nil {
@@ -78,6 +78,24 @@ func (c *Client) reapShims(ctx context.Context, run string) error {
 	for _, pid := range pids {
 		if c.isShim(pid, run) {
 			errs = append(errs, c.reapShim(ctx, pid, run))
+		}
+	}
+	return errors.Join(append(errs, c.reapSockets(run))...)
+}
+
+// reapSockets removes what is left of the sockets of sbench's own shim.
+func (c *Client) reapSockets(run string) error {
+	prefix := shim.Socket(c.address, run+"-")
+	entries, err := os.ReadDir(filepath.Dir(prefix))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), filepath.Base(prefix)) {
+			if err := os.Remove(filepath.Join(filepath.Dir(prefix), e.Name())); !errors.Is(err, os.ErrNotExist) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

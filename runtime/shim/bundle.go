@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -39,12 +40,20 @@ const notes = "sandboxes"
 
 // note writes the sandbox's file.
 func (r ociRuntime) note(anchor bundle) error {
-	return os.WriteFile(filepath.Join(anchor.file(notes), r.id), []byte(r.path+"\n"+string(r.bundle)), 0o600)
+	err := os.WriteFile(filepath.Join(anchor.file(notes), r.id), []byte(r.path+"\n"+string(r.bundle)), 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("the daemon has removed the anchor: %w: %w", errdefs.ErrFailedPrecondition, err)
+	}
+	return err
 }
 
 // forget removes the sandbox's file.
 func (r ociRuntime) forget(anchor bundle) error {
-	return os.Remove(filepath.Join(anchor.file(notes), r.id))
+	err := os.Remove(filepath.Join(anchor.file(notes), r.id))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the daemon has removed the anchor
+	}
+	return err
 }
 
 // leftIn returns the sandboxes of which there are files in the anchor's bundle.
@@ -68,18 +77,30 @@ func leftIn(anchor string) ([]ociRuntime, error) {
 	return left, errors.Join(errs...)
 }
 
-// remove kills and removes the sandbox, if the OCI runtime knows it.
+// remove kills and removes the sandbox, if the OCI runtime knows it. It tries again, because
+// sbench may be removing the bundle at the same time.
 func (r ociRuntime) remove() error {
-	if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), removal, errors.New("it does not end"))
 	defer cancel()
-	return r.run(ctx, stdio{}, "delete", "--force", r.id)
+	for {
+		if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
+			return nil
+		}
+		err := r.run(ctx, stdio{}, "delete", "--force", r.id)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
-// removal bounds an OCI runtime that removes a sandbox.
-const removal = 10 * time.Second
+// removal bounds the removal of a sandbox. The daemon waits five seconds for the action
+// "delete"; it keeps the anchor's bundle if that fails.
+const removal = 4 * time.Second
 
 // run executes the runtime with arguments after the global ones, and kills it when the caller
 // gives up. The error says what the runtime said.

@@ -248,7 +248,10 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 // control group is within sbench's, which sbench removes.
 func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
 	if r.ID == s.anchor.id {
-		return deleted(s.anchor.self), nil // after its end, as the daemon's clients ask for it
+		if s.anchorState() == tasktypes.Status_RUNNING { // the daemon would end this process next
+			return nil, toGRPC(fmt.Errorf("the anchor has not ended: %w", errdefs.ErrFailedPrecondition))
+		}
+		return deleted(s.anchor.self), nil
 	}
 	t, p, err := s.find(r.ID, r.ExecID)
 	if err != nil {
@@ -281,6 +284,8 @@ func deleted(p *process) *taskapi.DeleteResponse {
 	return answer
 }
 
+// Wait waits for the end of a process. How a sandbox's ends once the anchor is being ended says
+// nothing about it.
 func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
 	p := s.anchor.self
 	if r.ID != s.anchor.id {
@@ -291,6 +296,9 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 	}
 	select {
 	case <-p.done:
+		if p != s.anchor.self && s.isEnding() {
+			return nil, toGRPC(fmt.Errorf("the anchor was killed: %w", errdefs.ErrUnavailable))
+		}
 		return &taskapi.WaitResponse{ExitStatus: p.status, ExitedAt: timestamppb.New(p.ended)}, nil
 	case <-ctx.Done():
 		return nil, toGRPC(ctx.Err())
@@ -333,6 +341,25 @@ func (s *service) end() {
 	each.Wait()
 	s.anchor.self.status, s.anchor.self.ended = killed, time.Now()
 	close(s.anchor.self.done)
+}
+
+func (s *service) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
+// anchorState returns the anchor's status for the daemon: UNKNOWN before it was created.
+func (s *service) anchorState() tasktypes.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.anchor.self.hasEnded():
+		return tasktypes.Status_STOPPED
+	case s.anchor.bundle != "":
+		return tasktypes.Status_RUNNING
+	}
+	return tasktypes.Status_UNKNOWN
 }
 
 // State tells the daemon of the anchor.
