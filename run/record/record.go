@@ -47,12 +47,12 @@ func (s Status) Scored() bool { return s == Passed || s == Failed }
 
 // A Record is one line of candidates.jsonl: one try of one attempt.
 type Record struct {
-	RunID       string          `json:"run_id"`
-	TaskID      string          `json:"task_id"`
-	BenchmarkID string          `json:"benchmark_id"`
-	TaskType    compiler.Family `json:"task_type"`
-	Category    string          `json:"category,omitempty"` // metadata.category of the row, if that is a string
-	Attempt     int             `json:"attempt"`            // number within the task, from 1
+	RunID       string `json:"run_id"`
+	TaskID      string `json:"task_id"`
+	BenchmarkID string `json:"benchmark_id"`
+	TaskType    string `json:"task_type"`
+	Category    string `json:"category,omitempty"` // metadata.category of the row, if that is a string
+	Attempt     int    `json:"attempt"`            // number within the task, from 1
 	// Try is the number of this try of the attempt, from 1. An attempt that could not be
 	// measured is tried again; its last try counts.
 	Try int `json:"try"`
