@@ -5,6 +5,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -121,6 +122,13 @@ type Record struct {
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
 	Digest   string `json:"digest"`
+}
+
+// Code reports whether the candidate's text is a program.
+func (r *Record) Code() bool {
+	return slices.ContainsFunc(compiler.Families(), func(f *compiler.Family) bool {
+		return f.Name == r.TaskType && f.CandidateKind == compiler.CandidateCode
+	})
 }
 
 // Metadata is a JSON object without a fixed set of keys.
