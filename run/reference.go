@@ -29,9 +29,9 @@ const (
 	Empty StandIn = "empty"
 )
 
-// solutionMount is where the sandbox has a solution that a script makes.
+// The files of a solution that a script makes.
 const (
-	solutionMount  = "/" + verifiers.SolutionDir
+	solutionMount  = "/" + verifiers.SolutionDir // where they are in the sandbox
 	solutionInodes = 1 << 14
 )
 
@@ -78,7 +78,8 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request)
 	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return harness.Result{}, err
 	}
-	command := harness.Command{Args: []string{"bash", path.Join(solutionMount, verifiers.SolutionScript)}, TaskFile: "task.json"}
+	script := path.Join(solutionMount, verifiers.SolutionScript)
+	command := harness.Command{Args: []string{"bash", script}, TaskFile: "task.json"}
 	command.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount}}
 	return command.Produce(ctx, e, r)
 }
