@@ -43,7 +43,8 @@ func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 		for row, err := range p.rows() {
 			var task *Task
 			if err == nil {
-				task = p.task(row.task.doc.Clone(), row.task.line, row.task.family)
+				task = row.task
+				task.doc = task.doc.Clone() // the next row is read into the same document
 			}
 			if !yield(task, err) {
 				return
@@ -130,13 +131,9 @@ func (r *rowReader) next() (row, error) {
 	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
 		return row{}, problems
 	}
-	return row{r.pack.task(&r.doc, r.lines.line, family), problems}, nil
-}
-
-// task returns the task of a row that has been checked.
-func (p *Pack) task(doc *document.Document, line int, f *Family) *Task {
-	return &Task{
-		pack: p, doc: doc, line: line, family: f, id: doc.Root().Get("id").Text(),
-		environment: p.environment.withRow(doc.Root().Get("environment")),
-	}
+	root := r.doc.Root()
+	return row{&Task{
+		pack: r.pack, doc: &r.doc, line: r.lines.line, family: family, id: root.Get("id").Text(),
+		environment: r.pack.environment.withRow(root.Get("environment")),
+	}, problems}, nil
 }
