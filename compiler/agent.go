@@ -12,16 +12,16 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// AgentView is the part of a task that a harness may see: the public lane and, for a
-// repo_patch, the paths that may change. It neither shares memory with the task nor refers
+// AgentView is the part of a task that a harness may see: the public lane and the
+// family's rules. It neither shares memory with the task nor refers
 // to it.
 type AgentView struct {
 	id          string
-	family      Family
+	family      string
 	input       []PublicValue
 	assets      []FileRef
 	environment Environment
-	policy      CandidatePolicy // of a repo_patch, zero for other families
+	rules       string
 }
 
 // PublicValue is a field of a row's input.
@@ -49,7 +49,7 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Family, environment: t.environment.clone()}
+	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone()}
 	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
@@ -61,8 +61,8 @@ func (t *Task) AgentView() AgentView {
 			})
 		}
 	}
-	if eval, ok := t.RepoPatch(); ok {
-		view.policy = eval.Policy
+	if t.family.Rules != nil {
+		view.rules = t.family.Rules(t)
 	}
 	return view
 }
@@ -70,25 +70,9 @@ func (t *Task) AgentView() AgentView {
 // ID returns the task's id.
 func (v AgentView) ID() string { return v.id }
 
-// Untouchable tells an agent, in sentences, which paths of a repository it must not change;
-// "" if the family is not repo_patch. Agents are told nothing else about the evaluation.
-func (v AgentView) Untouchable() string {
-	if v.family != RepoPatch {
-		return ""
-	}
-	text := "A change to tests, to what configures, builds or runs them, to dependencies, CI or shell files makes the whole result invalid"
-	if paths := v.policy.AllowSensitivePaths; len(paths) > 0 {
-		text += ", but for " + strings.Join(paths, ", ")
-	}
-	text += ". "
-	if paths := v.policy.AllowPaths; len(paths) > 0 {
-		text += "Only these paths may change: " + strings.Join(paths, ", ") + ". "
-	}
-	if v.policy.Strict {
-		return text + "New test files make it invalid, too."
-	}
-	return text + "New test files are welcome, and left out."
-}
+// Rules tells an agent, in sentences, what it must not do; "" if the family has no rules.
+// Agents are told nothing else about the evaluation.
+func (v AgentView) Rules() string { return v.rules }
 
 // Input returns the public values in the order of the row.
 func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
@@ -106,7 +90,7 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 //	id           the task's id
 //	family       its family
 //	input        every field of the row's input again
-//	rules        Untouchable, for a repo_patch
+//	rules        Rules, if there are any
 //	environment  those of image, workdir, timeout_seconds, network, user,
 //	             resources and env that are set
 //
@@ -115,8 +99,8 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
-	if text := v.Untouchable(); text != "" {
-		payload["rules"] = text
+	if v.rules != "" {
+		payload["rules"] = v.rules
 	}
 	if len(v.assets) > 0 {
 		payload["assets"] = v.assets

@@ -37,18 +37,18 @@ func TestAuthoring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	families := map[compiler.Family]bool{}
+	families := map[string]bool{}
 	for task, err := range pack.Tasks() {
 		var problems compiler.Problems
 		if errors.As(err, &problems) {
 			t.Error(problems)
 			continue
 		}
-		families[task.Family()] = true
+		families[task.Family().Name] = true
 	}
 	for _, f := range compiler.Families() {
-		if f.Active && !families[f.Family] {
-			t.Errorf("no example of %s", f.Family)
+		if f.Active() && !families[f.Name] {
+			t.Errorf("no example of %s", f.Name)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func TestBenchmarks(t *testing.T) {
 		t.Errorf("summary %+v", summary)
 	}
 	for _, f := range compiler.Families() {
-		dir := filepath.Join("../benchmarks", strings.ReplaceAll(string(f.Family), "_", "-")+"-smoke")
-		if !f.Active {
+		dir := filepath.Join("../benchmarks", strings.ReplaceAll(f.Name, "_", "-")+"-smoke")
+		if !f.Active() {
 			continue
 		}
 		for _, name := range []string{"manifest.yaml", "tasks.jsonl", "tester-command.yaml", "README.md"} {
@@ -68,7 +68,7 @@ func TestBaseCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if eval, _ := task.RepoPatch(); eval.BaseCommit != strings.TrimSpace(string(out)) {
+		if eval := compiler.RepoPatchOf(task); eval.BaseCommit != strings.TrimSpace(string(out)) {
 			t.Errorf("%s has base_commit %s, the repository %s", task.ID(), eval.BaseCommit, out)
 		}
 	}

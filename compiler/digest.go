@@ -65,9 +65,9 @@ func (p *Pack) Digest(ctx context.Context) (string, error) {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return "", err
 		}
-		d, err := h.row(&Task{pack: p, doc: row.doc, family: row.family})
+		d, err := h.row(row.task)
 		if err != nil {
-			return "", fmt.Errorf("digest of row on line %d: %w", row.line, err)
+			return "", fmt.Errorf("digest of row on line %d: %w", row.task.line, err)
 		}
 		write(pack, "%s %s %s\n", d.Row, d.Evaluation, d.Assets)
 	}
@@ -120,8 +120,8 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 			files = append(files, v.file.Path)
 		}
 	}
-	if eval, ok := t.TerminalTask(); ok && eval.Checker.Path != "" {
-		files = append(files, eval.Checker.Directory())
+	if checker := t.Checker(); checker.Path != "" {
+		files = append(files, checker.Directory())
 	}
 	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
 	var err1, err2 error

@@ -14,21 +14,8 @@ var (
 	ParseMount = parseMount
 )
 
-// Contract is the part of a family that does not depend on a row.
-type Contract struct {
-	Family        Family
-	Active        bool
-	CandidateKind CandidateKind
-}
-
-// Families returns the contracts of all families, the active ones first.
-func Families() []Contract {
-	var contracts []Contract
-	for _, f := range registry() {
-		contracts = append(contracts, Contract{f.Family, f.Active, f.CandidateKind})
-	}
-	return contracts
-}
+// Active reports whether the family has a verifier: its schemas are closed.
+func (f *Family) Active() bool { return !f.open() }
 
 // SchemaFile is a JSON Schema in docs/schemas.
 type SchemaFile struct {
@@ -46,17 +33,16 @@ func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
 		files = append(files, SchemaFile{name + ".schema.json", content})
 		return err
 	}
-	err := add("manifest", "SecureBench pack manifest", manifestSchema())
+	err := add("manifest", "SecureBench pack manifest", manifestSchema(Families()))
 	if err == nil {
 		err = add("tester", "SecureBench tester file 0.2", testerSchema(agents))
 	}
 	if err == nil {
 		err = add("row", "SecureBench row of any family", anyRowSchema())
 	}
-	for _, f := range registry() {
+	for _, f := range Families() {
 		if err == nil {
-			name := string(f.Family)
-			err = add("row."+name, fmt.Sprintf("SecureBench %s row", name), &schema.Schema{Doc: f.doc, Object: rowRule(f)})
+			err = add("row."+f.Name, fmt.Sprintf("SecureBench %s row", f.Name), &schema.Schema{Doc: f.Doc, Object: familyRule(f)})
 		}
 	}
 	return files, err
@@ -64,17 +50,29 @@ func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
 
 // anyRowSchema is the schema of rows that name their family themselves.
 func anyRowSchema() *schema.Schema {
-	rule := rowRule(nil)
-	for _, f := range registry() {
+	rule := rowRule(Families())
+	for _, f := range Families() {
 		var fields []schema.Field
-		for _, field := range rowRule(f).Fields {
+		for _, field := range familyRule(f).Fields {
 			if field.Name == "input" || field.Name == "eval" {
 				fields = append(fields, field)
 			}
 		}
-		rule.Variants = append(rule.Variants, schema.Variant{Key: "family", Value: string(f.Family), Fields: fields})
+		rule.Variants = append(rule.Variants, schema.Variant{Key: "family", Value: f.Name, Fields: fields})
 	}
 	return &schema.Schema{Doc: "One task.", Object: rule}
+}
+
+// familyRule is the rule for rows of one family.
+func familyRule(f *Family) *schema.Object {
+	rule := rowRule([]*Family{f})
+	for i, field := range rule.Fields {
+		if object := map[string]*schema.Object{"input": f.Input, "eval": f.Eval}[field.Name]; object != nil {
+			field.Schema.Object, field.Schema.Null = object, !f.Active()
+			rule.Fields[i].Required = f.Active()
+		}
+	}
+	return rule
 }
 
 // writeSchema returns s as an indented JSON Schema with this title. It accepts

@@ -8,58 +8,83 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// Family is the kind of a task, which determines the fields of its row and how
-// candidates are verified. The zero Family is invalid.
-type Family string
-
-// family is the full definition of a Family. Each has a function that returns it, which
-// registry calls.
-type family struct {
-	Family        Family
-	Active        bool // rows are validated and candidates verified
+// A Family is a kind of task: what a row may hold, who may see it, and what a harness has to
+// produce. Name, CandidateKind, Input and Eval are required; Doc describes the family in the
+// JSON Schema of its rows. Nothing changes a Family once a pack may use it. A Family of package
+// verifiers adds how candidates are judged.
+type Family struct {
+	Name          string
 	CandidateKind CandidateKind
-
-	doc string
-	// input and eval are closed for an active family, open for a deferred one. Every input
-	// field is public.
-	input, eval *schema.Object
-	// inputs names the eval fields that are evaluation inputs; all others are hidden.
-	inputs []string
-	// check, if not nil, finds errors that the schemas cannot express. It is called only for
+	Doc           string
+	// Input and Eval are the fields of a row's input and eval. Every input field is public. The
+	// names of all fields differ, since each is also the name of a file.
+	Input, Eval *schema.Object
+	// Inputs names the eval fields that are evaluation inputs; all others are hidden.
+	Inputs []string
+	// Check, if not nil, finds errors that the schemas cannot express. It is called only for
 	// rows whose input and eval satisfy them.
-	check func(c *schema.Checker, input, eval document.Value)
+	Check func(c *schema.Checker, input, eval document.Value)
+
+	// Machine permits the environment keys that only make sense if the candidate is a
+	// workspace or a machine; without it they are errors.
+	Machine bool
+	// Words says that answers may be as short as a word. Validation then searches the input for
+	// them as whole words, from minAnswer bytes on.
+	Words bool
+	// Patches are the eval fields with patches, which have to be well-formed, as paths of keys
+	// such as "tests.setup_patch".
+	Patches []string
+	// Checker, if not nil, returns the check of a final workspace. The sandbox that verifies
+	// gets the checker's files. Their lines, and those of the eval files that are evaluation
+	// inputs, are secrets (see Task.Secrets).
+	Checker func(t *Task) Checker
+	// Rules, if not nil, tells an agent in sentences what it must not do. Agents are told
+	// nothing else about the evaluation.
+	Rules func(t *Task) string
+	// Judged, if not nil, reports whether a model judges the task, in a run that has a judge.
+	Judged func(t *Task) bool
 }
 
 // lane returns the visibility of the eval field with this key.
-func (f *family) lane(key document.Value) Lane {
-	if slices.ContainsFunc(f.inputs, key.Is) {
+func (f *Family) lane(key document.Value) Lane {
+	if slices.ContainsFunc(f.Inputs, key.Is) {
 		return EvaluationInputs
 	}
 	return HiddenLane
 }
 
-// registry returns every family, the active ones first.
-var registry = sync.OnceValue(func() []*family {
-	return append([]*family{
-		multipleChoice(), shortAnswer(), freeResponse(), codeCompletion(), repoPatch(), terminalTask(),
+// open reports whether rows may have fields that the family does not name.
+func (f *Family) open() bool {
+	return f.Input.Unknown != schema.Refuse || f.Eval.Unknown != schema.Refuse
+}
+
+// registry holds the families that every pack may use, those with a verifier first.
+var registry = sync.OnceValue(func() []*Family {
+	return append([]*Family{
+		MultipleChoice(), ShortAnswer(), FreeResponse(), CodeCompletion(), RepoPatch(), TerminalTask(),
 	}, deferredFamilies()...)
 })
 
-func familyNamed(name string) *family {
-	for _, f := range registry() {
-		if string(f.Family) == name {
+// Families returns the families that every pack may use, those with a verifier first.
+func Families() []*Family { return slices.Clone(registry()) }
+
+// familyNamed returns the family with this name; nil if there is none.
+func familyNamed(families []*Family, name string) *Family {
+	for _, f := range families {
+		if f.Name == name {
 			return f
 		}
 	}
 	return nil
 }
 
-func familyNames() []string {
-	var names []string
-	for _, f := range registry() {
-		names = append(names, string(f.Family))
-	}
-	return names
+// EvalOf returns a struct of type E with the values of a task's input and eval. An exported
+// field gets the value that its tag "key" names; it may be a Hidden[string]. A field whose key
+// the task lacks is zero. The row's schemas have to allow only values that fit E.
+func EvalOf[E any](t *Task) (eval E) {
+	decode(t.doc.Root().Get("input"), &eval)
+	decode(t.eval(), &eval)
+	return eval
 }
 
 // anything is the schema of a field that may hold any value.

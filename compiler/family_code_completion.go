@@ -10,18 +10,16 @@ import (
 )
 
 // CodeCompletion asks for source code, which is then tested.
-const CodeCompletion Family = "code_completion"
-
-func codeCompletion() *family {
-	return &family{
-		Family: CodeCompletion, Active: true, CandidateKind: CandidateCode,
-		doc: "Write code. Tests that the agent never sees use the names it defines.",
-		input: &schema.Object{Fields: []schema.Field{
+func CodeCompletion() *Family {
+	return &Family{
+		Name: "code_completion", CandidateKind: CandidateCode,
+		Doc: "Write code. Tests that the agent never sees use the names it defines.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What the code has to do.")),
 			optional("language", schema.Text("The language, python unless given. Only python has a verifier.")),
 			optional("starter_code", schema.AnyText("Code to begin with.")),
 		}},
-		eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: []schema.Field{
 			required("tests", &schema.Schema{
 				Doc: "The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
 				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
@@ -35,8 +33,8 @@ func codeCompletion() *family {
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
 		}},
-		inputs: []string{"tests"},
-		check:  checkCodeCompletion,
+		Inputs: []string{"tests"},
+		Check:  checkCodeCompletion,
 	}
 }
 
@@ -89,15 +87,14 @@ type CodeCompletionEval struct {
 	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
 }
 
-// CodeCompletion returns what is needed to verify the task. It reports false for
-// another family.
-func (t *Task) CodeCompletion() (CodeCompletionEval, bool) {
-	return evalOf(t, CodeCompletion, func(eval *CodeCompletionEval) {
-		decode(t.eval().Get("tests"), eval)
-		if isPython(eval.Language) {
-			eval.Language = "python"
-		}
-	})
+// CodeCompletionOf returns what is needed to verify a task of the family.
+func CodeCompletionOf(t *Task) CodeCompletionEval {
+	eval := EvalOf[CodeCompletionEval](t)
+	decode(t.eval().Get("tests"), &eval)
+	if isPython(eval.Language) {
+		eval.Language = "python"
+	}
+	return eval
 }
 
 // Continue returns the program that code completes: the starter code, or the prompt, and then

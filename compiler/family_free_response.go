@@ -8,26 +8,25 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// FreeResponse asks for a text, which is judged by a rubric.
-const FreeResponse Family = "free_response"
-
 // ContainsAny is the only rubric type that has a verifier.
 const ContainsAny = "contains_any"
 
-func freeResponse() *family {
-	return &family{
-		Family: FreeResponse, Active: true, CandidateKind: CandidateText,
-		doc: "Write a text. A rubric says what it has to hold.",
-		input: &schema.Object{Fields: []schema.Field{
+// FreeResponse asks for a text, which is judged by a rubric.
+func FreeResponse() *Family {
+	return &Family{
+		Name: "free_response", CandidateKind: CandidateText,
+		Doc: "Write a text. A rubric says what it has to hold.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What to write.")),
 			optional("context", textOrObject("What the prompt is about.")),
 		}},
-		eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: []schema.Field{
 			required("rubric", rubricSchema()),
 			optional("reference_answer", schema.Text("A good answer.")),
 			optional("judge", judgedSchema()),
 		}},
-		check: checkJudged,
+		Check:  checkJudged,
+		Judged: func(t *Task) bool { return len(FreeResponseOf(t).Wrong.Reveal()) > 0 },
 	}
 }
 
@@ -125,30 +124,23 @@ type FreeResponseEval struct {
 	ReferenceAnswer Hidden[string] `key:"reference_answer"` // "" if there is none
 }
 
-// FreeResponse returns what is needed to verify the task. It reports false for
-// another family.
-func (t *Task) FreeResponse() (FreeResponseEval, bool) {
-	return evalOf(t, FreeResponse, func(eval *FreeResponseEval) {
-		rubric := t.eval().Get("rubric")
-		switch {
-		case rubric.Kind() == document.String:
-			eval.Reason = "the rubric is prose"
-			eval.Prose = Hide(rubric.Text())
-			eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
-		case !rubric.Get("type").Is(ContainsAny):
-			eval.Reason = "the rubric's type has no verifier"
-		default:
-			structured := Rubric{MinTokenF1: 1}
-			decode(rubric, &structured)
-			eval.Structured, eval.Rubric = true, Hide(structured)
-		}
-	})
-}
-
-// Judged reports whether a model judges the task's answers, in a run that has a judge.
-func (t *Task) Judged() bool {
-	eval, ok := t.FreeResponse()
-	return ok && len(eval.Wrong.Reveal()) > 0
+// FreeResponseOf returns what is needed to verify a task of the family.
+func FreeResponseOf(t *Task) FreeResponseEval {
+	eval := EvalOf[FreeResponseEval](t)
+	rubric := t.eval().Get("rubric")
+	switch {
+	case rubric.Kind() == document.String:
+		eval.Reason = "the rubric is prose"
+		eval.Prose = Hide(rubric.Text())
+		eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
+	case !rubric.Get("type").Is(ContainsAny):
+		eval.Reason = "the rubric's type has no verifier"
+	default:
+		structured := Rubric{MinTokenF1: 1}
+		decode(rubric, &structured)
+		eval.Structured, eval.Rubric = true, Hide(structured)
+	}
+	return eval
 }
 
 // isNumeric reports whether s is a number, possibly with commas between its digits.

@@ -7,13 +7,11 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// MultipleChoice asks for one of several choices.
-const MultipleChoice Family = "multiple_choice"
-
 // maxChoices is the number of labels, A to Z.
 const maxChoices = 26
 
-func multipleChoice() *family {
+// MultipleChoice asks for one of several choices.
+func MultipleChoice() *Family {
 	answer := func() *schema.Schema {
 		return &schema.Schema{
 			Doc:    "A label (\"B\"), the text of a choice, or the index of one, from 0.",
@@ -23,18 +21,18 @@ func multipleChoice() *family {
 	answers := answer()
 	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
 	answers.Array = &schema.Array{Items: answer(), Min: 1}
-	return &family{
-		Family: MultipleChoice, Active: true, CandidateKind: CandidateText,
-		doc: "Pick one of up to 26 choices, which are labelled A to Z in their order.",
-		input: &schema.Object{Fields: []schema.Field{
+	return &Family{
+		Name: "multiple_choice", CandidateKind: CandidateText,
+		Doc: "Pick one of up to 26 choices, which are labelled A to Z in their order.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			required("choices", &schema.Schema{
 				Doc:   "The choices, labelled A to Z in this order.",
 				Array: &schema.Array{Items: schema.Text("A choice."), Min: 1, Max: maxChoices},
 			}),
 		}},
-		eval:  &schema.Object{Fields: []schema.Field{required("answer", answers)}},
-		check: checkMultipleChoice,
+		Eval:  &schema.Object{Fields: []schema.Field{required("answer", answers)}},
+		Check: checkMultipleChoice,
 	}
 }
 
@@ -54,18 +52,17 @@ type MultipleChoiceEval struct {
 	Answers  Hidden[[]Answer] // any one is right
 }
 
-// MultipleChoice returns what is needed to verify the task. It reports false for
-// another family.
-func (t *Task) MultipleChoice() (MultipleChoiceEval, bool) {
-	return evalOf(t, MultipleChoice, func(eval *MultipleChoiceEval) {
-		var answers []Answer
-		for _, v := range oneOrMore(t.eval().Get("answer")) {
-			if answer, ok := parseAnswer(v, eval.Choices); ok {
-				answers = append(answers, answer)
-			}
+// MultipleChoiceOf returns what is needed to verify a task of the family.
+func MultipleChoiceOf(t *Task) MultipleChoiceEval {
+	eval := EvalOf[MultipleChoiceEval](t)
+	var answers []Answer
+	for _, v := range oneOrMore(t.eval().Get("answer")) {
+		if answer, ok := parseAnswer(v, eval.Choices); ok {
+			answers = append(answers, answer)
 		}
-		eval.Answers = Hide(answers)
-	})
+	}
+	eval.Answers = Hide(answers)
+	return eval
 }
 
 // oneOrMore returns the items of an array, or the value itself.

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -8,25 +9,25 @@ import (
 )
 
 // RepoPatch asks for a change to a git repository.
-const RepoPatch Family = "repo_patch"
-
-func repoPatch() *family {
-	return &family{
-		Family: RepoPatch, Active: true, CandidateKind: CandidatePatch,
-		doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
-		input: &schema.Object{Fields: []schema.Field{
+func RepoPatch() *Family {
+	return &Family{
+		Name: "repo_patch", CandidateKind: CandidatePatch,
+		Doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("repo", schema.Text("The repository's name.")),
 			required("base_commit", schema.Text("The commit that the image's checkout is at.")),
 			required("instructions", schema.Text("What to change.")),
 			optional("hints", schema.Text("Help for the agent.")),
 		}},
-		eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: []schema.Field{
 			required("tests", repoTestsSchema()),
 			optional("candidate_policy", policySchema()),
 			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
 		}},
-		inputs: []string{"tests", "candidate_policy"},
-		check:  checkRepoPatch,
+		Inputs:  []string{"tests", "candidate_policy"},
+		Check:   checkRepoPatch,
+		Patches: []string{"gold_patch", "tests.setup_patch", "tests.test_patch"},
+		Rules:   func(t *Task) string { return RepoPatchOf(t).Policy.rules() },
 	}
 }
 
@@ -80,6 +81,22 @@ type CandidatePolicy struct {
 	Strict              bool     `key:"strict"`                // deny a patch with new tests, instead of leaving them out
 }
 
+// rules tells an agent, in sentences, which paths of the repository it must not change.
+func (p CandidatePolicy) rules() string {
+	text := "A change to tests, to what configures, builds or runs them, to dependencies, CI or shell files makes the whole result invalid"
+	if len(p.AllowSensitivePaths) > 0 {
+		text += ", but for " + strings.Join(p.AllowSensitivePaths, ", ")
+	}
+	text += ". "
+	if len(p.AllowPaths) > 0 {
+		text += "Only these paths may change: " + strings.Join(p.AllowPaths, ", ") + ". "
+	}
+	if p.Strict {
+		return text + "New test files make it invalid, too."
+	}
+	return text + "New test files are welcome, and left out."
+}
+
 // RepoPatchEval is what is needed to verify a repo_patch task. It prints as
 // "<redacted>".
 type RepoPatchEval struct {
@@ -94,14 +111,13 @@ type RepoPatchEval struct {
 	GoldPatch  Hidden[string]  `key:"gold_patch"`       // "" if there is none
 }
 
-// RepoPatch returns what is needed to verify the task. It reports false for another
-// family.
-func (t *Task) RepoPatch() (RepoPatchEval, bool) {
-	return evalOf(t, RepoPatch, func(eval *RepoPatchEval) {
-		tests := t.eval().Get("tests")
-		decode(tests, eval)
-		eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
-	})
+// RepoPatchOf returns what is needed to verify a task of the family.
+func RepoPatchOf(t *Task) RepoPatchEval {
+	eval := EvalOf[RepoPatchEval](t)
+	tests := t.eval().Get("tests")
+	decode(tests, &eval)
+	eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
+	return eval
 }
 
 func patchText(v document.Value) string {

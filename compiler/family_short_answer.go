@@ -6,18 +6,16 @@ import (
 )
 
 // ShortAnswer asks for a word, a phrase or a number.
-const ShortAnswer Family = "short_answer"
-
-func shortAnswer() *family {
-	return &family{
-		Family: ShortAnswer, Active: true, CandidateKind: CandidateText,
-		doc: "Answer with a word, a phrase or a number.",
-		input: &schema.Object{Fields: []schema.Field{
+func ShortAnswer() *Family {
+	return &Family{
+		Name: "short_answer", CandidateKind: CandidateText,
+		Doc: "Answer with a word, a phrase or a number.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			optional("context", textOrObject("What the question is about.")),
 			optional("answer_format", schema.Text("How the answer is to be written, as advice to the agent.")),
 		}},
-		eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: []schema.Field{
 			required("accepted_answers", &schema.Schema{
 				Doc: "The answers of which any one is right.",
 				Array: &schema.Array{Min: 1, Items: &schema.Schema{
@@ -29,7 +27,8 @@ func shortAnswer() *family {
 				Number: &schema.Number{Min: new(0.0)},
 			}),
 		}},
-		check: checkShortAnswer,
+		Check: checkShortAnswer,
+		Words: true,
 	}
 }
 
@@ -44,17 +43,16 @@ type ShortAnswerEval struct {
 	HasTolerance bool
 }
 
-// ShortAnswer returns what is needed to verify the task. It reports false for another
-// family.
-func (t *Task) ShortAnswer() (ShortAnswerEval, bool) {
-	return evalOf(t, ShortAnswer, func(eval *ShortAnswerEval) {
-		var accepted []string
-		for _, v := range t.eval().Get("accepted_answers").Items() {
-			accepted = append(accepted, textOrNumber(v))
-		}
-		tolerance, has := t.eval().Get("tolerance").Float64()
-		eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
-	})
+// ShortAnswerOf returns what is needed to verify a task of the family.
+func ShortAnswerOf(t *Task) ShortAnswerEval {
+	eval := EvalOf[ShortAnswerEval](t)
+	var accepted []string
+	for _, v := range t.eval().Get("accepted_answers").Items() {
+		accepted = append(accepted, textOrNumber(v))
+	}
+	tolerance, has := t.eval().Get("tolerance").Float64()
+	eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
+	return eval
 }
 
 // textOrNumber returns a string's content or a number as it was written.

@@ -11,9 +11,6 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// TerminalTask asks for changes to a workspace, whose final state is checked.
-const TerminalTask Family = "terminal_task"
-
 // The sources of a checker.
 const (
 	checkerCommand = "command" // a command, given in the row
@@ -21,15 +18,16 @@ const (
 	CheckerScript  = "script"  // an executable file below asset_roots.eval
 )
 
-func terminalTask() *family {
-	return &family{
-		Family: TerminalTask, Active: true, CandidateKind: CandidateWorkspace,
-		doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
-		input: &schema.Object{Fields: []schema.Field{
+// TerminalTask asks for changes to a workspace, whose final state is checked.
+func TerminalTask() *Family {
+	return &Family{
+		Name: "terminal_task", CandidateKind: CandidateWorkspace,
+		Doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
+		Input: &schema.Object{Fields: []schema.Field{
 			required("instructions", schema.Text("What to do.")),
 			optional("context", textOrObject("What the instructions are about.")),
 		}},
-		eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: []schema.Field{
 			required("checker", checkerSchema()),
 			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
@@ -43,7 +41,9 @@ func terminalTask() *family {
 			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema()))),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
-		inputs: []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
+		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
+		Machine: true,
+		Checker: checkerOf,
 	}
 }
 
@@ -93,7 +93,7 @@ func checkChecker(c *schema.Checker, v document.Value) {
 	}
 }
 
-// Checker says how a final workspace is checked. It prints as "<redacted>".
+// Checker says how a final workspace is checked; the zero Checker, that it is not. It prints as "<redacted>".
 type Checker struct {
 	redacted
 	Source string `key:"source"` // checkerCommand, CheckerPytest or CheckerScript
@@ -151,26 +151,24 @@ type Service struct {
 	Timeout time.Duration `key:"timeout_seconds"` // until it is ready; zero if the author gave none
 }
 
-// TerminalTask returns what is needed to verify the task. It reports false for
-// another family.
-func (t *Task) TerminalTask() (TerminalEval, bool) {
-	return evalOf(t, TerminalTask, func(eval *TerminalEval) {
-		eval.Checker = parseChecker(t.eval().Get("checker"), t.pack.EvalRoot)
-		eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
-		eval.Files = t.laneFiles(EvaluationInputs)
-	})
+// TerminalTaskOf returns what is needed to verify a task of the family.
+func TerminalTaskOf(t *Task) TerminalEval {
+	eval := EvalOf[TerminalEval](t)
+	eval.Checker = checkerOf(t)
+	eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
+	eval.Files = t.laneFiles(EvaluationInputs)
+	return eval
 }
 
-// parseChecker reads a checker that the schema allows.
-func parseChecker(v document.Value, evalRoot string) Checker {
-	checker := Checker{Source: checkerCommand}
+func checkerOf(t *Task) Checker {
+	checker, v := Checker{Source: checkerCommand}, t.eval().Get("checker")
 	decode(v, &checker)
 	if checker.Source == checkerCommand {
 		return checker
 	}
 	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
 	checker.directory = path.Dir(checker.Path)
-	if info, err := os.Lstat(filepath.Join(evalRoot, checker.Path)); err == nil && info.IsDir() {
+	if info, err := os.Lstat(filepath.Join(t.pack.EvalRoot, checker.Path)); err == nil && info.IsDir() {
 		checker.directory = checker.Path
 	}
 	return checker

@@ -139,14 +139,22 @@ func checkTask(t *testing.T, task *compiler.Task) {
 	if e := task.Environment(); !filepath.IsAbs(e.Workdir) || e.Timeout < 0 || e.Resources.Memory < 0 {
 		t.Fatalf("environment %+v", e)
 	}
-	if eval, ok := task.TerminalTask(); ok && eval.Checker.Command.IsZero() == (eval.Checker.Path == "") {
-		t.Fatalf("checker %q %v", eval.Checker.Path, eval.Checker.Command)
+	switch task.Family().Name {
+	case "terminal_task":
+		if checker := compiler.TerminalTaskOf(task).Checker; checker.Command.IsZero() == (checker.Path == "") {
+			t.Fatalf("checker %q %v", checker.Path, checker.Command)
+		}
+	case "multiple_choice":
+		compiler.MultipleChoiceOf(task)
+	case "short_answer":
+		compiler.ShortAnswerOf(task)
+	case "free_response":
+		compiler.FreeResponseOf(task)
+	case "code_completion":
+		compiler.CodeCompletionOf(task)
+	case "repo_patch":
+		compiler.RepoPatchOf(task)
 	}
-	task.MultipleChoice()
-	task.ShortAnswer()
-	task.FreeResponse()
-	task.CodeCompletion()
-	task.RepoPatch()
 	task.Secrets()
 }
 

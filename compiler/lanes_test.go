@@ -188,22 +188,24 @@ func TestNothingPrintsSecrets(t *testing.T) {
 			"task": task, "task value": *task, "pack": pack,
 			"test sandbox": task.TestSandboxView(), "evaluator": task.EvaluatorView(), "summary": task.ResourceSummary(),
 		}
-		if e, ok := task.MultipleChoice(); ok {
+		switch task.Family().Name {
+		case "multiple_choice":
+			e := compiler.MultipleChoiceOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Answers}
-		}
-		if e, ok := task.ShortAnswer(); ok {
+		case "short_answer":
+			e := compiler.ShortAnswerOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Accepted}
-		}
-		if e, ok := task.FreeResponse(); ok {
+		case "free_response":
+			e := compiler.FreeResponseOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Rubric}
-		}
-		if e, ok := task.CodeCompletion(); ok {
+		case "code_completion":
+			e := compiler.CodeCompletionOf(task)
 			values["eval"], values["pointer"] = e, &e
-		}
-		if e, ok := task.RepoPatch(); ok {
+		case "repo_patch":
+			e := compiler.RepoPatchOf(task)
 			values["eval"], values["pointer"] = e, &e
-		}
-		if e, ok := task.TerminalTask(); ok {
+		case "terminal_task":
+			e := compiler.TerminalTaskOf(task)
 			values["eval"], values["checker"] = e, e.Checker
 		}
 		for name, v := range values {

@@ -21,7 +21,7 @@ const (
 // maxManifest bounds a manifest and a tester file in bytes.
 const maxManifest = 4 << 20
 
-func manifestSchema() *schema.Schema {
+func manifestSchema(families []*Family) *schema.Schema {
 	root := func(doc, preset string) *schema.Schema {
 		s := pathSchema(doc)
 		s.Default = preset
@@ -31,7 +31,7 @@ func manifestSchema() *schema.Schema {
 		required("id", &schema.Schema{Doc: "The benchmark's id.", String: &schema.String{NonEmpty: true}}),
 		required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
 		optional("defaults", schema.Nullable(schema.Closed("What rows have that do not say otherwise.",
-			optional("family", schema.Nullable(familySchema("The family of rows without one."))),
+			optional("family", schema.Nullable(familySchema("The family of rows without one.", families))),
 			optional("environment", environmentSchema()),
 		))),
 		optional("asset_roots", schema.Nullable(schema.Closed("The directories of the pack that files come from.",
@@ -44,12 +44,19 @@ func manifestSchema() *schema.Schema {
 	)
 }
 
-func familySchema(doc string) *schema.Schema { return schema.Enum(doc, familyNames()...) }
+func familySchema(doc string, families []*Family) *schema.Schema {
+	var names []string
+	for _, f := range families {
+		names = append(names, f.Name)
+	}
+	return schema.Enum(doc, names...)
+}
 
 // OpenPack reads the manifest of a pack and checks that the file of rows exists; it reads no
-// row. Relative paths are relative to the working directory. The error holds Problems.
-func OpenPack(manifest, tasks string) (*Pack, error) {
-	p := &Pack{ManifestPath: manifest, TasksPath: tasks}
+// row. Relative paths are relative to the working directory. Besides those of [Families], rows
+// may be of the families in more. The error holds Problems.
+func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
+	p := &Pack{ManifestPath: manifest, TasksPath: tasks, families: append(Families(), more...)}
 	problems := p.readManifest()
 	info, err := os.Stat(tasks)
 	if err == nil && !info.Mode().IsRegular() {
@@ -76,7 +83,7 @@ func (p *Pack) readManifest() Problems {
 	p.dir, p.manifest = dir, manifest
 	c := schema.Checker{File: p.ManifestPath}
 	root := p.manifest.Root()
-	if !c.Check(manifestSchema(), root) {
+	if !c.Check(manifestSchema(p.families), root) {
 		return c.Problems
 	}
 	p.ID = root.Get("id").Text()
@@ -85,7 +92,7 @@ func (p *Pack) readManifest() Problems {
 		c.Errorf(root.Get("version"), "", "number is out of range")
 	}
 	p.Version = int(version)
-	p.defaultFamily = familyNamed(root.Get("defaults").Get("family").Text())
+	p.defaultFamily = familyNamed(p.families, root.Get("defaults").Get("family").Text())
 	p.environment = Environment{}.withRow(root.Get("defaults").Get("environment"))
 	readOnly := root.Get("asset_defaults").Get("read_only")
 	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()

@@ -28,7 +28,8 @@ type Pack struct {
 	dir                string // the manifest's directory, absolute
 	publicRel, evalRel string // as the manifest has them
 	readOnly           bool
-	defaultFamily      *family
+	families           []*Family // that rows may name
+	defaultFamily      *Family
 	environment        Environment
 	manifest           *document.Document
 }
@@ -42,7 +43,8 @@ func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 		for row, err := range p.rows() {
 			var task *Task
 			if err == nil {
-				task = row.task(p)
+				task = row.task
+				task.doc = task.doc.Clone() // the next row is read into the same document
 			}
 			if !yield(task, err) {
 				return
@@ -81,6 +83,7 @@ type rowReader struct {
 	doc     document.Document
 	checker schema.Checker
 	ids     *idSet
+	rule    *schema.Object // for what all rows have in common
 }
 
 func (p *Pack) newRowReader(r io.Reader) *rowReader {
@@ -89,14 +92,13 @@ func (p *Pack) newRowReader(r io.Reader) *rowReader {
 		lines:   newLineReader(r, DefaultMaxLine),
 		checker: schema.Checker{File: p.TasksPath},
 		ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
+		rule:    rowRule(p.families),
 	}
 }
 
-// row is one row that has been checked. It is valid until the next is read.
+// row is one row that has been checked.
 type row struct {
-	doc      *document.Document
-	line     int
-	family   *family
+	task     *Task // valid until the next row is read
 	warnings Problems
 }
 
@@ -129,14 +131,9 @@ func (r *rowReader) next() (row, error) {
 	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
 		return row{}, problems
 	}
-	return row{doc: &r.doc, line: r.lines.line, family: family, warnings: problems}, nil
-}
-
-// task returns a task of the row that shares no memory with it.
-func (r row) task(p *Pack) *Task {
-	doc := r.doc.Clone()
-	return &Task{
-		pack: p, doc: doc, line: r.line, family: r.family, id: doc.Root().Get("id").Text(),
-		environment: p.environment.withRow(doc.Root().Get("environment")),
-	}
+	root := r.doc.Root()
+	return row{&Task{
+		pack: r.pack, doc: &r.doc, line: r.lines.line, family: family, id: root.Get("id").Text(),
+		environment: r.pack.environment.withRow(root.Get("environment")),
+	}, problems}, nil
 }

@@ -45,53 +45,51 @@ func (c *Precheck) Close() {
 // Task returns everything that is wrong with a task of the pack. It reports a missing image
 // only for the first task without one.
 func (c *Precheck) Task(t *Task) Problems {
-	r := row{doc: t.doc, line: t.line, family: t.family}
-	return slices.Concat(c.row(r), c.collisions(r), c.capabilities(r))
+	return slices.Concat(c.row(t), c.collisions(t), c.capabilities(t))
 }
 
 // capabilities returns whether the task needs capabilities that the tester file does not allow.
-func (c *Precheck) capabilities(r row) Problems {
-	names := c.pack.environment.withRow(r.doc.Root().Get("environment")).Capabilities
+func (c *Precheck) capabilities(t *Task) Problems {
+	names := t.environment.Capabilities
 	if c.tester == nil || c.tester.Runtime.AllowCapabilities || len(names) == 0 {
 		return nil
 	}
-	return Problems{c.at(r, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
+	return Problems{c.at(t, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
 		"task needs %s, which the tester file does not allow", strings.Join(names, ", "))}
 }
 
 // at returns a problem of a row.
-func (c *Precheck) at(r row, path, hint, format string, args ...any) Problem {
-	return Problem{File: c.pack.TasksPath, Line: r.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+func (c *Precheck) at(t *Task, path, hint, format string, args ...any) Problem {
+	return Problem{File: c.pack.TasksPath, Line: t.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // row returns what is wrong with the row whatever the tester file.
-func (c *Precheck) row(r row) (all Problems) {
-	root := r.doc.Root()
-	if !c.noImage && c.pack.environment.withRow(root.Get("environment")).Image == "" {
+func (c *Precheck) row(t *Task) (all Problems) {
+	if !c.noImage && t.environment.Image == "" {
 		c.noImage = true
-		all = append(all, c.at(r, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs"))
+		all = append(all, c.at(t, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs"))
 	}
-	for _, v := range r.family.resources(root, true) {
+	for _, v := range t.resources() {
 		switch {
 		case v.file == nil:
 		case v.lane == Public:
 			if err := c.public.check(v.file.Path, v.file.Mount); err != nil {
-				all = append(all, c.at(r, v.Path()+".path", below(c.pack.publicRel, err), "asset %v", err))
+				all = append(all, c.at(t, v.Path()+".path", below(c.pack.publicRel, err), "asset %v", err))
 			}
 		default:
-			all = append(all, c.evalFile(r, v.Path()+".path", v.file.Path, "eval file")...)
+			all = append(all, c.evalFile(t, v.Path()+".path", v.file.Path, "eval file")...)
 		}
 	}
-	return append(append(all, c.checker(r)...), c.patches(r)...)
+	return append(append(all, c.checker(t)...), c.patches(t)...)
 }
 
-func (c *Precheck) evalFile(r row, path, name, what string) Problems {
+func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
 	err := c.eval.check(name, "")
 	if !errors.Is(err, fs.ErrNotExist) {
 		c.used[name] = true
 	}
 	if err != nil {
-		return Problems{c.at(r, path, below(c.pack.evalRel, err), "%s %v", what, err)}
+		return Problems{c.at(t, path, below(c.pack.evalRel, err), "%s %v", what, err)}
 	}
 	return nil
 }
@@ -104,21 +102,18 @@ func below(root string, err error) (hint string) {
 	return hint
 }
 
-// checker returns what is wrong with the files of a terminal_task's checker.
-func (c *Precheck) checker(r row) Problems {
-	if r.family.Family != TerminalTask {
-		return nil
-	}
+// checker returns what is wrong with the files of a task's checker.
+func (c *Precheck) checker(t *Task) Problems {
 	const field = "$.eval.checker.path"
-	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), c.pack.EvalRoot)
+	checker := t.Checker()
 	if checker.Path == "" {
 		return nil
 	}
-	if problems := c.evalFile(r, field, checker.Path, "checker file"); problems != nil {
+	if problems := c.evalFile(t, field, checker.Path, "checker file"); problems != nil {
 		return problems
 	}
 	// The whole directory is mounted.
-	if problems := c.evalFile(r, field, checker.Directory(), "directory of the checker"); problems != nil {
+	if problems := c.evalFile(t, field, checker.Directory(), "directory of the checker"); problems != nil {
 		return problems
 	}
 	if checker.Source != CheckerScript {
@@ -126,7 +121,7 @@ func (c *Precheck) checker(r row) Problems {
 	}
 	hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, checker.Path))
 	if err != nil {
-		return Problems{c.at(r, field, hint, "script %q %v", checker.Path, err)}
+		return Problems{c.at(t, field, hint, "script %q %v", checker.Path, err)}
 	}
 	return nil
 }
@@ -164,26 +159,23 @@ func scriptFault(name string) (hint string, err error) {
 
 const byteOrderMark = "\ufeff"
 
-// patches returns what is wrong with the patches of a repo_patch.
-func (c *Precheck) patches(r row) (all Problems) {
-	if r.family.Family != RepoPatch {
-		return nil
-	}
-	eval := r.doc.Root().Get("eval")
-	for _, p := range []struct{ path, text string }{
-		{"$.eval.gold_patch", eval.Get("gold_patch").Text()},
-		{"$.eval.tests.setup_patch", patchText(eval.Get("tests").Get("setup_patch"))},
-		{"$.eval.tests.test_patch", patchText(eval.Get("tests").Get("test_patch"))},
-	} {
-		if p.text == "" {
+// patches returns what is wrong with the patches of a task.
+func (c *Precheck) patches(t *Task) (all Problems) {
+	for _, field := range t.family.Patches {
+		v := t.eval()
+		for key := range strings.SplitSeq(field, ".") {
+			v = v.Get(key)
+		}
+		text := patchText(v)
+		if text == "" {
 			continue
 		}
-		if _, err := patch.Parse(p.text); err != nil {
+		if _, err := patch.Parse(text); err != nil {
 			hint := "write it with git diff"
-			if strings.Contains(p.text, "\r\n") {
+			if strings.Contains(text, "\r\n") {
 				hint = "it has CRLF line ends"
 			}
-			all = append(all, c.at(r, p.path, hint, "malformed patch: %v", err))
+			all = append(all, c.at(t, "$.eval."+field, hint, "malformed patch: %v", err))
 		}
 	}
 	return all
@@ -191,14 +183,14 @@ func (c *Precheck) patches(r row) (all Problems) {
 
 // collisions returns which public files of the row are at the tester file's path for the
 // task file.
-func (c *Precheck) collisions(r row) (all Problems) {
+func (c *Precheck) collisions(t *Task) (all Problems) {
 	if c.tester == nil || c.tester.Harness.Config.TaskFile == "" {
 		return nil
 	}
 	file := c.tester.Harness.Config.TaskFile
-	for _, v := range r.family.resources(r.doc.Root(), true) {
+	for _, v := range t.resources() {
 		if v.lane == Public && overlap(FoldPath(v.place()), FoldPath(file)) {
-			all = append(all, c.at(r, v.Path(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
+			all = append(all, c.at(t, v.Path(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
 		}
 	}
 	return all

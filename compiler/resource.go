@@ -29,7 +29,7 @@ func (r resource) place() string {
 // resources returns everything that a row of the family shows to some component: the fields
 // of input, the assets, and the fields of eval. readOnly is the manifest's default for
 // assets.
-func (f *family) resources(root document.Value, readOnly bool) (all []resource) {
+func (f *Family) resources(root document.Value, readOnly bool) (all []resource) {
 	for key, v := range root.Get("input").Fields() {
 		all = append(all, resource{Value: v, name: key.Text(), lane: Public, section: "input", key: key})
 	}

@@ -4,31 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// rowObject returns the rule for what the rows of all families have in common.
-var rowObject = sync.OnceValue(func() *schema.Object { return rowRule(nil) })
-
-// rowRule returns the rule for rows of one family, or, if f is nil, of any family,
-// with input and eval left open.
-func rowRule(f *family) *schema.Object {
-	input := schema.Nullable(schema.Open("What the agent sees."))
-	eval := schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))
-	name := schema.Nullable(familySchema("The row's family, the manifest's default unless given."))
-	if f != nil {
-		input.Object, eval.Object = f.input, f.eval
-		input.Null, eval.Null = !f.Active, !f.Active
-		name.String = &schema.String{Enum: []string{string(f.Family)}}
-	}
+// rowRule returns the rule for what rows of all these families have in common.
+func rowRule(families []*Family) *schema.Object {
 	return &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
 		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
-		optional("family", name),
-		{Name: "input", Required: f != nil && f.Active, Schema: input},
-		{Name: "eval", Required: f != nil && f.Active, Schema: eval},
+		optional("family", schema.Nullable(familySchema("The row's family, the manifest's default unless given.", families))),
+		optional("input", schema.Nullable(schema.Open("What the agent sees."))),
+		optional("eval", schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))),
 		optional("assets", assetsSchema()),
 		optional("environment", environmentSchema()),
 		optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
@@ -68,7 +55,7 @@ func mountSchema() *schema.Schema {
 
 // check reports everything that is wrong with a row and returns its family, or nil if
 // that is missing or unknown.
-func (r *rowReader) check(root document.Value) *family {
+func (r *rowReader) check(root document.Value) *Family {
 	c := &r.checker
 	if root.Kind() != document.Object {
 		hint := ""
@@ -78,14 +65,14 @@ func (r *rowReader) check(root document.Value) *family {
 		c.Errorf(root, hint, "expected an object, found %s", root.Kind())
 		return nil
 	}
-	sound := c.CheckObject(rowObject(), root)
+	sound := c.CheckObject(r.rule, root)
 	if id := root.Get("id"); id.Kind() == document.String && id.Text() != "" {
 		r.checkID(id)
 	}
 	f := r.pack.defaultFamily
 	switch name := root.Get("family"); {
 	case name.Kind() == document.String:
-		f = familyNamed(name.Text())
+		f = familyNamed(r.pack.families, name.Text())
 	case name.Kind() != 0 && name.Kind() != document.Null:
 		f = nil
 	case f == nil:
@@ -94,25 +81,25 @@ func (r *rowReader) check(root document.Value) *family {
 	if f == nil {
 		return nil
 	}
-	if env := r.pack.environment.withRow(root.Get("environment")); sound && f.Family != TerminalTask {
+	if env := r.pack.environment.withRow(root.Get("environment")); sound && !f.Machine {
 		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil, "sidecars": env.Sidecars != nil} {
 			if set {
 				c.Report(root, Problem{
-					Path: "$.environment." + key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", key, f.Family),
+					Path: "$.environment." + key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", key, f.Name),
 					Hint: "set it to null for this row",
 				})
 			}
 		}
 	}
-	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.input, root)
-	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.eval, root)
+	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.Input, root)
+	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.Eval, root)
 	r.checkNames(f, root)
 	filesSound := r.checkFiles(f, root)
 	if sound && filesSound {
 		r.checkCollisions(f, root)
 	}
-	if inputSound && evalSound && f.check != nil {
-		f.check(c, root.Get("input"), root.Get("eval"))
+	if inputSound && evalSound && f.Check != nil {
+		f.Check(c, root.Get("input"), root.Get("eval"))
 	}
 	return f
 }
@@ -132,9 +119,9 @@ func (r *rowReader) checkID(id document.Value) {
 }
 
 // checkNames checks that every value compiles to a resource whose name is unique and usable
-// as a file name. An active family needs no check, since its schemas fix the names.
-func (r *rowReader) checkNames(f *family, root document.Value) {
-	if f.Active {
+// as a file name. Only an open family needs the check: other schemas fix the names.
+func (r *rowReader) checkNames(f *Family, root document.Value) {
+	if !f.open() {
 		return
 	}
 	seen := map[string]string{}
@@ -158,7 +145,7 @@ func (r *rowReader) checkNames(f *family, root document.Value) {
 }
 
 // checkFiles checks the eval fields that are file references.
-func (r *rowReader) checkFiles(f *family, root document.Value) bool {
+func (r *rowReader) checkFiles(f *Family, root document.Value) bool {
 	before := len(r.checker.Problems)
 	for _, v := range f.resources(root, true) {
 		if v.section == "eval" && v.file != nil {
@@ -170,7 +157,7 @@ func (r *rowReader) checkFiles(f *family, root document.Value) bool {
 
 // checkCollisions checks that no two things that a row puts into a workspace have the same
 // path, or one a path below the other's.
-func (r *rowReader) checkCollisions(f *family, root document.Value) {
+func (r *rowReader) checkCollisions(f *Family, root document.Value) {
 	type placed struct {
 		resource
 		fold string // the path folded, with NUL for slash so that parents sort next to their children

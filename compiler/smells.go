@@ -30,14 +30,11 @@ func (pv *packValidator) once(p Problem) {
 var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
 
 // checkerSmells warns about a checker that the candidate's files may steer.
-func (pv *packValidator) checkerSmells(r row) {
-	if r.family.Family != TerminalTask {
-		return
-	}
-	checker := parseChecker(r.doc.Root().Get("eval").Get("checker"), pv.pack.EvalRoot)
+func (pv *packValidator) checkerSmells(t *Task) {
+	checker := t.Checker()
 	line := strings.Join(checker.Command.Args(), " ")
 	if m := steerable.FindString(line); checker.Source == checkerCommand && m != "" {
-		pv.warn(pv.check.at(r, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
+		pv.warn(pv.check.at(t, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
 			"with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)))
 	}
 }
@@ -71,19 +68,19 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 // Lengths in bytes from which values that are not public are searched for in public text.
 // Shorter ones occur by chance.
 const (
-	minAnswer = 3  // for a short_answer
+	minAnswer = 3  // for a Family of Words
 	minLeak   = 16 // for all other families
 )
 
 // leakSmells searches public fields for values that are not public. It skips context, which
 // may contain the answer, and choices, which include the right one.
-func (pv *packValidator) leakSmells(r row) {
-	shortest, words := minLeak, r.family.Family == ShortAnswer
+func (pv *packValidator) leakSmells(t *Task) {
+	shortest, words := minLeak, t.family.Words
 	if words {
 		shortest = minAnswer
 	}
 	var public []string // the fields of input come before those of eval
-	for _, v := range r.family.resources(r.doc.Root(), true) {
+	for _, v := range t.resources() {
 		switch {
 		case v.file != nil:
 		case v.section == "input":
@@ -94,7 +91,7 @@ func (pv *packValidator) leakSmells(r row) {
 		case slices.ContainsFunc(secretsOf(v.key, v.Value, shortest), func(secret string) bool {
 			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
 		}):
-			pv.warn(pv.check.at(r, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
+			pv.warn(pv.check.at(t, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }

@@ -18,7 +18,7 @@ type Task struct {
 	doc         *document.Document
 	line        int
 	id          string
-	family      *family
+	family      *Family
 	environment Environment
 }
 
@@ -29,7 +29,7 @@ func (t *Task) ID() string { return t.id }
 func (t *Task) Line() int { return t.line }
 
 // Family returns the row's family.
-func (t *Task) Family() Family { return t.family.Family }
+func (t *Task) Family() *Family { return t.family }
 
 // CandidateKind returns what a harness has to produce.
 func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
@@ -79,19 +79,19 @@ func (t *Task) laneFiles(lane Lane) []FileRef {
 
 func (t *Task) eval() document.Value { return t.doc.Root().Get("eval") }
 
-// evalOf returns the values of input and eval that T has tags for, and what fill adds, if the
-// task is of the family.
-func evalOf[T any](t *Task, f Family, fill func(eval *T)) (eval T, ok bool) {
-	if ok = t.family.Family == f; ok {
-		decode(t.doc.Root().Get("input"), &eval)
-		decode(t.eval(), &eval)
-		fill(&eval)
+// Judged reports whether a model judges the task's answers, in a run that has a judge.
+func (t *Task) Judged() bool { return t.family.Judged != nil && t.family.Judged(t) }
+
+// Checker returns the check of the final workspace; the zero Checker if there is none.
+func (t *Task) Checker() (c Checker) {
+	if t.family.Checker != nil {
+		c = t.family.Checker(t)
 	}
-	return eval, ok
+	return c
 }
 
 // String returns the task's family and id.
-func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Family, t.id) }
+func (t *Task) String() string { return fmt.Sprintf("%s task %q", t.family.Name, t.id) }
 
 // Format prints String for every verb and flag, since the fields hold values of every lane.
 func (t *Task) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, t.String()) }

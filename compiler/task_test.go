@@ -120,7 +120,7 @@ func TestFamilies(t *testing.T) {
 	}
 	var got []string
 	for _, c := range compiler.Families() {
-		got = append(got, fmt.Sprintf("%s %s %v", c.Family, c.CandidateKind, c.Active))
+		got = append(got, fmt.Sprintf("%s %s %v", c.Name, c.CandidateKind, c.Active()))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -141,9 +141,9 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.answer, func(t *testing.T) {
 			row := `{"id":"a","family":"multiple_choice","input":{"question":"q","choices":["B","two words","III"]},"eval":{"answer":` + test.answer + `}}`
-			eval, ok := oneTask(t, "id: p\nversion: 1\n", row).MultipleChoice()
-			if !ok || len(eval.Choices) != 3 || eval.Question != "q" {
-				t.Fatalf("%v %+v", ok, eval)
+			eval := compiler.MultipleChoiceOf(oneTask(t, "id: p\nversion: 1\n", row))
+			if len(eval.Choices) != 3 || eval.Question != "q" {
+				t.Fatalf("%+v", eval)
 			}
 			if diff := cmp.Diff(test.want, eval.Answers.Reveal()); diff != "" {
 				t.Error(diff)
@@ -153,8 +153,8 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 }
 
 func TestTextEvals(t *testing.T) {
-	short, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`).ShortAnswer()
-	if !ok || !short.HasTolerance || short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
+	short := compiler.ShortAnswerOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`))
+	if !short.HasTolerance || short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
 		t.Errorf("short answer %+v %v", short, short.Accepted.Reveal())
 	}
 	for name, test := range map[string]struct {
@@ -168,8 +168,8 @@ func TestTextEvals(t *testing.T) {
 		"other":      {`{"type":"judge"}`, compiler.Rubric{}, "the rubric's type has no verifier"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eval, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`).FreeResponse()
-			if !ok || eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
+			eval := compiler.FreeResponseOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`))
+			if eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
 				t.Errorf("%+v", eval)
 			}
 			if diff := cmp.Diff(test.want, eval.Rubric.Reveal()); diff != "" {
@@ -180,29 +180,29 @@ func TestTextEvals(t *testing.T) {
 }
 
 func TestSandboxEvals(t *testing.T) {
-	code, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`).CodeCompletion()
-	if !ok || code.Language != "python" || !code.Inline || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
-		t.Errorf("code completion %v %q", ok, code.Language)
+	code := compiler.CodeCompletionOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`))
+	if code.Language != "python" || !code.Inline || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
+		t.Errorf("code completion %q", code.Language)
 	}
 	for _, where := range []string{`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"},"candidate_policy":{"allow_paths":["x"]}}`,
 		`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"}},"candidate_policy":{"allow_paths":["x"]}`} {
-		eval, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"g"}}`).RepoPatch()
-		if !ok || eval.BaseCommit != "c" || !cmp.Equal(eval.Command.Args(), []string{"a", "b"}) || eval.Workdir != "/w" || eval.Timeout != 2*time.Second ||
+		eval := compiler.RepoPatchOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"g"}}`))
+		if eval.BaseCommit != "c" || !cmp.Equal(eval.Command.Args(), []string{"a", "b"}) || eval.Workdir != "/w" || eval.Timeout != 2*time.Second ||
 			eval.SetupPatch != "s" || eval.TestPatch != "t" || !cmp.Equal(eval.Policy, compiler.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != "g" {
-			t.Errorf("repo patch %v: %v %v", ok, eval.Policy, eval.Command)
+			t.Errorf("repo patch: %v %v", eval.Policy, eval.Command)
 		}
 	}
-	terminal, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`).TerminalTask()
-	if !ok || terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Directory() != "a" || terminal.Checker.Timeout != time.Second ||
+	terminal := compiler.TerminalTaskOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`))
+	if terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Directory() != "a" || terminal.Checker.Timeout != time.Second ||
 		!cmp.Equal(terminal.NeededCommands, []string{"chroot"}) {
-		t.Errorf("terminal task %v: %q %v", ok, terminal.Checker.Path, terminal.NeededCommands)
+		t.Errorf("terminal task: %q %v", terminal.Checker.Path, terminal.NeededCommands)
 	}
 	wantFiles := []compiler.FileRef{{Name: "test_files", Lane: compiler.EvaluationInputs, Path: "t", Mount: "securebench/evaluation_inputs/t"}}
 	if diff := cmp.Diff(wantFiles, terminal.Files); diff != "" {
 		t.Error(diff)
 	}
-	if _, ok := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"tool_call"}`).TerminalTask(); ok {
-		t.Error("a tool_call is a terminal_task")
+	if checker := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"tool_call","eval":{"checker":{"command":"c"}}}`).Checker(); checker.Source != "" {
+		t.Error("a tool_call has a checker")
 	}
 }
 

@@ -136,7 +136,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 // a pack that the user names, missing rows are an error.
 func (v *validator) withoutRows(dir string) {
 	v.summary.Packs++
-	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName)}).readManifest()...)
+	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName), families: Families()}).readManifest()...)
 	tasks := filepath.Join(dir, tasksName)
 	v.unfilled[absolute(tasks)] = true
 	v.emit(Problem{File: tasks, Message: "pack has no rows yet", Hint: "sbench pack import --fill brings them", Warning: true})
@@ -276,7 +276,7 @@ func (pv *packValidator) run(ctx context.Context) (rows int) {
 			}
 			continue
 		}
-		pv.row(row)
+		pv.row(row.task, row.warnings)
 	}
 	pv.atEnd(rows)
 	return rows
@@ -288,24 +288,23 @@ func (pv *packValidator) warn(p Problem) {
 	pv.emit(p)
 }
 
-func (pv *packValidator) row(r row) {
+func (pv *packValidator) row(t *Task, warnings Problems) {
 	if pv.smells {
-		pv.emit(r.warnings...)
-		pv.emit(pv.check.row(r)...)
-		pv.environmentSmells(pv.pack.TasksPath, "$.environment", r.doc.Root().Get("environment"))
-		pv.leakSmells(r)
-		pv.checkerSmells(r)
+		pv.emit(warnings...)
+		pv.emit(pv.check.row(t)...)
+		pv.environmentSmells(pv.pack.TasksPath, "$.environment", t.doc.Root().Get("environment"))
+		pv.leakSmells(t)
+		pv.checkerSmells(t)
 	}
-	if needed := r.doc.Root().Get("eval").Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
+	if needed := t.eval().Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
 		pv.warn(Problem{
-			File: pv.pack.TasksPath, Line: r.line, Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
+			File: pv.pack.TasksPath, Line: t.line, Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
 			Hint: "verification.disallow_dangerous_commands: false",
 		})
 	}
-	pv.emit(append(pv.check.collisions(r), pv.check.capabilities(r)...)...)
-	id := r.doc.Root().Get("id").Text()
+	pv.emit(append(pv.check.collisions(t), pv.check.capabilities(t)...)...)
 	for i, matched := range pv.matched {
-		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], id)
+		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], t.id)
 	}
 }
 

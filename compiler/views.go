@@ -115,9 +115,9 @@ func (t *Task) Secrets() []string {
 			}
 		}
 	}
-	if eval, ok := t.TerminalTask(); ok {
-		places := []string{eval.Checker.Directory()}
-		for _, f := range eval.Files {
+	if t.family.Checker != nil {
+		places := []string{t.Checker().Directory()}
+		for _, f := range t.laneFiles(EvaluationInputs) {
 			places = append(places, f.Path)
 		}
 		secrets = append(secrets, t.pack.fileLines(places)...)

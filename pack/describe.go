@@ -35,7 +35,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	if b.powers > 0 {
 		b.Note(Place{File: b.Source}, "%d task(s) may change all of their image, with the capabilities that package managers need: the tester files allow it (runtime.allow_capabilities)", b.powers)
 	}
-	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family) + ".\n"
+	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
 		if len(a.Credentials) == 0 { // that of a descriptor
@@ -82,7 +82,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 		}
 		environment["image"] = image
 	}
-	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.format.Family, "environment": environment}})
+	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.format.Family.Name, "environment": environment}})
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -159,13 +159,13 @@ func (b *Builder) tester(comment string, h harnessSection) error {
 }
 
 // candidateOf says what a command has to produce, and where.
-func candidateOf(family compiler.Family) string {
-	switch family {
-	case compiler.CodeCompletion:
+func candidateOf(kind compiler.CandidateKind) string {
+	switch kind {
+	case compiler.CandidateCode:
 		return "its code in candidate.py"
-	case compiler.RepoPatch:
+	case compiler.CandidatePatch:
 		return "its changes in the repository"
-	case compiler.TerminalTask:
+	case compiler.CandidateWorkspace:
 		return "its work in the working directory"
 	}
 	return "its answer on standard output"

@@ -39,7 +39,7 @@ func FuzzImport(f *testing.F) {
 				source[n].Name = strings.TrimPrefix(source[n].Name, "src/")
 			}
 			data := source[0].Data
-			if format.Family == compiler.TerminalTask {
+			if format.Family.CandidateKind == compiler.CandidateWorkspace {
 				data = txtar.Format(&txtar.Archive{Files: source})
 			}
 			for flags := range byte(4) {
@@ -63,7 +63,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 		set := fmt.Sprintf(`{"pytest": %[1]v, "hints": %[1]v, "test_commands": {"example/calc": "pytest {tests}"}}`, flags&2 != 0)
 		must(t, json.Unmarshal([]byte(set), f.Options))
 	}
-	if f.Family == compiler.TerminalTask {
+	if f.Family.CandidateKind == compiler.CandidateWorkspace {
 		makeDirectory(t, o.Source, data)
 	} else {
 		must(t, os.WriteFile(o.Source, data, 0o644))

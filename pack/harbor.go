@@ -19,7 +19,7 @@ import (
 func harbor(o *taskOptions) Format {
 	return Format{
 		Name:   "harbor",
-		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask,
+		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask(),
 		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
 		Options:     o,

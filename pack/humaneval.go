@@ -12,7 +12,7 @@ import (
 func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
-		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion, Timeout: 300,
+		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion(), Timeout: 300,
 		Read: func(ctx context.Context, b *Builder) error { return b.records(ctx, b.Source, humanEvalRow) },
 	}
 }

@@ -18,7 +18,7 @@ import (
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
-		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice, Timeout: 300,
+		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice(), Timeout: 300,
 		Read: readMmlu,
 	}
 }

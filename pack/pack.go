@@ -23,7 +23,7 @@ import (
 type Format struct {
 	Name   string // what the command line calls the format
 	Source string // describes the source for users
-	Family compiler.Family
+	Family *compiler.Family
 	// Image is the template of the rows' image references: a row's value in Row.Names
 	// replaces {name}. Empty means defaultImage.
 	Image       string

@@ -14,7 +14,7 @@ import (
 func squad() Format {
 	return Format{
 		Name:   "squad",
-		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer, Timeout: 300,
+		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer(), Timeout: 300,
 		Read: readSquad,
 	}
 }

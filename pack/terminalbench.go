@@ -17,7 +17,7 @@ import (
 func terminalBench(o *taskOptions) Format {
 	return Format{
 		Name:   "terminal-bench",
-		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask,
+		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask(),
 		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
 		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
 		Options:     o,

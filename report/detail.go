@@ -140,7 +140,7 @@ func public(rec record.Record, most int) []Named {
 
 func (s *Source) candidate(ctx context.Context, d *Detail, rec record.Record, most int) {
 	if rec.CandidateText != nil {
-		d.Candidate.Text, d.Candidate.Code = new(cutText(*rec.CandidateText, 2*most)), rec.TaskType == "code_completion"
+		d.Candidate.Text, d.Candidate.Code = new(cutText(*rec.CandidateText, 2*most)), rec.Code()
 	}
 	if rec.CandidatePatch != nil {
 		d.Candidate.Patch = new(cutText(*rec.CandidatePatch, 3*most))

@@ -210,7 +210,7 @@ func decode(text []byte) (record.Record, error) {
 // summarise returns what is kept in memory of a record.
 func summarise(rec record.Record) Attempt {
 	a := Attempt{
-		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: string(rec.TaskType), Category: rec.Category,
+		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: rec.TaskType, Category: rec.Category,
 		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
 		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: cmp.Or(max(0, rec.Times.Producer), max(0, number(rec.ProducerMetadata["wall_seconds"]))), Verifier: max(0, rec.Times.Verifier),
 		Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,

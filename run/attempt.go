@@ -80,7 +80,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	}
 	producer := s.cfg.Producer
 	if s.cfg.StandIn != "" {
-		producer = standIn{s.cfg.StandIn, a.task, s.cfg.Pack}
+		producer = standIn{s.cfg.StandIn, s.cfg.family(a.task), a.task, s.cfg.Pack}
 	}
 	result, err := producer.Produce(ctx, observed{s.cfg.Engine, s, &a, nil}, request)
 	err = errors.Join(err, trace.close())
@@ -90,7 +90,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	if err != nil {
 		return result, err
 	}
-	fillProduced(rec, result, a.log.secrets)
+	fillProduced(rec, request.Kind, result, a.log.secrets)
 	s.tell(a, Event{Kind: ProducerDone, Reason: rec.FailureReason})
 	return result, nil
 }
@@ -101,8 +101,12 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	s.tell(a, Event{Kind: VerifierStart})
 	begun := time.Now()
 	policy := rec.Provenance.Policy
-	verifier, _ := verifiers.For(a.task.Family())
-	verdict, err := verifier(ctx, observed{s.cfg.Engine, s, &a, policy.DenyCommands}, verifiers.Input{
+	family := s.cfg.family(a.task)
+	var engine verifiers.Engine
+	if family.Sandboxed {
+		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
+	}
+	verdict, err := family.Verify(ctx, engine, verifiers.Input{
 		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.plan.sidecars(a.task), Limits: policy.Limits,
 		Policy:  verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout: defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),

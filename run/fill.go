@@ -15,14 +15,14 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
 	now := time.Now().UTC()
 	return record.Record{
-		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family(), Category: category,
+		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
 		Attempt: a.number, Try: a.try, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
 		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.plan.sidecarImages(a.task), Degraded: s.cfg.Degraded,
 		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
 }
 
-func fillProduced(rec *record.Record, result harness.Result, secrets redactor) {
+func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets redactor) {
 	c := result.Candidate
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
 	rec.ProducerMetadata = result.Exit.Metadata()
@@ -34,7 +34,7 @@ func fillProduced(rec *record.Record, result harness.Result, secrets redactor) {
 	}
 	if f := result.Failure; f != nil {
 		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, f.Reason, f.Phase, f.Message
-	} else if rec.TaskType == compiler.RepoPatch {
+	} else if kind == compiler.CandidatePatch {
 		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
 	}
 }

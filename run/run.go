@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // ErrInfrastructure means that records of status error were written, or that the run could
@@ -52,7 +53,12 @@ type Inputs struct {
 	Tester *compiler.Tester
 	Pack   *compiler.Pack
 	Env    map[string]string // values of harness.env by name
+	// Families judge tasks of families that are not among those of [verifiers.Families].
+	Families []verifiers.Family
 }
+
+// family returns the family of a task.
+func (in Inputs) family(t *compiler.Task) verifiers.Family { return verifiers.For(t, in.Families...) }
 
 // Dependencies are what a run works with, and what every record's provenance says about
 // them.

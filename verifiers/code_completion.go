@@ -11,14 +11,24 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// codeCompletion runs the hidden tests, unchanged and changed. Each run is one process with
+func codeCompletion() Family {
+	return Family{
+		Family: compiler.CodeCompletion(), Verify: by(compiler.CodeCompletionOf, verifyCode), Sandboxed: true,
+		Reference: func(t *compiler.Task) candidate.Candidate {
+			return candidate.Candidate{Text: codeSolution(compiler.CodeCompletionOf(t))}
+		},
+	}
+}
+
+// verifyCode runs the hidden tests, unchanged and changed. Each run is one process with
 // the candidate as a module of its own.
-func codeCompletion(ctx context.Context, e Engine, in Input, eval compiler.CodeCompletionEval) (v Verdict, err error) {
+func verifyCode(ctx context.Context, e Engine, in Input, eval compiler.CodeCompletionEval) (v Verdict, err error) {
 	if eval.Language != "python" {
 		return Verdict{Status: Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
 	}
@@ -81,7 +91,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 
 // calibration returns the task's calibration, making it first if necessary.
 func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
-	solution := Solution(c.eval)
+	solution := codeSolution(c.eval)
 	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
 	return c.in.Calibrations.Get(ctx, key, func() (contrast.Calibration, error) {
 		names, _ := declared(strings.Join([]string{c.eval.Prompt, c.eval.StarterCode, solution}, "\n"))
@@ -98,10 +108,10 @@ func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, erro
 	})
 }
 
-// Solution returns the task's own solution: the complete one if there is one, otherwise the
+// codeSolution returns the task's own solution: the complete one if there is one, otherwise the
 // canonical one. If the latter's indentation shows that it is a function's body, it continues
 // the starter code.
-func Solution(eval compiler.CodeCompletionEval) string {
+func codeSolution(eval compiler.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
 	}

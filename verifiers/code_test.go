@@ -107,11 +107,11 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 func (w codeWorld) judge(tb testing.TB, c codeTask, code string) (verifiers.Verdict, error) {
 	tb.Helper()
 	task, pack := c.load(tb)
-	verify, needsSandbox := verifiers.For(task.Family())
-	if !needsSandbox {
+	family := verifiers.For(task)
+	if !family.Sandboxed {
 		tb.Fatal("code_completion needs a sandbox")
 	}
-	return verify(context.Background(), w.engine, w.input(task, pack, code))
+	return family.Verify(context.Background(), w.engine, w.input(task, pack, code))
 }
 
 func (w codeWorld) input(task *compiler.Task, pack *compiler.Pack, code string) verifiers.Input {

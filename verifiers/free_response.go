@@ -2,6 +2,7 @@ package verifiers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,14 +13,25 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/judge"
 )
 
-// freeResponse judges by a structured rubric, or lets a model judge by one in prose if task and
-// operator allow it; otherwise the verdict is Pending. It needs no engine.
-func freeResponse(ctx context.Context, _ Engine, in Input, eval compiler.FreeResponseEval) (Verdict, error) {
+func freeResponse() Family {
+	return Family{
+		Family: compiler.FreeResponse(), Verify: by(compiler.FreeResponseOf, verifyFree),
+		Reference: func(t *compiler.Task) candidate.Candidate {
+			eval := compiler.FreeResponseOf(t)
+			return candidate.Candidate{Text: cmp.Or(eval.ReferenceAnswer.Reveal(), first(eval.Rubric.Reveal().AcceptedAnswers))}
+		},
+	}
+}
+
+// verifyFree judges by a structured rubric, or lets a model judge by one in prose if task and
+// operator allow it; otherwise the verdict is Pending.
+func verifyFree(ctx context.Context, _ Engine, in Input, eval compiler.FreeResponseEval) (Verdict, error) {
 	if !eval.Structured && in.Task.Judged() && in.Judge != nil {
 		return judged(ctx, in, eval)
 	}

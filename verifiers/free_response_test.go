@@ -10,7 +10,7 @@ import (
 
 func freeTask(t testing.TB, prompt string, rubric any) *compiler.Task {
 	t.Helper()
-	return textTask(t, compiler.FreeResponse, object{"prompt": prompt}, object{"rubric": rubric})
+	return textTask(t, "free_response", object{"prompt": prompt}, object{"rubric": rubric})
 }
 
 func anyOf(accepted, rejected []string, minF1 any) object {

@@ -5,11 +5,27 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 )
 
-// multipleChoice judges an answer that names a choice. It needs no engine.
-func multipleChoice(_ context.Context, _ Engine, in Input, eval compiler.MultipleChoiceEval) (Verdict, error) {
+func multipleChoice() Family {
+	return Family{
+		Family: compiler.MultipleChoice(), Verify: by(compiler.MultipleChoiceOf, verifyChoice),
+		Reference: func(t *compiler.Task) (c candidate.Candidate) {
+			if answers := compiler.MultipleChoiceOf(t).Answers.Reveal(); len(answers) > 0 {
+				c.Text = answers[0].Text
+				if answers[0].Choice >= 0 {
+					c.Text = string(rune('A' + answers[0].Choice))
+				}
+			}
+			return c
+		},
+	}
+}
+
+// verifyChoice judges an answer that names a choice.
+func verifyChoice(_ context.Context, _ Engine, in Input, eval compiler.MultipleChoiceEval) (Verdict, error) {
 	return judgeChoice(eval.Question, in.Candidate.Text, eval.Choices, eval.Answers.Reveal()), nil
 }
 

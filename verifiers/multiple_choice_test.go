@@ -9,7 +9,7 @@ import (
 
 func choiceTask(t testing.TB, answer any, choices ...string) *compiler.Task {
 	t.Helper()
-	return textTask(t, compiler.MultipleChoice, object{"question": "What is the capital of France?", "choices": choices}, object{"answer": answer})
+	return textTask(t, "multiple_choice", object{"question": "What is the capital of France?", "choices": choices}, object{"answer": answer})
 }
 
 const quoted = "What is the capital of France?\nA) London\nB) Paris\nC) New York\nD) Rome\n"

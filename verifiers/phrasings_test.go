@@ -58,16 +58,16 @@ func phrasedTask(t testing.TB, at string, fields map[string]string) *compiler.Ta
 	input, eval := object{"question": fields["question"]}, object{}
 	list := func(key string) []string { return strings.Split(fields[key], " | ") }
 	number := func(key string) json.Number { return json.Number(fields[key]) }
-	family := compiler.Family(fields["family"])
+	family := fields["family"]
 	switch family {
-	case compiler.ShortAnswer:
+	case "short_answer":
 		eval["accepted_answers"] = list("accept")
 		if fields["tolerance"] != "" {
 			eval["tolerance"] = number("tolerance")
 		}
-	case compiler.MultipleChoice:
+	case "multiple_choice":
 		input["choices"], eval["answer"] = list("choices"), fields["answer"]
-	case compiler.FreeResponse:
+	case "free_response":
 		input = object{"prompt": fields["question"]}
 		rubric := object{"type": "contains_any", "accepted_answers": list("accept")}
 		if fields["reject"] != "" {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/trustedgit"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/patch"
@@ -24,11 +25,20 @@ import (
 
 const patchesDest = "/opt/sbench/patches"
 
-// repoPatch applies the candidate to a fresh copy of the repository and runs the task's
+func repoPatch() Family {
+	return Family{
+		Family: compiler.RepoPatch(), Verify: by(compiler.RepoPatchOf, verifyPatch), Sandboxed: true,
+		Reference: func(t *compiler.Task) candidate.Candidate {
+			return candidate.Candidate{Patch: compiler.RepoPatchOf(t).GoldPatch.Reveal()}
+		},
+	}
+}
+
+// verifyPatch applies the candidate to a fresh copy of the repository and runs the task's
 // tests. One sandbox prepares the repository without running any of the candidate's code.
 // Each run of the tests starts from that state in a sandbox of its own, so that no run sees
 // what another did.
-func repoPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatchEval) (Verdict, error) {
+func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatchEval) (Verdict, error) {
 	for name, text := range map[string]string{"setup_patch": eval.SetupPatch, "test_patch": eval.TestPatch} {
 		if _, err := patch.Parse(text); text != "" && err != nil {
 			return faulty("pack_patch_malformed", name+" cannot be read: "+err.Error()), nil

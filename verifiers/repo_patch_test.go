@@ -211,8 +211,7 @@ func (w repoWorld) attempt(t *testing.T, script string, tests map[string]any) (h
 
 func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack, result harness.Result) verifiers.Verdict {
 	t.Helper()
-	verify, _ := verifiers.For(task.Family())
-	v, err := verify(context.Background(), w.run, verifiers.Input{
+	v, err := verifiers.For(task).Verify(context.Background(), w.run, verifiers.Input{
 		Task: task, Pack: pack, Candidate: result.Candidate, Reference: w.reference, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
 		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
 	})

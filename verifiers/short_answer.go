@@ -6,11 +6,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 )
 
-// shortAnswer judges a word, a phrase, a number or a date. It needs no engine.
-func shortAnswer(_ context.Context, _ Engine, in Input, eval compiler.ShortAnswerEval) (Verdict, error) {
+func shortAnswer() Family {
+	return Family{
+		Family: compiler.ShortAnswer(), Verify: by(compiler.ShortAnswerOf, verifyShort),
+		Reference: func(t *compiler.Task) candidate.Candidate {
+			return candidate.Candidate{Text: first(compiler.ShortAnswerOf(t).Accepted.Reveal())}
+		},
+	}
+}
+
+// verifyShort judges a word, a phrase, a number or a date.
+func verifyShort(_ context.Context, _ Engine, in Input, eval compiler.ShortAnswerEval) (Verdict, error) {
 	var tolerance *big.Rat
 	if eval.HasTolerance {
 		tolerance = exactTolerance(eval.Tolerance.Reveal())

@@ -13,7 +13,7 @@ func shortTask(t testing.TB, question string, tolerance any, accepted ...any) *c
 	if tolerance != nil {
 		eval["tolerance"] = tolerance
 	}
-	return textTask(t, compiler.ShortAnswer, object{"question": question}, eval)
+	return textTask(t, "short_answer", object{"question": question}, eval)
 }
 
 const capital = "What is the capital of France?"

@@ -38,9 +38,45 @@ const (
 	deniedReason = "verifier_dangerous_command_denied"
 )
 
-// terminalTask runs the task's checker on a throw-away copy of the workspace. Exit code 0
+func terminalTask() Family {
+	return Family{
+		Family: compiler.TerminalTask(), Verify: by(compiler.TerminalTaskOf, verifyTerminal), Sandboxed: true,
+		Solution: terminalSolution,
+	}
+}
+
+// The files of a solution that a script makes.
+const (
+	SolutionDir    = "solution" // the directory that a plan puts them in
+	SolutionScript = "solve.sh" // in it: the script
+)
+
+// terminalSolution finds the directory or the script that the hidden expected_state refers to.
+func terminalSolution(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error) {
+	all, err := workspace.PlanEvaluator(t, p)
+	if err != nil {
+		return workspace.Plan{}, err
+	}
+	var plan workspace.Plan
+	for _, e := range all.Entries {
+		if e.Lane != compiler.HiddenLane || e.Name != "expected_state" || e.Source.Root == "" {
+			continue
+		}
+		e.Dest = SolutionDir
+		script := path.Join(e.Source.Path, SolutionScript)
+		if !e.Source.Dir {
+			e.Dest, script = path.Join(e.Dest, SolutionScript), e.Source.Path
+		}
+		if info, err := os.Lstat(filepath.Join(e.Source.Root, script)); err == nil && info.Mode().IsRegular() && path.Ext(script) == ".sh" {
+			plan.Entries = append(plan.Entries, e)
+		}
+	}
+	return plan, nil
+}
+
+// verifyTerminal runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
-func terminalTask(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (Verdict, error) {
+func verifyTerminal(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (Verdict, error) {
 	capabilities, denied := needed(eval.NeededCommands, in.Policy)
 	if denied != nil {
 		return *denied, nil

@@ -117,8 +117,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	if result.Failure != nil {
 		return result, verifiers.Verdict{Status: verifiers.Failed, Reason: result.Failure.Reason}
 	}
-	verify, _ := verifiers.For(task.Family())
-	v, err := verify(ctx, w.run, verifiers.Input{
+	v, err := verifiers.For(task).Verify(ctx, w.run, verifiers.Input{
 		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: limits, Policy: policy,
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})

@@ -19,7 +19,7 @@ import (
 type object = map[string]any
 
 // textTask compiles one row. It returns nil if the compiler refuses the row.
-func textTask(t testing.TB, family compiler.Family, input, eval object) *compiler.Task {
+func textTask(t testing.TB, family string, input, eval object) *compiler.Task {
 	t.Helper()
 	row, err := json.Marshal(object{"id": "r", "family": family, "input": input, "eval": eval})
 	if err != nil {
@@ -49,11 +49,11 @@ func textTask(t testing.TB, family compiler.Family, input, eval object) *compile
 // verdict.
 func judgeText(t testing.TB, task *compiler.Task, text string) verifiers.Verdict {
 	t.Helper()
-	verify, sandbox := verifiers.For(task.Family())
-	if sandbox {
-		t.Fatalf("%s asks for a sandbox", task.Family())
+	family := verifiers.For(task)
+	if family.Sandboxed {
+		t.Fatalf("%s asks for a sandbox", family.Name)
 	}
-	v, err := verify(context.Background(), nil, verifiers.Input{Task: task, Candidate: candidate.Candidate{Text: text}})
+	v, err := family.Verify(context.Background(), nil, verifiers.Input{Task: task, Candidate: candidate.Candidate{Text: text}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -19,6 +20,7 @@ import (
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/judge"
+	"github.com/securebench/sbench/workspace"
 )
 
 // Status is the outcome of a verification. The zero Status is invalid.
@@ -137,38 +139,53 @@ func (in Input) run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 // judged and that a retry may help. Verifiers are safe for concurrent use.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
 
-// For returns the verifier of a family, and whether it needs a sandbox. For a family
-// without one it returns a verifier whose verdict is always [Pending].
-func For(family compiler.Family) (v Verifier, needsSandbox bool) {
-	switch family {
-	case compiler.TerminalTask:
-		return by(family, (*compiler.Task).TerminalTask, terminalTask), true
-	case compiler.CodeCompletion:
-		return by(family, (*compiler.Task).CodeCompletion, codeCompletion), true
-	case compiler.RepoPatch:
-		return by(family, (*compiler.Task).RepoPatch, repoPatch), true
-	case compiler.MultipleChoice:
-		return by(family, (*compiler.Task).MultipleChoice, multipleChoice), false
-	case compiler.ShortAnswer:
-		return by(family, (*compiler.Task).ShortAnswer, shortAnswer), false
-	case compiler.FreeResponse:
-		return by(family, (*compiler.Task).FreeResponse, freeResponse), false
-	}
-	return pending, false
+// A Family is a family of tasks with what judges their candidates, and the candidate that each
+// task has of its own.
+type Family struct {
+	*compiler.Family
+	Verify Verifier
+	// Sandboxed says that Verify needs sandboxes. Otherwise its Engine is nil.
+	Sandboxed bool
+	// Reference returns a task's own solution if that is a text, code or a patch; the zero
+	// Candidate if it has none. Nil if no task has one.
+	Reference func(t *compiler.Task) candidate.Candidate
+	// Solution plans the files of a task's own solution if a script makes it: SolutionDir
+	// with SolutionScript. The plan is empty if there is none. Nil if no task has one.
+	Solution func(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error)
 }
 
-// by returns a verifier that judges by what a task of the family has for it.
-func by[E any](family compiler.Family, of func(*compiler.Task) (E, bool),
-	judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
-	return func(ctx context.Context, e Engine, in Input) (Verdict, error) {
-		eval, ok := of(in.Task)
-		if !ok {
-			return Verdict{}, fmt.Errorf("task %q is no %s", in.Task.ID(), family)
+// registry holds the families that have a verifier.
+var registry = sync.OnceValue(func() []Family {
+	return []Family{multipleChoice(), shortAnswer(), freeResponse(), codeCompletion(), repoPatch(), terminalTask()}
+})
+
+// Families returns the families that have a verifier.
+func Families() []Family { return slices.Clone(registry()) }
+
+// For returns the family of a task among those of [Families] and more. For a task of another
+// family it returns one without references, whose verdict is always [Pending].
+func For(t *compiler.Task, more ...Family) Family {
+	for _, f := range slices.Concat(registry(), more) {
+		if f.Name == t.Family().Name {
+			return f
 		}
-		return judge(ctx, e, in, eval)
 	}
+	return Family{Family: t.Family(), Verify: pending}
+}
+
+// by returns a verifier that judges by what a task has for it.
+func by[E any](of func(*compiler.Task) E, judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
+	return func(ctx context.Context, e Engine, in Input) (Verdict, error) { return judge(ctx, e, in, of(in.Task)) }
 }
 
 func pending(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	return Verdict{Status: Pending, Reason: "no_verifier", Message: "no verifier for the family " + string(in.Task.Family())}, nil
+	return Verdict{Status: Pending, Reason: "no_verifier", Message: "no verifier for the family " + in.Task.Family().Name}, nil
+}
+
+// first returns the first of a list of texts, or "".
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
 }

@@ -16,7 +16,7 @@ import (
 // that are not public only with InspectOptions.Reveal.
 type Inspection struct {
 	TaskID     string              `json:"task_id"`
-	Family     compiler.Family     `json:"family"`
+	Family     string              `json:"family"`
 	Line       int                 `json:"line"` // of the task's row in the pack
 	Candidate  string              `json:"candidate_kind"`
 	Digests    compiler.Digests    `json:"digests"`
@@ -82,7 +82,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
 	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
 	result := Inspection{
-		TaskID: t.ID(), Family: t.Family(), Line: t.Line(), Candidate: string(t.CandidateKind()),
+		TaskID: t.ID(), Family: t.Family().Name, Line: t.Line(), Candidate: string(t.CandidateKind()),
 		Components: []ComponentFiles{
 			{compiler.Agent, agent},
 			{compiler.TestSandbox, sandbox},

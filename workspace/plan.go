@@ -98,16 +98,14 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanChecker plans the contents of compiler.CheckerMount in the sandbox that checks a
-// terminal_task: the directory of the checker's path. The plan is empty for other families
-// and for checkers without a path.
+// PlanChecker plans the contents of compiler.CheckerMount in the sandbox of a task's checker:
+// the directory of the checker's path. The plan is empty without a checker or a path.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
 	if len(plan.Entries) == 0 {
 		return plan, nil
 	}
-	eval, _ := t.TerminalTask()
-	if err := compiler.WalkFiles(p.EvalRoot, eval.Checker.Path, func(string, fs.FileInfo) error { return nil }); err != nil {
+	if err := compiler.WalkFiles(p.EvalRoot, t.Checker().Path, func(string, fs.FileInfo) error { return nil }); err != nil {
 		return Plan{}, fmt.Errorf("checker: %w", err)
 	}
 	return plan.resolve()
@@ -115,8 +113,7 @@ func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 
 func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	var plan Plan
-	eval, _ := t.TerminalTask()
-	if directory := eval.Checker.Directory(); directory != "" {
+	if directory := t.Checker().Directory(); directory != "" {
 		plan.Entries = []Entry{{
 			Name: "checker", Lane: compiler.EvaluationInputs, Dest: ".",
 			Source: Source{Root: p.EvalRoot, Path: directory, Dir: true}, ReadOnly: true,

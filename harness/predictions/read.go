@@ -171,7 +171,7 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	}
 	keys := answerKeys[task.CandidateKind()]
 	if keys == nil {
-		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is no text", id, task.Family())
+		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is no text", id, task.Family().Name)
 		return
 	}
 	var found []string
@@ -181,7 +181,7 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 		}
 	}
 	if len(found) != 1 {
-		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family(), strings.Join(keys, ", "), len(found))
+		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family().Name, strings.Join(keys, ", "), len(found))
 		return
 	}
 	answer := v.Get(found[0])
@@ -207,8 +207,7 @@ func (r *reader) add(task *compiler.Task, key, answer string) {
 	if task.CandidateKind() == compiler.CandidatePatch {
 		c.Patch = answer
 	} else if c.Text = answer; key == completion {
-		eval, _ := task.CodeCompletion()
-		c.Text = eval.Continue(answer)
+		c.Text = compiler.CodeCompletionOf(task).Continue(answer)
 	}
 	r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 }
@@ -289,7 +288,7 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 		}
 		r.add(task, "", string(text))
 	default:
-		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for the others", filepath.Base(name), task.ID(), task.Family())
+		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for the others", filepath.Base(name), task.ID(), task.Family().Name)
 	}
 	_, err := fmt.Fprintf(sum, "%q %s\n", task.ID(), digest)
 	return err

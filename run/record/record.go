@@ -5,6 +5,7 @@
 package record
 
 import (
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -47,12 +48,12 @@ func (s Status) Scored() bool { return s == Passed || s == Failed }
 
 // A Record is one line of candidates.jsonl: one try of one attempt.
 type Record struct {
-	RunID       string          `json:"run_id"`
-	TaskID      string          `json:"task_id"`
-	BenchmarkID string          `json:"benchmark_id"`
-	TaskType    compiler.Family `json:"task_type"`
-	Category    string          `json:"category,omitempty"` // metadata.category of the row, if that is a string
-	Attempt     int             `json:"attempt"`            // number within the task, from 1
+	RunID       string `json:"run_id"`
+	TaskID      string `json:"task_id"`
+	BenchmarkID string `json:"benchmark_id"`
+	TaskType    string `json:"task_type"`
+	Category    string `json:"category,omitempty"` // metadata.category of the row, if that is a string
+	Attempt     int    `json:"attempt"`            // number within the task, from 1
 	// Try is the number of this try of the attempt, from 1. An attempt that could not be
 	// measured is tried again; its last try counts.
 	Try int `json:"try"`
@@ -121,6 +122,13 @@ type Record struct {
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
 	Digest   string `json:"digest"`
+}
+
+// Code reports whether the candidate's text is a program.
+func (r *Record) Code() bool {
+	return slices.ContainsFunc(compiler.Families(), func(f *compiler.Family) bool {
+		return f.Name == r.TaskType && f.CandidateKind == compiler.CandidateCode
+	})
 }
 
 // Metadata is a JSON object without a fixed set of keys.

@@ -331,13 +331,13 @@ for i in range(20):
 func TestAnchorKilled(t *testing.T) {
 	ctx := context.Background()
 	c, run, image := ownShim(t)
-	daemon, err := client.New(c.Address(), client.WithDefaultNamespace(containerd.DefaultNamespace))
+	daemon, err := client.New(c.Address(), client.WithDefaultNamespace("sbench"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = daemon.Close() }()
 	anchor := func() (found client.Task) {
-		in := namespaces.WithNamespace(ctx, containerd.DefaultNamespace)
+		in := namespaces.WithNamespace(ctx, "sbench")
 		containers, err := daemon.Containers(in, fmt.Sprintf("labels.%q==%s", "org.securebench.run", run.ID()))
 		if err == nil && len(containers) == 1 {
 			found, err = containers[0].Task(in, nil)
@@ -349,10 +349,10 @@ func TestAnchorKilled(t *testing.T) {
 	}
 	for name, end := range map[string]func() error{
 		"killed": func() error {
-			return anchor().Kill(namespaces.WithNamespace(ctx, containerd.DefaultNamespace), unix.SIGTERM)
+			return anchor().Kill(namespaces.WithNamespace(ctx, "sbench"), unix.SIGTERM)
 		},
 		"removed": func() error {
-			return os.RemoveAll(filepath.Join(filepath.Dir(c.Address()), "state/io.containerd.runtime.v2.task", containerd.DefaultNamespace, anchor().ID()))
+			return os.RemoveAll(filepath.Join(filepath.Dir(c.Address()), "state/io.containerd.runtime.v2.task", "sbench", anchor().ID()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
