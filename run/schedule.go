@@ -59,7 +59,7 @@ func (s *session) all(ctx context.Context) error {
 func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	select {
 	case <-s.cfg.Stop: // nil: never
-		s.emit(Event{Kind: Stopping, Detail: "what is being verified comes to its end"})
+		s.emit(Event{Kind: Stopping, Detail: "verifications in progress are completed"})
 		stop(ErrStopped)
 	case <-ctx.Done():
 	}

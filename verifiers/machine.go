@@ -84,8 +84,8 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
-// stands on is the image's: the files that it has of the loader, libraries, shells, programs and
-// Python, and where these look for more code when they start. A candidate may add programs,
+// depends on is taken from the image: its loader, libraries, shells, programs and Python, and the
+// places where these look for more code when they start. A candidate may add programs,
 // libraries and modules, but none that would be found in place of the image's.
 type trust struct {
 	image    *os.Root

@@ -169,7 +169,7 @@ func TestPackTasks(t *testing.T) {
 "old-form": empty passed 
 checked 3 task(s): reference passed 1, empty passed 1
 `
-		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure: 3 result(s)") {
+		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure what it should: 3 result(s)") {
 			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 		}
 	})
@@ -372,7 +372,7 @@ rm -r "${out##*dest=}.d"
 	if !strings.Contains(string(called), want) {
 		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
 	}
-	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit left an image of another name"} {
+	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit built an image with another name"} {
 		directory := filepath.Join(t.TempDir(), name)
 		must(t, os.Mkdir(directory, 0o755))
 		must(t, os.WriteFile(filepath.Join(directory, "Dockerfile"), []byte("FROM scratch\n"), 0o644))

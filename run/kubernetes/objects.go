@@ -37,7 +37,7 @@ type Job struct {
 	Parallel   int // shards at a time; 0 means all
 	Image      string
 	PullSecret string // with which Image is pulled; "" for none
-	Claim      string // a PersistentVolumeClaim for results, that all nodes can write
+	Claim      string // a PersistentVolumeClaim for the results, to which all nodes can write
 	// Command is the command line of a shard, without --shard. Prepare are commands before it.
 	Command []string
 	Prepare [][]string

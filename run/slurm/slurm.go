@@ -21,7 +21,7 @@ import (
 type Job struct {
 	Name      string // letters, digits and - _ .
 	Shards    int
-	Dir       string // of the job's script and logs, absolute, on a file system of all nodes
+	Dir       string // of the job's script and logs, absolute, on a file system that all nodes share
 	Command   []string
 	CPUs      int           // cores of a task
 	Memory    int64         // of a task, in bytes
@@ -33,7 +33,7 @@ type Job struct {
 	Prepare [][]string
 	// Export are names of variables of the environment that tasks get. They get no others.
 	Export []string
-	// NodeDir is a directory of each node's own, for what the shards on it share; "" leaves that to sbench.
+	// NodeDir is a directory on each node's own disk, for what the shards on it share; "" leaves that to sbench.
 	// A shell expands variables in it.
 	NodeDir string
 }
