@@ -143,7 +143,7 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 }
 
 // RelayTo returns the relay to a provider that a tester file asks for. Its Log, Task and Attempt are
-// set for each attempt, and its Pace is that of all.
+// set for each attempt; all attempts share its Pace.
 func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,

@@ -33,7 +33,7 @@ const (
 )
 
 // machine puts the candidate's changes over the image, in a new volume, except for those to
-// what the verdict stands on; see trust. done removes the volume.
+// what the verdict depends on; see trust. done removes the volume.
 func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (m restoredMachine, done func() error, err error) {
 	m.image = in.Image
 	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
@@ -101,7 +101,7 @@ type trust struct {
 	restored []string // absolute paths, at most maxRestored
 }
 
-// Paths on which a verdict stands in most images; see trust.
+// Paths on which a verdict depends in most images; see trust.
 var (
 	trustedTrees = []string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",

@@ -64,7 +64,7 @@ type File struct {
 	Executable bool
 }
 
-// What the names of other objects have after the Job's.
+// Suffixes that make the names of the other objects from the Job's.
 const (
 	filesSuffix = "-files"
 	keysSuffix  = "-keys"
@@ -161,8 +161,8 @@ func (j Job) job() (*batchv1.Job, error) {
 	return job, yaml.UnmarshalStrict(text.Bytes(), job)
 }
 
-// MergeJob returns the Job with the command line args that puts the shards of the Job of
-// together, without any power over the node. It fails if of is not as Objects makes it.
+// MergeJob returns a Job that runs sbench with args, to merge the shards of the Job of, without any
+// power over the node. It fails if of is not as Objects makes it.
 func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }

@@ -1,6 +1,6 @@
-// Package slurm makes the shards of a run with an array job of Slurm: it writes the job's
-// script, submits it, and follows and ends its tasks with Slurm's own programs, sbatch, squeue
-// and scancel, as whoever runs sbench.
+// Package slurm runs the shards of a run as an array job of Slurm: it writes the job's script,
+// submits it, and follows and ends its tasks with Slurm's own programs, sbatch, squeue and
+// scancel, as the user who runs sbench.
 package slurm
 
 import (
@@ -29,7 +29,7 @@ type Job struct {
 	Grace     time.Duration // how long before the end of Time a task is told to end
 	Partition string        // "" is the cluster's default
 	Account   string        // "" is the user's default
-	// Prepare are commands that run before Command, on each node as often as it gets a task.
+	// Prepare are commands that run before Command, on a node each time that it gets a task.
 	Prepare [][]string
 	// Export are names of variables of the environment that tasks get. They get no others.
 	Export []string
@@ -38,7 +38,7 @@ type Job struct {
 	NodeDir string
 }
 
-// Cancelled is the file in Job.Dir that keeps tasks from being made again.
+// Cancelled is the file in Job.Dir that keeps tasks from being queued again.
 const Cancelled = "cancelled"
 
 //go:embed job.sh
@@ -61,7 +61,7 @@ var jobScript = template.Must(template.New("job").Funcs(template.FuncMap{
 
 // Script returns the script of the job, for sbatch.
 func (j Job) Script() (string, error) {
-	const never = "\n\"'\\%`" // in quotes of sbatch or of a shell
+	const never = "\n\"'\\%`" // would end or change what sbatch or a shell reads in quotes
 	for _, text := range []string{j.Dir, j.NodeDir, j.Name, j.Partition, j.Account, strings.Join(j.Export, "")} {
 		if strings.ContainsAny(text, never) || strings.ContainsAny(text, " \t,") && text != j.Dir && text != j.NodeDir {
 			return "", fmt.Errorf("%q cannot stand in a job's script", text)
@@ -72,7 +72,7 @@ func (j Job) Script() (string, error) {
 	return b.String(), err
 }
 
-// quote returns a word of a shell.
+// quote returns text as one word of a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // Submit submits the script in the file name, for all tasks or, if there are any, only those
