@@ -259,7 +259,7 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) er
 	closed := sandbox.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
-		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", errDoesNotRun, a.CLI.Name, in.Version), closed)
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps because its dynamic loader is missing", errDoesNotRun, a.CLI.Name, in.Version), closed)
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():

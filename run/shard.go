@@ -133,7 +133,7 @@ func (p plan) attempts(each int) int {
 // shardName says which part of which run it is.
 func shardName(s *record.Shard) string {
 	if s == nil {
-		return "a run that is not dealt out"
+		return "a run that is not sharded"
 	}
 	return fmt.Sprintf("shard %d of %d, dealt as %s", s.Index, s.Count, s.Deal)
 }

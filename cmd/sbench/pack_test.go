@@ -455,7 +455,7 @@ RUN id -un > ~/made
 	}{
 		"a command fails": {map[string]string{"Dockerfile": from + "RUN true\nRUN exit 7\n"}, "Dockerfile:3: preparation failed: the command exited with code 7"},
 		"no such file":    {map[string]string{"Dockerfile": from + "COPY none /\n"}, "Dockerfile:2: there is no none"},
-		"a URL":           {map[string]string{"Dockerfile": from + "ADD https://example.org/x /\n"}, "Dockerfile:2: ADD of https://example.org/x, which is no plain local file, is not supported"},
+		"a URL":           {map[string]string{"Dockerfile": from + "ADD https://example.org/x /\n"}, "Dockerfile:2: ADD of https://example.org/x, which is not a plain local file, is not supported"},
 		"unknown":         {map[string]string{"Dockerfile": from + "NONSENSE x\n"}, "unknown instruction: NONSENSE"},
 		"ignored files":   {map[string]string{"Dockerfile": from, ".dockerignore": "x"}, ".dockerignore: not supported"},
 		"a secret":        {map[string]string{"Dockerfile": from + "RUN --mount=type=secret,id=x true\n"}, "RUN --mount=type=secret is not supported"},

@@ -252,7 +252,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
 			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || archive.MatchString(source) {
-				return fmt.Errorf("ADD of %s, which is no plain local file, is %w", source, ErrUnsupported)
+				return fmt.Errorf("ADD of %s, which is not a plain local file, is %w", source, ErrUnsupported)
 			}
 		}
 		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, c.String()})

@@ -83,7 +83,7 @@ var ErrTooLarge = errors.New("more than a ConfigMap holds")
 func (j Job) Objects() (Objects, error) {
 	// Names of pods are made of the Job's and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
-		return Objects{}, fmt.Errorf("%q is no name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
+		return Objects{}, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
 	}
 	size := 0
 	for _, f := range j.Files {
