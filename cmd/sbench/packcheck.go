@@ -184,7 +184,7 @@ func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 		)
 	}
 	if err == nil && len(r.Wrong) > 0 {
-		err = said(fmt.Sprintf("the pack does not measure what it should: %d result(s) are not as they should be", len(r.Wrong)))
+		err = said(fmt.Sprintf("the pack does not measure what it should: %d result(s) are not as expected", len(r.Wrong)))
 	}
 	return err
 }
