@@ -143,7 +143,7 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 }
 
 // RelayTo returns the relay to a provider that a tester file asks for. Its Log, Task and Attempt are
-// set for each attempt, and its Pace is that of all.
+// set for each attempt; all attempts share its Pace.
 func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
@@ -259,7 +259,7 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) er
 	closed := sandbox.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
-		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps for want of its dynamic loader", errDoesNotRun, a.CLI.Name, in.Version), closed)
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps because its dynamic loader is missing", errDoesNotRun, a.CLI.Name, in.Version), closed)
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():

@@ -102,12 +102,12 @@ func required(name string, s *schema.Schema) schema.Field {
 
 func optional(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
 
-// mapOf allows objects with any keys, and such values.
+// mapOf allows objects with any keys, and values that fit the schema values.
 func mapOf(doc string, values *schema.Schema) *schema.Schema {
 	return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: values}}
 }
 
-// orList lets s also allow a list of so many items or more.
+// orList lets s also allow a list of at least so many items.
 func orList(s, items *schema.Schema, least int) *schema.Schema {
 	s.Array = &schema.Array{Items: items, Min: least}
 	return s
@@ -157,7 +157,7 @@ func fileSchema(doc string) *schema.Schema {
 }
 
 // ParseDescriptor parses the descriptor of an agent, which docs/harnesses.md describes. file
-// names it in problems. A Directory is as the descriptor has it.
+// names it in problems. Directory is returned as the descriptor gives it.
 func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	doc := new(document.Document)
 	if problems := doc.ParseYAML(text).In(file); len(problems) > 0 {

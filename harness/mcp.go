@@ -52,7 +52,7 @@ func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
 	}
 }
 
-// Serves reports whether the agent can be told of a server.
+// Serves reports whether the agent can use a server.
 func (c CLI) Serves(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
 
 func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {

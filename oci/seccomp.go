@@ -118,8 +118,8 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 // thousands of filters at once blocked Linux 6.18 forever.
 //
 // Three operations of prctl(2) fail as if the kernel lacked them: naming mappings, whose
-// names are charged to no cgroup; merging equal pages, through which one sandbox could find
-// out what is in another's memory; and core scheduling, which makes the other hardware
+// names are charged to no cgroup; merging equal pages, which would let one sandbox find out
+// what is in another's memory; and core scheduling, which makes the other hardware
 // threads of a core idle (core-scheduling.rst).
 //
 // The kernel uses the low 32 bits of these arguments, so the rules compare only those.

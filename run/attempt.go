@@ -26,7 +26,7 @@ type attempt struct {
 	image  runtime.Image
 	number int       // of the attempt within the task, from 1
 	try    int       // 1, or more for a retry
-	asked  time.Time // when its turn came, before it waited for room
+	asked  time.Time // when its turn came, before it waited for resources
 	log    *attemptLog
 }
 

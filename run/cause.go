@@ -69,7 +69,7 @@ const (
 	// has been measured, and at any time for lack of a daemon.
 	maxAlike = 3
 	// maxAlikeLater is the same once something has been measured, for each concurrent
-	// attempt: one bad moment of a provider fails them all.
+	// attempt: a short outage of a provider fails them all.
 	maxAlikeLater = 10
 )
 

@@ -24,8 +24,8 @@ const (
 	maxEntries = 20_000    // of a layer that are looked at
 )
 
-// diffChanges logs how the texts of the image differ that a candidate changed: small ones, up to
-// a bound for all. The layer is in the file name of the run's directory.
+// diffChanges logs how a candidate changed texts of the image: the differences of small ones, up
+// to a bound for all together. The layer is the file name in the run's directory.
 func (s *session) diffChanges(ctx context.Context, a attempt, name, digest string) error {
 	f, err := layer.Open(s.out, name, digest)
 	if err != nil {

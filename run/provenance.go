@@ -35,7 +35,7 @@ func (c Config) provenance() (record.Provenance, error) {
 		Config compiler.HarnessConfig
 		Files  string `json:",omitempty"` // what they hold
 	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
-	config.Config.MaxRequestsMinute = 0 // no more than patience
+	config.Config.MaxRequestsMinute = 0 // pacing changes no outcome
 	if config.Config.MaxCostUSD == 0 {  // prices alone change no outcome
 		config.Config.Prices = nil
 	}

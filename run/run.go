@@ -174,7 +174,7 @@ func outputProblem(cfg Config, err error) error {
 func withHint(err error) error {
 	switch {
 	case errors.Is(err, record.ErrExists):
-		return fmt.Errorf("%w: go on with --resume, name another --output-dir, or move it away", err)
+		return fmt.Errorf("%w: continue with --resume, name another --output-dir, or move it away", err)
 	case errors.Is(err, record.ErrUnsigned):
 		return fmt.Errorf("%w: --accept-unsigned takes them as they are, and the seal will say so", err)
 	}

@@ -59,7 +59,7 @@ func (s *session) all(ctx context.Context) error {
 func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	select {
 	case <-s.cfg.Stop: // nil: never
-		s.emit(Event{Kind: Stopping, Detail: "what is being verified comes to its end"})
+		s.emit(Event{Kind: Stopping, Detail: "verifications in progress are completed"})
 		stop(ErrStopped)
 	case <-ctx.Done():
 	}
@@ -181,7 +181,7 @@ func (s *session) spend(rec record.Record) {
 	cost := s.cost
 	s.mu.Unlock()
 	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.failed.Swap(true) {
-		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.2f USD, and run.max_cost_usd is %.2f: nothing more starts", cost, most)})
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.2f USD, and run.max_cost_usd is %.2f: no more attempts are started", cost, most)})
 	}
 }
 

@@ -27,7 +27,7 @@ type Shard struct {
 type dealt struct {
 	key
 	seconds float64
-	sum     [sha256.Size]byte // of its name, for an order that nobody chose
+	sum     [sha256.Size]byte // of its name: an order that no author of tasks can choose
 }
 
 // deal returns the attempts of the shard, and selects their tasks; nil for a run that is not sharded.
@@ -51,7 +51,7 @@ func (c *Config) deal() (*record.Shard, error) {
 	for i := range loads {
 		loads[i] = &load{shard: i + 1}
 	}
-	for _, a := range all { // the longest first, each to the first of those who have the least to do
+	for _, a := range all { // the longest first, each to the shard that has the least to do so far
 		to := slices.MinFunc(loads, func(a, b *load) int {
 			return cmp.Or(cmp.Compare(a.seconds, b.seconds), cmp.Compare(a.attempts, b.attempts))
 		})
@@ -121,7 +121,8 @@ func (p plan) numbers(task string, attempts int) []int {
 	return all
 }
 
-// attempts returns how many attempts are planned if there are so many of each task.
+// attempts returns how many attempts are planned, of which each task has so many unless the run is
+// sharded.
 func (p plan) attempts(each int) int {
 	if p.shard == nil {
 		return p.tasks * each
@@ -132,7 +133,7 @@ func (p plan) attempts(each int) int {
 // shardName says which part of which run it is.
 func shardName(s *record.Shard) string {
 	if s == nil {
-		return "a run that is not dealt out"
+		return "a run that is not sharded"
 	}
 	return fmt.Sprintf("shard %d of %d, dealt as %s", s.Index, s.Count, s.Deal)
 }

@@ -245,7 +245,7 @@ tests() {
 	[ "$status" = 0 ]
 	grep -q '^--- PASS' "$log"
 	# Tests in a lesser mode than the machine has prove nothing.
-	if grep 'ids of its own cannot be had' "$log"; then return 1; fi
+	if grep 'sandboxes cannot have their own ids' "$log"; then return 1; fi
 }
 
 sleeps() { pgrep -f '^sleep 600$' >/dev/null; }

@@ -59,7 +59,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	calibration, err := c.calibration(ctx)
 	switch {
 	case errors.Is(err, contrast.ErrTests):
-		return faulty("tests_malformed", "the tests are no Python that the image's interpreter compiles, or the prompt imports what it lacks"), nil
+		return faulty("tests_malformed", "the image's interpreter cannot compile the tests, or lacks a module that the prompt imports"), nil
 	case errors.Is(err, contrast.ErrReference):
 		return faulty("reference_fails", "the reference solution does not pass the task's own tests: "+c.wrong.Reason), nil
 	case errors.Is(err, contrast.ErrLimit):
@@ -72,7 +72,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text, true))
 	switch {
 	case errors.Is(err, contrast.ErrTests):
-		return faulty("tests_malformed", "the prompt imports what the image lacks"), nil
+		return faulty("tests_malformed", "the prompt imports a module that the image lacks"), nil
 	case err != nil:
 		return Verdict{}, err
 	}
@@ -81,7 +81,7 @@ func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
 	case real != contrast.Passed:
 		v = c.wrong
 	case follows && calibration.Reference:
-		v = failed(contrast.Reason, "the candidate passes tests that expect what is wrong")
+		v = failed(contrast.Reason, "the candidate passes tests that expect something wrong")
 	}
 	v.Contrast = &summary
 	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
@@ -147,7 +147,7 @@ func (c *codeCheck) try(code string, foreign bool) contrast.Try {
 			if _, without := c.try("", false)(ctx, edits...); without != nil {
 				return 0, without
 			}
-			v, err = failed("tests_not_finished", "the process reported of the tests what is not so"), nil
+			v, err = failed("tests_not_finished", "the process reported a false result of the tests"), nil
 		}
 		if err != nil {
 			return 0, err

@@ -241,7 +241,7 @@ func (s *codeSandbox) answer(ctx context.Context, limit time.Duration) (json.Raw
 	}
 }
 
-var errOvertime = errors.New("no answer of the sandbox's first process")
+var errOvertime = errors.New("no answer from the sandbox's first process")
 
 // close ends the sandbox and removes it.
 func (s *codeSandbox) close(ctx context.Context) error {

@@ -56,9 +56,9 @@ func judged(ctx context.Context, in Input, eval compiler.FreeResponseEval) (Verd
 	case err != nil:
 		return Verdict{}, err
 	case result.Miscalibrated != "":
-		v = faulty("judge_miscalibrated", result.Miscalibrated+": another model, or a clearer rubric, may do")
+		v = faulty("judge_miscalibrated", result.Miscalibrated+": another model, or a clearer rubric, may help")
 	case result.Swayed:
-		v = failed("judge_swayed", "the judge passes the same text with a wrong answer in it, too: what it passes is not the answer")
+		v = failed("judge_swayed", "the judge also passes the same text with a wrong answer in it, so it does not judge the answer")
 	case result.Pass:
 		v = passed()
 	default:

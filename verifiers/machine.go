@@ -33,7 +33,7 @@ const (
 )
 
 // machine puts the candidate's changes over the image, in a new volume, except for those to
-// what the verdict stands on; see trust. done removes the volume.
+// what the verdict depends on; see trust. done removes the volume.
 func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (m restoredMachine, done func() error, err error) {
 	m.image = in.Image
 	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
@@ -84,8 +84,8 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
-// stands on is the image's: the files that it has of the loader, libraries, shells, programs and
-// Python, and where these look for more code when they start. A candidate may add programs,
+// depends on is taken from the image: its loader, libraries, shells, programs and Python, and the
+// places where these look for more code when they start. A candidate may add programs,
 // libraries and modules, but none that would be found in place of the image's.
 type trust struct {
 	image    *os.Root
@@ -101,7 +101,7 @@ type trust struct {
 	restored []string // absolute paths, at most maxRestored
 }
 
-// Paths on which a verdict stands in most images; see trust.
+// Paths on which a verdict depends in most images; see trust.
 var (
 	trustedTrees = []string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",

@@ -27,7 +27,7 @@ func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, le
 	policy := newPathPolicy(eval)
 	for _, f := range files {
 		if f.Irregular() {
-			return deny("candidate_policy_denied", "the patch makes or changes a link, a submodule or a special file")
+			return deny("candidate_policy_denied", "the patch creates or changes a link, a submodule or a special file")
 		}
 		if policy.leavesOut(f) {
 			left = append(left, f.Paths()...)
@@ -44,7 +44,7 @@ func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, le
 		kept = append(kept, f)
 	}
 	if len(kept) == 0 {
-		return deny("empty_patch", "the candidate changed nothing but what is left out: new tests, or paths that keep the repository's version")
+		return deny("empty_patch", "the candidate changed only what is left out: new tests, or paths that keep the repository's version")
 	}
 	return kept, left, nil
 }

@@ -400,7 +400,7 @@ func (c *repoCheck) withoutCandidate(ctx context.Context, v Verdict) (Verdict, e
 	}
 	without, err = testVerdict(c.test(ctx, "without", prepared))
 	if err == nil && startsNothing(without) {
-		v.Status, v.Score, v.Reason, v.Message = Faulty, 0, "tests_not_runnable", "the tests' command cannot run in the task's image, whatever the candidate"
+		v.Status, v.Score, v.Reason, v.Message = Faulty, 0, "tests_not_runnable", "the tests' command cannot run in the task's image with any candidate"
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }

@@ -108,7 +108,7 @@ var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
 
 var notListed = faulty("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
 
-const malformedTests = "a hidden test file is no Python that the image's interpreter compiles"
+const malformedTests = "the image's interpreter cannot compile a hidden test file"
 
 // calibration returns the stored calibration or makes one. If there is no reference
 // solution, it prefers one that was stored when there was.
@@ -153,9 +153,9 @@ func (s suite) try(ctx context.Context, v Verdict, c contrast.Calibration) (Verd
 		}
 		sum.Followed++
 		if c.Reference {
-			message := "the tests pass, and still do once they expect something else"
+			message := "the tests still pass after what they expect has been changed"
 			if len(set.Edits) == 0 {
-				message = "the tests pass, and do not when they are run once more"
+				message = "the tests pass, but not when they are run again"
 			}
 			refused := failed(contrast.Reason, message)
 			refused.Contrast, refused.Metadata = sum, v.Metadata

@@ -43,22 +43,22 @@ type cli struct {
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify answers that exist already, as a run would."`
 	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
-	Submit   submitCmd   `cmd:"" help:"Make the shards of a run on a cluster."`
+	Submit   submitCmd   `cmd:"" help:"Split a run into shards, and run them on a cluster."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`
 	Init     initCmd     `cmd:"" help:"Write a tester file and a small pack to start from."`
 	View     viewCmd     `cmd:"" help:"Serve the HTML report of runs on loopback, live while they go on."`
-	Validate validateCmd `cmd:"" help:"Check tester files and packs, and say everything that is wrong with them."`
+	Validate validateCmd `cmd:"" help:"Check tester files and packs, and list everything that is wrong with them."`
 	Schema   schemaCmd   `cmd:"" help:"Print the JSON schema of tester files, manifests or rows."`
 	Inspect  inspectCmd  `cmd:"" help:"Show which component sees which file and value of a task."`
 	Spec     specCmd     `cmd:"" daemon:"" help:"Print the OCI runtime specification that a task's sandbox would get."`
-	Harness  harnessCmd  `cmd:"" help:"Fetch and list the command lines of agents."`
+	Harness  harnessCmd  `cmd:"" help:"Fetch, list and remove agent CLIs."`
 	Pack     packCmd     `cmd:"" help:"Import packs, and check that they measure something."`
 	Image    imageCmd    `cmd:"" daemon:"" help:"List, fetch, import, name and remove images."`
-	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Say what this host can enforce, and the cure for what it cannot."`
+	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Show what this host can enforce, and how to fix what it cannot."`
 	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
-	DF       dfCmd       `cmd:"" daemon:"" name:"df" help:"Say what images, command lines of agents and sbench's own files take on disk."`
+	DF       dfCmd       `cmd:"" daemon:"" name:"df" help:"Show how much disk space images, agent CLIs and sbench's own files take."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 	Help     helpCmd     `cmd:"" help:"Print the help of a command."`
@@ -73,7 +73,7 @@ type globals struct {
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
 	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that containerd's shim executes, by path or by name in PATH: runc, crun. Default: runc."`
 
-	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long an answer of containerd, or of the OCI runtime, may take."`
+	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
 
 	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Directory for images of the private daemon and for large volumes."`
 	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Directory for locks, mounts and sockets."`
@@ -154,7 +154,7 @@ func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*contai
 		a.logger().Warn("removed what dead runs left behind", "runs", gone.Removed)
 	}
 	for _, left := range gone.Left {
-		a.logger().Warn("something of a dead run is still there", "cause", left)
+		a.logger().Warn("something that a dead run left is still there", "cause", left)
 	}
 	return f(c)
 }

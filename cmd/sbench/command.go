@@ -72,7 +72,7 @@ func readable(ctx context.Context, name string) (string, error) {
 		case mode.IsRegular() && mode&0o004 == 0, mode.IsDir() && mode&0o005 != 0o005:
 			return fmt.Errorf("others cannot read %s", p)
 		case !mode.IsRegular() && !mode.IsDir() && mode&fs.ModeSymlink == 0:
-			return fmt.Errorf("%s is neither file, directory nor link", p)
+			return fmt.Errorf("%s is neither a file, a directory nor a link", p)
 		}
 		return nil
 	})

@@ -18,7 +18,7 @@ type testerFlags struct {
 }
 
 type setFlag struct {
-	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Another value for a key of the tester file, as --set runtime.limits.memory=2g: text, or JSON where text is not allowed. Can be repeated."`
+	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Set a key of the tester file, as in --set runtime.limits.memory=2g. The value is text, or JSON where text is not allowed. Can be repeated."`
 }
 
 // testerArgs are testerFlags for commands that also take the file as an argument.

@@ -13,12 +13,12 @@ import (
 )
 
 type gradeCmd struct {
-	testerFlags `set:"config=Tester file, whose pack, runtime and verification count. Its harness does not run. Required."`
-	Predictions string   `short:"p" required:"" placeholder:"FILE" help:"Answers: SWE-bench's predictions, HumanEval's samples or other objects with an id and an answer, as JSONL or JSON; or a directory with what agents left, named as its tasks."`
+	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
+	Predictions string   `short:"p" required:"" placeholder:"FILE" help:"Answers: SWE-bench's predictions, HumanEval's samples or other objects with an id and an answer, as JSONL or JSON; or a directory of what agents left, each part named after its task."`
 	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for records and workspaces."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Jobs        int      `short:"j" placeholder:"N" help:"Candidates at a time. Default: the tester file's, else what the cores can serve."`
-	Resume      bool     `help:"Go on in an output directory: what is recorded with the same inputs is not judged again."`
+	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
+	Resume      bool     `help:"Continue in an existing output directory. What is recorded with the same inputs is not judged again."`
 	Sign        string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
 	shardFlags
 	progressFlags

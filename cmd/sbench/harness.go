@@ -26,10 +26,10 @@ import (
 )
 
 type harnessCmd struct {
-	Install harnessInstallCmd `cmd:"" help:"Fetch the command lines of agents into the cache."`
-	Show    harnessShowCmd    `cmd:"" help:"Print the descriptor of an agent, from which to write one of your own."`
-	Ls      harnessLsCmd      `cmd:"" help:"List the command lines in the cache."`
-	Rm      harnessRmCmd      `cmd:"" help:"Remove command lines from the cache."`
+	Install harnessInstallCmd `cmd:"" help:"Fetch agent CLIs into the cache."`
+	Show    harnessShowCmd    `cmd:"" help:"Print the descriptor of an agent, as a start for one of your own."`
+	Ls      harnessLsCmd      `cmd:"" help:"List the agent CLIs in the cache."`
+	Rm      harnessRmCmd      `cmd:"" help:"Remove agent CLIs from the cache."`
 }
 
 type harnessInstallCmd struct {
@@ -110,7 +110,7 @@ func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
 }
 
 type harnessRmCmd struct {
-	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, or the name of a package, with a version or all of them. No run may be using it."`
+	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, or the name of a package: one version, or all of them. No run may be using it."`
 	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
 }
 
@@ -172,7 +172,7 @@ func (a *app) tools() (*tooling.Cache, error) {
 func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
-		a.logger().Warn("the registry cannot be reached: taking what the tag last stood for", "package", pkg.Name, "tag", version, "version", exact)
+		a.logger().Warn("the registry cannot be reached: using the version that the tag last stood for", "package", pkg.Name, "tag", version, "version", exact)
 	}
 	return exact, err
 }
@@ -330,15 +330,15 @@ func beside(file, name string) string {
 	return filepath.Join(filepath.Dir(file), name)
 }
 
-// serverProblems returns a problem for each server of tools that the agent cannot be told of, or
-// cannot reach.
+// serverProblems returns a problem for each server of tools that the agent cannot use, or cannot
+// reach.
 func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Problems) {
 	for name, s := range t.Harness.Config.MCPServers {
 		at := "$.harness.config.mcp_servers." + name
 		address, err := url.Parse(s.URL)
 		switch {
 		case !agent.Serves(s):
-			problems = append(problems, t.Problem(at, "a descriptor says how in mcp", agent.Name+" cannot be told of such a server"))
+			problems = append(problems, t.Problem(at, "describe how under mcp in its descriptor", agent.Name+" cannot use such a server"))
 		case s.URL != "" && (err != nil || !slices.ContainsFunc(t.Harness.Config.AllowedDomains, func(d domain.Domain) bool { return d.Allows(address.Hostname()) })):
 			problems = append(problems, t.Problem(at+".url", "add its name there", "harness.config.allowed_domains has no "+address.Hostname()))
 		}

@@ -19,12 +19,12 @@ type imageCmd struct {
 	Pull     imagePullCmd     `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
 	Import   imageImportCmd   `cmd:"" help:"Import an OCI or docker archive."`
 	Build    imageBuildCmd    `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
-	Export   imageExportCmd   `cmd:"" help:"Write what an attempt left, in its image, as an OCI archive."`
-	Tag      imageTagCmd      `cmd:"" help:"Give an image a further name."`
-	Rm       imageRmCmd       `cmd:"" help:"Forget a name; its content goes when nothing else holds it."`
+	Export   imageExportCmd   `cmd:"" help:"Write the image of an attempt, with what the attempt left in it, as an OCI archive."`
+	Tag      imageTagCmd      `cmd:"" help:"Give an image another name."`
+	Rm       imageRmCmd       `cmd:"" help:"Forget a name of an image. Its content is deleted once nothing else uses it."`
 	Prune    imagePruneCmd    `cmd:"" help:"Forget the names of images that sbench pulled."`
 	Copy     imageCopyCmd     `cmd:"" help:"Copy the images of a pack to a directory or a registry, from which many machines take them."`
-	Prefetch imagePrefetchCmd `cmd:"" help:"Make the images of a pack ready before a run."`
+	Prefetch imagePrefetchCmd `cmd:"" help:"Fetch and unpack the images of a pack before a run."`
 }
 
 type imageLsCmd struct {
@@ -69,7 +69,7 @@ func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
 
 type imageImportCmd struct {
 	Archive string `arg:"" help:"Archive file, or - for standard input."`
-	As      string `placeholder:"REF" help:"Name for the image of an archive that holds one."`
+	As      string `placeholder:"REF" help:"Name for the image, if the archive holds only one."`
 	JSON    bool   `name:"json" help:"Print JSON."`
 }
 
@@ -90,8 +90,8 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 }
 
 type imageTagCmd struct {
-	Source string `arg:"" help:"Image that is here."`
-	Target string `arg:"" help:"Further name, such as python:3.11-slim."`
+	Source string `arg:"" help:"Local image."`
+	Target string `arg:"" help:"Other name, such as python:3.11-slim."`
 	JSON   bool   `name:"json" help:"Print JSON."`
 }
 
@@ -118,9 +118,9 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
-	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer, as 720h."`
-	Keep      size          `placeholder:"SIZE" help:"Only as many as it takes, those first that were not used for longest, until all images take at most this much, such as 200g."`
-	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: what was built, imported or tagged, and what other programs have."`
+	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
+	Keep      size          `placeholder:"SIZE" help:"Only as many as necessary, least recently used first, until all images take at most this much, such as 200g."`
+	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: those that were built, imported or tagged, and those of other programs."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	JSON      bool          `name:"json" help:"Print JSON."`
 }

@@ -29,8 +29,8 @@ type imageBuildCmd struct {
 	Context string   `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
 	As      string   `placeholder:"REF" help:"Name for the image."`
 	File    string   `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
-	Pack    string   `placeholder:"DIR" help:"Build all images whose Dockerfiles an imported pack holds, instead of one."`
-	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"What builds: buildkit, buildah, podman, or sbench itself in its own sandboxes. auto takes the first that this host has, or sbench for Dockerfiles whose base is an image of sbench.local."`
+	Pack    string   `placeholder:"DIR" help:"Build the images of all Dockerfiles in an imported pack, instead of one."`
+	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"Builder: buildkit, buildah, podman, or sbench itself, in its own sandboxes. auto takes the first that this host has, or sbench for Dockerfiles whose base is an image of sbench.local."`
 	Addr    string   `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
 	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach where sbench itself builds, with its subdomains; can be repeated. Default: none."`
 	JSON    bool     `name:"json" help:"Print JSON."`
@@ -116,7 +116,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	case cmd.As == "":
 		return nil, fmt.Errorf("%w: --as names the image", errUsage)
 	case strings.Contains(cmd.As, "@"):
-		return nil, fmt.Errorf("%w: --as %s: nobody knows the digest before", errUsage, cmd.As)
+		return nil, fmt.Errorf("%w: --as %s: the digest is not known before the build", errUsage, cmd.As)
 	}
 	if _, err := os.Stat(filepath.Join(cmd.Context, cmd.File)); err != nil {
 		return nil, marked(errUsage, err)
@@ -207,14 +207,14 @@ func (cmd *imageBuildCmd) archived(a *app, with, archive string) builder {
 		}
 		f, err := os.Open(archive)
 		if err != nil {
-			return runtime.Image{}, fmt.Errorf("%w: %s left no image: %w", run.ErrInfrastructure, with, err)
+			return runtime.Image{}, fmt.Errorf("%w: %s built no image: %w", run.ErrInfrastructure, with, err)
 		}
 		// The archive names the image itself. It cannot be imported under a given name, since
 		// BuildKit may have put a provenance document beside the image.
 		list, err := c.Import(ctx, f, "")
 		list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
 		if err == nil && len(list) != 1 {
-			err = fmt.Errorf("%w: %s left an image of another name", run.ErrInfrastructure, with)
+			err = fmt.Errorf("%w: %s built an image with another name", run.ErrInfrastructure, with)
 		}
 		if err = errors.Join(err, f.Close(), os.Remove(archive)); err != nil {
 			return runtime.Image{}, err

@@ -59,7 +59,7 @@ func (f packImagesFlags) images() ([]string, error) {
 
 type imageCopyCmd struct {
 	packImagesFlags
-	To string `required:"" placeholder:"PLACE" help:"A directory (with / or a dot first), or a registry with a path, such as registry.example.org/mirror."`
+	To string `required:"" placeholder:"PLACE" help:"A directory (beginning with / or a dot), or a registry with a path, such as registry.example.org/mirror."`
 }
 
 // copiedImage is an image that was copied.
@@ -86,7 +86,7 @@ func (cmd *imageCopyCmd) Run(ctx context.Context, a *app) error {
 type imagePrefetchCmd struct {
 	packImagesFlags
 	From string `placeholder:"PLACE" help:"The directory or registry that image copy has filled. Default: each image's own registry."`
-	Keep size   `placeholder:"SIZE" help:"Forget before and after that pulled images that were not used for longest, until all take at most this much, such as 200g."`
+	Keep size   `placeholder:"SIZE" help:"Before and after, forget the least recently used pulled images, until all images take at most this much, such as 200g."`
 }
 
 // Run makes the images ready.

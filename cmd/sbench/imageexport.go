@@ -27,7 +27,7 @@ type imageExportCmd struct {
 	As      string `placeholder:"REF" default:"sbench.local/export:latest" help:"Name of the image in the archive. Default: ${default}"`
 	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 
-	AcceptUnsigned bool `help:"Take records that are not sealed, or not signed by --key."`
+	AcceptUnsigned bool `help:"Accept records that are not sealed, or not signed by --key."`
 }
 
 // Run writes the image of the attempt's task with the recorded workspace and, where the whole

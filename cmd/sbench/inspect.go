@@ -63,7 +63,7 @@ func networkOf(tester *compiler.Tester, task *compiler.Task) string {
 	case tester.Harness.Type == compiler.HarnessCommand && tester.Harness.Config.Provider == nil:
 		return "none: nothing leaves the harness's sandbox"
 	}
-	return "none, but for the requests of the agent to its provider, through the relay"
+	return "none except the agent's requests to its provider, through the relay"
 }
 
 func printInspection(w io.Writer, in workspace.Inspection) error {

@@ -52,7 +52,7 @@ func (i *interruption) interrupt() {
 	case i.soft != nil:
 		close(i.soft)
 		i.soft = nil
-		i.tell("what is being verified comes to its end; a second Ctrl-C ends sbench within 10 seconds")
+		i.tell("verifications in progress are completed; a second Ctrl-C ends sbench within 10 seconds")
 	case i.ctx.Err() != nil:
 		i.tell("ended at once: sbench gc removes what is left")
 		i.exit(codeInterrupted)

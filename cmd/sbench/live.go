@@ -195,7 +195,7 @@ func (l *live) takeAbove(end bool) string {
 	text := l.above.String()
 	l.above.Reset()
 	if l.lost > 0 {
-		text = fmt.Sprintf("sbench: %d lines were not printed: the terminal did not take them\n", l.lost) + text
+		text = fmt.Sprintf("sbench: %d lines were not printed: the terminal did not accept them\n", l.lost) + text
 		l.lost = 0
 	}
 	return text

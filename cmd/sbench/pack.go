@@ -17,20 +17,20 @@ import (
 )
 
 type packCmd struct {
-	Import packImportCmd `cmd:"" help:"Make a pack of a public benchmark's own files."`
-	Check  packCheckCmd  `cmd:"" daemon:"" help:"Run each task's reference solution, which must pass, and nothing at all, which must fail."`
+	Import packImportCmd `cmd:"" help:"Make a pack from the files of a public benchmark."`
+	Check  packCheckCmd  `cmd:"" daemon:"" help:"Run each task with its reference solution, which must pass, and without any solution, which must fail."`
 }
 
 type packImportCmd struct {
 	Format string   `arg:"" help:"Format of the source: ${formats}."`
 	Source string   `arg:"" help:"File or directory with the benchmark's tasks."`
-	Out    string   `short:"o" required:"" placeholder:"DIR" help:"Directory to make."`
-	Fill   bool     `help:"Put the rows into the existing directory, which has a manifest and no rows."`
-	ID     string   `placeholder:"NAME" help:"The pack's id. Default: after the format and the source."`
-	Limit  int      `short:"n" placeholder:"N" help:"Import the first N tasks only."`
-	Select []string `placeholder:"GLOB" help:"Import the tasks whose id matches one of these patterns only."`
+	Out    string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
+	Fill   bool     `help:"Put the rows into an existing directory that has a manifest but no rows."`
+	ID     string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
+	Limit  int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
+	Select []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
 	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
-	Pin    bool     `help:"Write images with the digest that they have here."`
+	Pin    bool     `help:"Write the names of images with the digests that they have on this machine."`
 	Skip   bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
 	JSON   bool     `name:"json" help:"Print JSON."`
 

@@ -169,7 +169,7 @@ func TestPackTasks(t *testing.T) {
 "old-form": empty passed 
 checked 3 task(s): reference passed 1, empty passed 1
 `
-		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure: 3 result(s)") {
+		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure what it should: 3 result(s)") {
 			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 		}
 	})
@@ -372,7 +372,7 @@ rm -r "${out##*dest=}.d"
 	if !strings.Contains(string(called), want) {
 		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
 	}
-	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit left an image of another name"} {
+	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit built an image with another name"} {
 		directory := filepath.Join(t.TempDir(), name)
 		must(t, os.Mkdir(directory, 0o755))
 		must(t, os.WriteFile(filepath.Join(directory, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
@@ -455,7 +455,7 @@ RUN id -un > ~/made
 	}{
 		"a command fails": {map[string]string{"Dockerfile": from + "RUN true\nRUN exit 7\n"}, "Dockerfile:3: preparation failed: the command exited with code 7"},
 		"no such file":    {map[string]string{"Dockerfile": from + "COPY none /\n"}, "Dockerfile:2: there is no none"},
-		"a URL":           {map[string]string{"Dockerfile": from + "ADD https://example.org/x /\n"}, "Dockerfile:2: ADD of https://example.org/x, which is no plain local file, is not supported"},
+		"a URL":           {map[string]string{"Dockerfile": from + "ADD https://example.org/x /\n"}, "Dockerfile:2: ADD of https://example.org/x, which is not a plain local file, is not supported"},
 		"unknown":         {map[string]string{"Dockerfile": from + "NONSENSE x\n"}, "unknown instruction: NONSENSE"},
 		"ignored files":   {map[string]string{"Dockerfile": from, ".dockerignore": "x"}, ".dockerignore: not supported"},
 		"a secret":        {map[string]string{"Dockerfile": from + "RUN --mount=type=secret,id=x true\n"}, "RUN --mount=type=secret is not supported"},

@@ -19,11 +19,11 @@ import (
 type packCheckCmd struct {
 	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
 
-	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains count, instead of the defaults. Its pack and the rest of its harness do not."`
-	Limit       int      `short:"n" placeholder:"N" help:"Check the first N tasks only."`
-	Task        []string `short:"t" placeholder:"GLOB" help:"Check the tasks whose id matches one of these patterns only."`
-	Jobs        int      `short:"j" placeholder:"N" help:"Tasks at a time. Default: the tester file's, else what the cores can serve."`
-	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs here, in reference and empty."`
+	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains are used, instead of the defaults. Its pack and the rest of its harness are ignored."`
+	Limit       int      `short:"n" placeholder:"N" help:"Check only the first N tasks."`
+	Task        []string `short:"t" placeholder:"GLOB" help:"Check only the tasks whose id matches one of these patterns."`
+	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
+	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs in this directory, below reference and empty."`
 	progressFlags
 	JSON bool `name:"json" help:"Print JSON."`
 }
@@ -184,7 +184,7 @@ func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 		)
 	}
 	if err == nil && len(r.Wrong) > 0 {
-		err = said(fmt.Sprintf("the pack does not measure: %d result(s) are not as they should be", len(r.Wrong)))
+		err = said(fmt.Sprintf("the pack does not measure what it should: %d result(s) are not as expected", len(r.Wrong)))
 	}
 	return err
 }

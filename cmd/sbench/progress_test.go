@@ -41,7 +41,7 @@ func TestPlain(t *testing.T) {
 		done(50, "two", run.Event{Attempt: 1, Try: 1, Status: record.Error, Reason: "infrastructure", Again: true, FailureMessage: strings.Repeat("x", 300)}),
 		done(60, "two", run.Event{Attempt: 1, Try: 2, Status: record.Passed, Seconds: 1}),
 		after(61, run.Event{Kind: run.Waiting, Task: "two", Detail: "for memory"}),
-		after(62, run.Event{Kind: run.Stopping, Detail: "what is being verified comes to its end"}),
+		after(62, run.Event{Kind: run.Stopping, Detail: "verifications in progress are completed"}),
 		after(63, run.Event{Kind: run.RunDone, Resumed: 2}),
 	} {
 		show(e)
@@ -56,7 +56,7 @@ one> second\x1b[2J line
 [4/8] error two infrastructure 0.0s (is tried again, ETA 1m40s): ` + cut + `
 [5/8] passed two 1.0s (try 2, ETA 1m00s)
 sbench: waiting for memory: two
-sbench: what is being verified comes to its end
+sbench: verifications in progress are completed
 
 TASK             VERDICT  TIME   REASON          MESSAGE
 one              passed   0.3s                   

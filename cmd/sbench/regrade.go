@@ -16,12 +16,12 @@ type regradeCmd struct {
 	testerFlags `set:"config=Tester file of that run. Required."`
 	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Jobs        int      `short:"j" placeholder:"N" help:"Candidates at a time. Default: the tester file's, else what the cores can serve."`
+	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
 	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the run's records."`
 	progressFlags
 	JSON bool `name:"json" help:"Print the summary and the changed verdicts as JSON."`
 
-	AcceptUnsigned bool `help:"Take records that are not sealed, or not signed by --key. The new seal says so."`
+	AcceptUnsigned bool `help:"Accept records that are not sealed, or not signed by --key. The new seal says so."`
 }
 
 // Run verifies the stored candidates again and prints which verdicts changed.

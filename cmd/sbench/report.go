@@ -20,7 +20,7 @@ type summed struct {
 	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
 	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 
-	AcceptUnsigned bool `help:"Sum up records that are damaged, or not signed by --key. The report says so."`
+	AcceptUnsigned bool `help:"Sum up records even if they are damaged, or not signed by --key. The report says so."`
 }
 
 type reportCmd struct {
@@ -29,8 +29,8 @@ type reportCmd struct {
 	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
 	CSV       string   `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
 	JSON      bool     `name:"json" xor:"format" help:"Print JSON."`
-	Markdown  bool     `xor:"format" help:"Print Markdown, as for a comment on a change."`
-	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if less than PERCENT % of the attempts of a run passed. What has no verdict, or was planned and is not recorded, did not pass."`
+	Markdown  bool     `xor:"format" help:"Print Markdown, for example for a comment on a change."`
+	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
 }
 
 // Run sums up the records of runs.

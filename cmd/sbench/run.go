@@ -27,24 +27,24 @@ import (
 type runCmd struct {
 	testerArgs
 	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
-	MaxCost  *float64 `placeholder:"USD" help:"Start nothing more once the run has cost that. The same as --set run.max_cost_usd=USD."`
+	MaxCost  *float64 `placeholder:"USD" help:"Stop starting attempts once the run has cost this much. The same as --set run.max_cost_usd=USD."`
 
-	Limit     int      `short:"n" placeholder:"N" help:"Run the first N tasks only."`
+	Limit     int      `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
 	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
-	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"Instead of the tester file's harness: reference, each task's own solution, or empty, nothing at all."`
+	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution)."`
 	OutputDir string   `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
 	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
 	progressFlags
-	ShowAgentOutput   bool `help:"Show what an agent says and does as it does."`
+	ShowAgentOutput   bool `help:"Show what an agent says and does while it runs."`
 	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`
 	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
 
-	Jobs     int    `short:"j" placeholder:"N" help:"Attempts at a time. Default: the tester file's, else what the cores can serve. Fewer run if memory, processes or disk do not suffice."`
-	Resume   bool   `help:"Go on in an output directory: what is recorded with the same inputs is not run again."`
+	Jobs     int    `short:"j" placeholder:"N" help:"How many attempts to run at a time. Default: the tester file's, else as many as the cores allow. Fewer run if memory, processes or disk space do not suffice."`
+	Resume   bool   `help:"Continue in an existing output directory. What is recorded with the same inputs is not run again."`
 	Plan     bool   `help:"Print what would run, and why, and run nothing."`
-	FailFast bool   `help:"Start nothing more after the first attempt that fails or cannot be measured."`
-	Retries  int    `default:"1" placeholder:"N" help:"Try what could not be measured up to N times more. Default: 1."`
+	FailFast bool   `help:"Stop starting attempts after the first one that fails or cannot be measured."`
+	Retries  int    `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
 	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
 
 	shardFlags
@@ -55,7 +55,7 @@ type runCmd struct {
 	predictions string
 	variant     *compiler.Variant // to run; nil for the tester file itself
 
-	AcceptUnsigned bool `help:"With --resume or --from, go on with records that nobody signed, or somebody else. The seal says so."`
+	AcceptUnsigned bool `help:"With --resume or --from, continue even if the records are not signed, or signed with another key. The seal says so."`
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
@@ -406,7 +406,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	}
 	if !r.lived {
 		if err := r.engine.Live(ctx, img); err != nil {
-			return img, fmt.Errorf("%w: no sandbox lives on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
+			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
 		r.lived = true
 	}

@@ -11,7 +11,7 @@ import (
 
 type schemaCmd struct {
 	Name string `arg:"" optional:"" help:"Name of the schema, such as tester. Default: print the names."`
-	JSON bool   `name:"json" help:"Print the names as JSON. A schema is JSON anyway."`
+	JSON bool   `name:"json" help:"Print the names as JSON. A schema is always JSON."`
 }
 
 // Run prints a JSON schema, or the names of all schemas.

@@ -19,8 +19,8 @@ import (
 
 // shardFlags are the flags of commands that can make a part of a run.
 type shardFlags struct {
-	Shard   string `env:"SBENCH_SHARD" placeholder:"I/N" help:"Make only part I of N of the attempts, in a directory of its own below the output directory. auto, or auto/N, is the part that Slurm's or Kubernetes' index of this job says."`
-	Balance string `placeholder:"DIR" help:"With --shard, deal the attempts out so that all parts take as long, by the times of the run in this directory."`
+	Shard   string `env:"SBENCH_SHARD" placeholder:"I/N" help:"Run only part I of N of the attempts, in a directory of its own below the output directory. With auto, or auto/N, I is the index that Slurm or Kubernetes gave this job."`
+	Balance string `placeholder:"DIR" help:"With --shard, divide the attempts so that all parts take about equally long, by the times of the run in this directory."`
 }
 
 // deal sets the shard, and the directory of its records.
@@ -58,7 +58,7 @@ func parseShard(text string, getenv func(string) string) (index, count int, err 
 	} else if index, err = jobIndex(getenv); err == nil && !whole {
 		last, whole = getenv("SLURM_ARRAY_TASK_MAX"), getenv("SLURM_ARRAY_TASK_MIN") == "1"
 		if !whole || getenv("SLURM_ARRAY_TASK_COUNT") != last {
-			return 0, 0, errors.New("of how many parts? Write auto/N, or let the array begin with 1 and leave none out")
+			return 0, 0, errors.New("the number of parts is unknown: write auto/N, or use an array that begins with 1 and has no gaps")
 		}
 	}
 	if err == nil {
@@ -162,7 +162,7 @@ func shardsIn(dirs []string) ([]string, error) {
 		}
 		found, err := fs.Glob(os.DirFS(dir), "shard-*-of-*/"+record.ManifestFile)
 		if err != nil || len(found) == 0 {
-			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor holds shards of one", errUsage, dir))
+			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor a directory with shards of one", errUsage, dir))
 		}
 		for _, name := range found {
 			all = append(all, filepath.Join(dir, filepath.Dir(name)))

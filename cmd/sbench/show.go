@@ -21,7 +21,7 @@ type showCmd struct {
 	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 	JSON    bool   `name:"json" help:"Print JSON."`
 
-	AcceptUnsigned bool `help:"Show records that are damaged, or not signed by --key."`
+	AcceptUnsigned bool `help:"Show records even if they are damaged, or not signed by --key."`
 }
 
 // Bytes of an attempt's texts that are shown.

@@ -17,7 +17,7 @@ import (
 
 type specCmd struct {
 	testerArgs
-	Task []string `short:"t" placeholder:"GLOB" help:"Show the tasks whose id matches only. Default: the first task."`
+	Task []string `short:"t" placeholder:"GLOB" help:"Show only the tasks whose id matches. Default: the first task."`
 }
 
 // taskSpec is one line of output.
@@ -79,7 +79,7 @@ func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
 	_, err := cfg.Producer.Produce(ctx, dry, r)
 	if !errors.Is(err, errShown) {
-		return nil, fmt.Errorf("no sandbox was used: %w", err)
+		return nil, fmt.Errorf("no sandbox was created: %w", err)
 	}
 	return dry.spec, nil
 }

@@ -21,22 +21,22 @@ import (
 )
 
 type submitCmd struct {
-	Slurm      submitSlurmCmd      `cmd:"" help:"Make the shards of a run with an array job of Slurm."`
-	Kubernetes submitKubernetesCmd `cmd:"" help:"Make the shards of a run with an Indexed Job of Kubernetes."`
-	Status     submitStatusCmd     `cmd:"" help:"Say how far the shards are."`
+	Slurm      submitSlurmCmd      `cmd:"" help:"Run the shards as an array job of Slurm."`
+	Kubernetes submitKubernetesCmd `cmd:"" help:"Run the shards as an Indexed Job of Kubernetes."`
+	Status     submitStatusCmd     `cmd:"" help:"Show the progress of the shards."`
 	Wait       submitWaitCmd       `cmd:"" help:"Wait for the shards to end, and merge them."`
-	Cancel     submitCancelCmd     `cmd:"" help:"End the shards in order. retry goes on with them."`
-	Retry      submitRetryCmd      `cmd:"" help:"Submit the shards again that have ended without all of their attempts."`
+	Cancel     submitCancelCmd     `cmd:"" help:"End the shards cleanly. retry continues them."`
+	Retry      submitRetryCmd      `cmd:"" help:"Submit again the shards that ended before all of their attempts were made."`
 }
 
 // submitFlags are the flags of all engines.
 type submitFlags struct {
 	testerArgs
 	Flags   []string `arg:"" optional:"" name:"flags" help:"After --, further flags of run, such as -- --limit 10."`
-	Shards  int      `required:"" placeholder:"N" help:"Shards, each of which is a task of the job."`
+	Shards  int      `required:"" placeholder:"N" help:"Number of shards. Each is a task of the job."`
 	EnvFile string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env."`
-	Jobs    int      `short:"j" default:"1" placeholder:"N" help:"Attempts of a shard at a time. Default: 1."`
-	Import  []string `placeholder:"ARCHIVE" help:"Archive of images that is imported before. Can be repeated."`
+	Jobs    int      `short:"j" default:"1" placeholder:"N" help:"How many attempts of a shard run at a time. Default: 1."`
+	Import  []string `placeholder:"ARCHIVE" help:"Archive of images to import first. Can be repeated."`
 	Print   bool     `help:"Print what would be submitted, and submit nothing."`
 }
 
@@ -100,7 +100,7 @@ const submitDir = "submit"
 func (p submissionPlan) begin() (within string, err error) {
 	within = filepath.Join(p.dir, submitDir)
 	if _, err := os.Stat(filepath.Join(within, "job.json")); !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(err, fmt.Errorf("%w: %s was submitted before: sbench submit retry goes on with it", errUsage, p.dir))
+		return "", errors.Join(err, fmt.Errorf("%w: %s was submitted before: sbench submit retry continues it", errUsage, p.dir))
 	}
 	return within, os.MkdirAll(within, 0o755)
 }
@@ -245,7 +245,7 @@ func (cmd *submitRetryCmd) Run(ctx context.Context, a *app) error {
 		}
 	}
 	if len(again) == 0 {
-		return a.printf("every shard is complete, or waits or runs\n")
+		return a.printf("every shard is complete, waiting or running\n")
 	}
 	return with.retry(ctx, a, again)
 }

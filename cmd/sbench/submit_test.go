@@ -313,7 +313,7 @@ func (c *cluster) timeIsUp(t *testing.T) {
 	must(t, err)
 	log, err := os.ReadFile(logs[0])
 	must(t, err)
-	if !strings.Contains(string(log), "what is being verified comes to its end") || !strings.Contains(string(log), "attempts were recorded before") {
+	if !strings.Contains(string(log), "verifications in progress are completed") || !strings.Contains(string(log), "attempts were recorded before") {
 		t.Errorf("the task did not run out of time:\n%s", log)
 	}
 }
@@ -327,7 +327,7 @@ func (c *cluster) working(name string) bool {
 	})
 }
 
-// cancelled: tasks that are cancelled end in order, and retry goes on with them.
+// cancelled: tasks that are cancelled end cleanly, and retry continues them.
 func (c *cluster) cancelled(t *testing.T) {
 	tester, out := c.slow("cancel", 4, 5)
 	c.sbench(0, "submit", "slurm", tester, "--shards", "2")

@@ -23,23 +23,23 @@ import (
 
 type submitKubernetesCmd struct {
 	submitFlags
-	OutputDir     string            `short:"o" placeholder:"DIR" help:"Local directory for what is known of the job, instead of the tester file's. Results are on the claim."`
-	Image         string            `required:"" placeholder:"IMAGE" help:"sbench's own container image, where nodes find it."`
-	PullSecret    string            `placeholder:"NAME" help:"Secret with which nodes pull it."`
-	Claim         string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for results, which all nodes can write."`
-	OnClaim       string            `placeholder:"DIR" help:"Directory of the claim that has the tester file and what it names, instead of a ConfigMap."`
+	OutputDir     string            `short:"o" placeholder:"DIR" help:"Local directory for notes about the job, instead of the tester file's output directory. Results are on the claim."`
+	Image         string            `required:"" placeholder:"IMAGE" help:"sbench's own container image, in a registry that the nodes can reach."`
+	PullSecret    string            `placeholder:"NAME" help:"Secret with the credentials for pulling it."`
+	Claim         string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for the results, to which all nodes can write."`
+	OnClaim       string            `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
 	Name          string            `placeholder:"NAME" help:"Name of the job and of the results. Default: from the tester file's run.id."`
 	Context       string            `placeholder:"NAME" help:"Context of the kubeconfig. Default: its current one."`
 	KubeNamespace string            `placeholder:"NAME" help:"Kubernetes' namespace. Default: the context's."`
 	NodeSocket    string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: each pod has one of its own."`
 	NodeRoot      string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
 	NodeDir       string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
-	Parallel      int               `placeholder:"N" help:"Shards at a time. Default: all."`
+	Parallel      int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
 	Retries       int               `default:"3" placeholder:"N" help:"How often a shard may fail before it is given up. Default: 3."`
-	Grace         time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is ended has to end its attempts. Default: 2m."`
+	Grace         time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
 	NodeSelector  map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
-	Toleration    []string          `placeholder:"TAINT" help:"A taint of nodes that is no obstacle: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
-	Objects       string            `placeholder:"FILE" help:"Create these objects, such as --print printed and somebody changed."`
+	Toleration    []string          `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
+	Objects       string            `placeholder:"FILE" help:"Create these objects, such as an edited output of --print."`
 }
 
 // A kubernetesJob is a Job that was submitted.
@@ -117,7 +117,7 @@ func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissio
 		return objects, fmt.Errorf("%w: --objects %s: %w", errUsage, cmd.Objects, err)
 	}
 	if n := changed.Job.Spec.Completions; n == nil || int(*n) != cmd.Shards {
-		return objects, fmt.Errorf("%w: --objects %s: its Job has not as many completions as --shards", errUsage, cmd.Objects)
+		return objects, fmt.Errorf("%w: --objects %s: its Job does not have as many completions as --shards says", errUsage, cmd.Objects)
 	}
 	changed.Keys = objects.Keys
 	return changed, nil
@@ -367,7 +367,7 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	}
 	incomplete := func(state string) bool { return state != kubernetes.Complete }
 	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
-		a.say(slog.LevelWarn, "the last words of a pod that failed:\n"+strings.TrimSpace(string(words)))
+		a.say(slog.LevelWarn, "the end of the log of a pod that failed:\n"+strings.TrimSpace(string(words)))
 	}
 	results := path.Join(kubernetes.ResultsDir, k.name)
 	args := []string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}

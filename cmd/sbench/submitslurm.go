@@ -20,13 +20,13 @@ import (
 
 type submitSlurmCmd struct {
 	submitFlags
-	OutputDir string        `short:"o" placeholder:"DIR" help:"Directory for the shards, on a file system of all nodes, instead of the tester file's."`
+	OutputDir string        `short:"o" placeholder:"DIR" help:"Directory for the shards, on a file system that all nodes share, instead of the tester file's."`
 	Partition string        `placeholder:"NAME" help:"Slurm's partition."`
 	Account   string        `placeholder:"NAME" help:"Slurm's account."`
 	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for others and is queued again. Default: the partition's limit."`
-	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that its attempts are ended. Default: 2m."`
-	NodeDir   string        `placeholder:"DIR" help:"Directory of each node's own for images and volumes, such as /local/sbench. Default: that of sbench there."`
-	Script    string        `placeholder:"FILE" help:"Submit this script, such as --print printed and somebody changed."`
+	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that to end its attempts. Default: 2m."`
+	NodeDir   string        `placeholder:"DIR" help:"Directory on each node's own disk for images and volumes, such as /local/sbench. Default: sbench's usual one."`
+	Script    string        `placeholder:"FILE" help:"Submit this script, such as an edited output of --print."`
 }
 
 // Run submits the job.
@@ -125,7 +125,7 @@ func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	}
 	for _, variable := range t.Harness.Env {
 		if _, from := t.Harness.Secrets[variable]; values[variable] == "" && !from {
-			return nil, compiler.Problems{t.Problem("$.harness.env", "give it in a file, by --env-file, or by harness.secrets", fmt.Sprintf("the job does not get %q, whose environment everybody could read who runs Slurm", variable))}
+			return nil, compiler.Problems{t.Problem("$.harness.env", "give it in a file, by --env-file, or by harness.secrets", fmt.Sprintf("%q is not passed to the job, because everybody who uses Slurm could read its environment", variable))}
 		}
 	}
 	if name == "" {

@@ -111,7 +111,8 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	return b.Images.Commit(ctx, runtime.Commit{Base: last.image.Ref, As: as, Key: last.key, Change: last.configure})
 }
 
-// Setup returns the image img as shell commands of root changed it, each a step as RUN is.
+// Setup returns the image img as changed by shell commands, which run as root. Each is a step, like
+// a RUN.
 func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string) (runtime.Image, error) {
 	if b.Output == nil {
 		b.Output = io.Discard
@@ -229,7 +230,7 @@ func (s *stage) variables() shell.EnvGetter {
 	return shell.EnvsFromSlice(slices.Concat(compiler.Environ(s.args), s.image.Env, s.env)) // the last of a name counts
 }
 
-// do does what an instruction says.
+// do carries out an instruction.
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
@@ -251,7 +252,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
 			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || archive.MatchString(source) {
-				return fmt.Errorf("ADD of %s, which is no plain local file, is %w", source, ErrUnsupported)
+				return fmt.Errorf("ADD of %s, which is not a plain local file, is %w", source, ErrUnsupported)
 			}
 		}
 		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, c.String()})
@@ -298,7 +299,7 @@ func (s *stage) set(name, value string) {
 	s.change(func(c *ocispec.ImageConfig) { c.Env = append(without(c.Env), entry) })
 }
 
-// describe does instructions that change no file and nothing for later steps.
+// describe carries out instructions that change no file and do not affect later steps.
 func (s *stage) describe(c instructions.Command) error {
 	command := func(line instructions.ShellDependantCmdLine) []string {
 		if line.PrependShell {
@@ -324,7 +325,7 @@ func (s *stage) describe(c instructions.Command) error {
 			}
 		})
 	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
-		// They mean nothing to a sandbox.
+		// They have no effect in a sandbox.
 	default:
 		return fmt.Errorf("%s is %w", c.Name(), ErrUnsupported)
 	}
@@ -334,7 +335,7 @@ func (s *stage) describe(c instructions.Command) error {
 // run runs a command in a sandbox of the image so far.
 func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 	for _, m := range instructions.GetMounts(c) {
-		if m.Type != instructions.MountTypeCache && m.Type != instructions.MountTypeTmpfs { // which only save time
+		if m.Type != instructions.MountTypeCache && m.Type != instructions.MountTypeTmpfs { // these only save time
 			return fmt.Errorf("RUN --mount=type=%s is %w", m.Type, ErrUnsupported)
 		}
 	}

@@ -171,7 +171,7 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	}
 	keys := answerKeys[task.CandidateKind()]
 	if keys == nil {
-		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is no text", id, task.Family().Name)
+		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is not a text", id, task.Family().Name)
 		return
 	}
 	var found []string
@@ -196,7 +196,7 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 func (r *reader) task(line int, id string) (*compiler.Task, bool) {
 	task, ok := r.tasks[id]
 	if !ok {
-		hint := "the predictions are for another pack, or for tasks that this one has not"
+		hint := "the predictions are for another pack, or for tasks that this one does not have"
 		r.wrong(line, "", cmp.Or(schema.Suggest(id, r.ids), hint), "the pack has no task %q", id)
 	}
 	return task, ok

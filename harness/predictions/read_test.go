@@ -64,7 +64,7 @@ func TestRead(t *testing.T) {
 		{"no answer", "s.jsonl", `{"id": "text", "completion": "1"}`, nil, `s.jsonl:1: a prediction for "text", a short_answer, has one of answer, text, response, found 0`},
 		{"two answers", "s.jsonl", `{"id": "text", "answer": "1", "text": "2"}`, nil, `found 2`},
 		{"a number", "s.jsonl", `{"id": "text", "answer": 2}`, nil, "s.jsonl:1: $.answer: expected text, found"},
-		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is no text (give a directory"},
+		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is not a text (give a directory"},
 		{"all of it", "s.jsonl", "{}\n[]\n", nil, "s.jsonl:2: "},
 	}
 	for _, tt := range tests {

@@ -43,7 +43,7 @@ func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, e
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&m); err != nil {
-		return m, fmt.Errorf("%w: what answers is no registry: %w", ErrUnreachable, err)
+		return m, fmt.Errorf("%w: the server that answers is not a registry: %w", ErrUnreachable, err)
 	}
 	return m, nil
 }

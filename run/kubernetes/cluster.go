@@ -1,4 +1,4 @@
-// Package kubernetes makes the shards of a run with an Indexed Job of Kubernetes: it creates the
+// Package kubernetes runs the shards of a run as an Indexed Job of Kubernetes: it creates the
 // objects, and follows and ends the Job, with the access that kubectl would have.
 package kubernetes
 
@@ -108,8 +108,8 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 	}
 	config.Timeout = requestTime
 	config.UserAgent = "sbench"
-	// Not package kubernetes of client-go, whose clients for every kind of object double this program's
-	// size and what it does before main.
+	// Not package kubernetes of client-go: its clients for every kind of object double this program's
+	// size, and what it does before main.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	utilruntime.Must(corev1.AddToScheme(scheme))
@@ -212,7 +212,8 @@ func (c *Cluster) job(ctx context.Context, name string) (*batchv1.Job, error) {
 	return &job, err
 }
 
-// Suspend ends the pods of a Job in order, and makes no others, or makes them again.
+// Suspend ends the pods of a Job cleanly, and keeps it from getting others; if on is false, it
+// gets pods again.
 func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
 	return c.batch.Patch(types.MergePatchType).Namespace(c.Namespace).Resource("jobs").Name(name).
 		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
@@ -232,7 +233,7 @@ const (
 	Waiting  = "waiting"
 )
 
-// Status returns how far the Job of is, which is as it was created. A Job that is not there has
+// Status returns how far a Job is; of is the Job as it was created. A Job that does not exist has
 // ended.
 func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) {
 	if of.Spec.Completions == nil {
@@ -353,7 +354,7 @@ func (c *Cluster) log(ctx context.Context, pod, bound, value string) ([]byte, er
 	return io.ReadAll(io.LimitReader(stream, maxLog))
 }
 
-// LastWords returns the end of what a pod of a Job has printed that failed; nil if none did.
+// LastWords returns the end of the output of a pod of a Job that failed; nil if none failed.
 func (c *Cluster) LastWords(ctx context.Context, job string) ([]byte, error) {
 	pods, err := c.pods(ctx, job)
 	for _, pod := range pods {

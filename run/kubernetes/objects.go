@@ -37,7 +37,7 @@ type Job struct {
 	Parallel   int // shards at a time; 0 means all
 	Image      string
 	PullSecret string // with which Image is pulled; "" for none
-	Claim      string // a PersistentVolumeClaim for results, that all nodes can write
+	Claim      string // a PersistentVolumeClaim for the results, to which all nodes can write
 	// Command is the command line of a shard, without --shard. Prepare are commands before it.
 	Command []string
 	Prepare [][]string
@@ -64,7 +64,7 @@ type File struct {
 	Executable bool
 }
 
-// What the names of other objects have after the Job's.
+// Suffixes that make the names of the other objects from the Job's.
 const (
 	filesSuffix = "-files"
 	keysSuffix  = "-keys"
@@ -83,7 +83,7 @@ var ErrTooLarge = errors.New("more than a ConfigMap holds")
 func (j Job) Objects() (Objects, error) {
 	// Names of pods are made of the Job's and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
-		return Objects{}, fmt.Errorf("%q is no name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
+		return Objects{}, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
 	}
 	size := 0
 	for _, f := range j.Files {
@@ -161,8 +161,8 @@ func (j Job) job() (*batchv1.Job, error) {
 	return job, yaml.UnmarshalStrict(text.Bytes(), job)
 }
 
-// MergeJob returns the Job with the command line args that puts the shards of the Job of
-// together, without any power over the node. It fails if of is not as Objects makes it.
+// MergeJob returns a Job that runs sbench with args, to merge the shards of the Job of, without any
+// power over the node. It fails if of is not as Objects makes it.
 func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }

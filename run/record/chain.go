@@ -120,11 +120,11 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	switch {
 	case seal == nil:
 	case seal.Records > c.records:
-		c.wrong(RecordsFile, c.records, "ends here, the seal speaks of %d records: bring the whole file back", seal.Records)
+		c.wrong(RecordsFile, c.records, "ends here, but the seal covers %d records: restore the whole file", seal.Records)
 	case !fits:
 		c.wrong(SealFile, 0, "does not fit the chain at record %d", seal.Records)
 	case seal.Records < c.records:
-		c.note(SealFile, "the run went on after it, by %d records, and was interrupted: these are not sealed, and whether more are missing cannot be told", c.records-seal.Records)
+		c.note(SealFile, "the run went on after it, by %d records, and was interrupted: these are not sealed, and it is unknown whether more are missing", c.records-seal.Records)
 		if key != nil && c.unsigned == nil {
 			c.unsigned = fmt.Errorf("it covers the first %d of %d records", seal.Records, c.records)
 		}
@@ -150,7 +150,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 		c.wrong(SealFile, 0, "is missing, and %s is there", SignatureFile)
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		c.note(SealFile, "is missing: the run was interrupted, and whether records at its end are missing cannot be told")
+		c.note(SealFile, "is missing: the run was interrupted, and it is unknown whether records at its end are missing")
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -165,7 +165,7 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	}
 	c.planned, c.at = seal.Planned, seal.At
 	if c.accepted = seal.AcceptedUnsigned; c.accepted > 0 {
-		c.note(SealFile, "of the first %d records it is not known who wrote them: they were accepted unsigned", c.accepted)
+		c.note(SealFile, "it is not known who wrote the first %d records: they were accepted unsigned", c.accepted)
 	}
 	return &seal, nil
 }

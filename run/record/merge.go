@@ -49,7 +49,7 @@ type MergeReport struct {
 // is missing or holds an earlier merge, one run with the records of all. What it writes does
 // not depend on the order of dirs. A shard that has not ended is left out, and a shard that output holds
 // already is not verified again. The error is ErrShards if a shard is damaged or does not fit
-// the others; output is as it was then.
+// the others; output is then unchanged.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, before: map[string]Merged{}, going: map[int]bool{}}
 	defer m.close()
@@ -83,7 +83,7 @@ type merger struct {
 	going   map[int]bool // shards that were left out, since they have not ended
 }
 
-// A shard is one that was read.
+// A shard is what was read of one.
 type shard struct {
 	dir      string
 	root     *os.Root
@@ -188,7 +188,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	return s, nil
 }
 
-// take notes what a record has.
+// take notes what a record is made from, and which files belong to it.
 func (s *shard) take(r Record) {
 	p := r.Provenance
 	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
@@ -323,7 +323,7 @@ func difference(a, b map[string]string) (what, inA, inB string) {
 	return "", "", ""
 }
 
-// manifest returns that of the merged run.
+// manifest returns the merged run's manifest.
 func (m *merger) manifest() Manifest {
 	all := m.shards[0].manifest
 	all.Shard, all.Merged, all.Jobs = nil, []Merged{}, 0
@@ -394,7 +394,7 @@ func (m *merger) records(ctx context.Context, l *Ledger) error {
 					l.seal.Last, l.seal.Records = digest, l.seal.Records+1
 				}
 				if n <= s.part.Unsigned {
-					l.seal.AcceptedUnsigned = l.seal.Records // and of those before, which a seal cannot except
+					l.seal.AcceptedUnsigned = l.seal.Records // and all records before it: a seal can only count the first ones
 				}
 				return errors.Join(err, ctx.Err())
 			})

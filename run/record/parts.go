@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// unlink returns what a line has before the digest of the line before it.
+// unlink returns a line without the fields that link it to the line before it.
 func unlink(line []byte) ([]byte, error) {
 	const length = len(`,"previous":""`) + len(digestName) + hexDigits + len(`,"digest":""}`) + len(digestName) + hexDigits
 	if len(line) < length || !bytes.HasPrefix(line[len(line)-length:], []byte(`,"previous":"`+digestName)) {

@@ -133,12 +133,12 @@ func TestTampered(t *testing.T) {
 		change     func(string) string
 		want       string // in a finding; "" if the change is allowed
 	}{
-		{"last line removed", record.RecordsFile, lines(func(l []string) []string { return l[:2] }), "the seal speaks of 3"},
+		{"last line removed", record.RecordsFile, lines(func(l []string) []string { return l[:2] }), "the seal covers 3"},
 		{"first line removed", record.RecordsFile, lines(func(l []string) []string { return l[1:] }), "does not follow"},
 		{"lines swapped", record.RecordsFile, lines(func(l []string) []string { return []string{l[1], l[0], l[2]} }), "does not follow"},
 		{"line doubled", record.RecordsFile, lines(func(l []string) []string { return append(l[:3], l[2]) }), "does not follow"},
 		{"torn line", record.RecordsFile, func(s string) string { return s + `{"run_id":"r"` }, "not finished"},
-		{"all gone", record.RecordsFile, func(string) string { return "" }, "the seal speaks of 3"},
+		{"all gone", record.RecordsFile, func(string) string { return "" }, "the seal covers 3"},
 		{"entry of a recorded try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":1}` + "\n" }, `task "b"`},
 		{"entry of another try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":2}` + "\n" }, ""},
 		{"file in a workspace", "workspaces/c/more", func(string) string { return "x" }, "not what line 3 recorded"},
@@ -205,7 +205,7 @@ func TestResume(t *testing.T) {
 	for _, cut := range []int{1, last, len(whole)} { // no byte of a sealed run may be missing
 		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		_, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
-		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "speaks of 3") {
+		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "the seal covers 3") {
 			t.Errorf("cut %d of a sealed run: %v", cut, err)
 		}
 		if left, err := os.ReadFile(path); err != nil || len(left) != len(whole)-cut {
@@ -322,7 +322,7 @@ func TestTrust(t *testing.T) {
 	unsealedSignature := signed()
 	must(t, os.Remove(filepath.Join(unsealedSignature, record.SealFile)))
 	killed := write(record.Passed, unsealed, nil)
-	for dir, want := range map[string]string{killed: "whether records at its end are missing cannot be told", tail: "went on after it, by 1 records, and was interrupted: these are not sealed"} {
+	for dir, want := range map[string]string{killed: "it is unknown whether records at its end are missing", tail: "went on after it, by 1 records, and was interrupted: these are not sealed"} {
 		if v := verify(t, dir); !v.OK() || v.Sealed || v.Signed || !strings.Contains(fmt.Sprint(v.Findings), want) {
 			t.Errorf("a killed session: %+v", v)
 		}

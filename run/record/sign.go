@@ -116,5 +116,5 @@ func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
 	if slices.ContainsFunc(e.Signatures, func(s signature) bool { return ed25519.Verify(public, authenticated(e.Payload), s.Sig) }) {
 		return nil
 	}
-	return errors.New("no signature of this key")
+	return errors.New("no signature by this key")
 }

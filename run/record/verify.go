@@ -129,7 +129,7 @@ func (v *verifier) inputs() {
 func (v *verifier) record(n int, r Record) {
 	for _, text := range []*string{r.CandidateText, r.CandidatePatch} {
 		if text != nil && r.CandidateDigest != Digest([]byte(*text)) {
-			v.wrong(RecordsFile, n, "candidate_digest is not of the candidate")
+			v.wrong(RecordsFile, n, "candidate_digest is not that of the candidate")
 		}
 	}
 	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
@@ -143,7 +143,7 @@ func (v *verifier) record(n int, r Record) {
 
 func (v *verifier) workspace(n int, path string, r Record) {
 	if !filepath.IsLocal(path) {
-		v.note(RecordsFile, "line %d: candidate_workspace %q is not of this directory and was not looked at", n, path)
+		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, path)
 		return
 	}
 	report, err := workspace.Kept{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)

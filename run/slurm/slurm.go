@@ -1,6 +1,6 @@
-// Package slurm makes the shards of a run with an array job of Slurm: it writes the job's
-// script, submits it, and follows and ends its tasks with Slurm's own programs, sbatch, squeue
-// and scancel, as whoever runs sbench.
+// Package slurm runs the shards of a run as an array job of Slurm: it writes the job's script,
+// submits it, and follows and ends its tasks with Slurm's own programs, sbatch, squeue and
+// scancel, as the user who runs sbench.
 package slurm
 
 import (
@@ -21,7 +21,7 @@ import (
 type Job struct {
 	Name      string // letters, digits and - _ .
 	Shards    int
-	Dir       string // of the job's script and logs, absolute, on a file system of all nodes
+	Dir       string // of the job's script and logs, absolute, on a file system that all nodes share
 	Command   []string
 	CPUs      int           // cores of a task
 	Memory    int64         // of a task, in bytes
@@ -29,16 +29,16 @@ type Job struct {
 	Grace     time.Duration // how long before the end of Time a task is told to end
 	Partition string        // "" is the cluster's default
 	Account   string        // "" is the user's default
-	// Prepare are commands that run before Command, on each node as often as it gets a task.
+	// Prepare are commands that run before Command, on a node each time that it gets a task.
 	Prepare [][]string
 	// Export are names of variables of the environment that tasks get. They get no others.
 	Export []string
-	// NodeDir is a directory of each node's own, for what the shards on it share; "" leaves that to sbench.
+	// NodeDir is a directory on each node's own disk, for what the shards on it share; "" leaves that to sbench.
 	// A shell expands variables in it.
 	NodeDir string
 }
 
-// Cancelled is the file in Job.Dir that keeps tasks from being made again.
+// Cancelled is the file in Job.Dir that keeps tasks from being queued again.
 const Cancelled = "cancelled"
 
 //go:embed job.sh
@@ -61,7 +61,7 @@ var jobScript = template.Must(template.New("job").Funcs(template.FuncMap{
 
 // Script returns the script of the job, for sbatch.
 func (j Job) Script() (string, error) {
-	const never = "\n\"'\\%`" // in quotes of sbatch or of a shell
+	const never = "\n\"'\\%`" // would end or change what sbatch or a shell reads in quotes
 	for _, text := range []string{j.Dir, j.NodeDir, j.Name, j.Partition, j.Account, strings.Join(j.Export, "")} {
 		if strings.ContainsAny(text, never) || strings.ContainsAny(text, " \t,") && text != j.Dir && text != j.NodeDir {
 			return "", fmt.Errorf("%q cannot stand in a job's script", text)
@@ -72,7 +72,7 @@ func (j Job) Script() (string, error) {
 	return b.String(), err
 }
 
-// quote returns a word of a shell.
+// quote returns text as one word of a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // Submit submits the script in the file name, for all tasks or, if there are any, only those

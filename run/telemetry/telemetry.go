@@ -36,7 +36,7 @@ import (
 // patience is how long Close waits for a collector.
 const patience = 5 * time.Second
 
-// An Exporter sends what it is told of. A nil Exporter sends nothing.
+// An Exporter sends the events that it is given. A nil Exporter sends nothing.
 type Exporter struct {
 	ctx     context.Context // with the trace that TRACEPARENT names
 	traces  *sdktrace.TracerProvider
@@ -139,7 +139,7 @@ func (e *Exporter) instruments() error {
 	return errors.Join(errs[:]...)
 }
 
-// Add exports an event. Events must be added in their order, and may be by several goroutines.
+// Add exports an event. Events must be added in their order; several goroutines may do so.
 func (e *Exporter) Add(ev run.Event) {
 	if e == nil {
 		return
@@ -245,8 +245,8 @@ func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute
 	}
 }
 
-// Close ends what is open, and waits at most some seconds until all is exported. What is not
-// is an error.
+// Close ends the spans that are open, and waits at most some seconds until everything is
+// exported. If it is not, that is an error.
 func (e *Exporter) Close() error {
 	if e == nil {
 		return nil

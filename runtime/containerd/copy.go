@@ -39,7 +39,7 @@ func isDirectory(place string) bool {
 }
 
 // copyOf returns the name that the copy of an image has below a registry's path: all of its own
-// name, so that names do not meet.
+// name, so that two images never get the same name.
 func copyOf(place, full string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(full)
 	if err != nil {

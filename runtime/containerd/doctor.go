@@ -50,13 +50,13 @@ func (c *Client) ociRuntimeFinding() hostcheck.Finding {
 
 // life creates, runs and removes a sandbox, as every run does before its first task.
 func (c *Client) life(ctx context.Context) hostcheck.Finding {
-	const check, cure = "a sandbox's life", "the error says what refused; see also docs/hosts.md"
+	const check, cure = "trial sandbox", "the error says what refused; see also docs/hosts.md"
 	r, err := c.NewRun(ctx)
 	if err != nil {
 		return hostcheck.Failure(check, err.Error(), cure)
 	}
 	if err := r.Close(ctx); err != nil {
-		return hostcheck.Failure(check, "its end: "+err.Error(), cure)
+		return hostcheck.Failure(check, "its removal: "+err.Error(), cure)
 	}
 	return hostcheck.Fine(check, "created, started, and removed without a trace")
 }
@@ -66,7 +66,7 @@ func (c *Client) shimFinding() hostcheck.Finding {
 	const check = "shim"
 	switch name := c.Shim(); {
 	case name == "":
-		return hostcheck.Failure(check, "not known: no sandbox lived", "see above")
+		return hostcheck.Failure(check, "not known: no sandbox could be started", "see above")
 	case name == RuncHandler && c.opts.Handler == HandlerAuto:
 		return hostcheck.Warning(check, name+", containerd's own: sandboxes take a third longer", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
 	default:
@@ -125,7 +125,7 @@ func (c *Client) userNamespaceFinding() hostcheck.Finding {
 	own := "every sandbox has a user namespace and a range of ids of its own"
 	switch {
 	case mode == "":
-		return hostcheck.Failure(check, "not known: no sandbox lived", "see above")
+		return hostcheck.Failure(check, "not known: no sandbox could be started", "see above")
 	case mode == nestedUserNamespace:
 		return hostcheck.Fine(check, "every sandbox has a user namespace below this user's")
 	case mode == ownUserNamespace && why == "":

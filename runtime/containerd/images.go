@@ -84,8 +84,8 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	return c.Pull(ctx, name)
 }
 
-// noteUse notes that an image is used now, for those who forget what is not. It may fail: then it
-// counts as older than it is.
+// noteUse notes that an image is used now, for image prune --keep. If this fails, the image counts
+// as older than it is.
 func (c *Client) noteUse(ctx context.Context, img client.Image) {
 	const precision = time.Hour
 	last, err := time.Parse(time.RFC3339Nano, img.Labels()[labelUsed])

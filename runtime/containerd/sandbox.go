@@ -167,7 +167,8 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 	return err
 }
 
-// share takes the ids and the network namespace of the sandbox beside this one, which stay its.
+// share takes the ids and the network namespace of the sandbox beside this one, which
+// still belong to that sandbox.
 func (s *Sandbox) share() error {
 	main, ok := s.cfg.Beside.(*Sandbox)
 	if !ok || main.run != s.run || s.cfg.Network != nil {

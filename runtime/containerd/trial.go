@@ -77,7 +77,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 		if err = r.Live(ctx, image); err == nil {
 			c.settled = true
 			if m.name == hostUserNamespace && c.opts.UserNamespace != hostUserNamespace {
-				c.log.Warn("root in a sandbox is the host's root, without capabilities: ids of its own cannot be had", "cause", m.why)
+				c.log.Warn("root in a sandbox is the host's root, without capabilities: sandboxes cannot have their own ids", "cause", m.why)
 			}
 			return nil
 		}
@@ -85,7 +85,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 			return err
 		}
 		if !lasting(err) {
-			return fmt.Errorf("%w: no sandbox lives on this host now: %w", runtime.ErrUnavailable, err)
+			return fmt.Errorf("%w: no sandbox can be started on this host now: %w", runtime.ErrUnavailable, err)
 		}
 		if !slices.Contains(whys, err.Error()) {
 			whys = append(whys, err.Error())
