@@ -67,11 +67,11 @@ type Source struct {
 	Own bool
 }
 
-// Kept returns the candidate's workspace with the attributes that its files have lost. The
+// StoredTree returns the candidate's workspace with the attributes that its files have lost. The
 // caller closes its Root.
-func (c Candidate) Kept() (workspace.Kept, error) {
+func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
-	return workspace.Kept{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
+	return workspace.StoredTree{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
 // Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an

@@ -84,7 +84,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	way, err := openWay(r, &a.Relay)
+	session, err := openSession(r, &a.Relay)
 	if err != nil {
 		return Result{}, err
 	}
@@ -93,12 +93,12 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
-		env:     append(append(way.env(), a.passed(r.Env)...), env...), // over those of the image and of the tester file
-		mounts:  slices.Concat(way.mounts(), p.mounts(), a.Files.Mounts),
-		network: way.network(),
+		env:     append(append(session.env(), a.passed(r.Env)...), env...), // over those of the image and of the tester file
+		mounts:  slices.Concat(session.mounts(), p.mounts(), a.Files.Mounts),
+		network: session.network(),
 	}.run(ctx)
 	events.end()
-	result, err = way.close(result, err)
+	result, err = session.close(result, err)
 	result.Agent = &About{Name: a.CLI.Name, Version: p.in.Version, Package: p.in.Package, Digest: p.in.Integrity, Model: a.Model, Interpreter: p.interpreter(), Files: a.Files.Digest}
 	if err != nil {
 		return result, err

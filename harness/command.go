@@ -55,15 +55,15 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	if c.Provider != nil {
 		env, provider = c.Provider.env(env), &c.Provider.Relay
 	}
-	way, err := openWay(r, provider)
+	session, err := openSession(r, provider)
 	if err != nil {
 		return Result{}, err
 	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(way.env(), env...), mounts: append(way.mounts(), c.Files.Mounts...), network: way.network(),
+		env: append(session.env(), env...), mounts: append(session.mounts(), c.Files.Mounts...), network: session.network(),
 	}.run(ctx)
-	if result, err = way.close(result, err); err != nil || c.Provider == nil {
+	if result, err = session.close(result, err); err != nil || c.Provider == nil {
 		return result, err
 	}
 	result.Agent = &About{Name: "command", Digest: c.Files.Digest, Model: provider.Model}

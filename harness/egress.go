@@ -40,8 +40,8 @@ type EgressTotals struct {
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
-// way is the network access of one sandbox. It is closed after the sandbox.
-type way struct {
+// egressSession is the network access of one sandbox. It is closed after the sandbox.
+type egressSession struct {
 	egress     Egress
 	proxy      *proxy.Proxy // nil for none
 	relay      *relay.Relay // nil for none
@@ -49,9 +49,9 @@ type way struct {
 	serving    sync.WaitGroup
 }
 
-// openWay opens the network access that a request allows, and an agent's relay to its
+// openSession opens the network access that a request allows, and an agent's relay to its
 // provider. If the task's environment has "network: none", there is only the relay.
-func openWay(r Request, provider *relay.Config) (*way, error) {
+func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	e := r.Egress
 	if r.Task.Environment().NetworkNone {
 		e.Domains, e.Transparent = nil, false
@@ -60,8 +60,8 @@ func openWay(r Request, provider *relay.Config) (*way, error) {
 }
 
 // open opens the network access that e allows, and a relay unless provider is nil.
-func (e Egress) open(task string, attempt int, provider *relay.Config) (*way, error) {
-	w := &way{egress: e}
+func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressSession, error) {
+	w := &egressSession{egress: e}
 	if len(e.Domains) == 0 && provider == nil {
 		return w, nil
 	}
@@ -81,7 +81,7 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*way, er
 }
 
 // network describes the sockets on the sandbox's loopback interface; nil means none.
-func (w *way) network() *runtime.Network {
+func (w *egressSession) network() *runtime.Network {
 	if w.proxy == nil {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (w *way) network() *runtime.Network {
 	return n
 }
 
-func (w *way) serve(s runtime.Sockets) error {
+func (w *egressSession) serve(s runtime.Sockets) error {
 	w.anyAddress = s.AnyAddress
 	w.listen(w.proxy.Serve, s.TCP[0])
 	rest := s.TCP[1:]
@@ -116,13 +116,13 @@ func (w *way) serve(s runtime.Sockets) error {
 
 // listen serves in the background until the listener or the server is closed. The error says
 // only that, and is dropped.
-func (w *way) listen(serve func(net.Listener) error, l net.Listener) {
+func (w *egressSession) listen(serve func(net.Listener) error, l net.Listener) {
 	w.serving.Go(func() { _ = serve(l) })
 }
 
 // env returns the variables that point programs to the CA bundle and, except for loopback
 // addresses, to the proxy.
-func (w *way) env() []string {
+func (w *egressSession) env() []string {
 	if w.proxy == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (w *way) env() []string {
 	return env
 }
 
-func (w *way) mounts() []runtime.Mount {
+func (w *egressSession) mounts() []runtime.Mount {
 	if w.proxy == nil || w.egress.CABundle == "" {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (w *way) mounts() []runtime.Mount {
 }
 
 // close ends the network access and adds its totals to the result.
-func (w *way) close(result Result, err error) (Result, error) {
+func (w *egressSession) close(result Result, err error) (Result, error) {
 	if w.proxy == nil {
 		return result, err
 	}

@@ -36,16 +36,16 @@ var ErrPreparation = errors.New("preparation failed")
 // Run runs the command and writes what it changed in the image to a layer. An error that matches
 // ErrPreparation is the command's fault.
 func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (layer.Report, error) {
-	way, err := p.Egress.open(p.Name, 1, nil)
+	session, err := p.Egress.open(p.Name, 1, nil)
 	if err != nil {
 		return layer.Report{}, err
 	}
-	report, err := p.run(ctx, e, way, to)
-	_, err = way.close(Result{}, err)
+	report, err := p.run(ctx, e, session, to)
+	_, err = session.close(Result{}, err)
 	return report, err
 }
 
-func (p Preparation) run(ctx context.Context, e Engine, w *way, to io.Writer) (report layer.Report, err error) {
+func (p Preparation) run(ctx context.Context, e Engine, w *egressSession, to io.Writer) (report layer.Report, err error) {
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
 		Env: append(w.env(), p.Env...), Mounts: append(w.mounts(), p.Mounts...), Network: w.network(),

@@ -148,7 +148,7 @@ func inDirectory(dir, name string) error {
 
 // digestOf computes the digest of a candidate's workspace.
 func digestOf(ctx context.Context, c candidate.Candidate) (string, error) {
-	kept, err := c.Kept()
+	kept, err := c.StoredTree()
 	if err != nil {
 		return "", err
 	}

@@ -85,7 +85,7 @@ func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 type scrubber struct {
 	secrets redactor
 	root    *os.Root
-	renamed map[string]string // new names by old paths; see workspace.Kept
+	renamed map[string]string // new names by old paths; see workspace.StoredTree
 	taken   map[string]int    // the numbers that freeName has given, by name
 	changed int               // entries
 }
@@ -93,7 +93,7 @@ type scrubber struct {
 // update makes the candidate's digests match its workspace again.
 func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err error) {
 	if len(s.renamed) > 0 {
-		kept, err := c.Kept()
+		kept, err := c.StoredTree()
 		if err != nil {
 			return err
 		}

@@ -43,7 +43,7 @@ var errNotTheCandidate = errors.New("the kept workspace is not the candidate's")
 
 // restore copies the kept workspace to dir, which must not exist.
 func restore(ctx context.Context, in Input, dir string, opts workspace.TreeOptions) error {
-	kept, err := in.Candidate.Kept()
+	kept, err := in.Candidate.StoredTree()
 	if err != nil {
 		return err
 	}

@@ -169,7 +169,7 @@ func workspaceLayer(ctx context.Context, e *containerd.Run, base runtime.Image, 
 		return r, err
 	}
 	defer func() { _ = dir.Close() }()
-	stored, err := c.Kept()
+	stored, err := c.StoredTree()
 	if err != nil {
 		return r, err
 	}

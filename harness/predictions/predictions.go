@@ -63,7 +63,7 @@ func handIn(ctx context.Context, e harness.Engine, r harness.Request, c candidat
 		return result, err
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
-	kept, err := c.Kept()
+	kept, err := c.StoredTree()
 	if err != nil {
 		return result, err
 	}

@@ -258,7 +258,7 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 	switch {
 	case kind == compiler.CandidateWorkspace && e.IsDir():
 		c := candidate.Candidate{Workspace: name}
-		kept, err := c.Kept()
+		kept, err := c.StoredTree()
 		if err != nil {
 			return err
 		}

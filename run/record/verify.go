@@ -146,7 +146,7 @@ func (v *verifier) workspace(n int, path string, r Record) {
 		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, path)
 		return
 	}
-	report, err := workspace.Kept{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
+	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
 	switch {
 	case errors.Is(err, workspace.ErrAttributes):
 		v.wrong(filepath.Clean(path)+workspace.AttributesSuffix, 0, "the workspace of line %d: %v", n, err)

@@ -21,22 +21,22 @@ import (
 // AttributesSuffix is added to the name of a kept tree to name its list of lost attributes.
 const AttributesSuffix = ".attributes.jsonl"
 
-// Kept is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
+// StoredTree is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
 // lost. Both may have been changed since: its methods read nothing outside Root and never
 // block on a pipe. If the list does not match its digest or the tree, the error matches
 // ErrAttributes.
-type Kept struct {
+type StoredTree struct {
 	Root *os.Root // the directory that contains both; closed by the caller
 	Name string   // of the tree, relative to Root
 	List string   // digest of the list, as AttributesWriter.Close returns it; "" for none
 }
 
 // list opens the list after checking its digest. The reader is nil if there is no list.
-func (k Kept) list() (*attributesReader, error) {
-	if k.List == "" {
+func (t StoredTree) list() (*attributesReader, error) {
+	if t.List == "" {
 		return nil, nil
 	}
-	f, err := OpenChecked(k.Root, path.Clean(k.Name)+AttributesSuffix, k.List, maxListBytes)
+	f, err := OpenChecked(t.Root, path.Clean(t.Name)+AttributesSuffix, t.List, maxListBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
@@ -76,22 +76,24 @@ func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, err
 func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // Digest is DigestTree for the tree as it was before it was copied.
-func (k Kept) Digest(ctx context.Context) (TreeReport, error) { return k.walk(ctx, nil, TreeOptions{}) }
+func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
+	return t.walk(ctx, nil, TreeOptions{})
+}
 
 // Restore is CopyTree for the tree as it was before it was copied, with its owners and
 // modes. It needs CAP_CHOWN if any owner is not the calling process's user.
-func (k Kept) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	opts.Preserve, opts.Own = true, false
-	return k.walk(ctx, dst, opts)
+	return t.walk(ctx, dst, opts)
 }
 
-func (k Kept) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	list, err := k.list()
+func (t StoredTree) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+	list, err := t.list()
 	if err != nil {
 		return TreeReport{}, err
 	}
 	defer list.close()
-	tree, err := k.Root.OpenRoot(k.Name)
+	tree, err := t.Root.OpenRoot(t.Name)
 	if err != nil {
 		return TreeReport{}, err
 	}
@@ -105,22 +107,22 @@ func (k Kept) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeRep
 // Renamed rewrites the list after entries of the tree were renamed, and returns its digest.
 // names maps the old paths of those entries to their new last elements. If the process dies
 // meanwhile, there may be no list.
-func (k Kept) Renamed(names map[string]string) (digest string, err error) {
-	if k.List == "" {
+func (t StoredTree) Renamed(names map[string]string) (digest string, err error) {
+	if t.List == "" {
 		return "", nil
 	}
-	all, err := k.entries(names)
+	all, err := t.entries(names)
 	if err != nil {
 		return "", err
 	}
 	// A walk visits a directory's contents right after the directory.
 	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
 	slices.SortFunc(all, func(a, b Attributes) int { return strings.Compare(walked(a), walked(b)) })
-	name := path.Clean(k.Name) + AttributesSuffix
-	if err := k.Root.Remove(name); err != nil {
+	name := path.Clean(t.Name) + AttributesSuffix
+	if err := t.Root.Remove(name); err != nil {
 		return "", err
 	}
-	w := NewAttributesWriter(path.Join(k.Root.Name(), name))
+	w := NewAttributesWriter(path.Join(t.Root.Name(), name))
 	for _, a := range all {
 		if err := w.Add(a); err != nil {
 			return "", errors.Join(err, w.Discard())
@@ -130,8 +132,8 @@ func (k Kept) Renamed(names map[string]string) (digest string, err error) {
 }
 
 // entries reads the whole list and renames its entries.
-func (k Kept) entries(names map[string]string) (all []Attributes, err error) {
-	list, err := k.list()
+func (t StoredTree) entries(names map[string]string) (all []Attributes, err error) {
+	list, err := t.list()
 	if err != nil {
 		return nil, err
 	}

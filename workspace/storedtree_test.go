@@ -80,7 +80,7 @@ func removable(t *testing.T, dir string) {
 
 // keep copies a tree as a run does in a user namespace. Whenever attributes are lost, it
 // checks that the partial copy is removable, since a process may be killed at any moment.
-func keep(t *testing.T, src string) (kept workspace.Kept, dir string, report workspace.TreeReport) {
+func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, report workspace.TreeReport) {
 	t.Helper()
 	parent := tempDir(t)
 	dir = filepath.Join(parent, "kept")
@@ -95,10 +95,10 @@ func keep(t *testing.T, src string) (kept workspace.Kept, dir string, report wor
 	must(t, err)
 	digest, err := list.Close()
 	must(t, err)
-	return workspace.Kept{Root: openRoot(t, parent), Name: "kept", List: digest}, dir, report
+	return workspace.StoredTree{Root: openRoot(t, parent), Name: "kept", List: digest}, dir, report
 }
 
-func TestKeptAndRestored(t *testing.T) {
+func TestStoredTreeAndRestored(t *testing.T) {
 	src := owned(t)
 	want, err := workspace.DigestTree(t.Context(), openRoot(t, src), workspace.TreeOptions{})
 	must(t, err)
@@ -126,8 +126,8 @@ func TestKeptAndRestored(t *testing.T) {
 	}
 }
 
-// TestKeptPlain: if no attributes are lost, there is no list.
-func TestKeptPlain(t *testing.T) {
+// TestStoredTreePlain: if no attributes are lost, there is no list.
+func TestStoredTreePlain(t *testing.T) {
 	src := tempDir(t)
 	write(t, filepath.Join(src, "d/file"), "f", 0o444)
 	must(t, os.Symlink("file", filepath.Join(src, "d/link")))
@@ -140,9 +140,9 @@ func TestKeptPlain(t *testing.T) {
 	}
 }
 
-// TestKeptDamaged: a list that was changed or is malformed is an error, even if its digest
+// TestStoredTreeDamaged: a list that was changed or is malformed is an error, even if its digest
 // matches.
-func TestKeptDamaged(t *testing.T) {
+func TestStoredTreeDamaged(t *testing.T) {
 	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
 	text := func(text string) func(t *testing.T, list string) {
 		return func(t *testing.T, list string) { must(t, os.WriteFile(list, []byte(text), 0o644)) }
@@ -217,9 +217,9 @@ func TestKeptDamaged(t *testing.T) {
 	}
 }
 
-// TestKeptRenamed: Renamed gives the list the new names, and the order that follows from
+// TestStoredTreeRenamed: Renamed gives the list the new names, and the order that follows from
 // them.
-func TestKeptRenamed(t *testing.T) {
+func TestStoredTreeRenamed(t *testing.T) {
 	src := tempDir(t)
 	for _, name := range []string{"a/b/c", "a/b.c", "a.b/c", "z/" + oddName + "/c", "z/zz"} {
 		write(t, filepath.Join(src, name), name, 0)
