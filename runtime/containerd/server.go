@@ -112,7 +112,8 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator ci
 	if err != nil {
 		return nil, err
 	}
-	made, err := server.tasks.Create(ctx, &taskapi.CreateTaskRequest{
+	// The server cannot be told that ctx is done. What it makes then would come after the sandbox's removal.
+	made, err := server.tasks.Create(context.WithoutCancel(ctx), &taskapi.CreateTaskRequest{
 		ID: s.id, Bundle: bundle, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Options: options,
 	})
 	if err != nil {
@@ -153,7 +154,7 @@ func (t *ownTask) Pid() uint32 { return t.pid }
 func (t *ownTask) IO() cio.IO { return t.io }
 
 func (t *ownTask) Start(ctx context.Context) error {
-	started, err := t.server.tasks.Start(ctx, &taskapi.StartRequest{ID: t.id, ExecID: t.added})
+	started, err := t.server.tasks.Start(context.WithoutCancel(ctx), &taskapi.StartRequest{ID: t.id, ExecID: t.added})
 	if err != nil {
 		t.io.Cancel()
 		return errgrpc.ToNative(err)

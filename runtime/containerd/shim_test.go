@@ -374,3 +374,20 @@ func TestAnchorKilled(t *testing.T) {
 	report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
+
+// TestCancelledAnytime: whenever its context is cancelled, a sandbox can be closed, and nothing
+// is made after that.
+func TestCancelledAnytime(t *testing.T) {
+	c, run, image := ownShim(t)
+	for range 60 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(60000))*time.Microsecond)
+		sandbox, err := run.Create(ctx, runtime.Config{Name: "cancelled", Image: image, Limits: runtime.DefaultLimits()})
+		if err == nil {
+			_, _ = sandbox.Exec(ctx, runtime.Process{Args: []string{"sleep", "1"}, Wall: wall})
+			report(t, sandbox.Close(context.Background()))
+		}
+		cancel()
+	}
+	report(t, run.Close(context.Background()))
+	goneWithRun(t, c, run.ID())
+}
