@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v2"
 	client "github.com/containerd/containerd/v2/client"
@@ -81,12 +82,31 @@ func (r *Run) startServer(ctx context.Context) (*server, error) {
 		var conn net.Conn
 		if conn, err = net.Dial("unix", shim.Socket(r.c.address, anchor.ID())); err == nil {
 			s := &server{anchor: anchor, gone: make(chan struct{})}
-			s.conn = ttrpc.NewClient(conn, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
+			s.conn = ttrpc.NewClient(boundedConn{conn, r.c.opts.Timeout}, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
 			s.tasks = taskapi.NewTTRPCTaskClient(s.conn)
 			return s, nil
 		}
 	}
 	return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+}
+
+// boundedConn ends a connection whose other end does not read: ttrpc writes with a lock, whatever
+// the caller's deadline.
+type boundedConn struct {
+	net.Conn
+	limit time.Duration
+}
+
+func (c boundedConn) Write(b []byte) (int, error) {
+	err := c.SetWriteDeadline(time.Now().Add(c.limit))
+	n := 0
+	if err == nil {
+		n, err = c.Conn.Write(b)
+	}
+	if err != nil {
+		_ = c.Close()
+	}
+	return n, err
 }
 
 // ownTask is a task that the server of sbench's own shim makes.
@@ -112,7 +132,8 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator ci
 	if err != nil {
 		return nil, err
 	}
-	made, err := server.tasks.Create(ctx, &taskapi.CreateTaskRequest{
+	// The server cannot be told that ctx is done. What it makes then would come after the sandbox's removal.
+	made, err := server.tasks.Create(context.WithoutCancel(ctx), &taskapi.CreateTaskRequest{
 		ID: s.id, Bundle: bundle, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Options: options,
 	})
 	if err != nil {
@@ -153,7 +174,7 @@ func (t *ownTask) Pid() uint32 { return t.pid }
 func (t *ownTask) IO() cio.IO { return t.io }
 
 func (t *ownTask) Start(ctx context.Context) error {
-	started, err := t.server.tasks.Start(ctx, &taskapi.StartRequest{ID: t.id, ExecID: t.added})
+	started, err := t.server.tasks.Start(context.WithoutCancel(ctx), &taskapi.StartRequest{ID: t.id, ExecID: t.added})
 	if err != nil {
 		t.io.Cancel()
 		return errgrpc.ToNative(err)

@@ -374,3 +374,57 @@ func TestAnchorKilled(t *testing.T) {
 	report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
+
+// TestCancelledAnytime: whenever its context is cancelled, a sandbox can be closed, and nothing
+// is made after that.
+func TestCancelledAnytime(t *testing.T) {
+	c, run, image := ownShim(t)
+	for range 60 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(60000))*time.Microsecond)
+		sandbox, err := run.Create(ctx, runtime.Config{Name: "cancelled", Image: image, Limits: runtime.DefaultLimits()})
+		if err == nil {
+			_, _ = sandbox.Exec(ctx, runtime.Process{Args: []string{"sleep", "1"}, Wall: wall})
+			report(t, sandbox.Close(context.Background()))
+		}
+		cancel()
+	}
+	report(t, run.Close(context.Background()))
+	goneWithRun(t, c, run.ID())
+}
+
+// TestServerThatDoesNotRead: every call of a server that is stopped is bounded, however much it
+// is sent.
+func TestServerThatDoesNotRead(t *testing.T) {
+	ctx := context.Background()
+	opts := containerdtest.Options()
+	opts.Handler, opts.Timeout = shim.Runtime, 3*time.Second
+	c := containerdtest.OpenWith(t, opts)
+	run, err := c.NewRun(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	report(t, err)
+	sandbox, err := run.Create(ctx, runtime.Config{Name: "unread", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range servers(t, run.ID()) {
+		report(t, unix.Kill(pid, unix.SIGSTOP))
+		time.AfterFunc(time.Minute, func() { _ = unix.Kill(pid, unix.SIGCONT) })
+	}
+	long := "X=" + strings.Repeat("x", 120000)
+	for range 3 {
+		begun := time.Now()
+		_, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"true"}, Env: []string{long, long}, Wall: wall})
+		if took := time.Since(begun); err == nil || took > 20*time.Second {
+			t.Errorf("after %v: %v", took, err)
+		}
+	}
+	killServers(t, run.ID())
+	_ = sandbox.Close(ctx) // the daemon removes it, too
+	_ = run.Close(ctx)
+	_, err = c.GC(ctx)
+	report(t, err)
+	goneWithRun(t, c, run.ID())
+}

@@ -87,9 +87,10 @@ func becomeEffective(id uint32) error {
 // start opens the namespaces of a child process and then kills the child, which does nothing.
 // It must be called on a thread that is not used again.
 //
-// The child shares this process's memory. A copy of it, as os.StartProcess makes for a new user
-// namespace, costs a large process more than all the rest: first its page tables and then, until
-// the copy is gone, every page that it writes.
+// The child shares this process's open files, so that closing one takes effect at once, and its
+// memory. A copy of that, as os.StartProcess makes for a new user namespace, costs a large process
+// more than all the rest: first its page tables and then, until the copy is gone, every page that
+// it writes.
 func (n *Namespace) start() error {
 	// The child has no memory of its own for a signal handler.
 	var all unix.Sigset_t
@@ -99,7 +100,7 @@ func (n *Namespace) start() error {
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil); err != nil {
 		return fmt.Errorf("block signals: %w", err)
 	}
-	pid := clone(unix.CLONE_VM | unix.CLONE_NEWUSER | unix.CLONE_NEWNET | uintptr(unix.SIGCHLD))
+	pid := clone(unix.CLONE_VM|unix.CLONE_FILES|unix.CLONE_NEWUSER|unix.CLONE_NEWNET|uintptr(unix.SIGCHLD), unix.Getpid())
 	if pid < 0 {
 		return os.NewSyscallError("clone", unix.Errno(-pid))
 	}
@@ -137,9 +138,10 @@ func (n *Namespace) open(pid int) error {
 }
 
 // clone makes a child process with the given flags of clone(2), among them CLONE_VM, which is
-// killed when the calling thread ends, and executes nothing but pause(2). It returns the child's
-// id or, negative, an error number. All signals must be blocked.
-func clone(flags uintptr) (pid int)
+// killed when the calling thread ends, and executes nothing but pause(2). If its parent is not
+// the given process, which has ended by then, it exits. clone returns the child's id or,
+// negative, an error number. All signals must be blocked.
+func clone(flags uintptr, parent int) (pid int)
 
 // Inside reports whether this process is in a user namespace other than the initial one, so
 // that its ids are not the host's.
