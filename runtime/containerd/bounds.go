@@ -47,7 +47,11 @@ func boundShim(limit time.Duration) ttrpc.UnaryClientInterceptor {
 			if deadline, ok := ctx.Deadline(); ok { // ttrpc itself tells the shim only the caller's
 				request.TimeoutNano = time.Until(deadline).Nanoseconds()
 			}
-			return invoke(ctx, request, response)
+			err := invoke(ctx, request, response)
+			if err == nil {
+				err = status.ErrorProto(response.Status) // nil if that is nil or OK
+			}
+			return err
 		})
 	}
 }
