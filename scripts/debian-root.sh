@@ -181,6 +181,7 @@ build() {
 # build it once.
 debian_archive() {
 	local force="${2:-}" arch archive images
+	: "${here:?}" "${suite:?}" "${image:?}" "${packages:?}"
 	umask 022
 	images="$(cache_dir)"
 	arch="$(debian_arch)"

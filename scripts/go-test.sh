@@ -12,7 +12,7 @@ SBENCH_TEST_IMAGE="$("$(dirname "$0")/base-image.sh")"
 SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
 chmod 711 "$SBENCH_TEST_DIR" # or sandboxes could have no ids of their own
 export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
-trap 'umount -q "$SBENCH_TEST_DIR/state"; rm -rf "$SBENCH_TEST_DIR"' EXIT
+trap 'umount -q "$SBENCH_TEST_DIR/state" || true; rm -rf "$SBENCH_TEST_DIR"' EXIT
 mkdir -m 711 "$SBENCH_TEST_DIR/bin" "$SBENCH_TEST_DIR/state"
 [ -z "${SBENCH_TEST_MEMORY:-}" ] || [ "$(id -u)" != 0 ] || mount -t tmpfs -o mode=711 sbench-test "$SBENCH_TEST_DIR/state"
 CGO_ENABLED=0 go build -o "$SBENCH_TEST_DIR/bin/" ./cmd/containerd-shim-sbench-v1

@@ -303,6 +303,7 @@ container() {
 	ctr image mount --rw "$image" "$root"
 	# What is mounted below it does not appear on the host, and what sbench mounts in its directory does.
 	mount --make-private "$root"
+	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation unchanged bash -euc '
 		root="$1"
 		shift
