@@ -14,6 +14,7 @@ readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 # apt_sources prints one-line apt sources for the suite: this machine's own if
 # it has them, else the ones that Debian ships.
 apt_sources() {
+	: "${here:?}" "${suite:?}" "${image:?}" "${packages:?}" # set by the script
 	local found="" option=""
 	[ ! -r "$keyring" ] || option="[signed-by=$keyring] "
 	if [ -n "${SBENCH_DEBIAN_MIRROR:-}" ]; then
@@ -181,7 +182,6 @@ build() {
 # build it once.
 debian_archive() {
 	local force="${2:-}" arch archive images
-	: "${here:?}" "${suite:?}" "${image:?}" "${packages:?}"
 	umask 022
 	images="$(cache_dir)"
 	arch="$(debian_arch)"
