@@ -36,11 +36,20 @@ type server struct {
 // reach waits for a restarting daemon, if the next sandbox needs it: with sbench's own shim, only
 // the server does.
 func (r *Run) reach(ctx context.Context) error {
-	if isOwn(r.c.shim) {
-		_, err := r.shimServer(r.ctx(ctx))
+	if !isOwn(r.c.shim) {
+		return r.c.ready(ctx)
+	}
+	s, err := r.shimServer(r.ctx(ctx))
+	if err != nil {
 		return err
 	}
-	return r.c.ready(ctx)
+	// The server may have ended a moment ago, which must not cost the sandbox.
+	if _, err := s.tasks.Connect(ctx, &taskapi.ConnectRequest{ID: s.anchor.ID()}); errors.Is(err, ttrpc.ErrClosed) {
+		<-s.gone
+		_, err = r.shimServer(r.ctx(ctx))
+		return err
+	}
+	return nil
 }
 
 // shimServer returns the run's server, which it starts if there is none, or if it has ended.
