@@ -20,7 +20,7 @@ func TestLaunch(t *testing.T) {
 		"echo 1; echo 2; echo 3; echo 4; exit 3": "ended at once (exit status 3); its last words: 2 | 3 | 4",
 		"exit 0":                                 "ended at once (exit status 0); its last words: none",
 		"exec sleep 100":                         "deadline exceeded; its last words: none",
-		"no-such-command-x":                      "not found",
+		"exec /no-such-command-x":                "/no-such-command-x: not found",
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		cmd := exec.Command("sh", "-c", script)
