@@ -190,7 +190,8 @@ func runNowhere(t *testing.T, dir string) (code int, said string) {
 // saying executes a command line and returns its exit code and all that it printed.
 func saying(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
-	t.Setenv("SBENCH_OCI_RUNTIME", "") // it takes precedence over the tester file's
+	t.Setenv("SBENCH_OCI_RUNTIME", "") // they take precedence over the tester file's
+	t.Setenv("SBENCH_HANDLER", "")
 	var out bytes.Buffer
 	interrupts := watchSignals()
 	defer interrupts.close()

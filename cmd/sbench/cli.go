@@ -71,7 +71,8 @@ type cli struct {
 type globals struct {
 	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
-	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that containerd's shim executes, by path or by name in PATH: runc, crun. Default: runc."`
+	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."`
+	Handler    string `env:"SBENCH_HANDLER" placeholder:"SHIM" help:"Shim of the OCI runtime: auto, io.containerd.sbench.v1, io.containerd.runc.v2, or another. Default: auto, sbench's own if it works here, else containerd's."`
 
 	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
 
@@ -118,11 +119,11 @@ func (a *app) say(level slog.Level, text string) {
 // options returns the runtime's options: those of the flags or, where they set none, of the
 // tester file t, which is nil if the command has none.
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
+	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Handler: a.flags.Handler, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
-		o.OCIRuntime = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime)
-		o.Snapshotter, o.Handler = t.Runtime.Snapshotter, t.Runtime.Handler
+		o.OCIRuntime, o.Handler = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Handler, t.Runtime.Handler)
+		o.Snapshotter = t.Runtime.Snapshotter
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
 		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink

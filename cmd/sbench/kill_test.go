@@ -50,6 +50,10 @@ func (h host) private() host {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	h.dir, err = os.MkdirTemp("", "") // the paths of sockets are short
+	must(h.t, err)
+	must(h.t, os.Chmod(h.dir, 0o711)) // or sandboxes could have no ids of their own
+	h.t.Cleanup(func() { must(h.t, os.RemoveAll(h.dir)) })
 	h.state = filepath.Join(h.dir, "state")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state)
 	h.sbench(0, "image", "import", archive)
@@ -225,15 +229,15 @@ func (h host) daemonIsClean(run string) {
 // code is 3, and the next command removes what is left.
 func TestDaemonStopsMidRun(t *testing.T) {
 	for _, test := range []struct {
-		handler, recorded string
-		seconds           int
+		name, handler, recorded string
+		seconds                 int
 	}{
-		{shim.Runtime, "^passed passed$", 3},
-		{containerd.RuncHandler, "^error( error)*$", 3000},
+		{"own shim", shim.Runtime, "^passed passed$", 3},
+		{"other shim", containerd.RuncHandler, "^error( error)*$", 3000},
 	} {
-		t.Run(test.handler, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			h := newHost(t).private()
-			cmd, output, lines := h.start("orphan", test.seconds, "--set", "runtime.handler="+test.handler)
+			cmd, output, lines := h.start("orphan", test.seconds, "--handler", test.handler)
 			pid := h.daemonPid()
 			runs := h.runs()
 			must(t, syscall.Kill(pid, syscall.SIGKILL))

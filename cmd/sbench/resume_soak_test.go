@@ -195,7 +195,7 @@ func TestDaemonKilledResumed(t *testing.T) {
 	tester := h.fortyTasks()
 	output := filepath.Join(h.dir, "out")
 	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0",
-		"--set", "runtime.handler="+containerd.RuncHandler)
+		"--handler", containerd.RuncHandler)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(t, err)

@@ -38,10 +38,10 @@ const (
 	pollInterval = 2 * time.Millisecond
 )
 
-// maxSocketPath is the maximum length of a socket's path in bytes, without the
-// terminating NUL (sun_path in unix(7)). The daemon's second socket has the same name
+// maxSocketPath is the maximum length of a socket's path in bytes that containerd accepts,
+// which is less than the kernel's. The daemon's second socket has the same name
 // with the suffix .ttrpc.
-const maxSocketPath = 107
+const maxSocketPath = 104
 
 // Config says where the daemon keeps its files. Both directories are required; missing
 // ones are created, accessible only to their owner.

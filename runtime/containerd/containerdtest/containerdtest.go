@@ -66,7 +66,7 @@ func AllowDegraded() []string {
 func Environment() []string {
 	o := Options()
 	return []string{
-		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
+		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_HANDLER=" + o.Handler, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
 		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
 	}
 }
