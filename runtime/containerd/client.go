@@ -217,6 +217,9 @@ func (c *Client) dial(ctx context.Context, address string) error {
 	fail := func(err error) error {
 		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
 	}
+	if real, err := filepath.EvalSymlinks(address); err == nil {
+		address = real // beside which a shim's server listens
+	}
 	limits, err := inspectDaemon(address, c.opts.Root, c.opts.State)
 	if err != nil {
 		return fail(err)

@@ -76,8 +76,18 @@ func TestOneServerForARun(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if found := servers(t, run.ID()); len(found) != 1 {
-		t.Errorf("the servers %v, want one", found)
+	found := servers(t, run.ID())
+	if len(found) != 1 {
+		t.Fatalf("the servers %v, want one", found)
+	}
+	// The daemon's variables, of which some change what runc does, end here.
+	variables, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", found[0]))
+	report(t, err)
+	for name := range strings.SplitSeq(strings.TrimRight(string(variables), "\x00"), "\x00") {
+		name, _, _ = strings.Cut(name, "=")
+		if !slices.Contains([]string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "GOMAXPROCS"}, name) {
+			t.Errorf("the server has the variable %s", name)
+		}
 	}
 	sockets, err := filepath.Glob(shim.Socket(c.Address(), run.ID()+"-*"))
 	report(t, err)
@@ -437,4 +447,14 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	_, err = c.GC(ctx)
 	report(t, err)
 	goneWithRun(t, c, run.ID())
+}
+
+// TestSymlinkedSocket: a path to the daemon's socket through symbolic links does as well.
+func TestSymlinkedSocket(t *testing.T) {
+	ctx := context.Background()
+	opts := containerdtest.Options()
+	opts.Address, opts.Handler = filepath.Join(t.TempDir(), "containerd.sock"), shim.Runtime
+	report(t, os.Symlink(containerdtest.Open(t).Address(), opts.Address))
+	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
+	report(t, oddLife(ctx, run, image))
 }

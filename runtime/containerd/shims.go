@@ -114,7 +114,18 @@ func (c *Client) isShim(pid int, run string) bool {
 		}
 		return ""
 	}
-	return strings.HasPrefix(value("-id"), run+"-") && value("-address") == c.address
+	return strings.HasPrefix(value("-id"), run+"-") && sameFile(value("-address"), c.address)
+}
+
+// sameFile reports whether two paths are equal, or lead to the same file: the daemon's
+// configuration may name /var/run where sbench has /run.
+func sameFile(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 func (c *Client) reapShim(ctx context.Context, pid int, run string) error {

@@ -35,6 +35,8 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/securebench/sbench/runtime/daemon"
 )
 
 // Program is the name of the shim's program, and Runtime the name by which a daemon that has
@@ -96,6 +98,9 @@ func (c Call) spawn(socket string) error {
 	}
 	cmd := exec.Command(self, "-namespace", c.Namespace, "-address", c.Address, "-id", c.ID, "serve")
 	cmd.Dir = "/"
+	// Not NOTIFY_SOCKET, which systemd gives to containerd: runc would mount a socket for it in
+	// every sandbox, and pass on to systemd what sandboxes say there.
+	cmd.Env = daemon.Environment("GOMAXPROCS")
 	cmd.ExtraFiles = []*os.File{inherited}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
