@@ -198,6 +198,6 @@ func (c Candidate) OpenLayer() (*os.File, error) {
 }
 
 // LayerLimits returns the limits of a layer of at most maxBytes.
-func LayerLimits(maxBytes int64) layer.Limits {
-	return layer.Limits{Bytes: maxBytes, Entries: max(minFiles, maxBytes/fileBytes)}
+func LayerLimits(maxBytes int64) layer.Budget {
+	return layer.Budget{Bytes: maxBytes, Entries: max(minFiles, maxBytes/fileBytes)}
 }

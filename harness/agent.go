@@ -106,9 +106,14 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	return a.outcome(result, events.count)
 }
 
-// Check asks the provider, before the first attempt, whether it accepts the key. See
-// [relay.Check].
-func (a *Agent) Check(ctx context.Context) error { return relay.Check(ctx, a.Relay) }
+// Identity implements Producer.
+func (a *Agent) Identity() Identity {
+	id := Identity{Version: a.Version, Digest: a.Digest + a.Files.Digest, Relay: &a.Relay, Prompted: true, TaskFile: a.TaskFile}
+	if !a.CLI.Known() {
+		id.Descriptor = a.CLI.Descriptor
+	}
+	return id
+}
 
 // mounts shows the agent's program and its interpreter.
 func (p prepared) mounts() []runtime.Mount {
@@ -302,9 +307,6 @@ func settle(result Result, ended *candidate.Failure, model string) (_ Result, se
 	}
 	return result, false, nil
 }
-
-// Relays reports that an agent has a provider.
-func (a *Agent) Relays() bool { return true }
 
 // outage reports whether an attempt ended badly because of the provider, not the agent.
 // After one successful answer the key is known to be good. Agents retry, so an outage causes

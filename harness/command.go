@@ -75,13 +75,11 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	return result, err
 }
 
-// Check asks the provider, if there is one, whether it accepts the key. See [relay.Check].
-func (c Command) Check(ctx context.Context) error {
-	if c.Provider == nil {
-		return nil
+// Identity implements Producer.
+func (c Command) Identity() Identity {
+	id := Identity{Digest: c.Files.Digest}
+	if c.Provider != nil {
+		id.Relay = &c.Provider.Relay
 	}
-	return relay.Check(ctx, c.Provider.Relay)
+	return id
 }
-
-// Relays reports whether the command has a provider.
-func (c Command) Relays() bool { return c.Provider != nil }

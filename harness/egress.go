@@ -27,8 +27,8 @@ type Egress struct {
 	// CABundle is a host file of certificates to trust in the sandbox, for images
 	// without any; "" is none.
 	CABundle string
-	Log      *proxy.Log   // required if anything may be reached
-	Limits   proxy.Limits // unset fields are the proxy's defaults
+	Log      *proxy.Log  // required if anything may be reached
+	Limits   proxy.Quota // unset fields are the proxy's defaults
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.
@@ -67,7 +67,7 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Policy: proxy.Policy{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
+		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
 	})
 	if err != nil || provider == nil {
 		return w, err

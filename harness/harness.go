@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/workspace"
@@ -34,6 +35,22 @@ type Producer interface {
 	// Produce runs one attempt in sandboxes of e. An error means that nothing was measured;
 	// any fault of the agent itself is a Failure in the Result.
 	Produce(ctx context.Context, e Engine, r Request) (Result, error)
+	// Identity says what it is. It is the same for all tasks.
+	Identity() Identity
+}
+
+// An Identity says what a producer is, to the run and in its records.
+type Identity struct {
+	Type    string // in records; "" for the tester file's harness.type
+	Version string // of an agent's CLI; "" for none
+	// Digest is that of the files that the producer shows the agent or, with a Type, of what the
+	// candidates come from; "" for none.
+	Digest string
+	Relay  *relay.Config // to the provider of its model; nil for none
+	// Prompted agents get [Prompt], which names TaskFile, and report events.
+	Prompted   bool
+	TaskFile   string
+	Descriptor []byte // of an agent that the tester brought; nil for others
 }
 
 // A Request describes one attempt to a [Producer].

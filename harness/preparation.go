@@ -62,7 +62,7 @@ func (p Preparation) run(ctx context.Context, e Engine, w *egressSession, to io.
 		changes, err = sandbox.Changes()
 	}
 	if err == nil {
-		report, err = layer.Write(ctx, to, changes, layer.Limits{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/layerEntry)})
+		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/layerEntry)})
 	}
 	return report, errors.Join(err, sandbox.Close(ctx))
 }

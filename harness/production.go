@@ -48,38 +48,36 @@ type production struct {
 	network    *runtime.Network
 }
 
-func (p production) run(ctx context.Context) (Result, error) {
+// run produces the candidate: it fills the workspace, runs the process, and extracts. A patch
+// and a machine's layer are extracted before the stopped sandbox is closed.
+func (p production) run(ctx context.Context) (result Result, err error) {
 	r := p.request
 	vol, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: r.WorkspaceBytes / inodeBytes})
 	if err != nil {
 		return Result{}, err
 	}
-	result, err := p.produce(ctx, vol)
-	return result, errors.Join(err, vol.Close())
-}
-
-func (p production) produce(ctx context.Context, vol runtime.Volume) (Result, error) {
+	defer func() { err = errors.Join(err, vol.Close()) }()
 	dir := filepath.Join(vol.Path(), workspaceDir)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return Result{}, err
-	}
-	if p.stateAt != "" {
-		state := filepath.Join(vol.Path(), stateDir)
-		err := errors.Join(os.Mkdir(state, 0o755), os.WriteFile(filepath.Join(state, ".gitconfig"), gitConfig(p.request), 0o644))
-		for name, text := range p.stateFiles {
-			to := filepath.Join(state, name)
-			err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644))
-		}
-		if err != nil {
-			return Result{}, err
-		}
-		p.mounts = append(p.mounts, runtime.Mount{Source: state, Dest: p.stateAt, Writable: true, Give: true})
-	}
-	if err := p.fill(ctx, dir); err != nil {
+	if err := errors.Join(p.makeState(vol), p.fill(ctx, dir)); err != nil {
 		return Result{}, fmt.Errorf("prepare the workspace: %w", err)
 	}
-	result, err := p.exec(ctx, dir)
-	switch {
+	places, err := repositoryPlaces(ctx, p.engine, r, dir)
+	if err != nil {
+		return Result{}, err
+	}
+	sandbox, err := service.Create(ctx, p.engine, p.config(dir, places), r.Sidecars)
+	if err != nil {
+		return Result{}, err
+	}
+	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
+	result.Exit, err = sandbox.Exec(ctx, p.process)
+	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
+		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
+	}
+	if err == nil && r.Task.Environment().Machine && failure(r, result.Exit) == nil {
+		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
+	}
+	switch err = errors.Join(err, sandbox.Close(ctx)); {
 	case errors.Is(err, runtime.ErrNotStarted):
 		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
 	case err != nil:
@@ -102,9 +100,26 @@ func gitConfig(r Request) []byte {
 	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
 }
 
-// fill puts everything that the agent may see into the workspace.
+// makeState makes the directory for the process's state, if it gets one.
+func (p production) makeState(vol runtime.Volume) error {
+	if p.stateAt == "" {
+		return nil
+	}
+	dir := filepath.Join(vol.Path(), stateDir)
+	err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, ".gitconfig"), gitConfig(p.request), 0o644))
+	for name, text := range p.stateFiles {
+		to := filepath.Join(dir, name)
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644))
+	}
+	return err
+}
+
+// fill makes the workspace and puts everything into it that the agent may see.
 func (p production) fill(ctx context.Context, dir string) error {
 	r := p.request
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -145,36 +160,21 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// exec runs the command. If the candidate is a patch, it extracts it before closing the
-// stopped sandbox.
-func (p production) exec(ctx context.Context, dir string) (result Result, err error) {
-	r := p.request
-	places, err := repositoryPlaces(ctx, p.engine, r, dir)
-	if err != nil {
-		return result, err
+// config returns the sandbox of the process, which sees the workspace dir.
+func (p production) config(dir string, places []string) runtime.Config {
+	r, env := p.request, p.request.Task.Environment()
+	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
+	if p.stateAt != "" {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Give: true})
 	}
-	env := r.Task.Environment()
 	cfg := runtime.Config{
-		Name: SandboxName, Image: r.Image, Mounts: append(workspaceMounts(r, dir, places), p.mounts...), Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: append(compiler.Environ(env.Env), p.env...), Network: p.network,
+		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
+		Env: append(compiler.Environ(env.Env), p.env...), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
 	}
-	cfg.Machine, cfg.Capabilities = env.Machine, env.Capabilities
-	sandbox, err := service.Create(ctx, p.engine, cfg, r.Sidecars)
-	if err != nil {
-		return result, err
-	}
-	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
-	result.Exit, err = sandbox.Exec(ctx, p.process)
-	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
-		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
-	}
-	if err == nil && env.Machine && failure(r, result.Exit) == nil {
-		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
-	}
-	return result, errors.Join(err, sandbox.Close(ctx))
+	return cfg
 }
 
 // workspaceMounts mounts the workspace at the working directory. If that is a repository, it

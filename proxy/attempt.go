@@ -40,7 +40,7 @@ func (p *Proxy) attempt(kind Kind) *attempt {
 
 // decide asks the policy.
 func (a *attempt) decide(r request) decision {
-	d := a.p.cfg.Policy.decide(r)
+	d := a.p.cfg.Allowed.decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
 	if d.Allowed && a.blocked != "" {
 		d = d.refuse(a.blocked, "")

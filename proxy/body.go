@@ -9,7 +9,7 @@ import (
 // upBody is the body of a request, whose size is limited.
 type upBody struct {
 	io.ReadCloser
-	x    *exchange
+	x    *transfer
 	read int64 // bytes so far
 }
 
@@ -28,7 +28,7 @@ func (b *upBody) Read(buf []byte) (int, error) {
 // downBody is the body of an answer, whose end may be missing.
 type downBody struct {
 	io.ReadCloser
-	x *exchange
+	x *transfer
 }
 
 func (b *downBody) Read(buf []byte) (int, error) {

@@ -124,7 +124,7 @@ func TestNamespace(t *testing.T) {
 // TestTransparent makes attempts as programs that do not know of the proxy.
 func TestTransparent(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Policy: proxy.Policy{Domains: domains(t, "allowed.test")}})
+	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}})
 	s := newSandbox(t, p, true)
 	// look resolves a name in the sandbox and returns its address.
 	look := func(name string) string {

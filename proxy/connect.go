@@ -42,7 +42,7 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		p.library.ServeHTTP(hijackable{w, c}, r)
 		return
 	}
-	p.exchange(w, r, c)
+	p.forward(w, r, c)
 }
 
 // hijackable is hijacked to the *client, which gets back the bytes that net/http read beyond

@@ -32,7 +32,7 @@ type (
 func Reasons() map[reason]cure { return reasons() }
 
 // Decide is decide.
-func (p Policy) Decide(r Request) Decision { return p.decide(r) }
+func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }
 
 // ParseHello is parseHello.
 func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {

@@ -97,7 +97,7 @@ func FuzzDecide(f *testing.F) {
 	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test"} {
 		f.Add(seed, "443")
 	}
-	policy := proxy.Policy{Domains: domains(f, "allowed.test")}
+	policy := proxy.Allowlist{Domains: domains(f, "allowed.test")}
 	f.Fuzz(func(t *testing.T, host, port string) {
 		d := policy.Decide(proxy.Request{Kind: proxy.KindConnect, Host: host, Port: port})
 		if !d.Allowed {
@@ -142,7 +142,7 @@ func FuzzRequest(f *testing.F) {
 		mu.Unlock()
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	})
-	p, log := w.startProxy(proxy.Config{Policy: proxy.Policy{Domains: domains(f, "allowed.test")}, Limits: proxy.Limits{
+	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.Quota{
 		HeaderTime: time.Second, HelloTime: time.Second, Idle: time.Second, Lifetime: 2 * time.Second, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50,
 	}})
 	address := serveLocal(f, p)
@@ -212,7 +212,7 @@ func FuzzDNS(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: domains(f, "allowed.test")}, Limits: proxy.Limits{Requests: 1 << 40, Names: 100}})
+	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.Quota{Requests: 1 << 40, Names: 100}})
 	if err != nil {
 		f.Fatal(err)
 	}

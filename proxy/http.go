@@ -20,11 +20,11 @@ import (
 // errCut ends the body of a request or an answer that reached a limit.
 var errCut = errors.New("cut by a limit")
 
-// exchangeKey is the context key of a request's *exchange.
-type exchangeKey struct{}
+// transferKey is the context key of a request's *transfer.
+type transferKey struct{}
 
-// An exchange is one plain HTTP request and its answer.
-type exchange struct {
+// A transfer is one plain HTTP request and its answer.
+type transfer struct {
 	p        *Proxy
 	a        *attempt
 	c        *client
@@ -46,16 +46,16 @@ type exchange struct {
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
-		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // the exchange limits times
+		MaxResponseHeaderBytes: int64(p.limits.HeaderBytes), // the transfer limits times
 		DialTLSContext:         func(context.Context, string, string) (net.Conn, error) { return nil, ErrClosed },
 	}
 }
 
 // dialHTTP asks the policy again, so that the connection is to an allowed host, whatever the
-// library makes of a request. The context is that of the exchange's request.
+// library makes of a request. The context is that of the transfer's request.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
-	d := p.cfg.Policy.decide(request{Kind: KindConnect, Host: host, Port: port})
+	d := p.cfg.Allowed.decide(request{Kind: KindConnect, Host: host, Port: port})
 	if !d.Allowed {
 		return nil, &refusedAddress{rule: d.Rule}
 	}
@@ -63,7 +63,7 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}
-	x := ctx.Value(exchangeKey{}).(*exchange)
+	x := ctx.Value(transferKey{}).(*transfer)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.a.entry.Address = up.address.String()
@@ -74,7 +74,7 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 // leaves, and before the client gets it.
 type upstreamHTTP struct {
 	net.Conn
-	x *exchange
+	x *transfer
 }
 
 func (u *upstreamHTTP) Write(b []byte) (int, error) {
@@ -92,8 +92,8 @@ func (u *upstreamHTTP) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// exchange serves one request to the forward proxy that is not a CONNECT.
-func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
+// forward serves one request to the forward proxy that is not a CONNECT.
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, c *client) {
 	kind := KindHTTP
 	if c.mapped != nil {
 		kind = KindTransparent
@@ -101,11 +101,11 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	x := &exchange{p: p, a: p.attempt(kind), c: c, cancel: cancel}
+	x := &transfer{p: p, a: p.attempt(kind), c: c, cancel: cancel}
 	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(reasonIdle) })
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(reasonLifetime) }).Stop()
-	r = r.WithContext(context.WithValue(ctx, exchangeKey{}, x))
+	r = r.WithContext(context.WithValue(ctx, transferKey{}, x))
 	if m := c.mapped; m != nil {
 		x.a.entry.Host, x.a.entry.Port = m.name, int(m.port)
 		if !r.URL.IsAbs() { // as requests to a server are
@@ -128,7 +128,7 @@ func (p *Proxy) exchange(w http.ResponseWriter, r *http.Request, c *client) {
 // handleRequest is called by the library for each request. It returns the request to send or
 // a refusal.
 func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
-	x := r.Context().Value(exchangeKey{}).(*exchange)
+	x := r.Context().Value(transferKey{}).(*transfer)
 	d := x.decide(r)
 	if !d.Allowed {
 		return r, x.refusal(r)
@@ -159,7 +159,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 
 // decide checks a request with an absolute URL. In a redirected connection, that must be for
 // the name and port for which the connection's address stands.
-func (x *exchange) decide(r *http.Request) decision {
+func (x *transfer) decide(r *http.Request) decision {
 	host, port, ok := splitAuthority(r.URL.Host, "80")
 	number, _ := parsePort(port)
 	name, bad := normalise(host)
@@ -183,7 +183,7 @@ func (x *exchange) decide(r *http.Request) decision {
 }
 
 // roundTrip sends the request and prepares the answer before the library sees it.
-func (x *exchange) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
+func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	resp, err := x.p.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -207,7 +207,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 	if resp != nil {
 		return resp
 	}
-	x := ctx.Req.Context().Value(exchangeKey{}).(*exchange)
+	x := ctx.Req.Context().Value(transferKey{}).(*transfer)
 	err := cmp.Or(ctx.Error, io.ErrUnexpectedEOF)
 	x.mu.Lock()
 	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
@@ -226,7 +226,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 
 // notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
-	x := r.Context().Value(exchangeKey{}).(*exchange)
+	x := r.Context().Value(transferKey{}).(*transfer)
 	x.answered = true
 	d := x.a.refuse(reasonNotProxy, "")
 	for name, values := range d.header() {
@@ -237,7 +237,7 @@ func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 }
 
 // refusal returns the attempt's last refusal as an answer.
-func (x *exchange) refusal(r *http.Request) *http.Response {
+func (x *transfer) refusal(r *http.Request) *http.Response {
 	x.answered = true
 	d := x.a.refused
 	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
@@ -245,9 +245,9 @@ func (x *exchange) refusal(r *http.Request) *http.Response {
 	return resp
 }
 
-// finish writes the log entry. ended says that the exchange was canceled: by stop, by the
+// finish writes the log entry. ended says that the transfer was canceled: by stop, by the
 // end of the proxy, or because the client left.
-func (x *exchange) finish(ended bool) {
+func (x *transfer) finish(ended bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -265,8 +265,8 @@ func (x *exchange) finish(ended bool) {
 	x.a.end(x.up, x.down)
 }
 
-// stop ends the exchange, unless it is finished. The first reason counts.
-func (x *exchange) stop(why reason) {
+// stop ends the transfer, unless it is finished. The first reason counts.
+func (x *transfer) stop(why reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.finished {
@@ -280,11 +280,11 @@ func (x *exchange) stop(why reason) {
 	x.cancel()
 }
 
-func (x *exchange) touch() { x.idle.Reset(x.p.limits.Idle) }
+func (x *transfer) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes. If that exceeds a limit, it stops the exchange. The bytes may pass only
+// take counts n bytes. If that exceeds a limit, it stops the transfer. The bytes may pass only
 // if it returns true.
-func (x *exchange) take(count *int64, shared *budget, limit int64, n int, why reason) bool {
+func (x *transfer) take(count *int64, shared *budget, limit int64, n int, why reason) bool {
 	x.mu.Lock()
 	over := *count+int64(n) > limit
 	x.mu.Unlock()

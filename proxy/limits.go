@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Limits bound what one sandbox may do through its proxy. For fields that are 0, [New] uses
+// A Quota bounds what one sandbox may do through its proxy. For fields that are 0, [New] uses
 // [DefaultLimits]; negative ones are errors.
-type Limits struct {
+type Quota struct {
 	Connections int   // from the sandbox, at a time
 	Tunnels     int   // at a time
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
@@ -29,8 +29,8 @@ type Limits struct {
 }
 
 // DefaultLimits returns the limits of a sandbox that sets none.
-func DefaultLimits() Limits {
-	return Limits{
+func DefaultLimits() Quota {
+	return Quota{
 		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
 		HeaderBytes: 64 << 10, BodyBytes: 64 << 20,
 		Up: 64 << 20, Down: 8 << 30, TunnelUp: 64 << 20, TunnelDown: 8 << 30,
@@ -40,7 +40,7 @@ func DefaultLimits() Limits {
 }
 
 // over returns l with the fields that are 0 taken from base.
-func (l Limits) over(base Limits) Limits {
+func (l Quota) over(base Quota) Quota {
 	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {
@@ -51,7 +51,7 @@ func (l Limits) over(base Limits) Limits {
 }
 
 // validate returns an error that names every field that is not positive, or nil.
-func (l Limits) validate() error {
+func (l Quota) validate() error {
 	var errs []error
 	for field, value := range reflect.ValueOf(l).Fields() {
 		if value.Int() <= 0 {

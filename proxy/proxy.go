@@ -18,9 +18,9 @@ import (
 
 // Config describes the egress proxy of one sandbox.
 type Config struct {
-	Policy Policy
-	Limits Limits // unset fields are those of DefaultLimits
-	Log    *Log   // required; after an error of the log, nothing leaves any more
+	Allowed Allowlist
+	Limits  Quota // unset fields are those of DefaultLimits
+	Log     *Log  // required; after an error of the log, nothing leaves any more
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
@@ -44,7 +44,7 @@ var ErrClosed = errors.New("proxy is closed")
 // Make one with [New].
 type Proxy struct {
 	cfg       Config
-	limits    Limits
+	limits    Quota
 	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server    *http.Server
 	queue     *Queue

@@ -84,8 +84,8 @@ func benchProxy(origin string) *proxy.Proxy {
 		log.Fatal(err)
 	}
 	p, err := proxy.New(proxy.WithHooks(proxy.Config{
-		Log: proxy.NewLog(io.Discard), Policy: proxy.Policy{Domains: []domain.Domain{allowed}},
-		Limits: proxy.Limits{Connections: 1 << 20, Tunnels: 1 << 14, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
+		Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: []domain.Domain{allowed}},
+		Limits: proxy.Quota{Connections: 1 << 20, Tunnels: 1 << 14, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
 	}, hooks))
 	if err != nil {
 		log.Fatal(err)

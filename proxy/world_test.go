@@ -320,8 +320,8 @@ func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 	w.t.Helper()
 	log := newBook()
 	cfg.Log = proxy.NewLog(log)
-	if cfg.Policy.Domains == nil {
-		cfg.Policy.Domains = domains(w.t, "allowed.test", "sub.wild.test")
+	if cfg.Allowed.Domains == nil {
+		cfg.Allowed.Domains = domains(w.t, "allowed.test", "sub.wild.test")
 	}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	if err != nil {

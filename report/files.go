@@ -153,7 +153,7 @@ func (s *Source) changes(ctx context.Context, name, digest string, most int) (li
 		return nil, false, err
 	}
 	defer func() { _ = f.Close() }()
-	for e, err := range layer.Entries(ctx, f, layer.Limits{Bytes: math.MaxInt64, Entries: math.MaxInt64}) {
+	for e, err := range layer.Entries(ctx, f, layer.Budget{Bytes: math.MaxInt64, Entries: math.MaxInt64}) {
 		if err != nil {
 			return list, true, err
 		}

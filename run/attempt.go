@@ -108,8 +108,8 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
 		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.plan.sidecars(a.task), Limits: policy.Limits,
-		Policy:  verifiers.Policy{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
-		Timeout: defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
+		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
+		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
 	})
 	rec.Times.Verifier = time.Since(begun).Seconds()

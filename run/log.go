@@ -21,8 +21,7 @@ import (
 
 // networked reports whether a harness of this run may reach anything, or its judge does.
 func (c Config) networked() bool {
-	p, ok := c.Producer.(interface{ Relays() bool })
-	return ok && p.Relays() || len(c.Egress.Domains) > 0 || c.Judge != nil
+	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
 
 // egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the
@@ -226,19 +225,20 @@ func (l *attemptLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// openTrace stores an agent's prompt, and the descriptor of one that the tester brought. It sends the request's events to the attempt's trace
-// and to the progress. The trace is nil for other harnesses.
+// openTrace stores an agent's prompt, and the descriptor of one that the tester brought. It
+// sends the request's events to the attempt's trace and to the progress. The trace is nil for
+// other harnesses.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {
-	agent := s.cfg.agent()
-	if agent == nil || s.cfg.StandIn != "" {
+	producer := s.cfg.producer()
+	if !producer.Prompted {
 		return nil, nil
 	}
-	prompt, err := harness.Prompt(*request, agent.TaskFile)
+	prompt, err := harness.Prompt(*request, producer.TaskFile)
 	if err == nil {
 		err = a.log.keep("prompt.txt", prompt)
 	}
-	if err == nil && !agent.CLI.Known() {
-		err = a.log.keep(record.AgentFile, string(agent.CLI.Descriptor))
+	if err == nil && producer.Descriptor != nil {
+		err = a.log.keep(record.AgentFile, string(producer.Descriptor))
 	}
 	if err != nil {
 		return nil, err

@@ -15,19 +15,21 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Predictions is the type of harness in the records of candidates that existed already. Its
-// configuration is the digest of where they come from.
-const Predictions = "predictions"
-
-// agent returns the producer if it is an agent, else nil.
-func (c Config) agent() *harness.Agent {
-	agent, _ := c.Producer.(*harness.Agent)
-	return agent
+// producer returns what makes the candidates: zero when they are only judged.
+func (c Config) producer() harness.Identity {
+	switch {
+	case c.StandIn != "":
+		return standIn{kind: c.StandIn}.Identity()
+	case c.Producer == nil:
+		return harness.Identity{}
+	}
+	return c.Producer.Identity()
 }
 
 // provenance returns the provenance that all records of a run share.
 func (c Config) provenance() (record.Provenance, error) {
-	h := record.Harness{Type: c.Tester.Harness.Type}
+	producer := c.producer()
+	h := record.Harness{Type: cmp.Or(producer.Type, c.Tester.Harness.Type), Version: producer.Version}
 	// The values of the variables are secrets and left out: keeping them the same is up to
 	// the operator.
 	config := struct {
@@ -39,18 +41,14 @@ func (c Config) provenance() (record.Provenance, error) {
 	if config.Config.MaxCostUSD == 0 {  // prices alone change no outcome
 		config.Config.Prices = nil
 	}
-	if command, ok := c.Producer.(harness.Command); ok {
-		config.Files = command.Files.Digest
-	}
-	if agent := c.agent(); agent != nil {
-		h.Version, config.Config.Version, config.Files = agent.Version, agent.Version, agent.Digest+agent.Files.Digest
+	config.Config.Version = cmp.Or(producer.Version, config.Config.Version)
+	if producer.Type == "" {
+		config.Files = producer.Digest
 	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)
-	if c.StandIn != "" {
-		h.Type = string(c.StandIn)
-	} else if set, ok := c.Producer.(*predictions.Set); ok {
-		h.Type, h.Config = Predictions, set.Digest
+	if producer.Type == predictions.Type {
+		h.Config = producer.Digest
 	}
 	return record.Provenance{
 		Sbench: c.Version, Host: c.Host, Harness: h,

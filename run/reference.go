@@ -43,6 +43,9 @@ type standIn struct {
 	pack   *compiler.Pack
 }
 
+// Identity implements harness.Producer.
+func (p standIn) Identity() harness.Identity { return harness.Identity{Type: string(p.kind)} }
+
 // Produce makes the candidate. Texts, code and patches need no sandbox; the script of a
 // solution runs in one, as a command harness would.
 func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {

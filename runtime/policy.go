@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"context"
 	"fmt"
 	"path"
 	"slices"
@@ -50,19 +49,19 @@ type Observer interface {
 	Ended(sandbox string, exit Exit)
 }
 
-// Observed executes p by calling exec, unless the sandbox's observer refuses it.
-func (c Config) Observed(ctx context.Context, p Process, exec func(context.Context, Process) (Exit, error)) (Exit, error) {
+// Starting asks the sandbox's observer, if it has one.
+func (c Config) Starting(p Process) error {
 	if c.Observer == nil {
-		return exec(ctx, p)
+		return nil
 	}
-	if err := c.Observer.Starting(c.Name, p); err != nil {
-		return Exit{}, err
-	}
-	exit, err := exec(ctx, p)
-	if err == nil {
+	return c.Observer.Starting(c.Name, p)
+}
+
+// Ended tells the sandbox's observer, if it has one.
+func (c Config) Ended(exit Exit) {
+	if c.Observer != nil {
 		c.Observer.Ended(c.Name, exit)
 	}
-	return exit, err
 }
 
 // Check returns an error that matches [ErrDenied] unless the command is allowed.

@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -52,29 +51,23 @@ func (o *observer) Ended(sandbox string, exit runtime.Exit) {
 	o.notes = append(o.notes, sandbox+" "+exit.String())
 }
 
-func TestObserved(t *testing.T) {
-	o, ran := &observer{policy: runtime.CommandPolicy{Allow: []string{"git", "lost"}}}, 0
+// TestObserver: a sandbox's observer decides and is told, and a sandbox needs none.
+func TestObserver(t *testing.T) {
+	o := &observer{policy: runtime.CommandPolicy{Allow: []string{"git"}}}
 	cfg := runtime.Config{Name: "sandbox", Observer: o}
-	lost := errors.New("lost")
-	exec := func(_ context.Context, p runtime.Process) (runtime.Exit, error) {
-		ran++
-		if p.Args[0] == "lost" {
-			return runtime.Exit{}, lost
-		}
-		return runtime.Exit{Reason: runtime.Exited}, nil
-	}
-	for command, want := range map[string]error{"git": nil, "curl": runtime.ErrDenied, "lost": lost} {
+	for command, want := range map[string]error{"git": nil, "curl": runtime.ErrDenied} {
 		o.notes = nil
-		exit, err := cfg.Observed(t.Context(), runtime.Process{Args: []string{command}}, exec)
-		notes := []string{"sandbox starts " + command}
-		if want == nil {
-			notes = append(notes, "sandbox "+exit.String())
+		p, exit := runtime.Process{Args: []string{command}}, runtime.Exit{Reason: runtime.Exited}
+		if err := cfg.Starting(p); !errors.Is(err, want) {
+			t.Errorf("%s: %v", command, err)
 		}
-		if diff := cmp.Diff(notes, o.notes); diff != "" || !errors.Is(err, want) {
-			t.Errorf("%s: %v, %s", command, err, diff)
+		cfg.Ended(exit)
+		if diff := cmp.Diff([]string{"sandbox starts " + command, "sandbox " + exit.String()}, o.notes); diff != "" {
+			t.Errorf("%s: %s", command, diff)
 		}
-	}
-	if ran != 2 {
-		t.Errorf("%d were executed", ran)
+		if err := (runtime.Config{}).Starting(p); err != nil {
+			t.Error(err)
+		}
+		runtime.Config{}.Ended(exit)
 	}
 }

@@ -58,7 +58,7 @@ type restoredMachine struct {
 	sealed   []string // absolute paths that nothing may change while the checker runs
 }
 
-func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, limits layer.Limits) error {
+func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, limits layer.Budget) error {
 	view, err := e.View(ctx, in.Image)
 	if err != nil {
 		return err

@@ -97,7 +97,7 @@ func TestTrust(t *testing.T) {
 func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 	t.Helper()
 	var text bytes.Buffer
-	limits := layer.Limits{Bytes: 1 << 20, Entries: 1000}
+	limits := layer.Budget{Bytes: 1 << 20, Entries: 1000}
 	if _, err := layer.Write(context.Background(), &text, runtime.Changes{Dir: makeTree(t, entry)}, limits); err != nil {
 		t.Fatal(err)
 	}

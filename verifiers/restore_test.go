@@ -23,7 +23,7 @@ func TestRestored(t *testing.T) {
 			"its owner's":  {"echo 45 > answer.txt && ! cat shut/f", ""},
 			"others":       {"! " + checks, "checker_failed"},
 		} {
-			result, verdict := w.attempt(t, script, map[string]any{"checker": map[string]any{"command": test.check}}, verifiers.Policy{})
+			result, verdict := w.attempt(t, script, map[string]any{"checker": map[string]any{"command": test.check}}, verifiers.Permissions{})
 			if verdict.Reason != test.reason {
 				t.Errorf("own %v, %s: %q, %s%s", own, name, verdict.Reason, verdict.Stdout.Bytes(), verdict.Stderr.Bytes())
 			}

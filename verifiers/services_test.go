@@ -34,7 +34,7 @@ func TestServices(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, v := w.attempt(t, tt.script, tt.eval, verifiers.Policy{})
+			_, v := w.attempt(t, tt.script, tt.eval, verifiers.Permissions{})
 			if v.Reason != tt.reason {
 				t.Errorf("%s %s: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout, v.Stderr)
 			}
@@ -47,7 +47,7 @@ func TestPartialScore(t *testing.T) {
 	w := newTerminalWorld(t)
 	for text, want := range map[string]float64{"0.5": 0.5, "0": 0, "1": 0, "2": 0, "-1": 0, "NaN": 0, "x": 0} {
 		w.add(t, "hidden/p/check.sh", "#!/bin/sh\nmkdir -p /logs/verifier; echo '"+text+"' > /logs/verifier/reward.txt; exit 1\n")
-		_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh"}}, verifiers.Policy{})
+		_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh"}}, verifiers.Permissions{})
 		if v.Score != want || v.Reason != "checker_failed" {
 			t.Errorf("%s: score %v, %s", text, v.Score, v.Reason)
 		}

@@ -77,7 +77,7 @@ func terminalSolution(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error
 // verifyTerminal runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
 func verifyTerminal(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval) (Verdict, error) {
-	capabilities, denied := needed(eval.NeededCommands, in.Policy)
+	capabilities, denied := needed(eval.NeededCommands, in.Permissions)
 	if denied != nil {
 		return *denied, nil
 	}
@@ -102,7 +102,7 @@ func verifyTerminal(ctx context.Context, e Engine, in Input, eval compiler.Termi
 
 // needed returns the capabilities that commands need or, if the operator forbids a command,
 // the verdict.
-func needed(commands []string, p Policy) ([]string, *Verdict) {
+func needed(commands []string, p Permissions) ([]string, *Verdict) {
 	var capabilities []string
 	for _, c := range commands {
 		if !p.AllowDangerous || slices.Contains(p.Deny, c) {
@@ -311,7 +311,7 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	}
 	args := checkerArgs(c.eval.Checker)
 	if len(c.eval.Services) > 0 {
-		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Policy.Deny}).Decide(args).Check(); err != nil {
+		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
 			return runtime.Exit{}, err // the engine sees only with-services
 		}
 		var services []service.Service

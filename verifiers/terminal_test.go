@@ -100,7 +100,7 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 }
 
 // attempt runs a shell script as the agent and judges what it leaves.
-func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any, policy verifiers.Policy) (harness.Result, verifiers.Verdict) {
+func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any, policy verifiers.Permissions) (harness.Result, verifiers.Verdict) {
 	t.Helper()
 	ctx := context.Background()
 	task, pack := w.task(t, eval)
@@ -118,7 +118,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 		return result, verifiers.Verdict{Status: verifiers.Failed, Reason: result.Failure.Reason}
 	}
 	v, err := verifiers.For(task).Verify(ctx, w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: limits, Policy: policy,
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: limits, Permissions: policy,
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
 	must(t, err)
@@ -227,7 +227,7 @@ for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			result, v := w.attempt(t, tt.script, checkers()[tt.checker], verifiers.Policy{})
+			result, v := w.attempt(t, tt.script, checkers()[tt.checker], verifiers.Permissions{})
 			if v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == "") {
 				t.Errorf("%s %q: %s\n%s%s\nagent: %v %s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String(), result.Exit, result.Exit.Stderr.String())
 			}
@@ -240,13 +240,13 @@ func TestNeededCommands(t *testing.T) {
 	w := newTerminalWorld(t)
 	tests := []struct {
 		name   string
-		policy verifiers.Policy
+		policy verifiers.Permissions
 		reason string
 	}{
-		{"not allowed", verifiers.Policy{}, "verifier_dangerous_command_denied"},
-		{"allowed", verifiers.Policy{AllowDangerous: true}, ""},
-		{"allowed and denied", verifiers.Policy{AllowDangerous: true, Deny: []string{"chroot"}}, "verifier_dangerous_command_denied"},
-		{"something else denied", verifiers.Policy{AllowDangerous: true, Deny: []string{"mount"}}, ""},
+		{"not allowed", verifiers.Permissions{}, "verifier_dangerous_command_denied"},
+		{"allowed", verifiers.Permissions{AllowDangerous: true}, ""},
+		{"allowed and denied", verifiers.Permissions{AllowDangerous: true, Deny: []string{"chroot"}}, "verifier_dangerous_command_denied"},
+		{"something else denied", verifiers.Permissions{AllowDangerous: true, Deny: []string{"mount"}}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -269,7 +269,7 @@ func TestLinksThroughTheImage(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.workdir = "/var/run/work"
-			_, v := w.attempt(t, tt.script, checkers()["shell"], verifiers.Policy{})
+			_, v := w.attempt(t, tt.script, checkers()["shell"], verifiers.Permissions{})
 			if v.Reason != tt.reason {
 				t.Errorf("%s %q: %s %s", v.Status, v.Reason, v.Message, v.Stderr.String())
 			}

@@ -80,9 +80,9 @@ type Engine interface {
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
-// Policy says which dangerous commands the operator permits. The zero Policy
+// Permissions says which dangerous commands the operator permits. The zero Permissions
 // permits none.
-type Policy struct {
+type Permissions struct {
 	// AllowDangerous permits the dangerous commands that a task needs.
 	AllowDangerous bool
 	Deny           []string // names; takes precedence over AllowDangerous
@@ -95,12 +95,12 @@ type Input struct {
 	Candidate candidate.Candidate
 	// Reference says that the candidate is the task's own solution, by which changed tests
 	// can be calibrated.
-	Reference bool
-	Image     runtime.Image
-	Sidecars  []service.Sidecar // which a terminal_task has beside its checker
-	Limits    runtime.Limits
-	Policy    Policy
-	Timeout   time.Duration // of a check for which the task sets none
+	Reference   bool
+	Image       runtime.Image
+	Sidecars    []service.Sidecar // which a terminal_task has beside its checker
+	Limits      runtime.Limits
+	Permissions Permissions
+	Timeout     time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *CodePool
 	// Calibrations stores calibrations of changed tests; nil stores none.

@@ -21,7 +21,7 @@ import (
 // unless nil, refuses: then the image's stay, and what lies below a refused directory that the
 // image has is asked about on its own. It needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8.
 // Errors are those of [Entries].
-func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Limits, keep func(*Entry) (bool, error)) error {
+func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, keep func(*Entry) (bool, error)) error {
 	a := applier{to: to, image: image, keep: keep}
 	for e, err := range Entries(ctx, r, limits) {
 		if err == nil {

@@ -49,13 +49,13 @@ const (
 // ErrInvalid means that a layer is not what Write writes.
 var ErrInvalid = errors.New("invalid layer")
 
-// Limits bound a layer. Both fields must be positive.
-type Limits struct {
+// A Budget is how much a layer may hold. Both fields must be positive.
+type Budget struct {
 	Bytes   int64 // the sum of the regular files' sizes, holes included
 	Entries int64 // of any type
 }
 
-func (l *Limits) count(size int64) error {
+func (l *Budget) count(size int64) error {
 	if l.Entries--; l.Entries < 0 {
 		return errTooMany
 	}
@@ -130,7 +130,7 @@ func DiffID(r io.Reader) (string, error) {
 // Entries yields the entries of a layer in its order, a directory before its contents. An entry
 // is valid until the next is read. After an error, which matches ErrInvalid or
 // workspace.ErrTooBig if the layer is at fault, nothing follows.
-func Entries(ctx context.Context, r io.Reader, limits Limits) iter.Seq2[*Entry, error] {
+func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		plain, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-var limits = layer.Limits{Bytes: 1 << 30, Entries: 1 << 20}
+var limits = layer.Budget{Bytes: 1 << 30, Entries: 1 << 20}
 
 // A machine is an image, and an overlay of changes over it.
 type machine struct{ dir string }
@@ -157,7 +157,7 @@ func TestBounds(t *testing.T) {
 	m := newMachine(t)
 	m.mount(t, "upper", "work", "merged")
 	m.sh(t, "merged", `truncate -s 10M hole; for i in $(seq 60); do : > $i; ln 1 link-$i; done; d=.; for i in $(seq 140); do d=$d/d; done; mkdir -p $d`)
-	for name, l := range map[string]layer.Limits{
+	for name, l := range map[string]layer.Budget{
 		"a hole": {Bytes: 9 << 20, Entries: 1000}, "many files": {Bytes: 1 << 30, Entries: 50}, "links": {Bytes: 1 << 30, Entries: 100}, "depth": limits,
 	} {
 		_, err := layer.Write(t.Context(), io.Discard, runtime.Changes{Dir: m.path("upper")}, l)

@@ -23,7 +23,7 @@ type Secrets interface {
 // Redact replaces secrets in the names, link targets and contents of a layer. It returns the
 // number of entries with one; if that is 0, nothing was written. Of entries whose names become
 // equal the first is kept. Errors are those of [Entries].
-func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Limits, s Secrets) (r Report, changed int, err error) {
+func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
 	dirty := map[string]bool{}
 	for e, err := range Entries(ctx, from, limits) {
 		found := false

@@ -36,7 +36,7 @@ type Report struct {
 
 // Write writes the changes of a sandbox that has stopped as a layer. The same changes give the
 // same bytes. Errors match workspace.ErrTooBig if the changes exceed the limits.
-func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Limits) (Report, error) {
+func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Budget) (Report, error) {
 	root, err := os.OpenRoot(changes.Dir)
 	if err != nil {
 		return Report{}, err
@@ -78,7 +78,7 @@ type writer struct {
 	ctx     context.Context // kept because the writer lives no longer than the call that made it
 	archive *tar.Writer
 	mounts  []string
-	limits  Limits
+	limits  Budget
 	links   map[inode]string // the first name of each file that has several
 	report  *Report
 

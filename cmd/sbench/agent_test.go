@@ -317,7 +317,7 @@ func dialects() []string {
 
 // TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
 // that could have gone on, the attempt gets no verdict. Without SBENCH_SOAK, budgets are tested
-// with one agent.
+// with one agent, and agents for Node.js, which take longer, meet every third fault.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
 	tests := []struct {
@@ -339,7 +339,10 @@ func TestAgentsProvider(t *testing.T) {
 		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", nil},
 	}
 	for i, agent := range dialects() {
-		for _, tt := range tests {
+		for j, tt := range tests {
+			if node := agent == "gemini_cli" || agent == "qwen_code"; node && os.Getenv("SBENCH_SOAK") == "" && (i+j)%3 != 0 {
+				continue
+			}
 			if i > 0 && strings.Contains(tt.config, "timeout_seconds") && tt.want != none && os.Getenv("SBENCH_SOAK") == "" {
 				continue // a budget or a limit of time, which the API has no part in
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
@@ -48,7 +48,7 @@ func TestGrade(t *testing.T) {
 	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, "-p", file, "-o", out, "--progress", "none")
 	expect(t, codeMeasured, "", "verify", out)
 	_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
-		if r.Provenance.Harness.Type != run.Predictions || r.NetworkEnabled || (r.Attempt == 1) != (r.VerificationStatus == record.Passed) {
+		if r.Provenance.Harness.Type != predictions.Type || r.NetworkEnabled || (r.Attempt == 1) != (r.VerificationStatus == record.Passed) {
 			t.Errorf("%s attempt %d: %s by %+v, network %v", r.TaskID, r.Attempt, r.VerificationStatus, r.Provenance.Harness, r.NetworkEnabled)
 		}
 		return nil

@@ -369,11 +369,11 @@ func agentOptions(t *compiler.Tester) map[string]string {
 // checkAgent checks, before the first task, that an agent's provider can be reached and
 // accepts the key. Other harnesses have no provider.
 func checkAgent(ctx context.Context, t *compiler.Tester, p harness.Producer) error {
-	checked, ok := p.(interface{ Check(context.Context) error })
-	if !ok {
+	to := p.Identity().Relay
+	if to == nil {
 		return nil
 	}
-	err := checked.Check(ctx)
+	err := relay.Check(ctx, *to)
 	switch {
 	case errors.Is(err, relay.ErrRefused):
 		keys, _, _ := keysOf(t)

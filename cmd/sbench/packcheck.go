@@ -144,15 +144,16 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	err = onClient(ctx, p.client, p.cfg, func(cfg run.Config) error {
-		cfg.Progress = progress
-		summary, err = run.Run(ctx, cfg)
-		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-			return nil
-		}
-		return err
-	})
-	return summary, err
+	p.cfg.Progress = progress
+	cfg, engine, err := onClient(ctx, p.client, p.cfg)
+	if err != nil {
+		return summary, err
+	}
+	summary, err = run.Run(ctx, cfg)
+	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+		err = nil
+	}
+	return summary, errors.Join(err, engine.Close(ctx))
 }
 
 // inOrder sorts the results, which arrive in any order: the references first, then by the

@@ -125,15 +125,16 @@ func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	var summary run.Summary
-	err = a.withRun(ctx, cfg, func(cfg run.Config) (err error) {
-		if cmd.Plan {
-			return cmd.plan(ctx, a, cfg)
-		}
-		cfg.Stop = a.interrupts.graceful(a.stderr)
-		summary, err = run.Run(ctx, cfg)
+	cfg, at, err := a.begin(ctx, cfg)
+	if err != nil {
 		return err
-	})
+	}
+	if cmd.Plan {
+		return errors.Join(cmd.plan(ctx, a, cfg), at.close(ctx))
+	}
+	cfg.Stop = a.interrupts.graceful(a.stderr)
+	summary, err := run.Run(ctx, cfg)
+	err = errors.Join(err, at.close(ctx))
 	a.endLive()
 	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
 }
@@ -333,28 +334,24 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	)
 }
 
-// withRun calls f with the completed configuration of a run on a client of its own; see onClient.
-func (a *app) withRun(ctx context.Context, cfg run.Config, f func(run.Config) error) error {
-	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
-}
-
-// onClient calls f with the completed configuration of a run on c. The harness and its egress may
-// be missing; of the options it sets the limits and, unless it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
+// onClient completes the configuration of a run on c, and returns its engine, which the caller
+// closes. The harness and its egress may be missing; of the options it sets the limits and, unless
+// it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return marked(run.ErrInfrastructure, err)
+		return cfg, nil, marked(run.ErrInfrastructure, err)
 	}
 	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
-		return err
+		return cfg, nil, err
 	}
 	setup, err := setupEgress(t)
 	if err != nil {
-		return err
+		return cfg, nil, err
 	}
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return err
+		return cfg, nil, err
 	}
 	policy := containerd.PullPolicy(t.Runtime.Pull)
 	images := &resolver{c: c, engine: engine, policy: policy, progress: cfg.Progress, setup: setup}
@@ -365,7 +362,7 @@ func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(
 	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return errors.Join(f(cfg), engine.Close(ctx))
+	return cfg, engine, nil
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each

@@ -48,7 +48,7 @@ func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper)
 			return report, err
 		}
 		defer func() { err = errors.Join(err, view.Close()) }()
-		limits := layer.Limits{Bytes: s.Limits.LayerBytes, Entries: 1 << 18}
+		limits := layer.Budget{Bytes: s.Limits.LayerBytes, Entries: 1 << 18}
 		vol, err := s.Engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes, Inodes: limits.Entries})
 		if err != nil {
 			return report, err

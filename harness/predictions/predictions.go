@@ -30,6 +30,12 @@ type Set struct {
 	Digest string
 }
 
+// Type is the harness's type in the records of candidates that existed already.
+const Type = "predictions"
+
+// Identity implements harness.Producer.
+func (s *Set) Identity() harness.Identity { return harness.Identity{Type: Type, Digest: s.Digest} }
+
 // Attempts returns how many candidates a task has at most.
 func (s *Set) Attempts() int {
 	most := 0
@@ -89,7 +95,7 @@ func handIn(ctx context.Context, e harness.Engine, r harness.Request, c candidat
 }
 
 // copyLayer copies a candidate's layer after checking its digest and its entries.
-func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Limits) error {
+func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Budget) error {
 	from, err := c.OpenLayer()
 	if err != nil {
 		return err

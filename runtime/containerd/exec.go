@@ -33,17 +33,17 @@ const (
 )
 
 // Exec runs p to completion; see runtime.Sandbox.
-func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	exit, err := s.cfg.Observed(ctx, p, s.exec)
-	if err != nil {
-		return runtime.Exit{}, fmt.Errorf("sandbox %q: %w", s.cfg.Name, err)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sandbox %q: %w", s.cfg.Name, err)
+		}
+	}()
+	if err := s.cfg.Starting(p); err != nil {
+		return runtime.Exit{}, err
 	}
-	return exit, nil
-}
-
-func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	switch {
 	case s.closed:
 		return runtime.Exit{}, runtime.ErrClosed
@@ -53,10 +53,14 @@ func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
-	streams := newStreams(p)
-	defer close(streams.ended)
+	std := newStreams(p)
+	defer close(std.ended)
 	before := s.group.Stats()
-	proc, err := s.start(ctx, p, streams)
+	start := s.startFirst
+	if s.cfg.Persistent {
+		start = s.startNext
+	}
+	proc, err := start(ctx, p, std.creator(s.dir), std)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
@@ -66,11 +70,15 @@ func (s *Sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
 	s.dead = !s.cfg.Persistent
-	streams.drain(proc.IO())
-	exit.Stdout, exit.Stderr = streams.out.Output(), streams.err.Output()
+	std.drain(proc.IO())
+	exit.Stdout, exit.Stderr = std.out.Output(), std.err.Output()
 	s.account(&exit, before)
 	exit.Spec = s.specDigest
-	return exit, errors.Join(s.finish(ctx, proc), s.sound())
+	if err := errors.Join(s.finish(ctx, proc), s.sound()); err != nil {
+		return runtime.Exit{}, err
+	}
+	s.cfg.Ended(exit)
+	return exit, nil
 }
 
 // finish releases a process that has ended. The daemon's record of it is deleted now in a
@@ -85,32 +93,23 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	return errors.Join(err, proc.Delete(ctx))
 }
 
-// start starts p: as the first process of a one-shot sandbox, or beside the idle process of
-// a persistent one.
-func (s *Sandbox) start(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
+// startFirst starts p as the first process of the sandbox.
+func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, creator cio.Creator, std *streams) (*process, error) {
 	ctx = s.run.ctx(ctx)
-	spec, err := s.spec(p.Args, p.Env, p.Dir)
+	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
 	}
-	if s.cfg.Persistent {
-		return s.startNext(ctx, spec.Process, std)
-	}
-	release, err := s.run.c.slot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return s.startFirst(ctx, spec, std.creator(s.dir), std)
-}
-
-// startFirst starts the first process. The caller holds a slot; see [Client.slot].
-func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.Creator, std *streams) (*process, error) {
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return nil, err
 	}
 	s.specDigest = digest.FromBytes(data).String()
+	release, err := s.run.c.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := s.makeContainer(ctx, spec, data, creator); err != nil {
 		return nil, startError(err)
 	}
@@ -124,6 +123,24 @@ func (s *Sandbox) startFirst(ctx context.Context, spec *specs.Spec, creator cio.
 	}
 	s.closeInput(std, s.container)
 	return proc, nil
+}
+
+// startNext starts p beside the idle process of a persistent sandbox.
+func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, creator cio.Creator, std *streams) (*process, error) {
+	ctx = s.run.ctx(ctx)
+	spec, err := s.spec(p)
+	if err != nil {
+		return nil, err
+	}
+	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, creator)
+	if err != nil {
+		return nil, startError(err)
+	}
+	if err := next.Start(ctx); err != nil {
+		return nil, errors.Join(startError(err), next.Delete(ctx))
+	}
+	s.closeInput(std, next)
+	return hold(next), nil
 }
 
 // makeContainer makes the container of a specification, whose JSON is data, with sbench's own
@@ -145,28 +162,6 @@ func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []by
 		s.container = made
 	}
 	return err
-}
-
-func (s *Sandbox) startPause(ctx context.Context) error {
-	ctx = s.run.ctx(ctx)
-	spec, err := s.spec([]string{pauseDest}, nil, "")
-	if err != nil {
-		return err
-	}
-	s.init, err = s.startFirst(ctx, spec, cio.NullIO, &streams{})
-	return err
-}
-
-func (s *Sandbox) startNext(ctx context.Context, p *specs.Process, std *streams) (*process, error) {
-	next, err := s.container.Add(ctx, "exec-"+randomID(), p, std.creator(s.dir))
-	if err != nil {
-		return nil, startError(err)
-	}
-	if err := next.Start(ctx); err != nil {
-		return nil, errors.Join(startError(err), next.Delete(ctx))
-	}
-	s.closeInput(std, next)
-	return hold(next), nil
 }
 
 // startError distinguishes a command that cannot be executed from a failing daemon. The only

@@ -53,7 +53,7 @@ func TestMachine(t *testing.T) {
 		t.Errorf("%+v", changes)
 	}
 	var text bytes.Buffer
-	limits := layer.Limits{Bytes: 64 << 20, Entries: 10000}
+	limits := layer.Budget{Bytes: 64 << 20, Entries: 10000}
 	if _, err := layer.Write(t.Context(), &text, changes, limits); err != nil {
 		t.Fatal(err)
 	}

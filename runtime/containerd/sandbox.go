@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
+	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/oci"
@@ -75,25 +76,29 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
 	}
 	s.group = r.c.newGroup(s.cgroup, cfg.Limits, s.held)
-	release, err := r.c.slot(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
-	}
-	defer release()
 	if err := r.reach(ctx); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
-	if err := s.create(ctx); err != nil {
+	err := s.create(ctx)
+	if err == nil && cfg.Persistent {
+		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, cio.NullIO, &streams{})
+	}
+	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
 	}
 	return s, nil
 }
 
+// create makes everything but a process.
 func (s *Sandbox) create(ctx context.Context) error {
+	release, err := s.run.c.slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
 	if err := s.makeRoot(ctx); err != nil {
 		return err
 	}
-	var err error
 	if s.user, err = s.lookup(ctx); err != nil {
 		return err
 	}
@@ -108,13 +113,7 @@ func (s *Sandbox) create(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.makeNetwork(); err != nil {
-		return err
-	}
-	if !s.cfg.Persistent {
-		return nil
-	}
-	return s.startPause(ctx)
+	return s.makeNetwork()
 }
 
 // lookup finds the sandbox's user, in the image's files whatever lies over them.
@@ -242,12 +241,12 @@ func (s *Sandbox) files() ([]rootfs.File, error) {
 
 func (s *Sandbox) workdir() string { return cmp.Or(s.cfg.Workdir, s.cfg.Image.Workdir, "/") }
 
-// spec builds the specification for a first process.
-func (s *Sandbox) spec(args []string, env []string, dir string) (*specs.Spec, error) {
+// spec builds the specification for p as the first process.
+func (s *Sandbox) spec(p runtime.Process) (*specs.Spec, error) {
 	opts := []oci.Option{
-		oci.WithArgs(args...),
-		oci.WithEnv(s.environment(env)...),
-		oci.WithCwd(cmp.Or(dir, s.workdir())),
+		oci.WithArgs(p.Args...),
+		oci.WithEnv(s.environment(p.Env)...),
+		oci.WithCwd(cmp.Or(p.Dir, s.workdir())),
 		oci.WithUser(s.user.UID, s.user.GID, s.user.Groups...),
 		oci.WithNetworkNamespace(s.netns.Path()),
 		oci.WithSharedMemory(s.cfg.Limits.ShmBytes),
@@ -291,7 +290,7 @@ func (s *Sandbox) Spec(p runtime.Process) (*specs.Spec, error) {
 	if s.closed {
 		return nil, runtime.ErrClosed
 	}
-	return s.spec(p.Args, p.Env, p.Dir)
+	return s.spec(p)
 }
 
 // Close kills what still runs and removes the sandbox; see runtime.Sandbox.

@@ -152,10 +152,9 @@ func (s *sandbox) path(name string) (string, bool) {
 func (s *sandbox) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cfg.Observed(ctx, p, s.exec)
-}
-
-func (s *sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
+	if err := s.cfg.Starting(p); err != nil {
+		return runtime.Exit{}, err
+	}
 	switch {
 	case s.closed:
 		return runtime.Exit{}, runtime.ErrClosed
@@ -169,7 +168,11 @@ func (s *sandbox) exec(ctx context.Context, p runtime.Process) (runtime.Exit, er
 		return runtime.Exit{}, fmt.Errorf("%w: %q", runtime.ErrNotStarted, p.Args)
 	}
 	s.spent = true
-	return s.run(ctx, program, p)
+	exit, err := s.run(ctx, program, p)
+	if err == nil {
+		s.cfg.Ended(exit)
+	}
+	return exit, err
 }
 
 func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (runtime.Exit, error) {

@@ -14,8 +14,8 @@ var (
 	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 )
 
-// A Policy says what a harness may reach. The zero Policy denies everything.
-type Policy struct {
+// An Allowlist says what a harness may reach. The zero Allowlist denies everything.
+type Allowlist struct {
 	Domains []domain.Domain // what may be reached; empty means nothing
 }
 
@@ -27,7 +27,7 @@ type request struct {
 	Port   string // as requested; not used for KindDNS
 }
 
-// A decision is a policy's answer to a [request]. The zero decision denies.
+// A decision is an allowlist's answer to a [request]. The zero decision denies.
 type decision struct {
 	Allowed bool
 	Host    string // normalised; "" if the request's is malformed or an address
@@ -37,9 +37,9 @@ type decision struct {
 	Cure    string // of a refusal: how to allow it
 }
 
-// decide says whether the policy allows the request. It depends only on p and r; the address
+// decide says whether the allowlist allows the request. It depends only on p and r; the address
 // that a name resolves to is checked when it is dialled.
-func (p Policy) decide(r request) decision {
+func (p Allowlist) decide(r request) decision {
 	d := decision{}
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)

@@ -13,21 +13,21 @@ import (
 )
 
 func TestDecide(t *testing.T) {
-	policy := proxy.Policy{Domains: domains(t, "example.org", "xn--bcher-kva.example")}
+	policy := proxy.Allowlist{Domains: domains(t, "example.org", "xn--bcher-kva.example")}
 	request := func(host, port string) proxy.Request {
 		return proxy.Request{Kind: proxy.KindConnect, Host: host, Port: port}
 	}
 	tests := []struct {
 		name    string
-		policy  proxy.Policy
+		policy  proxy.Allowlist
 		request proxy.Request
 		want    proxy.Decision
 	}{
 		{"allowed", policy, request("WWW.example.org.", "443"), proxy.Decision{Allowed: true, Host: "www.example.org", Port: 443, Rule: "example.org"}},
 		{"another script", policy, request("xn--bcher-kva.example", "80"), proxy.Decision{Allowed: true, Host: "xn--bcher-kva.example", Port: 80, Rule: "xn--bcher-kva.example"}},
-		{"zero policy", proxy.Policy{}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
+		{"zero policy", proxy.Allowlist{}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
-		{"zero domain", proxy.Policy{Domains: make([]domain.Domain, 1)}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
+		{"zero domain", proxy.Allowlist{Domains: make([]domain.Domain, 1)}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
 		{"zero request", policy, proxy.Request{}, proxy.Decision{Rule: "hosts are named by DNS names", Reason: "bad_name", Cure: proxy.Reasons()["bad_name"].Text}},
 		{"another port", policy, request("example.org", "22"), proxy.Decision{Host: "example.org", Port: 22, Rule: "ports 80, 443", Reason: "port_not_allowed", Cure: proxy.Reasons()["port_not_allowed"].Text}},
@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 // TestConfig: a configuration that cannot be enforced is an error.
 func TestConfig(t *testing.T) {
 	for name, cfg := range map[string]proxy.Config{
-		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.Limits{Up: -1}},
+		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.Quota{Up: -1}},
 	} {
 		if p, err := proxy.New(cfg); err == nil {
 			report(t, p.Close())
