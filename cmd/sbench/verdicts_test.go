@@ -53,7 +53,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 	var got []verdict
 	for i, tester := range testers {
 		output := filepath.Join(h.dir, fmt.Sprint("verdicts-", i))
-		h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
+		h.sbench(0, "run", "--progress", "plain", "--config", tester, "--output-dir", output)
 		h.sbench(0, "verify", output)
 		got = append(got, readVerdicts(t, output)...)
 		if userns.Inside() { // root on the host can remove anything
