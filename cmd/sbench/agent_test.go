@@ -287,6 +287,7 @@ func TestAgentsSolve(t *testing.T) {
 	for _, agent := range agents() {
 		for _, tt := range tasks {
 			t.Run(agent+"/"+tt.pack, func(t *testing.T) {
+				t.Parallel()
 				r := runAgent(t, agent, tt.pack, tt.task, tt.script, "", 0)
 				if r.record.Status != "passed" {
 					t.Errorf("%+v\nproblems %v\n%s", r.record, r.provider.Problems(), r.stderr)

@@ -55,6 +55,10 @@ func TestSystemDaemon(t *testing.T) {
 			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
 			expect 0 'passed=1' sbench run --config "$TESTER"
 			expect 0 '/run/containerd/containerd.sock (running before sbench)' sbench doctor`},
+		{"a service of systemd's", `
+			serve env NOTIFY_SOCKET="$DIR/notify" LISTEN_FDS=1
+			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
+			expect 0 'passed=3' sbench run --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir "$DIR/code"`},
 		{"restarts during a run", `
 			serve
 			expect 0 "$IMAGE" sbench image import "$ARCHIVE"
