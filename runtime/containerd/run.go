@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd/mounts"
@@ -49,9 +50,9 @@ type Run struct {
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
 
-	serving sync.Mutex
-	server  *server // of sbench's own shim; nil until a sandbox needs it
-	servers int     // how many there have been
+	serving *semaphore.Weighted // of one, for what follows; starting a server takes time
+	server  *server             // of sbench's own shim; nil until a sandbox needs it
+	servers int                 // how many there have been
 }
 
 // NewRun makes a run, with a lock, a lease and a directory of the same random name. The
@@ -70,7 +71,7 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 }
 
 func (c *Client) claimRun(ctx context.Context) (*Run, error) {
-	r := &Run{c: c, id: randomID(), bases: map[string][]string{}}
+	r := &Run{c: c, id: randomID(), bases: map[string][]string{}, serving: semaphore.NewWeighted(1)}
 	r.dir = filepath.Join(c.opts.State, "runs", r.id)
 	r.volumes = volume.NewStore(r.dir, c.opts.Root, r.id)
 	if err := r.claim(ctx); err != nil {

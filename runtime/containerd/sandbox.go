@@ -17,6 +17,7 @@ import (
 	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
@@ -326,7 +327,11 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if s.cfg.Beside != nil {
 		s.ids = sandboxIDs{} // the other sandbox's
 	}
-	return errors.Join(s.ids.close(), os.RemoveAll(s.dir), s.group.Remove())
+	err := os.RemoveAll(s.dir)
+	if errors.Is(err, unix.ENOTEMPTY) { // a shim that takes a dead server's place was writing there
+		err = os.RemoveAll(s.dir)
+	}
+	return errors.Join(s.ids.close(), err, s.group.Remove())
 }
 
 // unmount removes all mounts below the sandbox's directory.

@@ -54,8 +54,10 @@ func (r *Run) reach(ctx context.Context) error {
 
 // shimServer returns the run's server, which it starts if there is none, or if it has ended.
 func (r *Run) shimServer(ctx context.Context) (*server, error) {
-	r.serving.Lock()
-	defer r.serving.Unlock()
+	if err := r.serving.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
+	}
+	defer r.serving.Release(1)
 	if s := r.server; s != nil {
 		select {
 		case <-s.gone:
