@@ -173,7 +173,7 @@ func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep str
 	if err != nil {
 		return nil, err
 	}
-	report, err := layer.Write(ctx, f, changes, LayerLimits(maxBytes))
+	report, err := layer.Write(ctx, f, changes, LayerBudget(maxBytes))
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		c.Layer, c.Dropped = report.Digest, report.Dropped
 		return nil, nil
@@ -197,7 +197,7 @@ func (c Candidate) OpenLayer() (*os.File, error) {
 	return layer.Open(root, filepath.Base(c.Workspace)+layer.Suffix, c.Layer)
 }
 
-// LayerLimits returns the limits of a layer of at most maxBytes.
-func LayerLimits(maxBytes int64) layer.Budget {
+// LayerBudget returns the budget of a layer of at most maxBytes.
+func LayerBudget(maxBytes int64) layer.Budget {
 	return layer.Budget{Bytes: maxBytes, Entries: max(minFiles, maxBytes/fileBytes)}
 }

@@ -27,8 +27,8 @@ type Egress struct {
 	// CABundle is a host file of certificates to trust in the sandbox, for images
 	// without any; "" is none.
 	CABundle string
-	Log      *proxy.Log  // required if anything may be reached
-	Limits   proxy.Quota // unset fields are the proxy's defaults
+	Log      *proxy.Log         // required if anything may be reached
+	Limits   proxy.EgressLimits // unset fields are the proxy's defaults
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.

@@ -61,29 +61,29 @@ func TestBrokenFiles(t *testing.T) {
 	tests := []struct {
 		name, format, file string
 		content            []byte
-		limits             pack.Bounds
+		limits             pack.ImportLimits
 		want               string
 	}{
-		{"truncated gzip", "humaneval", "a.jsonl.gz", zipped(t, many)[:100], pack.Bounds{}, "a.jsonl.gz:1: truncated gzip data"},
-		{"damaged gzip", "humaneval", "a.jsonl.gz", append(zipped(t, many)[:12], bytes.Repeat([]byte{0xff}, 60)...), pack.Bounds{}, "damaged gzip data"},
-		{"wrong checksum", "humaneval", "a.jsonl.gz", flipped(zipped(t, many), 5), pack.Bounds{}, "a.jsonl.gz:4: damaged gzip data: gzip: invalid checksum"},
-		{"gzip head alone", "humaneval", "a.gz", []byte("\x1f\x8b"), pack.Bounds{}, "a.gz:1: truncated gzip data"},
-		{"gzip bomb", "humaneval", "a.gz", zipped(t, strings.Repeat(" ", 1<<20)), pack.Bounds{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
-		{"csv bomb", "mmlu", "a.csv", zipped(t, strings.Repeat("\"\n", 1<<20)), pack.Bounds{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
-		{"large file", "humaneval", "a.jsonl", []byte(many), pack.Bounds{Text: 100}, "more than 100"},
-		{"long line", "humaneval", "a.jsonl", []byte(soundRow + long), pack.Bounds{Line: 1000}, "a.jsonl:2: line is longer than 1000 bytes"},
-		{"long record", "mmlu", "a.csv", []byte("q,1,2,3,4,A\n" + strings.Repeat("x", 2000) + ",1,2,3,4,A\n"), pack.Bounds{Line: 1000}, "a.csv:2: record is longer than 1000 bytes"},
-		{"many rows", "humaneval", "a.jsonl", []byte(many), pack.Bounds{Rows: 2}, "a.jsonl:3: more than 2 tasks"},
-		{"many questions", "squad", "a.json", []byte(`{"data":[{"paragraphs":[{"context":"c","qas":[{"id":"a","question":"q","answers":[{"text":"t"}]},{"id":"b","question":"q","answers":[{"text":"t"}]}]}]}]}`), pack.Bounds{Rows: 1}, "more than 1 tasks"},
-		{"parquet", "swebench", "a.parquet", []byte("PAR1...."), pack.Bounds{}, "a Parquet file is not supported (convert it to JSONL"},
-		{"zip", "mmlu", "data.csv", []byte("PK\x03\x04"), pack.Bounds{}, "a zip archive is not supported"},
-		{"empty", "humaneval", "a.jsonl", nil, pack.Bounds{}, "no task to import (the source is empty)"},
-		{"no header", "truthfulqa", "a.csv", nil, pack.Bounds{}, "a.csv:1: no header"},
-		{"latin-1", "mmlu", "a.csv", []byte("q\n,1,2,3,4,A\nGr\xf6\xdfe,1,2,3,4,A\n"), pack.Bounds{}, "a.csv:3: invalid UTF-8"},
-		{"utf-16", "humaneval", "a.jsonl", []byte("\xff\xfe{\x00}\x00"), pack.Bounds{}, "a.jsonl:1: invalid JSON"},
-		{"no object", "squad", "a.json", []byte("[]"), pack.Bounds{}, "a.json:1: $.data: expected an array"},
-		{"malformed", "squad", "a.json", []byte("{\n\"data\": [\n}"), pack.Bounds{}, "a.json:3: invalid JSON"},
-		{"not a number", "swebench", "a.jsonl", []byte(`{"instance_id": NaN}`), pack.Bounds{}, "a.jsonl:1: invalid JSON"},
+		{"truncated gzip", "humaneval", "a.jsonl.gz", zipped(t, many)[:100], pack.ImportLimits{}, "a.jsonl.gz:1: truncated gzip data"},
+		{"damaged gzip", "humaneval", "a.jsonl.gz", append(zipped(t, many)[:12], bytes.Repeat([]byte{0xff}, 60)...), pack.ImportLimits{}, "damaged gzip data"},
+		{"wrong checksum", "humaneval", "a.jsonl.gz", flipped(zipped(t, many), 5), pack.ImportLimits{}, "a.jsonl.gz:4: damaged gzip data: gzip: invalid checksum"},
+		{"gzip head alone", "humaneval", "a.gz", []byte("\x1f\x8b"), pack.ImportLimits{}, "a.gz:1: truncated gzip data"},
+		{"gzip bomb", "humaneval", "a.gz", zipped(t, strings.Repeat(" ", 1<<20)), pack.ImportLimits{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
+		{"csv bomb", "mmlu", "a.csv", zipped(t, strings.Repeat("\"\n", 1<<20)), pack.ImportLimits{Text: 1 << 16}, "decompressed data have more than 65536 bytes"},
+		{"large file", "humaneval", "a.jsonl", []byte(many), pack.ImportLimits{Text: 100}, "more than 100"},
+		{"long line", "humaneval", "a.jsonl", []byte(soundRow + long), pack.ImportLimits{Line: 1000}, "a.jsonl:2: line is longer than 1000 bytes"},
+		{"long record", "mmlu", "a.csv", []byte("q,1,2,3,4,A\n" + strings.Repeat("x", 2000) + ",1,2,3,4,A\n"), pack.ImportLimits{Line: 1000}, "a.csv:2: record is longer than 1000 bytes"},
+		{"many rows", "humaneval", "a.jsonl", []byte(many), pack.ImportLimits{Rows: 2}, "a.jsonl:3: more than 2 tasks"},
+		{"many questions", "squad", "a.json", []byte(`{"data":[{"paragraphs":[{"context":"c","qas":[{"id":"a","question":"q","answers":[{"text":"t"}]},{"id":"b","question":"q","answers":[{"text":"t"}]}]}]}]}`), pack.ImportLimits{Rows: 1}, "more than 1 tasks"},
+		{"parquet", "swebench", "a.parquet", []byte("PAR1...."), pack.ImportLimits{}, "a Parquet file is not supported (convert it to JSONL"},
+		{"zip", "mmlu", "data.csv", []byte("PK\x03\x04"), pack.ImportLimits{}, "a zip archive is not supported"},
+		{"empty", "humaneval", "a.jsonl", nil, pack.ImportLimits{}, "no task to import (the source is empty)"},
+		{"no header", "truthfulqa", "a.csv", nil, pack.ImportLimits{}, "a.csv:1: no header"},
+		{"latin-1", "mmlu", "a.csv", []byte("q\n,1,2,3,4,A\nGr\xf6\xdfe,1,2,3,4,A\n"), pack.ImportLimits{}, "a.csv:3: invalid UTF-8"},
+		{"utf-16", "humaneval", "a.jsonl", []byte("\xff\xfe{\x00}\x00"), pack.ImportLimits{}, "a.jsonl:1: invalid JSON"},
+		{"no object", "squad", "a.json", []byte("[]"), pack.ImportLimits{}, "a.json:1: $.data: expected an array"},
+		{"malformed", "squad", "a.json", []byte("{\n\"data\": [\n}"), pack.ImportLimits{}, "a.json:3: invalid JSON"},
+		{"not a number", "swebench", "a.jsonl", []byte(`{"instance_id": NaN}`), pack.ImportLimits{}, "a.jsonl:1: invalid JSON"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -127,39 +127,39 @@ func TestTaskDirectories(t *testing.T) {
 	tests := []struct {
 		name   string
 		make   func(t *testing.T, task string)
-		limits pack.Bounds
+		limits pack.ImportLimits
 		want   string
 	}{
-		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.Bounds{}, `/one: "tests/p": symbolic links are not allowed`},
-		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.Bounds{}, `"copy": symbolic links are not allowed`},
-		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.Bounds{}, `"tests/up": symbolic links are not allowed`},
-		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.Bounds{}, "/two: not a directory"},
-		{"fifo", mkfifo, pack.Bounds{}, `"pipe" is no file or directory`},
-		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.Bounds{}, "holds a backslash"},
-		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.Bounds{}, "holds a control character"},
-		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.Bounds{}, "the name is not UTF-8"},
+		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.ImportLimits{}, `/one: "tests/p": symbolic links are not allowed`},
+		{"link within", func(t *testing.T, task string) { must(t, os.Symlink("task.yaml", filepath.Join(task, "copy"))) }, pack.ImportLimits{}, `"copy": symbolic links are not allowed`},
+		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.ImportLimits{}, `"tests/up": symbolic links are not allowed`},
+		{"task is a link", func(t *testing.T, task string) { must(t, os.Symlink(task, filepath.Join(filepath.Dir(task), "two"))) }, pack.ImportLimits{}, "/two: not a directory"},
+		{"fifo", mkfifo, pack.ImportLimits{}, `"pipe" is no file or directory`},
+		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.ImportLimits{}, "holds a backslash"},
+		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.ImportLimits{}, "holds a control character"},
+		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.ImportLimits{}, "the name is not UTF-8"},
 		{"large file", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.Bounds{File: 1000}, `"big": file has 2000 bytes, more than 1000`},
+		}, pack.ImportLimits{File: 1000}, `"big": file has 2000 bytes, more than 1000`},
 		{"sparse file", func(t *testing.T, task string) {
 			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
-		}, pack.Bounds{}, "more than 268435456"},
+		}, pack.ImportLimits{}, "more than 268435456"},
 		{"large directory", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.Bounds{TaskBytes: 1000}, "more than"},
+		}, pack.ImportLimits{TaskBytes: 1000}, "more than"},
 		{"large source", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.Bounds{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},
-		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.Bounds{TaskFiles: 4}, "more than 4 files"},
+		}, pack.ImportLimits{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},
+		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.ImportLimits{TaskFiles: 4}, "more than 4 files"},
 		{"many tasks", func(t *testing.T, task string) {
 			must(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))
-		}, pack.Bounds{Rows: 1}, "more than 1 tasks"},
+		}, pack.ImportLimits{Rows: 1}, "more than 1 tasks"},
 		{"binary instruction", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "task.yaml"), []byte("instruction: \xff"), 0o644))
-		}, pack.Bounds{}, "task.yaml: invalid UTF-8"},
+		}, pack.ImportLimits{}, "task.yaml: invalid UTF-8"},
 		{"workdir", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "Dockerfile"), []byte("FROM x\nWORKDIR /\n"), 0o644))
-		}, pack.Bounds{}, "$.environment.workdir: workdir is the root directory"},
+		}, pack.ImportLimits{}, "$.environment.workdir: workdir is the root directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

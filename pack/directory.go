@@ -104,7 +104,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 
 // read reads everything below dir. dir and everything below it must be files or directories;
 // symbolic links are errors.
-func (t *task) read(dir string, limits Bounds) error {
+func (t *task) read(dir string, limits ImportLimits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("not a directory"))
 	}

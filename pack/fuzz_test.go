@@ -57,7 +57,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 	dir := t.TempDir()
 	o := pack.Options{
 		Source: filepath.Join(dir, "source"), Skip: flags&1 != 0,
-		Limits: pack.Bounds{Text: 1 << 20, Rows: 100, TaskFiles: 50},
+		Limits: pack.ImportLimits{Text: 1 << 20, Rows: 100, TaskFiles: 50},
 	}
 	if f.Options != nil {
 		set := fmt.Sprintf(`{"pytest": %[1]v, "hints": %[1]v, "test_commands": {"example/calc": "pytest {tests}"}}`, flags&2 != 0)

@@ -79,11 +79,11 @@ type Options struct {
 	Agents []compiler.AgentType `json:"-"`
 	// Pin returns the reference with its current digest; nil leaves references as they are.
 	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`
-	Limits Bounds                                                `json:"-"`
+	Limits ImportLimits                                          `json:"-"`
 }
 
-// Bounds are those of what an import reads. Zero fields mean the default.
-type Bounds struct {
+// ImportLimits bound what an import reads. Zero fields mean the default.
+type ImportLimits struct {
 	Rows      int   // tasks of a source
 	Text      int64 // bytes of a source file, decompressed
 	Line      int   // bytes of one line or record
@@ -94,8 +94,8 @@ type Bounds struct {
 }
 
 // withDefaults replaces zero limits by defaults far above any published benchmark.
-func (l Bounds) withDefaults() Bounds {
-	return Bounds{
+func (l ImportLimits) withDefaults() ImportLimits {
+	return ImportLimits{
 		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
 		Text:      cmp.Or(max(l.Text, 0), 512<<20),
 		Line:      cmp.Or(max(l.Line, 0), compiler.DefaultMaxLine),

@@ -47,7 +47,7 @@ func TestDecide(t *testing.T) {
 // TestConfig: a configuration that cannot be enforced is an error.
 func TestConfig(t *testing.T) {
 	for name, cfg := range map[string]proxy.Config{
-		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.Quota{Up: -1}},
+		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.EgressLimits{Up: -1}},
 	} {
 		if p, err := proxy.New(cfg); err == nil {
 			report(t, p.Close())

@@ -118,7 +118,7 @@ func (c *client) twoLengths(r *http.Request) bool {
 }
 
 // writeTime is how long a write may take.
-func (l Quota) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
+func (l EgressLimits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
 // malformed logs an invalid request and returns the refusal.
 func (c *client) malformed(why reason) decision {

@@ -142,7 +142,7 @@ func FuzzRequest(f *testing.F) {
 		mu.Unlock()
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	})
-	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.Quota{
+	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{
 		HeaderTime: time.Second, HelloTime: time.Second, Idle: time.Second, Lifetime: 2 * time.Second, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50,
 	}})
 	address := serveLocal(f, p)
@@ -212,7 +212,7 @@ func FuzzDNS(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.Quota{Requests: 1 << 40, Names: 100}})
+	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{Requests: 1 << 40, Names: 100}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestHTTPLimits(t *testing.T) {
 	big := strings.Repeat("x", 100_000)
 	tests := []struct {
 		name   string
-		limits proxy.Quota
+		limits proxy.EgressLimits
 		server func(net.Conn)
 		send   string
 		log    string
@@ -64,21 +64,21 @@ func TestHTTPLimits(t *testing.T) {
 		status int
 		upMax  int64
 	}{
-		{name: "silent server", limits: proxy.Quota{Idle: 200 * time.Millisecond}, server: slow,
+		{name: "silent server", limits: proxy.EgressLimits{Idle: 200 * time.Millisecond}, server: slow,
 			send: request("GET", "/", "", ""), log: "http allow idle", status: 504, answer: "X-Sbench-Egress: idle"},
-		{name: "lifetime", limits: proxy.Quota{Lifetime: 200 * time.Millisecond}, server: slow,
+		{name: "lifetime", limits: proxy.EgressLimits{Lifetime: 200 * time.Millisecond}, server: slow,
 			send: request("GET", "/", "", ""), log: "http allow lifetime", status: 504, answer: "X-Sbench-Egress: lifetime"},
-		{name: "silent client", limits: proxy.Quota{Idle: 200 * time.Millisecond}, server: slow,
+		{name: "silent client", limits: proxy.EgressLimits{Idle: 200 * time.Millisecond}, server: slow,
 			send: request("POST", "/", "Content-Length: 1000\r\n", "x"), log: "http allow idle", status: 504},
-		{name: "a declared body", limits: proxy.Quota{BodyBytes: 1000}, server: slow,
+		{name: "a declared body", limits: proxy.EgressLimits{BodyBytes: 1000}, server: slow,
 			send: request("POST", "/", "Content-Length: 1001\r\n", "x"), log: "http deny body_too_large", status: 413},
-		{name: "a body in chunks", limits: proxy.Quota{BodyBytes: 1000}, server: slow,
+		{name: "a body in chunks", limits: proxy.EgressLimits{BodyBytes: 1000}, server: slow,
 			send: request("POST", "/", "Transfer-Encoding: chunked\r\n", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(big), big)), log: "http allow body_too_large", status: 413, upMax: 1200},
-		{name: "bytes up", limits: proxy.Quota{Up: 50_000}, server: slow,
+		{name: "bytes up", limits: proxy.EgressLimits{Up: 50_000}, server: slow,
 			send: request("POST", "/", fmt.Sprintf("Content-Length: %d\r\n", len(big)), big), log: "http allow bytes_up", status: 403, upMax: 50_000},
-		{name: "a URL is bytes, too", limits: proxy.Quota{TunnelUp: 1000}, server: slow,
+		{name: "a URL is bytes, too", limits: proxy.EgressLimits{TunnelUp: 1000}, server: slow,
 			send: request("GET", "/"+big[:2000], "", ""), log: "http deny bytes_up", status: 403},
-		{name: "bytes down", limits: proxy.Quota{Down: 50_000}, server: func(c net.Conn) {
+		{name: "bytes down", limits: proxy.EgressLimits{Down: 50_000}, server: func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+big)
 		}, send: request("GET", "/", "", ""), log: "http allow bytes_down", status: 200},
 		{name: "a server that breaks off", server: func(c net.Conn) {
@@ -90,8 +90,8 @@ func TestHTTPLimits(t *testing.T) {
 		{name: "a head of a megabyte", server: func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat(big, 10)+"\r\n\r\n")
 		}, send: request("GET", "/", "", ""), log: "http error upstream_failed", status: 502},
-		{name: "slow head", limits: proxy.Quota{HeaderTime: 300 * time.Millisecond}, send: "GET http://crude.allowed.test/ HTTP/1.1\r\nX: y\r\n", log: "malformed deny header_timeout"},
-		{name: "half a head", send: "GET http://crude.allowed.test/ HT", limits: proxy.Quota{HeaderTime: 300 * time.Millisecond}, log: "malformed deny header_timeout"},
+		{name: "slow head", limits: proxy.EgressLimits{HeaderTime: 300 * time.Millisecond}, send: "GET http://crude.allowed.test/ HTTP/1.1\r\nX: y\r\n", log: "malformed deny header_timeout"},
+		{name: "half a head", send: "GET http://crude.allowed.test/ HT", limits: proxy.EgressLimits{HeaderTime: 300 * time.Millisecond}, log: "malformed deny header_timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A Quota bounds what one sandbox may do through its proxy. For fields that are 0, [New] uses
+// EgressLimits bound what one sandbox may do through its proxy. For fields that are 0, [New] uses
 // [DefaultLimits]; negative ones are errors.
-type Quota struct {
+type EgressLimits struct {
 	Connections int   // from the sandbox, at a time
 	Tunnels     int   // at a time
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
@@ -29,8 +29,8 @@ type Quota struct {
 }
 
 // DefaultLimits returns the limits of a sandbox that sets none.
-func DefaultLimits() Quota {
-	return Quota{
+func DefaultLimits() EgressLimits {
+	return EgressLimits{
 		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
 		HeaderBytes: 64 << 10, BodyBytes: 64 << 20,
 		Up: 64 << 20, Down: 8 << 30, TunnelUp: 64 << 20, TunnelDown: 8 << 30,
@@ -40,7 +40,7 @@ func DefaultLimits() Quota {
 }
 
 // over returns l with the fields that are 0 taken from base.
-func (l Quota) over(base Quota) Quota {
+func (l EgressLimits) over(base EgressLimits) EgressLimits {
 	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {
@@ -51,7 +51,7 @@ func (l Quota) over(base Quota) Quota {
 }
 
 // validate returns an error that names every field that is not positive, or nil.
-func (l Quota) validate() error {
+func (l EgressLimits) validate() error {
 	var errs []error
 	for field, value := range reflect.ValueOf(l).Fields() {
 		if value.Int() <= 0 {

@@ -31,7 +31,7 @@ func refused(t *testing.T, address, host, want string) {
 func TestTooManyTunnels(t *testing.T) {
 	w := newWorld(t)
 	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Tunnels: 2}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Tunnels: 2}})
 	address := serveLocal(t, p)
 	openTunnel(t, address)
 	one, _ := openTunnel(t, address)
@@ -50,7 +50,7 @@ func TestTooManyTunnels(t *testing.T) {
 // TestTooManyConnections: a connection above the limit is closed.
 func TestTooManyConnections(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Connections: 4}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: 4}})
 	address := serveLocal(t, p)
 	for i := range 5 {
 		c, err := net.Dial("tcp", address)
@@ -74,7 +74,7 @@ func TestTooManyConnections(t *testing.T) {
 // them is logged.
 func TestTooManyRequests(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Requests: 3}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Requests: 3}})
 	address := serveLocal(t, p)
 	for range 3 {
 		refused(t, address, "evil.test", "host_not_allowed")

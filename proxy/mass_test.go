@@ -50,7 +50,7 @@ func upload(t *testing.T, size int64) {
 		n, _ := io.Copy(io.Discard, c)
 		_, _ = fmt.Fprintf(c, "got %d", n)
 	})
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Up: 2 << 30, TunnelUp: 2 << 30}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Up: 2 << 30, TunnelUp: 2 << 30}})
 	s := newSandbox(t, p, false)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -78,7 +78,7 @@ func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
 	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Connections: limit, Tunnels: limit, HelloTime: time.Minute}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: limit, Tunnels: limit, HelloTime: time.Minute}})
 	s := newSandbox(t, p, false)
 	goroutines := runtime.NumGoroutine()
 	got := s.ask(ask{Code: helloCode(t) + fmt.Sprintf(`
@@ -115,7 +115,7 @@ result = [len(served), echoed]`, crowd)})
 // are served meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{HeaderTime: 2 * time.Second, HelloTime: 2 * time.Second}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: 2 * time.Second, HelloTime: 2 * time.Second}})
 	s := newSandbox(t, p, false)
 	got := s.ask(ask{Code: helloCode(t) + `
 begun = time.monotonic()

@@ -19,8 +19,8 @@ import (
 // Config describes the egress proxy of one sandbox.
 type Config struct {
 	Allowed Allowlist
-	Limits  Quota // unset fields are those of DefaultLimits
-	Log     *Log  // required; after an error of the log, nothing leaves any more
+	Limits  EgressLimits // unset fields are those of DefaultLimits
+	Log     *Log         // required; after an error of the log, nothing leaves any more
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
@@ -44,7 +44,7 @@ var ErrClosed = errors.New("proxy is closed")
 // Make one with [New].
 type Proxy struct {
 	cfg       Config
-	limits    Quota
+	limits    EgressLimits
 	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server    *http.Server
 	queue     *Queue

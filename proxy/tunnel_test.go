@@ -121,7 +121,7 @@ func TestTunnelHalfClose(t *testing.T) {
 // TestTunnelTime: an idle tunnel ends; a slow one lives until its lifetime is over.
 func TestTunnelTime(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.Quota{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
 	address := serveLocal(t, p)
 	w.raw(silent)
 	c, _ := openTunnel(t, address)
@@ -153,15 +153,15 @@ func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
 		name    string
-		limits  proxy.Quota
+		limits  proxy.EgressLimits
 		down    bool
 		tunnels int
 		reason  string
 	}{
-		{"tunnel up", proxy.Quota{TunnelUp: limit}, false, 1, "bytes_up"},
-		{"tunnel down", proxy.Quota{TunnelDown: limit}, true, 1, "bytes_down"},
-		{"sandbox up", proxy.Quota{Up: limit}, false, 5, "bytes_up"},
-		{"sandbox down", proxy.Quota{Down: limit}, true, 5, "bytes_down"},
+		{"tunnel up", proxy.EgressLimits{TunnelUp: limit}, false, 1, "bytes_up"},
+		{"tunnel down", proxy.EgressLimits{TunnelDown: limit}, true, 1, "bytes_down"},
+		{"sandbox up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
+		{"sandbox down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -243,7 +243,7 @@ func TestClose(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	const tunnels = 200
 	log := newBook()
-	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.Quota{Tunnels: tunnels}}
+	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Tunnels: tunnels}}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func TestWireIsCounted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			w := newWorld(t)
 			came := w.wire(tt.end, ok)
-			p, book := w.startProxy(proxy.Config{Limits: proxy.Quota{Idle: 2 * time.Second}})
+			p, book := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 2 * time.Second}})
 			converse(t, serveLocal(t, p), tt.send)
 			e, got := book.next(t), <-came
 			if int64(len(got)) > e.Up {

@@ -134,16 +134,16 @@ func (p plan) defaultJobs() int {
 
 // descriptors bounds the connections of each sandbox, at two open files each, so that no
 // sandbox can use up the files that this process must open for itself and the others.
-func descriptors(jobs int) proxy.Quota {
+func descriptors(jobs int) proxy.EgressLimits {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return proxy.Quota{} // the defaults
+		return proxy.EgressLimits{} // the defaults
 	}
 	const own, ownEach, least = 256, 64, 8
 	usual := proxy.DefaultLimits()
 	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
 	most := int(max(least, left/int64(jobs)/4))
-	return proxy.Quota{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
+	return proxy.EgressLimits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
 }
 
 // availableMemory returns the memory that the kernel could hand out, in bytes, or the

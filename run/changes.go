@@ -47,7 +47,7 @@ func (s *session) diffChanges(ctx context.Context, a attempt, name, digest strin
 func diffs(ctx context.Context, changes io.Reader, image *os.Root) (string, error) {
 	var all strings.Builder
 	entries := 0
-	for e, err := range layer.Entries(ctx, changes, candidate.LayerLimits(math.MaxInt64/2)) {
+	for e, err := range layer.Entries(ctx, changes, candidate.LayerBudget(math.MaxInt64/2)) {
 		if err != nil {
 			return "", err
 		}

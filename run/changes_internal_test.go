@@ -43,7 +43,7 @@ func TestDiffs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	if _, err := layer.Write(t.Context(), &text, runtime.Changes{Dir: upper}, candidate.LayerLimits(1<<20)); err != nil {
+	if _, err := layer.Write(t.Context(), &text, runtime.Changes{Dir: upper}, candidate.LayerBudget(1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(image)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -47,8 +46,8 @@ func (c Config) provenance() (record.Provenance, error) {
 	}
 	data, err := json.Marshal(config)
 	h.Config = record.Digest(data)
-	if producer.Type == predictions.Type {
-		h.Config = producer.Digest
+	if producer.Type != "" {
+		h.Config = cmp.Or(producer.Digest, h.Config)
 	}
 	return record.Provenance{
 		Sbench: c.Version, Host: c.Host, Harness: h,

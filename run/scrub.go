@@ -73,7 +73,7 @@ func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 		return 0, err
 	}
 	defer func() { _ = os.Remove(to.Name()) }()
-	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerLimits(math.MaxInt64/2), s.secrets)
+	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerBudget(math.MaxInt64/2), s.secrets)
 	err = errors.Join(err, to.Sync(), to.Close())
 	if err == nil && changed > 0 {
 		c.Layer, err = report.Digest, os.Rename(to.Name(), name)

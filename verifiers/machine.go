@@ -39,7 +39,7 @@ func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval
 	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
 		return m, func() error { return nil }, nil
 	}
-	limits := candidate.LayerLimits(in.WorkspaceBytes)
+	limits := candidate.LayerBudget(in.WorkspaceBytes)
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks})
 	if err != nil {
 		return m, nil, err

@@ -140,7 +140,7 @@ func machineLayer(f *os.File, digest, task string) (runtime.Layer, error) {
 
 // workspaceLayer writes the workspace, in the place of what the image has there, as a layer.
 func workspaceLayer(ctx context.Context, e *containerd.Run, base runtime.Image, rec record.Record, c candidate.Candidate, to *os.File) (r layer.Report, err error) {
-	limits := candidate.LayerLimits(max(rec.Provenance.Policy.WorkspaceBytes, 64<<20))
+	limits := candidate.LayerBudget(max(rec.Provenance.Policy.WorkspaceBytes, 64<<20))
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + 64<<20, Inodes: limits.Entries})
 	if err != nil {
 		return r, err

@@ -63,7 +63,7 @@ func (s *Set) Produce(ctx context.Context, e harness.Engine, r harness.Request) 
 
 // handIn copies a workspace and its layer to r.Dest, as if an agent had left them.
 func handIn(ctx context.Context, e harness.Engine, r harness.Request, c candidate.Candidate) (result harness.Result, err error) {
-	limits := candidate.LayerLimits(r.WorkspaceBytes)
+	limits := candidate.LayerBudget(r.WorkspaceBytes)
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: limits.Entries})
 	if err != nil {
 		return result, err

@@ -76,16 +76,16 @@ type Config struct {
 	// that is too early waits.
 	Pace *Pace
 
-	Limits Caps
+	Limits HostLimits
 
 	Log     *proxy.Log // nil: none
 	Task    string     // of the log's entries
 	Attempt int        // of the log's entries
 }
 
-// Caps bound what one sandbox may cost the host. A field that is 0 means the default
+// HostLimits bound what one sandbox may cost the host. A field that is 0 means the default
 // stated beside it.
-type Caps struct {
+type HostLimits struct {
 	Body     int64 // bytes of a request; 32 MiB
 	Bodies   int64 // bytes of all requests at once, more get 429; twice Body
 	InFlight int   // requests at once, more get 429; 16
@@ -103,9 +103,9 @@ type Caps struct {
 	Linger   time.Duration // for an answer's token counts after the agent has left; 30 s
 }
 
-func (l Caps) withDefaults() Caps {
+func (l HostLimits) withDefaults() HostLimits {
 	body := cmp.Or(l.Body, 32<<20)
-	return Caps{
+	return HostLimits{
 		Body: body, Bodies: max(cmp.Or(l.Bodies, 2*body), body), InFlight: cmp.Or(l.InFlight, 16), Conns: cmp.Or(l.Conns, 64),
 		Inspect: cmp.Or(l.Inspect, 32<<20), Requests: cmp.Or(l.Requests, proxy.DefaultLimits().Requests),
 		Head: cmp.Or(l.Head, 10*time.Second), Upload: cmp.Or(l.Upload, time.Minute), Silence: cmp.Or(l.Silence, 15*time.Minute),

@@ -27,11 +27,11 @@ func TestSlowAgents(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name, send, reason string
-		limits             relay.Caps
+		limits             relay.HostLimits
 	}{
-		{"head", "POST /v1/mess", "malformed_head", relay.Caps{Head: 50 * time.Millisecond}},
-		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", relay.Caps{Upload: 50 * time.Millisecond}},
-		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", relay.Caps{Download: 100 * time.Millisecond}},
+		{"head", "POST /v1/mess", "malformed_head", relay.HostLimits{Head: 50 * time.Millisecond}},
+		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", relay.HostLimits{Upload: 50 * time.Millisecond}},
+		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", relay.HostLimits{Download: 100 * time.Millisecond}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, relay.Anthropic, big, func(cfg *relay.Config) {

@@ -328,7 +328,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		s.ids = sandboxIDs{} // the other sandbox's
 	}
 	err := os.RemoveAll(s.dir)
-	if errors.Is(err, unix.ENOTEMPTY) { // a shim that takes a dead server's place was writing there
+	if errors.Is(err, unix.ENOTEMPTY) { // after a server's death, the shim's delete may be at work there
 		err = os.RemoveAll(s.dir)
 	}
 	return errors.Join(s.ids.close(), err, s.group.Remove())

@@ -133,7 +133,7 @@ func (d *Daemon) ensure(ctx context.Context) error {
 	}
 	cmd := exec.Command(path, "--config", config)
 	cmd.Dir = d.cfg.State
-	cmd.Env = Environment("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR")
+	cmd.Env = proc.Environment("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR", "TMPDIR")
 	log := filepath.Join(d.cfg.State, "containerd.log")
 	if err := Launch(ctx, cmd, log, cmd.Start, func() bool { return Answers(d.Address()) }); err != nil {
 		return fmt.Errorf("containerd: start: %w", err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -52,14 +51,4 @@ func lastWords(log string) string {
 	}
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
-}
-
-// Environment returns the variables that every program behind the sandboxes needs, and those
-// named: others may hold credentials.
-func Environment(more ...string) []string {
-	kept := append([]string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR"}, more...)
-	return slices.DeleteFunc(os.Environ(), func(e string) bool {
-		name, _, _ := strings.Cut(e, "=")
-		return !slices.Contains(kept, name)
-	})
 }

@@ -53,7 +53,7 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	}
 	cmd := exec.Command(self)
 	cmd.Dir = "/"
-	cmd.Env = append(daemon.Environment(), envDirectories+"="+o.Root+":"+o.State)
+	cmd.Env = append(proc.Environment(), envDirectories+"="+o.Root+":"+o.State)
 	ready := func() (ok bool) {
 		pid, ok = proc.ReadFile(holderFile(o.State))
 		return ok

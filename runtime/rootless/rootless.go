@@ -258,7 +258,7 @@ func sweep(ctx context.Context, o Options) error {
 	}
 	o.Logger.Debug("ending what a killed holder left", "containerd", pid)
 	cmd := exec.CommandContext(ctx, "nsenter", "--user", "--preserve-credentials", "--target", strconv.Itoa(pid), "--", self)
-	cmd.Env = append(daemon.Environment(), envHolder+"="+stageSweep)
+	cmd.Env = append(proc.Environment(), envHolder+"="+stageSweep)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("end what a killed holder left: %w: %s", err, strings.TrimSpace(string(out)))
 	}

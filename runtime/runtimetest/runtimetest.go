@@ -392,6 +392,9 @@ func (s suite) observed(t *testing.T) {
 		t.Errorf("a refused command: %v", err)
 	}
 	exit := exec(t, sandbox, sh("exit 3"))
+	if _, err := sandbox.Exec(context.Background(), sh("true")); !errors.Is(err, runtime.ErrSpent) { // its end is not told
+		t.Errorf("a second command: %v", err)
+	}
 	if want := []string{cfg.Name + " " + exit.String()}; !slices.Equal(r.ended, want) {
 		t.Errorf("ended %q, want %q", r.ended, want)
 	}

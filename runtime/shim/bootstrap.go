@@ -36,7 +36,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Program is the name of the shim's program, and Runtime the name by which a daemon that has
@@ -100,7 +100,7 @@ func (c Call) spawn(socket string) error {
 	cmd.Dir = "/"
 	// Not NOTIFY_SOCKET, which systemd gives to containerd: runc would mount a socket for it in
 	// every sandbox, and pass on to systemd what sandboxes say there.
-	cmd.Env = daemon.Environment("GOMAXPROCS")
+	cmd.Env = proc.Environment("GOMAXPROCS")
 	cmd.ExtraFiles = []*os.File{inherited}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
