@@ -65,9 +65,9 @@ test: setup-tests build
 	@scripts/base-image.sh >/dev/null; scripts/testbed-image.sh >/dev/null
 	$(call say,test: every test on the installed containerd)
 	@scripts/go-test.sh -timeout 25m ./...
-	$(call say,test: the runtime's tests and the example packs on the newest containerd and runc)
+	$(call say,test: sandboxes and the example packs on the newest containerd and runc)
 	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
-	scripts/go-test.sh -timeout 10m ./runtime/...; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
+	scripts/go-test.sh -timeout 10m ./runtime/containerd/... ./runtime/daemon; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
 	$(call say,test: an emulated Debian 13 as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || [ "$$(uname -m)" != x86_64 ] || scripts/hosts.sh --short
 	$(call say,test: once more as an ordinary user without control groups)

@@ -52,6 +52,7 @@ as_user() {
 	setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env \
 		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
 		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data" \
+		SBENCH_TEST_HANDLER="${SBENCH_TEST_HANDLER:-}" \
 		SBENCH_TEST_IMAGE="$base" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
 }
 

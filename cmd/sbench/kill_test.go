@@ -236,6 +236,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 		{"other shim", containerd.RuncHandler, "^error( error)*$", 3000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t).private()
 			cmd, output, lines := h.start("orphan", test.seconds, "--handler", test.handler)
 			pid := h.daemonPid()

@@ -16,6 +16,7 @@ func TestAgentsServers(t *testing.T) {
     far: {url: 'https://allowed.invalid/mcp'}}`
 	for _, agent := range agents() {
 		t.Run(agent, func(t *testing.T) {
+			t.Parallel()
 			script := `call keep_note {"text": "hello, sandbox"}`
 			if agent == "qwen_code" { // whose model has to look for such tools
 				script = `call tool_search {"query": "select:mcp__notes__keep_note"}` + "\n" +

@@ -206,6 +206,7 @@ func TestSlurm(t *testing.T) {
 		containerdtest.Open(t)
 		return
 	}
+	t.Parallel() // it waits more than it works
 	c := newCluster(t)
 	t.Run("work", func(t *testing.T) {
 		t.Run("verdicts", func(t *testing.T) { t.Parallel(); c.in(t).verdicts(t) })
