@@ -18,9 +18,14 @@ const (
 	errnoPROTONOSUPPORT = 93
 )
 
-// cloneNamespaces are the CLONE_NEW* bits of clone(2), all denied to a sandbox: NEWNS,
-// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
-const cloneNamespaces = 0x7e02_0000
+// The bits of clone(2) that are denied to a sandbox. cloneNamespaces are all CLONE_NEW*: NEWNS,
+// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. With clonePtrace, the host's process that
+// is the parent of the sandbox's first, and so can be made to trace that, would trace the new
+// one too; until it had reaped it, the sandbox's PID namespace could not end.
+const (
+	cloneNamespaces = 0x7e02_0000
+	clonePtrace     = 0x2000
+)
 
 // filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
 // name: amd64 or arm64. Any other name is an error.
@@ -53,7 +58,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	rules := slices.Concat(
 		[]specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
-			allow("clone", block{cloneNamespaces, 0}.of(0)),
+			allow("clone", block{cloneNamespaces | clonePtrace, 0}.of(0)),
 			answer(errnoNOSYS, absent),
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),

@@ -326,15 +326,19 @@ func (g Group) Remove() error {
 // read returns the text of one of the group's files; see [proc.Text].
 func (g Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
 
-// number returns the number after key at the beginning of a line of one of the group's files, or
-// 0.
-func (g Group) number(controller, name, key string) int64 {
-	for line := range strings.Lines(g.read(controller, name)) {
+// number returns the number after key at the beginning of a line of one of the group's files; 0 if
+// there is none, or no such file.
+func (g Group) number(controller, name, key string) (int64, error) {
+	text, err := os.ReadFile(g.file(controller, name))
+	if err != nil && !gone(err) {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, key); ok {
 			if n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err == nil {
-				return n
+				return n, nil
 			}
 		}
 	}
-	return 0
+	return 0, nil
 }

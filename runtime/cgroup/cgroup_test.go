@@ -98,8 +98,8 @@ func TestMissingGroup(t *testing.T) {
 	if err := g.Remove(); err != nil {
 		t.Error(err)
 	}
-	if s := g.Stats(); s != (cgroup.Stats{}) {
-		t.Errorf("stats %+v", s)
+	if s, err := g.Stats(); s != (cgroup.Stats{}) || err != nil {
+		t.Errorf("stats %+v, %v", s, err)
 	}
 	if err := g.KillAll(context.Background(), 0); err != nil {
 		t.Error(err)

@@ -265,8 +265,8 @@ func TestUndelegated(t *testing.T) {
 	if err := g.Signal(unix.SIGTERM, 0); !errors.Is(err, cgroup.ErrUndelegated) {
 		t.Errorf("signal: %v", err)
 	}
-	if s := g.Stats(); s != (cgroup.Stats{}) {
-		t.Errorf("stats %+v", s)
+	if s, err := g.Stats(); s != (cgroup.Stats{}) || err != nil {
+		t.Errorf("stats %+v, %v", s, err)
 	}
 	if err := errors.Join(g.Remove(), h.Claim()); err != nil {
 		t.Error(err)

@@ -72,7 +72,7 @@ func (g Group) LimitSockets(bytes int64) error {
 		return fmt.Errorf("limit the memory of sockets: %w", err)
 	}
 	page := int64(os.Getpagesize())
-	if got := g.number("memory", name, ""); got > bytes || got <= bytes-page {
+	if got, err := g.number("memory", name, ""); err != nil || got > bytes || got <= bytes-page {
 		return fmt.Errorf("limit the memory of sockets: %s is %d, not %d", g.file("memory", name), got, bytes)
 	}
 	return nil
@@ -83,21 +83,28 @@ type Stats struct {
 	CPU        time.Duration // user and system time of all processes
 	PeakMemory int64         // bytes
 	PeakPids   int64         // processes and threads
-	OOMKills   int64         // processes killed because the group was out of memory
+	OOMs       int64         // how often the group reached its own limit on memory
+	OOMKills   int64         // processes killed because the group, one above it, or the host was out of memory
 	PidsDenied int64         // forks refused because of the limit on processes
 }
 
-// Stats reads the counters. Call it before the group is removed.
-func (g Group) Stats() Stats {
-	s := Stats{PeakPids: g.number("pids", "pids.peak", ""), PidsDenied: g.number("pids", "pids.events", "max ")}
-	if g.h.Mode() == V2 {
-		s.CPU = time.Duration(g.number("cpu", "cpu.stat", "usage_usec ")) * time.Microsecond
-		s.PeakMemory = g.number("memory", "memory.peak", "")
-		s.OOMKills = g.number("memory", "memory.events", "oom_kill ")
-	} else {
-		s.CPU = time.Duration(g.number("cpuacct", "cpuacct.usage", ""))
-		s.PeakMemory = g.number("memory", "memory.max_usage_in_bytes", "")
-		s.OOMKills = g.number("memory", "memory.oom_control", "oom_kill ")
+// Stats reads the counters, which are 0 for a group that does not exist.
+func (g Group) Stats() (s Stats, err error) {
+	read := func(controller, name, key string) int64 {
+		n, readErr := g.number(controller, name, key)
+		err = errors.Join(err, readErr)
+		return n
 	}
-	return s
+	s = Stats{PeakPids: read("pids", "pids.peak", ""), PidsDenied: read("pids", "pids.events", "max ")}
+	if g.h.Mode() == V2 {
+		s.CPU = time.Duration(read("cpu", "cpu.stat", "usage_usec ")) * time.Microsecond
+		s.PeakMemory = read("memory", "memory.peak", "")
+		s.OOMs, s.OOMKills = read("memory", "memory.events", "oom "), read("memory", "memory.events", "oom_kill ")
+	} else {
+		s.CPU = time.Duration(read("cpuacct", "cpuacct.usage", ""))
+		s.PeakMemory = read("memory", "memory.max_usage_in_bytes", "")
+		s.OOMs = read("memory", "memory.failcnt", "") + read("memory", "memory.memsw.failcnt", "")
+		s.OOMKills = read("memory", "memory.oom_control", "oom_kill ")
+	}
+	return s, err
 }

@@ -31,12 +31,14 @@ const cleanupTimeout = 10 * time.Second
 func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		limit := usual
-		switch service := strings.Trim(path.Dir(method), "/"); {
-		case strings.HasPrefix(service, "containerd.services.diff."), strings.HasPrefix(service, "containerd.services.snapshots."),
-			path.Base(method) == "Delete" && !strings.HasPrefix(service, "containerd.services.tasks."):
+		service, name := strings.Trim(path.Dir(method), "/"), path.Base(method)
+		switch {
+		case strings.HasPrefix(service, "containerd.services.diff."),
+			strings.HasPrefix(service, "containerd.services.snapshots.") && name != "View" && name != "Mounts" && name != "Stat",
+			name == "Delete" && !strings.HasPrefix(service, "containerd.services.tasks."):
 			limit = bulkTimeout
 		}
-		return within(ctx, limit, path.Base(method), func(ctx context.Context) error { return invoke(ctx, method, request, reply, conn, opts...) })
+		return within(ctx, limit, name, func(ctx context.Context) error { return invoke(ctx, method, request, reply, conn, opts...) })
 	}
 }
 

@@ -147,7 +147,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		}
 	}
 	c.missing.degraded, c.missing.refused = c.findMissing()
-	if err := c.decideStacker(); err != nil {
+	if err := c.decideStacker(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	if c.program, err = findOCIRuntime(ctx, c.opts); err != nil {
@@ -172,7 +172,18 @@ func stateDirectory(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return "", fmt.Errorf("make the state directory: %w", err)
 	}
-	return filepath.EvalSymlinks(dir)
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", fmt.Errorf("directory %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return "", fmt.Errorf("directory %s belongs to another user, who can replace what is in it: choose another with --root or --state", dir)
+	}
+	return dir, nil
 }
 
 func withDefaults(o Options) Options {
@@ -318,7 +329,7 @@ func inspectDaemon(address string, dirs ...string) (daemonLimits, error) {
 		return l, err
 	}
 	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
-	if !proc.SharesNamespace(pid, "pid") || !proc.SharesNamespace(pid, "mnt") && slices.ContainsFunc(dirs, apart) {
+	if !proc.SharesNamespace(pid, 0, "pid") || !proc.SharesNamespace(pid, 0, "mnt") && slices.ContainsFunc(dirs, apart) {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}

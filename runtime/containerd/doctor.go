@@ -24,7 +24,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 		findings = append(findings, c.describe(), c.ociRuntimeFinding(), c.life(ctx), c.shimFinding(), c.userNamespaceFinding(), c.imageStore(ctx))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlay(c), loopVolumes(c), hostcheck.SubordinateIDs()}, hostcheck.Shared(c != nil && c.limits.lowCores),
+		[]hostcheck.Finding{overlay(ctx, c), loopVolumes(c), hostcheck.SubordinateIDs()}, hostcheck.Shared(c != nil && c.limits.lowCores),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
@@ -94,12 +94,12 @@ func (c *Client) imageStore(ctx context.Context) hostcheck.Finding {
 }
 
 // overlay tries an overlay mount where the layers of sandboxes will be.
-func overlay(c *Client) hostcheck.Finding {
+func overlay(ctx context.Context, c *Client) hostcheck.Finding {
 	const check = "overlayfs"
 	if c == nil {
 		return hostcheck.Warning(check, "not tried: there is no daemon", "see above")
 	}
-	if err := c.tryOverlay(c.stack); err != nil {
+	if err := c.tryOverlay(ctx, c.stack); err != nil {
 		return hostcheck.Failure(check, err.Error(), "load the overlay module, and keep the state directory on a file system that overlay accepts")
 	}
 	if c.stack.OnDisk {

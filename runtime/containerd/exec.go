@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -55,7 +56,10 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	s.spent = true
 	std := newStreams(p)
 	defer close(std.ended)
-	before := s.group.Stats()
+	before, err := s.group.Stats()
+	if err != nil {
+		return runtime.Exit{}, err
+	}
 	start := s.startFirst
 	if s.cfg.Persistent {
 		start = s.startNext
@@ -72,9 +76,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	s.dead = !s.cfg.Persistent
 	std.drain(proc.IO())
 	exit.Stdout, exit.Stderr = std.out.Output(), std.err.Output()
-	s.account(&exit, before)
 	exit.Spec = s.specDigest
-	if err := errors.Join(s.finish(ctx, proc), s.sound()); err != nil {
+	if err := errors.Join(s.account(&exit, before), s.finish(ctx, proc), s.sound()); err != nil {
 		return runtime.Exit{}, err
 	}
 	s.cfg.Ended(exit)
@@ -116,7 +119,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, creator cio
 	proc := hold(s.container)
 	pid := s.container.Pid()
 	if err := errors.Join(s.root.Check(int(pid)), s.checkLimits(), s.attach(pid)); err != nil {
-		return nil, errors.Join(err, proc.close())
+		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
 	if err := s.container.Start(ctx); err != nil {
 		return nil, errors.Join(startError(err), proc.close())
@@ -136,11 +139,15 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, creator cio.
 	if err != nil {
 		return nil, startError(err)
 	}
-	if err := next.Start(ctx); err != nil {
-		return nil, errors.Join(startError(err), next.Delete(ctx))
+	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
+		return nil, errors.Join(startError(err), s.group.KillAll(ctx, s.idlePid()), next.Delete(ctx))
 	}
 	s.closeInput(std, next)
-	return hold(next), nil
+	started := hold(next)
+	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's
+		return started, started.close()
+	}
+	return started, nil
 }
 
 // makeContainer makes the container of a specification, whose JSON is data, with sbench's own
@@ -303,16 +310,24 @@ func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
 }
 
 // account adds the usage and the limits that were reached, and changes the reason of a
-// failure to the limit that explains it.
-func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
+// failure to the limit that explains it. It fails if a process was killed because the host was
+// out of memory, or a group above the sandbox's: that is not the process's fault.
+func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	near := false
 	if g, ok := s.group.(*watchdog.Group); ok {
 		g.Final()
 		near = g.NearPids()
 	}
-	after := s.group.Stats()
+	after, err := s.group.Stats()
+	killed := after.OOMKills > before.OOMKills
+	switch {
+	case err != nil:
+		return err
+	case killed && after.OOMs == before.OOMs && e.Reason != runtime.OutOfMemory:
+		return fmt.Errorf("%w: the host ran out of memory, and the kernel killed a process of the sandbox, which had not reached its limit", runtime.ErrUnavailable)
+	}
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
-	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || after.OOMKills > before.OOMKills, after.PidsDenied > before.PidsDenied
+	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || killed, after.PidsDenied > before.PidsDenied
 	full, err := s.full()
 	reached := func(limit runtime.Limit, is bool) {
 		if is {
@@ -325,7 +340,7 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
 	reached(runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0)
 	reached(runtime.LimitDisk, err == nil && full)
 	if e.Success() || e.Reason == runtime.WallTime {
-		return // it succeeded despite the limits, or sbench killed it first
+		return nil // it succeeded despite the limits, or sbench killed it first
 	}
 	switch {
 	case outOfMemory:
@@ -333,6 +348,7 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) {
 	case outOfPids:
 		e.Reason = runtime.PidsLimit
 	}
+	return nil
 }
 
 // volumes returns the sandbox's layer and the volumes that it mounts directly, or of these

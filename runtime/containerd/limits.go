@@ -24,7 +24,7 @@ type group interface {
 	Pids() ([]int, error)
 	Signal(sig unix.Signal, spare int) error
 	KillAll(ctx context.Context, spare int) error
-	Stats() cgroup.Stats
+	Stats() (cgroup.Stats, error)
 	Remove() error
 }
 

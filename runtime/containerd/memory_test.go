@@ -2,9 +2,13 @@ package containerd_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -259,4 +263,51 @@ func available(t *testing.T) int64 {
 		t.Fatal(err)
 	}
 	return kib << 10
+}
+
+// TestNotItsOwnMemory: a process that the kernel kills because a control group above the sandbox's
+// is out of memory, as when the host is, has not reached a limit of its own.
+func TestNotItsOwnMemory(t *testing.T) {
+	c := containerdtest.Open(t)
+	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
+		t.Logf("without control groups, nobody tells why a process was killed: %v %v", degraded, err)
+		return
+	}
+	run, image := containerdtest.NewRun(t, c)
+	limits := runtime.DefaultLimits()
+	limits.Memory = 200 << 20
+	sandbox := create(t, run, runtime.Config{Name: "victim", Image: image, Limits: limits})
+	above := writer(func(b []byte) (int, error) { return len(b), limitAbove(run.ID(), 60<<20) })
+	script := `
+import sys
+print("ready", flush=True)
+sys.stdin.read()
+b = b"x" * (100 << 20)
+`
+	in, started := io.Pipe()
+	first := sync.OnceFunc(func() { report(t, started.Close()) })
+	exit, err := sandbox.Exec(context.Background(), runtime.Process{
+		Args: []string{"python3", "-c", script}, Wall: wall, Stdin: in, OutputBytes: 1 << 16,
+		Stdout: writer(func(b []byte) (int, error) { defer first(); return above(b) }),
+	})
+	if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "the host ran out of memory") {
+		t.Errorf("%v, %v, %s", err, exit, exit.Stderr.String())
+	}
+}
+
+// limitAbove limits the memory of the control group above a run's sandboxes.
+func limitAbove(run string, bytes int64) error {
+	limited := errors.New("no control group of the run")
+	err := filepath.WalkDir("/sys/fs/cgroup", func(dir string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() || entry.Name() != "sbench-"+run {
+			return nil // a group that ended meanwhile
+		}
+		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
+			if err := os.WriteFile(filepath.Join(dir, name), strconv.AppendInt(nil, bytes, 10), 0); err == nil {
+				limited = nil
+			}
+		}
+		return fs.SkipDir
+	})
+	return errors.Join(limited, err)
 }

@@ -51,7 +51,7 @@ func (c *Client) reapTrials(ctx context.Context) error {
 
 // decideStacker chooses the first way of making overlays that works, and its snapshotter. It
 // must be called before the daemon is asked for a snapshotter.
-func (c *Client) decideStacker() error {
+func (c *Client) decideStacker(ctx context.Context) error {
 	wanted := c.opts.Snapshotter
 	if wanted == "" {
 		c.opts.Snapshotter = defaultSnapshotter
@@ -62,7 +62,7 @@ func (c *Client) decideStacker() error {
 			return nil
 		}
 		for _, s := range []rootfs.Stacker{{}, {OnDisk: true}} {
-			err := c.tryOverlay(s)
+			err := c.tryOverlay(ctx, s)
 			if err == nil {
 				c.stack = s
 				return nil
@@ -73,7 +73,7 @@ func (c *Client) decideStacker() error {
 	program, err := exec.LookPath("fuse-overlayfs")
 	if err == nil {
 		c.stack = rootfs.Stacker{Fuse: program}
-		err = c.tryOverlay(c.stack)
+		err = c.tryOverlay(ctx, c.stack)
 	}
 	if err != nil {
 		return fmt.Errorf("overlay file systems: the kernel gives this user none (%v), and fuse-overlayfs does not work (%w): "+
@@ -85,12 +85,12 @@ func (c *Client) decideStacker() error {
 
 // tryOverlay mounts an overlay where the layers of sandboxes will be, and replaces a
 // directory in it, which needs whiteouts and extended attributes.
-func (c *Client) tryOverlay(s rootfs.Stacker) (err error) {
+func (c *Client) tryOverlay(ctx context.Context, s rootfs.Stacker) (err error) {
 	under := c.opts.State
 	if s.OnDisk {
 		under = c.opts.Root
 	}
-	gate, err := filelock.Acquire(context.Background(), gateOf(under), filelock.Shared)
+	gate, err := filelock.Acquire(ctx, gateOf(under), filelock.Shared)
 	if err != nil {
 		return err
 	}

@@ -173,8 +173,9 @@ func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error)
 		return append([]string{over}, below...), err
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l, ok := r.bases[image.ChainID]; ok {
+	l, ok := r.bases[image.ChainID]
+	r.mu.Unlock()
+	if ok {
 		return l, nil
 	}
 	ss := r.c.c.SnapshotService(r.c.opts.Snapshotter)
@@ -186,11 +187,12 @@ func (r *Run) lowers(ctx context.Context, image runtime.Image) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: snapshot: %w", image.Ref, native(err))
 	}
-	l, err := lowerDirs(ms)
-	if err != nil {
+	if l, err = lowerDirs(ms); err != nil {
 		return nil, fmt.Errorf("image %s: snapshotter %s: %w", image.Ref, r.c.opts.Snapshotter, err)
 	}
+	r.mu.Lock()
 	r.bases[image.ChainID] = l
+	r.mu.Unlock()
 	return l, nil
 }
 

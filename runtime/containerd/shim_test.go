@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -458,3 +459,68 @@ func TestSymlinkedSocket(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	report(t, oddLife(ctx, run, image))
 }
+
+// TestTracedByTheShim: a process whose parent is the shim can make the shim trace its threads
+// (ptrace(2), PTRACE_TRACEME), but not its children, and ends nevertheless.
+func TestTracedByTheShim(t *testing.T) {
+	ctx := context.Background()
+	c, run, image := ownShim(t)
+	script := `
+import ctypes, os, platform, threading
+c = ctypes.CDLL(None, use_errno=True)
+number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+assert c.syscall(number, 0x2000 | 17, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 1
+traced = []
+for i in range(3):
+    t = threading.Thread(target=lambda: traced.append(c.ptrace(0, 0, 0, 0)))
+    t.start()
+    t.join()
+assert traced == [0, 0, 0], traced
+os._exit(7)
+`
+	for _, persistent := range []bool{false, true} {
+		sandbox := create(t, run, runtime.Config{Name: "traced", Image: image, Persistent: persistent})
+		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 1 << 16})
+		report(t, err)
+		if exit.Code != 7 || exit.Reason != runtime.Exited {
+			t.Errorf("%v %s", exit, exit.Stderr.String())
+		}
+		report(t, sandbox.Close(ctx))
+	}
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+// TestServerGivenUp: when the daemon removes what it takes for a dead server's, as after a restart
+// in which the server did not answer in time, no sandbox ends with a result.
+func TestServerGivenUp(t *testing.T) {
+	ctx := context.Background()
+	c, run, image := ownShim(t)
+	life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
+	report(t, life(0))
+	var bundles []string
+	for _, state := range []string{"/run/containerd", filepath.Join(filepath.Dir(c.Address()), "state")} {
+		bundles = append(bundles, entries(t, filepath.Join(state, "io.containerd.runtime.v2.task", "*", run.ID()+"-*"))...)
+	}
+	if len(bundles) != 1 {
+		t.Fatalf("bundles %v", bundles)
+	}
+	sandbox := create(t, run, runtime.Config{Name: "victim", Image: image})
+	running := writer(func(b []byte) (int, error) {
+		call := shim.Call{ID: filepath.Base(bundles[0]), Address: c.Address(), Bundle: bundles[0]}
+		report(t, call.Delete(io.Discard))
+		return len(b), nil
+	})
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "echo runs; exec sleep 60"}, Wall: wall, Stdout: running})
+	if err == nil {
+		t.Errorf("its process has ended with %v", exit)
+	}
+	report(t, sandbox.Close(ctx))
+	report(t, life(1))
+	report(t, run.Close(ctx))
+	goneWithRun(t, c, run.ID())
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(b []byte) (int, error) { return w(b) }

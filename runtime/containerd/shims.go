@@ -114,7 +114,7 @@ func (c *Client) isShim(pid int, run string) bool {
 		}
 		return ""
 	}
-	return strings.HasPrefix(value("-id"), run+"-") && sameFile(value("-address"), c.address)
+	return strings.HasPrefix(value("-id"), run+"-") && sameFile(value("-address"), c.address) && proc.Ours(pid)
 }
 
 // sameFile reports whether two paths are equal, or lead to the same file: the daemon's

@@ -192,15 +192,10 @@ func Find(state string) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return !serves(pid, state) }), err
 }
 
-// serves reports whether a process is a daemon with that state directory. A process in a
-// sandbox can choose its arguments, but is in another PID namespace.
+// serves reports whether a process is a daemon with that state directory.
 func serves(pid int, state string) bool {
 	args := proc.Args(pid)
-	if len(args) != 3 || filepath.Base(args[0]) != program || args[1] != "--config" || args[2] != configFile(state) {
-		return false
-	}
-	var st unix.Stat_t
-	return proc.SharesNamespace(pid, "pid") && unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) == nil && int(st.Uid) == os.Geteuid()
+	return len(args) == 3 && filepath.Base(args[0]) == program && args[1] == "--config" && args[2] == configFile(state) && proc.Ours(pid)
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }

@@ -121,12 +121,19 @@ func Namespace(pid int, kind string) (string, error) {
 	return os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
 }
 
-// SharesNamespace reports whether a process is in this process's namespace of a kind; see
+// SharesNamespace reports whether two processes are in the same namespace of a kind; see
 // [Namespace].
-func SharesNamespace(pid int, kind string) bool {
-	ours, err1 := Namespace(0, kind)
-	theirs, err2 := Namespace(pid, kind)
-	return err1 == nil && err2 == nil && ours == theirs
+func SharesNamespace(pid, other int, kind string) bool {
+	one, err1 := Namespace(pid, kind)
+	two, err2 := Namespace(other, kind)
+	return err1 == nil && err2 == nil && one == two
+}
+
+// Ours reports whether a process has this process's effective user, and is in its PID namespace.
+// One in a sandbox is not, whatever its arguments say.
+func Ours(pid int) bool {
+	var st unix.Stat_t
+	return SharesNamespace(pid, 0, "pid") && unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) == nil && int(st.Uid) == os.Geteuid()
 }
 
 // Signal sends sig to the process pid if still reports true once a pidfd keeps the id from

@@ -35,7 +35,7 @@ func TestChild(t *testing.T) {
 	if s.Number(4) != int64(os.Getpid()) || s.Number(20) != 1 || s.Ended() {
 		t.Errorf("parent %d, %d threads, ended %v", s.Number(4), s.Number(20), s.Ended())
 	}
-	if !proc.SharesNamespace(pid, "pid") || !proc.SharesNamespace(pid, "mnt") || proc.SharesNamespace(pid, "nonsense") {
+	if !proc.Ours(pid) || !proc.SharesNamespace(pid, 0, "mnt") || proc.SharesNamespace(pid, 0, "nonsense") {
 		t.Error("a child shares its parent's namespaces, if they exist")
 	}
 	if err := proc.Signal(pid, unix.SIGKILL, func() bool { return false }); !errors.Is(err, unix.ESRCH) || !proc.Alive(pid) {

@@ -23,6 +23,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -118,8 +119,9 @@ func (c Call) Serve() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
-	l, err := net.FileListener(os.NewFile(3, "socket"))
-	if err != nil {
+	inherited := os.NewFile(3, "socket")
+	l, err := net.FileListener(inherited)
+	if err = errors.Join(err, inherited.Close()); err != nil { // OCI runtimes would inherit it
 		return err
 	}
 	server, err := ttrpc.NewServer()
@@ -127,7 +129,11 @@ func (c Call) Serve() error {
 		return err
 	}
 	shutdown := make(chan struct{})
-	taskapi.RegisterTTRPCTaskService(server, newService(c.ID, sync.OnceFunc(func() { close(shutdown) })))
+	s := newService(c.ID, sync.OnceFunc(func() { close(shutdown) }))
+	childEnded := make(chan os.Signal, 1)
+	signal.Notify(childEnded, unix.SIGCHLD)
+	go s.reapThreads(childEnded)
+	taskapi.RegisterTTRPCTaskService(server, s)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(context.Background(), l) }()
 	select {
@@ -141,12 +147,25 @@ func (c Call) Serve() error {
 	}
 }
 
+// serverFile is the file, in the anchor's bundle, that names the server's process.
+const serverFile = "server"
+
 // Delete removes what a server that has ended left: its socket, and sandboxes that it did not
-// delete. It writes how the anchor's task ended.
+// delete. It writes how the anchor's task ended. The daemon also calls it for a server that did
+// not answer it in time after a restart; that one is killed first, or it would report the ends
+// of its sandboxes as if they had ended by themselves.
 func (c Call) Delete(w io.Writer) error {
 	errs := []error{os.Remove(Socket(c.Address, c.ID))}
 	if errors.Is(errs[0], os.ErrNotExist) {
 		errs[0] = nil
+	}
+	server := bundle(c.Bundle).file(serverFile)
+	serves := func(pid int) bool { is, ok := proc.ReadFile(server); return ok && is == pid }
+	if pid, ok := proc.ReadFile(server); ok {
+		errs = append(errs, proc.SignalAll([]int{pid}, 0, unix.SIGKILL, serves))
+		for deadline := time.Now().Add(time.Second); serves(pid) && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
 	}
 	left, err := leftIn(c.Bundle)
 	errs = append(errs, err)

@@ -23,6 +23,7 @@ type process struct {
 
 	done   chan struct{} // closed at the end, when the following are known
 	status uint32
+	err    error // why the status is unknown
 	ended  time.Time
 }
 
@@ -48,34 +49,31 @@ func (p *process) adopt(pidFile string) error {
 	return nil
 }
 
-// reap waits for the end, without a thread of its own.
+// reap waits for the end, without a thread of its own unless the host is short of something.
 func (p *process) reap(pid int, pidfd *os.File) {
 	var status unix.WaitStatus
-	conn, err := pidfd.SyscallConn()
-	if err == nil {
-		var failed error
-		err = conn.Read(func(uintptr) bool {
+	var err error
+	ended := func(options int) bool {
+		for {
 			var reaped int
-			for {
-				reaped, failed = unix.Wait4(pid, &status, unix.WNOHANG, nil)
-				// A process can make its parent trace it (ptrace(2), PTRACE_TRACEME), and stop.
-				stopped := reaped == pid && !status.Exited() && !status.Signaled()
-				if failed != unix.EINTR && !stopped {
-					return reaped == pid || failed != nil
-				}
+			reaped, err = unix.Wait4(pid, &status, options, nil)
+			// A process can make its parent trace it (ptrace(2), PTRACE_TRACEME), and stop.
+			stopped := reaped == pid && !status.Exited() && !status.Signaled()
+			if err != unix.EINTR && !stopped {
+				return reaped == pid || err != nil
 			}
-		})
-		if failed != nil {
-			err = failed
 		}
 	}
-	p.status, p.ended = 255, time.Now()
-	switch {
-	case err != nil:
-	case status.Exited():
-		p.status = uint32(status.ExitStatus())
-	case status.Signaled():
+	conn, connErr := pidfd.SyscallConn()
+	if connErr != nil || conn.Read(func(uintptr) bool { return ended(unix.WNOHANG) }) != nil {
+		// The pidfd cannot be polled: epoll(7) has a limit, which the sandbox may share.
+		ended(0)
+	}
+	p.err, p.ended = err, time.Now()
+	if status.Signaled() {
 		p.status = 128 + uint32(status.Signal())
+	} else {
+		p.status = uint32(status.ExitStatus())
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,6 +22,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // killed is the exit status of a process that SIGKILL ended.
@@ -126,7 +128,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 }
 
 func (s *service) createAnchor(b bundle) (*taskapi.CreateTaskResponse, error) {
-	if err := os.Mkdir(b.file(notes), 0o700); err != nil {
+	if err := errors.Join(os.Mkdir(b.file(notes), 0o700), proc.WriteFile(b.file(serverFile), os.Getpid())); err != nil {
 		return nil, toGRPC(err)
 	}
 	s.mu.Lock()
@@ -299,6 +301,9 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 		if p != s.anchor.self && s.isEnding() {
 			return nil, toGRPC(fmt.Errorf("the anchor was killed: %w", errdefs.ErrUnavailable))
 		}
+		if p.err != nil {
+			return nil, toGRPC(fmt.Errorf("wait for process %d: %w: %w", p.pid, errdefs.ErrUnavailable, p.err))
+		}
 		return &taskapi.WaitResponse{ExitStatus: p.status, ExitedAt: timestamppb.New(p.ended)}, nil
 	case <-ctx.Done():
 		return nil, toGRPC(ctx.Err())
@@ -328,13 +333,15 @@ func (s *service) end() {
 	if again {
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), removal)
+	defer cancel()
 	var each sync.WaitGroup
 	for _, t := range tasks {
 		each.Go(func() {
 			t.changing.Lock() // it may be about to be created
 			defer t.changing.Unlock()
 			if p := t.first; p != nil && p.signal(uint32(unix.SIGKILL)) == nil {
-				_ = t.awaitEnd(context.Background(), p)
+				_ = t.awaitEnd(ctx, p) // it was killed, and ends later if it waits for a disk
 			}
 		})
 	}

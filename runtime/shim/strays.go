@@ -40,21 +40,66 @@ func (t *task) awaitEnd(ctx context.Context, p *process) error {
 // (pid_namespaces(7)). The caller holds changing, so that no process is about to become known.
 func (t *task) reapStrays() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !t.strays || t.first == nil || t.first.namespace == "" {
+	first, strays := t.first, t.strays
+	t.mu.Unlock()
+	if !strays || first == nil || first.namespace == "" {
 		return
 	}
-	var known []int
-	for _, p := range append(slices.Collect(maps.Values(t.added)), t.first) {
-		if pid, _ := p.state(); !p.hasEnded() {
-			known = append(known, int(pid))
-		}
-	}
+	known := t.living()
 	for _, pid := range children() {
-		if !slices.Contains(known, pid) && pidNamespace(pid) == t.first.namespace {
+		if !slices.Contains(known, pid) && pidNamespace(pid) == first.namespace {
+			reapThreadsOf(pid)
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // if it has not ended, then later
 		}
 	}
+}
+
+// threadsDelay is how long reapThreads waits for more to reap: a busy server has many children.
+const threadsDelay = 20 * time.Millisecond
+
+// reapThreads reaps the ended threads of which this process is the tracer, each time that
+// childEnded gets a signal (SIGCHLD). A thread of a process whose parent this process is can make
+// it so (ptrace(2), PTRACE_TRACEME), and until it is reaped, the thread's process does not end.
+func (s *service) reapThreads(childEnded <-chan os.Signal) {
+	for range childEnded {
+		time.Sleep(threadsDelay)
+		s.mu.Lock()
+		tasks := slices.Collect(maps.Values(s.tasks))
+		s.mu.Unlock()
+		for _, t := range tasks {
+			for _, pid := range t.living() {
+				reapThreadsOf(pid)
+			}
+		}
+	}
+}
+
+func reapThreadsOf(pid int) {
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		return // the process has been reaped
+	}
+	for _, entry := range threads {
+		if tid, err := strconv.Atoi(entry.Name()); err == nil && tid != pid {
+			_, _ = unix.Wait4(tid, nil, unix.WNOHANG|unix.WALL, nil) // fails unless it is traced
+		}
+	}
+}
+
+// living returns the ids of the sandbox's known processes that have not ended.
+func (t *task) living() (pids []int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Collect(maps.Values(t.added))
+	if t.first != nil {
+		all = append(all, t.first)
+	}
+	for _, p := range all {
+		if pid, _ := p.state(); pid != 0 && !p.hasEnded() {
+			pids = append(pids, int(pid))
+		}
+	}
+	return pids
 }
 
 // children returns the ids of this process's children.

@@ -209,8 +209,8 @@ func (g *Group) count(ps []process, threads, memory int64) {
 }
 
 // Stats returns what the readings have found. They miss peaks between two readings, and CPU
-// time that a process uses after its last reading.
-func (g *Group) Stats() cgroup.Stats {
+// time that a process uses after its last reading. The error is always nil.
+func (g *Group) Stats() (cgroup.Stats, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.stats
@@ -218,7 +218,8 @@ func (g *Group) Stats() cgroup.Stats {
 	for _, used := range g.seen {
 		s.CPU += used
 	}
-	return s
+	s.OOMs = s.OOMKills
+	return s, nil
 }
 
 // NearPids reports whether the group has been at or close to its process limit.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -114,12 +115,21 @@ func TestKillForks(t *testing.T) {
 	killAll(t, g, 0)
 }
 
+func stats(t *testing.T, g *watchdog.Group) cgroup.Stats {
+	t.Helper()
+	s, err := g.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // TestMemory: the process that uses the most memory is killed, and no other.
 func TestMemory(t *testing.T) {
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, "sleep 1000 & tail /dev/zero & while :; do sleep 1; done")
-	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
+	await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
 	await(t, "the others are left", func() bool { n := count(t, g); return n == 2 || n == 3 })
-	if s := g.Stats(); s.OOMKills != 1 || s.PeakMemory < 100<<20 || s.CPU <= 0 {
+	if s := stats(t, g); s.OOMKills != 1 || s.PeakMemory < 100<<20 || s.CPU <= 0 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -133,8 +143,8 @@ for i in range(5):
     if os.fork() == 0: time.sleep(1000)
 time.sleep(1000)'`
 	g, _ := start(t, runtime.Limits{Memory: 150 << 20}, nil, script)
-	await(t, "six processes", func() bool { return count(t, g) == 6 && g.Stats().PeakPids >= 6 })
-	if s := g.Stats(); s.OOMKills != 0 || s.PeakMemory > 150<<20 {
+	await(t, "six processes", func() bool { return count(t, g) == 6 && stats(t, g).PeakPids >= 6 })
+	if s := stats(t, g); s.OOMKills != 0 || s.PeakMemory > 150<<20 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -145,12 +155,12 @@ func TestHeld(t *testing.T) {
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, held.Load, "exit")
 	await(t, "its end", func() bool { return count(t, g) == 0 })
 	g.Final()
-	if s := g.Stats(); s.OOMKills != 0 {
+	if s := stats(t, g); s.OOMKills != 0 {
 		t.Errorf("%+v", s)
 	}
 	held.Store(200 << 20)
 	g.Final()
-	if s := g.Stats(); s.OOMKills != 1 {
+	if s := stats(t, g); s.OOMKills != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -160,11 +170,11 @@ func TestPids(t *testing.T) {
 	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
 	near, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 30))
 	await(t, "it is near", near.NearPids)
-	if s := near.Stats(); s.PidsDenied != 0 {
+	if s := stats(t, near); s.PidsDenied != 0 {
 		t.Errorf("%+v", s)
 	}
 	full, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 31))
-	await(t, "it is full", func() bool { return full.Stats().PidsDenied > 0 })
+	await(t, "it is full", func() bool { return stats(t, full).PidsDenied > 0 })
 }
 
 // TestVforkMemory: the child of a vfork shares its parent's memory, which counts once.
@@ -179,7 +189,7 @@ os.execvp("sleep", ["sleep", "1000"])'`
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
 		return err != nil || string(name) == "sleep\n" || count(t, g) == 0
 	})
-	if s := g.Stats(); s.OOMKills != 0 || s.PeakMemory > 100<<20 {
+	if s := stats(t, g); s.OOMKills != 0 || s.PeakMemory > 100<<20 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -201,7 +211,7 @@ ctypes.CDLL(None).syscall(60, 0)' & wait; sleep 1000`
 		t.Skip("the number of exit is amd64's")
 	}
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, script)
-	await(t, "the kill", func() bool { return g.Stats().OOMKills > 0 })
+	await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
 }
 
 func TestAttachRefusesOurOwn(t *testing.T) {
