@@ -3,6 +3,8 @@ package containerd
 import (
 	"context"
 	"errors"
+	"io"
+	"sync"
 	"time"
 
 	client "github.com/containerd/containerd/v2/client"
@@ -19,7 +21,57 @@ import (
 const reconnectTimeout = 10 * time.Second
 
 // daemonTask is a task that the daemon's shim makes.
-type daemonTask struct{ client.Process }
+type daemonTask struct {
+	client.Process
+	input *input // nil if it has none
+}
+
+// Start starts the task, and closes its standard input once that has been read to its end: until
+// then, the shim holds it open.
+func (t daemonTask) Start(ctx context.Context) error {
+	err := t.Process.Start(ctx)
+	if err == nil && t.input != nil {
+		go func() {
+			select {
+			case <-t.input.eof:
+			case <-t.input.ended:
+				return
+			}
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_ = t.CloseIO(ctx, client.WithStdinCloser) // the process may be gone
+		}()
+	}
+	return err
+}
+
+// An input is the standard input of a task.
+type input struct {
+	io.Reader
+	once  sync.Once
+	eof   chan struct{} // closed when the reader has ended or failed
+	ended <-chan struct{}
+}
+
+func (i *input) Read(p []byte) (int, error) {
+	n, err := i.Reader.Read(p)
+	if err != nil {
+		i.once.Do(func() { close(i.eof) })
+	}
+	return n, err
+}
+
+// fifos returns what makes the FIFOs of a task's streams, and its input.
+func (s *Sandbox) fifos(std *streams) (cio.Creator, *input) {
+	if std.out == nil {
+		return cio.NullIO, nil
+	}
+	if std.in == nil {
+		return cio.NewCreator(cio.WithStreams(nil, std.out, std.err), cio.WithFIFODir(s.dir)), nil
+	}
+	in := &input{Reader: std.in, eof: make(chan struct{}), ended: std.ended}
+	return cio.NewCreator(cio.WithStreams(in, std.out, std.err), cio.WithFIFODir(s.dir)), in
+}
 
 func (t daemonTask) Wait(ctx context.Context) (uint32, error) {
 	var lost time.Time
@@ -54,10 +106,6 @@ func (t daemonTask) Wait(ctx context.Context) (uint32, error) {
 
 func (t daemonTask) Kill(ctx context.Context) error { return t.Process.Kill(ctx, unix.SIGKILL) }
 
-func (t daemonTask) CloseInput(ctx context.Context) error {
-	return t.CloseIO(ctx, client.WithStdinCloser)
-}
-
 func (t daemonTask) Delete(ctx context.Context) error {
 	_, err := t.Process.Delete(ctx)
 	if errdefs.IsNotFound(err) {
@@ -69,14 +117,14 @@ func (t daemonTask) Delete(ctx context.Context) error {
 // daemonContainer is a container in the daemon's database.
 type daemonContainer struct {
 	daemonTask
-	c         *Client
+	s         *Sandbox
 	container client.Container
 	task      client.Task // nil if it could not be made
 }
 
 // newDaemonContainer makes a container and its task. Unless it returns nil, the caller
 // deletes the container, also after an error.
-func (s *Sandbox) newDaemonContainer(ctx context.Context, spec *specs.Spec, creator cio.Creator) (*daemonContainer, error) {
+func (s *Sandbox) newDaemonContainer(ctx context.Context, spec *specs.Spec, std *streams) (*daemonContainer, error) {
 	c := s.run.c
 	made, err := c.c.NewContainer(ctx, s.id,
 		client.WithSpec(spec),
@@ -87,19 +135,21 @@ func (s *Sandbox) newDaemonContainer(ctx context.Context, spec *specs.Spec, crea
 	if err != nil {
 		return nil, native(err)
 	}
-	d := &daemonContainer{c: c, container: made}
+	d := &daemonContainer{s: s, container: made}
+	creator, in := s.fifos(std)
 	// The daemon mounts nothing: the root in the specification is mounted already.
 	d.task, err = made.NewTask(ctx, creator)
-	d.Process = d.task
+	d.Process, d.input = d.task, in
 	return d, err
 }
 
-func (d *daemonContainer) Add(ctx context.Context, id string, p *specs.Process, creator cio.Creator) (task, error) {
+func (d *daemonContainer) Add(ctx context.Context, id string, p *specs.Process, std *streams) (task, error) {
+	creator, in := d.s.fifos(std)
 	added, err := d.task.Exec(ctx, id, p, creator)
 	if err != nil {
 		return nil, err
 	}
-	return daemonTask{added}, nil
+	return daemonTask{added, in}, nil
 }
 
 // Delete removes the container from the daemon, too.
@@ -111,5 +161,5 @@ func (d *daemonContainer) Delete(ctx context.Context) error {
 			}
 		}
 	}
-	return d.c.removeContainer(ctx, d.container)
+	return d.s.run.c.removeContainer(ctx, d.container)
 }

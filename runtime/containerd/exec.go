@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -64,7 +63,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	if s.cfg.Persistent {
 		start = s.startNext
 	}
-	proc, err := start(ctx, p, std.creator(s.dir), std)
+	proc, err := start(ctx, p, std)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
@@ -97,7 +96,7 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 }
 
 // startFirst starts p as the first process of the sandbox.
-func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, creator cio.Creator, std *streams) (*process, error) {
+func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
 	ctx = s.run.ctx(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, creator cio
 		return nil, err
 	}
 	defer release()
-	if err := s.makeContainer(ctx, spec, data, creator); err != nil {
+	if err := s.makeContainer(ctx, spec, data, std); err != nil {
 		return nil, startError(err)
 	}
 	proc := hold(s.container)
@@ -124,25 +123,23 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, creator cio
 	if err := s.container.Start(ctx); err != nil {
 		return nil, errors.Join(startError(err), proc.close())
 	}
-	s.closeInput(std, s.container)
 	return proc, nil
 }
 
 // startNext starts p beside the idle process of a persistent sandbox.
-func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, creator cio.Creator, std *streams) (*process, error) {
+func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
 	ctx = s.run.ctx(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
 	}
-	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, creator)
+	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, std)
 	if err != nil {
 		return nil, startError(err)
 	}
 	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
 		return nil, errors.Join(startError(err), s.group.KillAll(ctx, s.idlePid()), next.Delete(ctx))
 	}
-	s.closeInput(std, next)
 	started := hold(next)
 	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's
 		return started, started.close()
@@ -152,19 +149,19 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, creator cio.
 
 // makeContainer makes the container of a specification, whose JSON is data, with sbench's own
 // shim or the daemon's.
-func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []byte, creator cio.Creator) error {
+func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []byte, std *streams) error {
 	if isOwn(s.run.c.shim) {
 		bundle, err := s.writeBundle(data)
 		if err != nil {
 			return err
 		}
-		made, err := s.newOwnContainer(ctx, bundle, creator)
+		made, err := s.newOwnContainer(ctx, bundle, std)
 		if err == nil {
 			s.container = made
 		}
 		return err
 	}
-	made, err := s.newDaemonContainer(ctx, spec, creator)
+	made, err := s.newDaemonContainer(ctx, spec, std)
 	if made != nil {
 		s.container = made
 	}

@@ -20,8 +20,6 @@ type task interface {
 	// Wait returns the exit status.
 	Wait(ctx context.Context) (uint32, error)
 	Kill(ctx context.Context) error
-	// CloseInput tells a shim that holds the standard input open to close it.
-	CloseInput(ctx context.Context) error
 	// Delete makes the shim forget the task, which must have ended. It is no error if the shim
 	// does not know it, or is gone.
 	Delete(ctx context.Context) error
@@ -32,7 +30,7 @@ type task interface {
 type container interface {
 	task
 	// Add adds a process, which starts with its Start.
-	Add(ctx context.Context, id string, p *specs.Process, creator cio.Creator) (task, error)
+	Add(ctx context.Context, id string, p *specs.Process, std *streams) (task, error)
 }
 
 // process is a started task with its pidfd, which works even if neither the shim nor the daemon

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/api/types/runc/options"
-	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -82,7 +81,7 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 	}
 	err := s.create(ctx)
 	if err == nil && cfg.Persistent {
-		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, cio.NullIO, &streams{})
+		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &streams{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))

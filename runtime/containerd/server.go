@@ -126,11 +126,11 @@ type ownTask struct {
 	id     string // of the container
 	added  string // id of a process beside the first; "" for the first
 	pid    uint32
-	io     cio.IO
+	io     *pipes
 }
 
 // newOwnContainer makes a container. The specification must be in the bundle.
-func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator cio.Creator) (*ownTask, error) {
+func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, std *streams) (*ownTask, error) {
 	server, err := s.run.shimServer(ctx)
 	if err != nil {
 		return nil, err
@@ -139,43 +139,39 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, creator ci
 	if err != nil {
 		return nil, err
 	}
-	io, err := creator(s.id)
+	io, err := newPipes(std)
 	if err != nil {
 		return nil, err
 	}
 	// The server cannot be told that ctx is done. What it makes then would come after the sandbox's removal.
 	made, err := server.tasks.Create(context.WithoutCancel(ctx), &taskapi.CreateTaskRequest{
-		ID: s.id, Bundle: bundle, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Options: options,
+		ID: s.id, Bundle: bundle, Stdin: io.config.Stdin, Stdout: io.config.Stdout, Stderr: io.config.Stderr, Options: options,
 	})
+	io.opened()
 	if err != nil {
 		err = errgrpc.ToNative(err)
 		if errdefs.IsFailedPrecondition(err) { // the anchor has ended, or was removed: the next sandbox needs another
 			err = errors.Join(err, server.conn.Close(), server.conn.UserOnCloseWait(ctx))
 		}
-		return nil, errors.Join(err, discard(io))
+		return nil, errors.Join(err, io.Close())
 	}
 	return &ownTask{server: server, id: s.id, pid: made.Pid, io: io}, nil
 }
 
-func discard(io cio.IO) error {
-	io.Cancel()
-	return io.Close()
-}
-
-func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, creator cio.Creator) (task, error) {
+func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, std *streams) (task, error) {
 	spec, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
 	}
-	io, err := creator(id)
+	io, err := newPipes(std)
 	if err != nil {
 		return nil, err
 	}
 	_, err = t.server.tasks.Exec(ctx, &taskapi.ExecProcessRequest{
-		ID: t.id, ExecID: id, Stdin: io.Config().Stdin, Stdout: io.Config().Stdout, Stderr: io.Config().Stderr, Spec: &anypb.Any{Value: spec},
+		ID: t.id, ExecID: id, Stdin: io.config.Stdin, Stdout: io.config.Stdout, Stderr: io.config.Stderr, Spec: &anypb.Any{Value: spec},
 	})
 	if err != nil {
-		return nil, errors.Join(errgrpc.ToNative(err), discard(io))
+		return nil, errors.Join(errgrpc.ToNative(err), io.Close())
 	}
 	return &ownTask{server: t.server, id: t.id, added: id, io: io}, nil
 }
@@ -186,6 +182,7 @@ func (t *ownTask) IO() cio.IO { return t.io }
 
 func (t *ownTask) Start(ctx context.Context) error {
 	started, err := t.server.tasks.Start(context.WithoutCancel(ctx), &taskapi.StartRequest{ID: t.id, ExecID: t.added})
+	t.io.opened()
 	if err != nil {
 		t.io.Cancel()
 		return errgrpc.ToNative(err)
@@ -212,9 +209,6 @@ func (t *ownTask) Kill(ctx context.Context) error {
 	_, err := t.server.tasks.Kill(ctx, &taskapi.KillRequest{ID: t.id, ExecID: t.added, Signal: uint32(unix.SIGKILL)})
 	return errgrpc.ToNative(err)
 }
-
-// CloseInput has nothing to do: the process itself reads from the FIFO.
-func (t *ownTask) CloseInput(context.Context) error { return nil }
 
 func (t *ownTask) Delete(ctx context.Context) error {
 	t.io.Cancel()

@@ -1,9 +1,7 @@
 package containerd
 
 import (
-	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/cio"
@@ -12,25 +10,16 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// streams are the standard input, output and error of a process.
+// streams are the standard input, output and error of a process; those that are nil are
+// /dev/null.
 type streams struct {
 	in       io.Reader
 	out, err *runtime.Capture
-	eof      chan struct{} // closed when in has been read to its end; nil without input
 	ended    chan struct{} // closed when nobody reads from in any more
 }
 
 func newStreams(p runtime.Process) *streams {
-	s := &streams{out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr), ended: make(chan struct{})}
-	if p.Stdin != nil {
-		s.eof = make(chan struct{})
-		s.in = &eofReader{r: p.Stdin, eof: s.eof}
-	}
-	return s
-}
-
-func (s *streams) creator(dir string) cio.Creator {
-	return cio.NewCreator(cio.WithStreams(s.in, s.out, s.err), cio.WithFIFODir(dir))
+	return &streams{in: p.Stdin, out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr), ended: make(chan struct{})}
 }
 
 // drain waits until all output has been read, which may be after the exit. Every process of
@@ -62,37 +51,4 @@ func collectSockets() {
 		return // out of descriptors; drain tries again
 	}
 	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
-}
-
-// eofReader closes eof when its source has ended or failed.
-type eofReader struct {
-	r    io.Reader
-	eof  chan struct{}
-	once sync.Once
-}
-
-func (e *eofReader) Read(p []byte) (int, error) {
-	n, err := e.r.Read(p)
-	if err != nil {
-		e.once.Do(func() { close(e.eof) })
-	}
-	return n, err
-}
-
-// closeInput closes the process's standard input once s.in has ended; until then,
-// containerd's shim holds it open.
-func (s *Sandbox) closeInput(std *streams, t task) {
-	if std.eof == nil {
-		return
-	}
-	go func() {
-		select {
-		case <-std.eof:
-		case <-std.ended:
-			return
-		}
-		ctx, cancel := s.run.c.cleanup(context.Background())
-		defer cancel()
-		_ = t.CloseInput(ctx) // the process may be gone
-	}()
 }

@@ -160,7 +160,7 @@ func (s *service) unregister(t *task) {
 }
 
 func (t *task) create(ctx context.Context, anchor bundle, p *process) error {
-	std, err := openStdio(ctx, p.stdin, p.stdout, p.stderr, t.owner)
+	std, err := openStdio(p.stdin, p.stdout, p.stderr, t.owner)
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 
 // add starts a process beside the first.
 func (t *task) add(ctx context.Context, id string, p *process) error {
-	std, err := openStdio(ctx, p.stdin, p.stdout, p.stderr, t.owner)
+	std, err := openStdio(p.stdin, p.stdout, p.stderr, t.owner)
 	if err != nil {
 		return err
 	}
@@ -399,7 +399,7 @@ func (s *service) Connect(context.Context, *taskapi.ConnectRequest) (*taskapi.Co
 	return &taskapi.ConnectResponse{ShimPid: pid, TaskPid: pid}, nil
 }
 
-// CloseIO has nothing to close: the process reads the caller's FIFO, whose end is the
+// CloseIO has nothing to close: the process reads the caller's pipe, whose end is the
 // caller's to close.
 func (s *service) CloseIO(context.Context, *taskapi.CloseIORequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil

@@ -1,44 +1,52 @@
 package shim
 
 import (
-	"context"
-	"errors"
 	"os"
-	"path/filepath"
+	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// TestOpenFIFOIsBounded: the wait for the other end of a FIFO ends with the context, whichever of the
-// two comes first.
-func TestOpenFIFOIsBounded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fifo")
-	if err := unix.Mkfifo(path, 0o600); err != nil {
+// TestPipes: a pipe is opened by its name while its own descriptor is open, and no other file in
+// its place.
+func TestPipes(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 2000 {
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		if i%2 == 0 {
-			cancel()
-		}
-		go func() {
-			f, err := openFIFO(ctx, path, []int{os.O_RDONLY, os.O_WRONLY}[i/2%2])
-			if err == nil {
-				err = f.Close()
-			}
-			done <- err
-		}()
-		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				t.Fatalf("attempt %d: %v", i, err)
-			}
-		case <-time.After(10 * time.Second):
-			t.Fatalf("attempt %d hangs", i)
-		}
+	defer func() { _ = r.Close() }()
+	name, err := PipeName(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openPipe(name, os.O_WRONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openPipe(name, os.O_WRONLY); err == nil {
+		t.Error("a closed descriptor was opened")
+	}
+	other, err := os.Create(t.TempDir() + "/other") // has the number of the one that was closed
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	path := func(name string) string { path, _, _ := strings.Cut(name, " "); return path }
+	if got, err := PipeName(other); err != nil || path(got) != path(name) {
+		t.Errorf("%s in place of %s, %v", got, name, err)
+	}
+	if _, err := openPipe(name, os.O_WRONLY); err == nil {
+		t.Error("another file was opened")
+	}
+	if _, err := f.WriteString("x"); err != nil {
+		t.Error(err)
+	}
+	if n, err := r.Read(make([]byte, 2)); n != 1 || err != nil {
+		t.Errorf("read %d bytes: %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
