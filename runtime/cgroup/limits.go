@@ -88,6 +88,10 @@ type Stats struct {
 	PidsDenied int64         // forks refused because of the limit on processes
 }
 
+// nearLimit is how close to its limit a group is that can get no more memory: the kernel may have
+// asked for a huge page on x86, and kept some pages for each processor.
+const nearLimit = 4 << 20
+
 // Stats reads the counters, which are 0 for a group that does not exist.
 func (g Group) Stats() (s Stats, err error) {
 	read := func(controller, name, key string) int64 {
@@ -103,8 +107,11 @@ func (g Group) Stats() (s Stats, err error) {
 	} else {
 		s.CPU = time.Duration(read("cpuacct", "cpuacct.usage", ""))
 		s.PeakMemory = read("memory", "memory.max_usage_in_bytes", "")
-		s.OOMs = read("memory", "memory.failcnt", "") + read("memory", "memory.memsw.failcnt", "")
 		s.OOMKills = read("memory", "memory.oom_control", "oom_kill ")
+		// Version 1 does not count the first (from Linux 6.15 on, not even in memsw.failcnt).
+		if s.PeakMemory > read("memory", "memory.limit_in_bytes", "")-nearLimit {
+			s.OOMs = s.OOMKills
+		}
 	}
 	return s, err
 }
