@@ -350,9 +350,9 @@ main() {
 		step limits limits
 		step cores cores
 		step killed killed
-		step shim tests containerd.test runtime/containerd '^(TestContract|TestOneServerForARun|TestServerKilled)$'
+		step shim tests containerd.test runtime/containerd '^(TestContract|TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim)$'
 		if [ "$length" != short ]; then
-			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestProcTellsLittle'
+			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestNotItsOwnMemory|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
