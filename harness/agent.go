@@ -19,7 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -40,7 +40,7 @@ type Agent struct {
 	compiler.HarnessConfig // whose Version is exact
 
 	CLI    CLI
-	Tools  *tooling.Cache
+	Tools  *agentcli.Cache
 	Digest string       // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
 	Arch   string       // of the images, as GOARCH
 	Relay  relay.Config // to its provider; see RelayTo
@@ -53,7 +53,7 @@ type Agent struct {
 
 // prepared is the agent's program for an image, or why it does not run in it.
 type prepared struct {
-	in, node tooling.Installed // node is zero if the agent does not need it
+	in, node agentcli.Installed // node is zero if the agent does not need it
 	err      error
 }
 
@@ -133,7 +133,7 @@ func (p prepared) interpreter() string {
 
 // process returns the agent's process in sandboxes: its arguments, variables, and the files
 // below HOME.
-func (a *Agent) process(in tooling.Installed) (args, env []string, files map[string]string) {
+func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[string]string) {
 	values := maps.Clone(a.Own)
 	if values == nil {
 		values = map[string]string{}
@@ -202,7 +202,7 @@ func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, err
 
 func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (p prepared, err error) {
 	if dir := a.CLI.Directory; dir != "" {
-		p.in = tooling.Installed{Dir: dir, Program: a.CLI.Program, Integrity: a.Digest}
+		p.in = agentcli.Installed{Dir: dir, Program: a.CLI.Program, Integrity: a.Digest}
 	} else {
 		musl, err := usesMusl(ctx, e, image)
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -43,7 +43,7 @@ type CLI struct {
 	Provider relay.Provider
 	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
 	// those that images with musl need instead, or "any" for one that fits all.
-	Packages map[string]tooling.Package
+	Packages map[string]agentcli.Package
 	// Directory holds the program instead of a package, and Program is its path in there.
 	Directory, Program string
 	// Descriptor is the text that was parsed.
@@ -61,7 +61,7 @@ type descriptor struct {
 	Name, Model, API string
 	Keys             []credentialText
 	Config           map[string]string
-	NPM              map[string]tooling.Package
+	NPM              map[string]agentcli.Package
 	Directory, File  string
 	Command          []texts           // arguments, or groups that are left out together, as templates
 	Env, Files       map[string]string // templates; files by path below HOME
@@ -270,7 +270,7 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 }
 
 // Package returns the npm package for an architecture and a C library, musl or glibc.
-func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
+func (c CLI) Package(arch string, musl bool) (agentcli.Package, error) {
 	names := []string{arch, "any"}
 	if musl {
 		names = append([]string{arch + "-musl"}, names...)
@@ -280,7 +280,7 @@ func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
 			return p, nil
 		}
 	}
-	return tooling.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
+	return agentcli.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
 }
 
 // nodeVersion is the release of Node.js for agents that need it. It runs with glibc 2.28 and
@@ -289,7 +289,7 @@ const nodeVersion = "24.21.0"
 
 // Node returns the npm package with Node.js for an architecture, and its version; ok is false if
 // the agent does not need it.
-func (c CLI) Node(arch string) (p tooling.Package, version string, ok bool) {
+func (c CLI) Node(arch string) (p agentcli.Package, version string, ok bool) {
 	platform := cmp.Or(map[string]string{"amd64": "x64"}[arch], arch)
-	return tooling.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
+	return agentcli.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
 }

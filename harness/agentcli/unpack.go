@@ -1,4 +1,4 @@
-package tooling
+package agentcli
 
 import (
 	"archive/tar"

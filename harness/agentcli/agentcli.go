@@ -1,8 +1,8 @@
-// Package tooling installs the command-line programs of agents. It downloads their platform
+// Package agentcli installs the command-line programs of agents. It downloads their platform
 // packages from an npm registry, checks them against the registry's sha512, and unpacks them
 // into a cache whose directories are named by that digest. Nothing in a package is executed
 // on the host.
-package tooling
+package agentcli
 
 import (
 	"context"
