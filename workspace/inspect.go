@@ -117,16 +117,15 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 	for _, e := range plan.Entries {
 		file := InspectedFile{
 			Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly, Source: e.Source.Path,
-			Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
 		}
 		if e.Source.Root == "" {
+			file.Content = in.show(e.Lane, string(e.Source.Data.Reveal()))
 			if file.Content == compiler.Redacted {
 				file.Size = 0
 			}
 			files = append(files, file)
 			continue
 		}
-		file.Content = ""
 		err := e.walk(func(rel string, info fs.FileInfo) {
 			file.Path, file.Source, file.Size = path.Join(e.Dest, rel), path.Join(e.Source.Path, rel), info.Size()
 			files = append(files, file)

@@ -22,7 +22,7 @@ import (
 const AttributesSuffix = ".attributes.jsonl"
 
 // StoredTree is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
-// lost. Both may have been changed since: its methods read nothing outside Root and never
+// lost. Somebody may have changed both since: the methods read nothing outside Root and never
 // block on a pipe. If the list does not match its digest or the tree, the error matches
 // ErrAttributes.
 type StoredTree struct {
@@ -53,8 +53,9 @@ func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, err
 	if err != nil {
 		return nil, err
 	}
-	sum, info := sha256.New(), fs.FileInfo(nil)
-	if info, err = f.Stat(); err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+	sum := sha256.New()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
 		err = fmt.Errorf("it is no regular file of at most %d bytes", limit)
 	}
 	if err == nil {
@@ -108,12 +109,19 @@ func (t StoredTree) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (T
 // names maps the old paths of those entries to their new last elements. If the process dies
 // meanwhile, there may be no list.
 func (t StoredTree) Renamed(names map[string]string) (digest string, err error) {
-	if t.List == "" {
-		return "", nil
-	}
-	all, err := t.entries(names)
-	if err != nil {
+	list, err := t.list()
+	if list == nil || err != nil {
 		return "", err
+	}
+	defer list.close()
+	var all []Attributes
+	for ; list.err == nil; list.advance() {
+		a := list.ahead
+		a.Path = renamed(a.Path, names)
+		all = append(all, a)
+	}
+	if !errors.Is(list.err, io.EOF) {
+		return "", list.err
 	}
 	// A walk visits a directory's contents right after the directory.
 	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
@@ -129,23 +137,6 @@ func (t StoredTree) Renamed(names map[string]string) (digest string, err error) 
 		}
 	}
 	return w.Close()
-}
-
-// entries reads the whole list and renames its entries.
-func (t StoredTree) entries(names map[string]string) (all []Attributes, err error) {
-	list, err := t.list()
-	if err != nil {
-		return nil, err
-	}
-	defer list.close()
-	for ; list.err == nil; list.advance() {
-		all = append(all, list.ahead)
-		all[len(all)-1].Path = renamed(list.ahead.Path, names)
-	}
-	if !errors.Is(list.err, io.EOF) {
-		return nil, list.err
-	}
-	return all, nil
 }
 
 // renamed returns the new path of an entry. It replaces the elements one by one, since names

@@ -84,11 +84,7 @@ type TreeReport struct {
 // DigestTree reads the tree below root and reports its digest. Like CopyTree it follows no
 // symbolic link and never blocks on a fifo. Errors match ErrTooBig if a bound is exceeded.
 func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeReport, error) {
-	w := newTreeWalk(ctx, opts)
-	if err := w.root(root, nil); err != nil {
-		return w.finish(), fmt.Errorf("digest tree: %w", err)
-	}
-	return w.finish(), nil
+	return newTreeWalk(ctx, opts).tree("digest tree", root, nil)
 }
 
 // treeWalk is one walk over a tree, which copies unless its destination is nil. It holds
@@ -113,9 +109,14 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, 128<<10)}
 }
 
-func (w *treeWalk) finish() TreeReport {
+// tree walks the whole tree src and returns its report, also with an error, which begins with what.
+func (w *treeWalk) tree(what string, src, dst *os.Root) (TreeReport, error) {
+	err := w.root(src, dst)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
 	w.report.Digest = DigestOf(w.list)
-	return w.report
+	return w.report, err
 }
 
 // record adds an entry to the listing that is digested.
@@ -123,7 +124,6 @@ func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
 
-// root walks the whole tree src.
 func (w *treeWalk) root(src, dst *os.Root) error {
 	in, err := src.Open(".")
 	if err != nil {
@@ -181,7 +181,7 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
 	kind := st.Mode & unix.S_IFMT
-	if special := kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK; special {
+	if kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK {
 		return w.drop(rel, st.Mode)
 	}
 	if err := w.attributes(dst, rel, &st); err != nil {
