@@ -74,6 +74,17 @@ func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 	return workspace.StoredTree{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
+// TreeDigest returns the digest of the candidate's workspace as it is now.
+func (c Candidate) TreeDigest(ctx context.Context) (string, error) {
+	kept, err := c.StoredTree()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = kept.Root.Close() }()
+	report, err := kept.Digest(ctx)
+	return report.Digest, err
+}
+
 // Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an
 // error means that sbench could not extract it. The workspace is kept for every kind of
 // candidate, for people to look at.
@@ -103,8 +114,8 @@ func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 	case file == "":
 		file = codeFile
 	}
-	text, err := readBounded(root, file)
-	if err != nil {
+	text, ok := readBounded(root, file)
+	if !ok {
 		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", file, maxFileBytes)}
 	}
 	return c.setText(text, file)
@@ -118,19 +129,15 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 	return nil
 }
 
-var errNotRegular = errors.New("not a regular file of acceptable size")
-
-// readBounded neither leaves root, nor follows a link in the last element, nor waits for the
-// other end of a pipe.
-func readBounded(root *os.Root, name string) ([]byte, error) {
+// readBounded reads a regular file of at most maxFileBytes. It neither leaves root, nor follows a
+// link in the last element, nor waits for the other end of a pipe.
+func readBounded(root *os.Root, name string) (text []byte, ok bool) {
 	info, err := root.Lstat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFileBytes) {
-		err = errNotRegular
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return nil, false
 	}
-	if err != nil {
-		return nil, err
-	}
-	return root.ReadFile(name)
+	text, err = root.ReadFile(name)
+	return text, err == nil
 }
 
 // keep copies the workspace to s.Keep.
@@ -174,17 +181,15 @@ func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep str
 		return nil, err
 	}
 	report, err := layer.Write(ctx, f, changes, LayerBudget(maxBytes))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	err = errors.Join(err, f.Sync(), f.Close())
+	switch {
+	case err == nil:
 		c.Layer, c.Dropped = report.Digest, report.Dropped
 		return nil, nil
+	case errors.Is(err, workspace.ErrTooBig):
+		return &Failure{"candidate_too_big", phase, err.Error()}, os.Remove(f.Name())
 	}
-	failure := &Failure{"candidate_too_big", phase, err.Error()}
-	if !errors.Is(err, workspace.ErrTooBig) {
-		failure, err = nil, fmt.Errorf("keep the changes to the image: %w", err)
-	} else {
-		err = nil
-	}
-	return failure, errors.Join(err, os.Remove(f.Name()))
+	return nil, errors.Join(fmt.Errorf("keep the changes to the image: %w", err), os.Remove(f.Name()))
 }
 
 // OpenLayer opens the candidate's layer after checking its digest. The caller closes it.

@@ -243,19 +243,15 @@ func TypeName(mode uint32) string {
 	return ""
 }
 
-func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+// subdir walks the directory name of src, and makes and fills one in dst.
+func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) (err error) {
 	w.record("d %04o - %s", st.Mode&permBits, rel)
 	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
 	defer shut(in)
-	err = w.below(in, dst, name, rel, st, depth)
-	return errors.Join(err, restore())
-}
-
-// below walks the open directory in, and creates and fills the directory name in dst.
-func (w *treeWalk) below(in, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+	defer func() { err = errors.Join(err, restore()) }()
 	if dst == nil {
 		return w.dir(in, nil, rel, depth+1)
 	}

@@ -5,7 +5,6 @@ package predictions
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -126,5 +125,5 @@ func fileDigest(name string) (string, error) {
 	defer func() { _ = f.Close() }()
 	h := sha256.New()
 	_, err = io.Copy(h, f)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), err
+	return workspace.DigestOf(h), err
 }

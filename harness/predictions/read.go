@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -247,7 +246,7 @@ func (r *reader) directory(ctx context.Context) error {
 			return err
 		}
 	}
-	r.set.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	r.set.Digest = workspace.DigestOf(sum)
 	return nil
 }
 
@@ -258,31 +257,22 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 	switch {
 	case kind == compiler.CandidateWorkspace && e.IsDir():
 		c := candidate.Candidate{Workspace: name}
-		kept, err := c.StoredTree()
+		tree, err := c.TreeDigest(ctx)
 		if err != nil {
 			return err
 		}
-		report, err := kept.Digest(ctx)
-		if err = errors.Join(err, kept.Root.Close()); err != nil {
+		c.Layer, err = fileDigest(name + layer.Suffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if c.Layer, err = fileDigest(name + layer.Suffix); errors.Is(err, fs.ErrNotExist) {
-			c.Layer, err = "", nil
-		}
-		if err != nil {
-			return err
-		}
-		digest = report.Digest + " " + c.Layer
+		digest = tree + " " + c.Layer
 		r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 	case kind != compiler.CandidateWorkspace && e.Type().IsRegular():
-		var err error
-		if digest, err = fileDigest(name); err != nil {
-			return err
-		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
+		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
 		if len(r.set.Candidates[task.ID()]) > 0 {
 			r.wrong(0, "", "", "%s: the task %q has another file already", filepath.Base(name), task.ID())
 		}
