@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"encoding/json"
@@ -22,7 +23,9 @@ import (
 //go:embed agents/*.yaml
 var agentFiles embed.FS
 
-// descriptors are the agents that sbench knows, by name.
+// OwnAgent is the type of a harness whose agent a file of the tester's describes.
+const OwnAgent = "agent"
+
 var descriptors = sync.OnceValue(func() []CLI {
 	var all []CLI
 	entries, _ := agentFiles.ReadDir("agents")
@@ -30,12 +33,38 @@ var descriptors = sync.OnceValue(func() []CLI {
 		text, _ := agentFiles.ReadFile("agents/" + e.Name())
 		cli, problems := ParseDescriptor(e.Name(), text)
 		if problems != nil {
-			panic(problems) // TestDescriptors
+			panic(problems) // the files are sbench's own
 		}
 		all = append(all, cli)
 	}
 	return all
 })
+
+// CLIs returns the agents that sbench knows, by name. To add one, describe it in a file of the
+// directory agents.
+func CLIs() []CLI { return descriptors() }
+
+// CLIOf returns the agent with the given name.
+func CLIOf(name string) (CLI, bool) {
+	for _, c := range CLIs() {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return CLI{}, false
+}
+
+// AgentTypes returns what tester files may say about the agents.
+func AgentTypes() []compiler.AgentType {
+	var types []compiler.AgentType
+	for _, c := range CLIs() {
+		types = append(types, c.AgentType)
+	}
+	return append(types, compiler.AgentType{Name: OwnAgent, Config: []schema.Field{
+		required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
+		optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
+	}})
+}
 
 // A CLI describes an agent's command-line program: everything in which agents differ.
 type CLI struct {
@@ -54,6 +83,22 @@ type CLI struct {
 	written       descriptor
 	node          bool // whether it needs Node.js
 	passesServers bool // of tools
+}
+
+// Known reports whether the agent is one that sbench knows.
+func (c CLI) Known() bool {
+	known, ok := CLIOf(c.Name)
+	return ok && bytes.Equal(known.Descriptor, c.Descriptor)
+}
+
+// hasKey reports whether the variable name may hold the key of the agent's provider.
+func (c CLI) hasKey(name string) bool {
+	return slices.ContainsFunc(c.Credentials, func(k compiler.Credential) bool { return k.Name == name })
+}
+
+// isCredential reports whether the variable name may hold a provider's key for some agent.
+func isCredential(name string) bool {
+	return slices.ContainsFunc(CLIs(), func(c CLI) bool { return c.hasKey(name) })
 }
 
 // descriptor is a descriptor as it is written.
@@ -249,14 +294,13 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 	fill := func(text string) string {
 		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
-	for _, g := range c.written.Command {
-		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
-			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return slices.Contains(none, values[m[1]]) })
-		})
-		for _, arg := range g {
-			if !unset {
-				args = append(args, fill(arg))
-			}
+	unset := func(m []string) bool { return slices.Contains(none, values[m[1]]) }
+	for _, group := range c.written.Command {
+		if len(group) > 1 && slices.ContainsFunc(holder.FindAllStringSubmatch(strings.Join(group, " "), -1), unset) {
+			continue
+		}
+		for _, arg := range group {
+			args = append(args, fill(arg))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.written.Env)) {

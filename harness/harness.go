@@ -21,11 +21,7 @@ import (
 // Engine is what a producer needs from the runtime. Its methods are safe for
 // concurrent use.
 type Engine interface {
-	// Create makes a sandbox, which the caller closes.
-	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume makes a volume, which the caller closes after the sandboxes that
-	// mount it.
-	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	candidate.Engine
 	// View opens the files of an image. The caller closes the view.
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }

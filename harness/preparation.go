@@ -35,20 +35,15 @@ var ErrPreparation = errors.New("preparation failed")
 
 // Run runs the command and writes what it changed in the image to a layer. An error that matches
 // ErrPreparation is the command's fault.
-func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (layer.Report, error) {
+func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report layer.Report, err error) {
 	session, err := p.Egress.open(p.Name, 1, nil)
 	if err != nil {
-		return layer.Report{}, err
+		return report, err
 	}
-	report, err := p.run(ctx, e, session, to)
-	_, err = session.close(Result{}, err)
-	return report, err
-}
-
-func (p Preparation) run(ctx context.Context, e Engine, w *egressSession, to io.Writer) (report layer.Report, err error) {
+	defer func() { _, err = session.close(Result{}, err) }()
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
-		Env: append(w.env(), p.Env...), Mounts: append(w.mounts(), p.Mounts...), Network: w.network(),
+		Env: append(session.env(), p.Env...), Mounts: append(session.mounts(), p.Mounts...), Network: session.network(),
 	})
 	if err != nil {
 		return report, err

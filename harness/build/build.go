@@ -97,7 +97,13 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		return runtime.Image{}, Fault{fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)}
 	}
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
-	r.declare(args)
+	for _, a := range args {
+		for _, pair := range a.Args {
+			if pair.Value != nil {
+				r.global[pair.Key] = *pair.Value
+			}
+		}
+	}
 	var last *stage
 	for i, s := range stages {
 		if last, err = r.stage(ctx, s); err != nil {
@@ -137,17 +143,6 @@ type recipe struct {
 	stages  map[string]*stage // by number and by name
 }
 
-// declare notes arguments before the first FROM.
-func (r *recipe) declare(args []instructions.ArgCommand) {
-	for _, a := range args {
-		for _, pair := range a.Args {
-			if pair.Value != nil {
-				r.global[pair.Key] = *pair.Value
-			}
-		}
-	}
-}
-
 // stage is a stage of the build, up to some instruction.
 type stage struct {
 	*recipe
@@ -161,7 +156,7 @@ type stage struct {
 	line          int
 }
 
-// configure makes all changes of the configuration.
+// configure changes an image's configuration as the stage's instructions say.
 func (s *stage) configure(c *ocispec.ImageConfig) {
 	for _, change := range s.changes {
 		change(c)
@@ -225,16 +220,12 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// variables are what variables in a Dockerfile stand for.
-func (s *stage) variables() shell.EnvGetter {
-	return shell.EnvsFromSlice(slices.Concat(compiler.Environ(s.args), s.image.Env, s.env)) // the last of a name counts
-}
-
 // do carries out an instruction.
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
-			text, _, err := s.lex.ProcessWord(word, s.variables())
+			variables := slices.Concat(compiler.Environ(s.args), s.image.Env, s.env) // the last of a name counts
+			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(variables))
 			return text, err
 		})
 		if err != nil {
@@ -275,7 +266,9 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 		}
 		dir := s.workdir
 		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
-		return s.makeWorkdir(ctx)
+		return s.layered(ctx, digest("workdir", s.key, dir), "WORKDIR "+dir, func(u *upper) error {
+			return layer.MakeParents(u.to, u.image, path.Join(u.resolve(dir), "x"))
+		})
 	case *instructions.UserCommand:
 		s.user = c.User
 		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })

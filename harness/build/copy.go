@@ -29,18 +29,7 @@ type copying struct {
 	text               string // for people
 }
 
-// makeWorkdir makes the working directory, as WORKDIR does.
-func (s *stage) makeWorkdir(ctx context.Context) error {
-	return s.layered(ctx, digest("workdir", s.key, s.workdir), "WORKDIR "+s.workdir, func(u *upper) error {
-		at := u.resolve(s.workdir)
-		if at == "." {
-			return nil
-		}
-		return layer.MakeParents(u.to, u.image, path.Join(at, "x"))
-	})
-}
-
-// layered is a step whose layer holds what make writes to an upper directory.
+// layered is a step whose layer holds what fill writes to an upper directory.
 func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper) error) error {
 	return s.step(ctx, key, name, func(to *os.File) (report layer.Report, err error) {
 		view, err := s.Engine.View(ctx, s.image)
@@ -271,9 +260,6 @@ func (u *upper) tree(ctx context.Context, source *os.Root, name, at string) erro
 }
 
 func (u *upper) directory(at string, mode fs.FileMode) error {
-	if at == "." {
-		return nil
-	}
 	if err := layer.MakeParents(u.to, u.image, path.Join(at, "x")); err != nil {
 		return err
 	}
