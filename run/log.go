@@ -2,7 +2,6 @@ package run
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -88,13 +87,9 @@ type attemptLog struct {
 }
 
 func (s *session) newLog(a attempt) *attemptLog {
-	name := fmt.Sprint(a.number)
-	if a.try > 1 {
-		name += fmt.Sprint(".", a.try)
-	}
 	return &attemptLog{
 		egress: s.egress, secrets: s.secrets.with(a.task.Secrets()...), out: s.out,
-		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), name), specs: map[string]string{},
+		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), a.numbers()), specs: map[string]string{},
 	}
 }
 
@@ -134,12 +129,10 @@ func (l *attemptLog) fill(r *record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines != nil {
-		r.EgressDigest = sumOf(l.lines)
+		r.EgressDigest = workspace.DigestOf(l.lines)
 	}
 	r.Logs = append(r.Logs, l.logs...)
-	if len(l.specs) > 0 {
-		r.Provenance.Specs = l.specs
-	}
+	r.Provenance.Specs = l.specs
 }
 
 // logFile is a log that is being written. Each Write is redacted on its own, so a caller
@@ -182,14 +175,12 @@ func (f *logFile) close() error {
 	if f == nil {
 		return nil
 	}
-	f.Digest = sumOf(f.hash)
+	f.Digest = workspace.DigestOf(f.hash)
 	f.of.mu.Lock()
 	f.of.logs = append(f.of.logs, f.Log)
 	f.of.mu.Unlock()
 	return errors.Join(f.file.Sync(), f.file.Close())
 }
-
-func sumOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // keep writes a whole log.
 func (l *attemptLog) keep(name, text string) error {

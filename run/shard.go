@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace"
 )
 
 // A Shard names one of several parts of a run, which are made on different machines. Each
@@ -64,7 +65,7 @@ func (c *Config) deal() (*record.Shard, error) {
 	for _, numbers := range shard.Attempts {
 		slices.Sort(numbers)
 	}
-	shard.Deal = sumOf(list)
+	shard.Deal = workspace.DigestOf(list)
 	c.Limit, c.Select = 0, func(id string) bool { return shard.Attempts[id] != nil }
 	return shard, nil
 }
@@ -86,7 +87,7 @@ func (c *Config) everyAttempt() (all []dealt, err error) {
 		}
 	}
 	var problems compiler.Problems
-	for task, err := range (plan{}).stream(*c) {
+	for task, err := range c.tasks() {
 		var also compiler.Problems
 		switch {
 		case errors.As(err, &also):

@@ -38,18 +38,12 @@ type Objects struct {
 
 // YAML returns the objects without Keys.
 func (o Objects) YAML() ([]byte, error) {
-	var all [][]byte
-	for _, object := range []runtime.Object{o.Files, o.Job} {
-		if object == runtime.Object((*corev1.ConfigMap)(nil)) {
-			continue
-		}
-		text, err := yaml.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, text)
+	job, err := yaml.Marshal(o.Job)
+	if err != nil || o.Files == nil {
+		return job, err
 	}
-	return bytes.Join(all, []byte(separator)), nil
+	files, err := yaml.Marshal(o.Files)
+	return slices.Concat(files, []byte(separator), job), err
 }
 
 const separator = "---\n"

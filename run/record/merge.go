@@ -174,8 +174,8 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if s.kept = known && part.Records == v.records && part.Last == v.last; !s.kept {
 		v.egressLines()
 	}
-	if i := slices.IndexFunc(v.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
-		return nil, fmt.Errorf("%w: %s", ErrDamaged, v.findings[i])
+	if err := v.damage(); err != nil {
+		return nil, err
 	}
 	if !v.sealed || v.torn > 0 {
 		m.going[s.manifest.Shard.Index] = true

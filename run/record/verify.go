@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -116,7 +115,7 @@ func newVerifier(ctx context.Context, root *os.Root) *verifier {
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]
-		digest, _, err := digestInput(in.Path)
+		digest, _, err := digestFile(openInput(in.Path))
 		switch {
 		case err != nil:
 			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
@@ -183,26 +182,27 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// digestInput returns the digest and the size of a regular file. The name may now refer to
-// something else, so it neither waits for a pipe nor reads a device.
-func digestInput(name string) (digest string, size int64, err error) {
+// openInput opens a regular file. The name may now refer to something else, so it neither waits
+// for a pipe nor reads a device.
+func openInput(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err == nil {
-		var info fs.FileInfo
-		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-			err = errors.Join(errors.New("is no regular file"), f.Close())
-		}
+	if err != nil {
+		return nil, err
 	}
-	return digestFile(f, err)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("is no regular file"), err, f.Close())
+	}
+	return f, nil
 }
 
+// digestFile digests and closes the file that was opened, unless err says that it was not.
 func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
 	if err != nil {
 		return "", 0, err
 	}
 	h := sha256.New()
 	size, err = io.Copy(h, f)
-	return digestName + hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Close())
+	return workspace.DigestOf(h), size, errors.Join(err, f.Close())
 }
 
 // egressLines digests the egress log by try, and compares the digests with the records.
@@ -229,7 +229,7 @@ func (v *verifier) egressLines() {
 	for key, want := range v.claimed {
 		got := ""
 		if h := v.egress[key]; h != nil {
-			got = digestName + hex.EncodeToString(h.Sum(nil))
+			got = workspace.DigestOf(h)
 		}
 		if got != want.digest {
 			v.wrong(EgressFile, 0, "the entries of task %q, attempt %d, try %d are not what line %d of the records says", key.Task, key.Attempt, key.Try, want.line)
