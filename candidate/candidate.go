@@ -56,6 +56,8 @@ type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host directory
+	// Attributes is set if Workspace is that of a Candidate.
+	Attributes string
 	// File is the path of a text or code candidate, relative to the workspace; "" means
 	// standard output for text, candidate.py for code.
 	File string
@@ -96,7 +98,7 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	}
 	defer func() { _ = root.Close() }()
 	failure := c.takeText(s, root)
-	kept, err := c.keep(ctx, s, root)
+	kept, err := c.keep(ctx, s)
 	return c, cmp.Or(failure, kept), err
 }
 
@@ -141,7 +143,12 @@ func readBounded(root *os.Root, name string) (text []byte, ok bool) {
 }
 
 // keep copies the workspace to s.Keep.
-func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure, error) {
+func (c *Candidate) keep(ctx context.Context, s Source) (*Failure, error) {
+	from, err := Candidate{Workspace: s.Workspace, Attributes: s.Attributes}.StoredTree()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = from.Root.Close() }()
 	to, err := os.OpenRoot(s.Keep)
 	if err != nil {
 		return nil, err
@@ -150,7 +157,7 @@ func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure
 	// Owners are preserved if possible: the verifier's sandbox has the same users, and so
 	// sees the files as they were.
 	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
-	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
+	report, err := from.Copy(ctx, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,
 	})
 	attributes := ""

@@ -78,17 +78,18 @@ func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(
 
 // Digest is DigestTree for the tree as it was before it was copied.
 func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
-	return t.walk(ctx, nil, TreeOptions{})
+	return t.Copy(ctx, nil, TreeOptions{})
 }
 
-// Restore is CopyTree for the tree as it was before it was copied, with its owners and
-// modes. It needs CAP_CHOWN if any owner is not the calling process's user.
+// Restore is Copy with the owners and modes that the tree had. It needs CAP_CHOWN if any owner is
+// not the calling process's user.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	opts.Preserve, opts.Own = true, false
-	return t.walk(ctx, dst, opts)
+	return t.Copy(ctx, dst, opts)
 }
 
-func (t StoredTree) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+// Copy is CopyTree for the tree as it was before it was copied or, if dst is nil, DigestTree.
+func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	list, err := t.list()
 	if err != nil {
 		return TreeReport{}, err
