@@ -35,9 +35,8 @@ type Candidate struct {
 	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport
-	// Attributes is the digest of the list of owners and modes that the agent left and the
-	// files in Workspace lack; "" if there are none. The list's name is Workspace with
-	// workspace.AttributesSuffix.
+	// Attributes is the digest of the list of owners and modes that the files in Workspace have
+	// lost; "" if there are none. The list's name is Workspace with workspace.AttributesSuffix.
 	Attributes string
 	// Layer is the digest of the layer of everything that was changed outside the workspace;
 	// "" unless the whole machine is the candidate. Its name is Workspace with layer.Suffix.
@@ -56,14 +55,13 @@ type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host directory
-	// Attributes is set if Workspace is that of a Candidate.
+	// Attributes are those of a Candidate, if Workspace is a candidate's.
 	Attributes string
 	// File is the path of a text or code candidate, relative to the workspace; "" means
 	// standard output for text, candidate.py for code.
-	File string
-	// Keep is an existing, empty host directory to which the workspace is copied.
-	Keep     string
-	MaxBytes int64 // of the workspace
+	File     string
+	Keep     string // existing, empty host directory to which the workspace is copied
+	MaxBytes int64  // of the workspace
 	// Own makes the process's user the owner of everything kept, who can then remove it
 	// without privileges. The original owners and modes are kept in a list.
 	Own bool
@@ -154,8 +152,7 @@ func (c *Candidate) keep(ctx context.Context, s Source) (*Failure, error) {
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	// Owners are preserved if possible: the verifier's sandbox has the same users, and so
-	// sees the files as they were.
+	// Owners are preserved if possible: the verifier's sandbox has the same users.
 	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
 	report, err := from.Copy(ctx, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,

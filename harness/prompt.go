@@ -17,17 +17,13 @@ func Prompt(r Request, taskFile string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("prompt of task %q: %w", r.Task.ID(), err)
 		}
-		fmt.Fprintf(&b, "## %s\n\n%s\n\n", heading(v.Name), strings.TrimRight(text, "\n"))
+		name := strings.ReplaceAll(v.Name, "_", " ")
+		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(text, "\n"))
 	}
 	workdir := r.Task.Environment().Workdir
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
 		"The task is also in %s/%s, and its public files are in %s. %s Do not end before the result is there.\n", workdir, taskFile, workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
 	return b.String(), nil
-}
-
-func heading(name string) string {
-	name = strings.ReplaceAll(name, "_", " ")
-	return strings.ToUpper(name[:1]) + name[1:]
 }
 
 // collected tells the agent where to leave its result.

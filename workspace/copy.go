@@ -17,11 +17,10 @@ import (
 // yet, and reports on them. It is safe on a tree that an untrusted process created, once
 // that process has ended:
 //
-//   - regular files, directories and symbolic links are copied; a symbolic link
-//     keeps its target and is never followed;
+//   - regular files, directories and symbolic links are copied; no link is followed;
 //   - sockets, fifos and devices are left out and reported;
-//   - setuid, setgid and sticky bits, extended attributes and hard links are
-//     not carried over; the other permission bits and the times are;
+//   - permission bits and times are kept, but not setuid, setgid and sticky bits, extended
+//     attributes and hard links;
 //   - holes stay holes, but count as bytes.
 //
 // When a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
@@ -45,8 +44,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
-	// Between Fstatat and open the name may have come to mean another file: the descriptor
-	// decides.
+	// Since Fstatat the name may have come to mean another file: the descriptor decides.
 	if err := unix.Fstat(fd(from), st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}

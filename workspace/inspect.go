@@ -41,12 +41,9 @@ type InspectedFile struct {
 	ReadOnly bool          `json:"read_only,omitempty"`
 	// Size is in bytes; 0 for a value that must not be shown, whose length alone could help
 	// to guess an answer.
-	Size int64 `json:"size,omitempty"`
-	// Source is the path of a file of the pack, relative to its root.
-	Source string `json:"source,omitempty"`
-	// Content is a value's JSON, "<redacted>" if it must not be shown, and empty for a file
-	// of the pack.
-	Content string `json:"content,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Source  string `json:"source,omitempty"`  // path of a file of the pack, relative to its root
+	Content string `json:"content,omitempty"` // a value's JSON, or "<redacted>"; "" for a file of the pack
 }
 
 // InspectedResource is one value of the task and who sees it.

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -40,7 +41,9 @@ func (t StoredTree) list() (*attributesReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
-	return newAttributesReader(f), nil
+	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
+	r.advance()
+	return r, nil
 }
 
 // OpenChecked opens the file name in root if it is a regular file of at most limit bytes whose

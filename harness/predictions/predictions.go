@@ -43,9 +43,9 @@ func (s *Set) Attempts() int {
 	return most
 }
 
-// Produce hands in a candidate. A task that has none for the attempt fails with
-// candidate_missing.
-func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) (harness.Result, error) {
+// Produce hands in a candidate, of which it copies a workspace and its layer to r.Dest as if an
+// agent had left them. A task that has none for the attempt fails with candidate_missing.
+func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) (result harness.Result, err error) {
 	all := s.Candidates[r.Task.ID()]
 	if r.Attempt > len(all) {
 		return harness.Result{Failure: &candidate.Failure{
@@ -56,11 +56,6 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 	if r.Kind != compiler.CandidateWorkspace {
 		return harness.Result{Candidate: c}, nil
 	}
-	return handIn(ctx, r, c)
-}
-
-// handIn copies a workspace and its layer to r.Dest, as if an agent had left them.
-func handIn(ctx context.Context, r harness.Request, c candidate.Candidate) (result harness.Result, err error) {
 	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Keep: r.Dest, MaxBytes: r.WorkspaceBytes, Own: r.OwnDest,
 	})

@@ -52,7 +52,11 @@ type MergeReport struct {
 // the others; output is then unchanged.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, before: map[string]Merged{}, going: map[int]bool{}}
-	defer m.close()
+	defer func() {
+		for _, s := range m.shards {
+			_ = s.root.Close()
+		}
+	}()
 	if err := m.open(output); err != nil {
 		return MergeReport{}, err
 	}
@@ -107,12 +111,6 @@ type about struct {
 	Pack           Pack
 	Harness        Harness
 	Image, ImageID string
-}
-
-func (m *merger) close() {
-	for _, s := range m.shards {
-		_ = s.root.Close()
-	}
 }
 
 // open reads the manifest of an earlier merge.
