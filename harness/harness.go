@@ -41,10 +41,9 @@ type Identity struct {
 	Version string // of an agent's CLI; "" for none
 	// Digest is that of the files that the producer shows the agent or, with a Type, of what the
 	// candidates come from; "" for none.
-	Digest string
-	Relay  *relay.Config // to the provider of its model; nil for none
-	// Prompted agents get [Prompt], which names TaskFile, and report events.
-	Prompted   bool
+	Digest     string
+	Relay      *relay.Config // to the provider of its model; nil for none
+	Prompted   bool          // it gets [Prompt], which names TaskFile, and reports events
 	TaskFile   string
 	Descriptor []byte // of an agent that the tester brought; nil for others
 }
@@ -70,10 +69,8 @@ type Request struct {
 	Said  func(text string)
 	// Dest is an existing, empty host directory. It receives the workspace as the agent left
 	// it, without what a candidate must not contain.
-	Dest string
-	// OwnDest makes the process's user the owner of everything in Dest. See
-	// candidate.Source.
-	OwnDest bool
+	Dest    string
+	OwnDest bool // makes the process's user the owner of everything in Dest; see candidate.Source
 }
 
 // Result is what [Producer.Produce] returns.
@@ -81,7 +78,6 @@ type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
 	Failure   *candidate.Failure // nil if there is a candidate
-	// Egress sums up the network traffic; nil if the sandbox could reach nothing.
-	Egress *EgressTotals
-	Agent  *About // nil unless the producer is an Agent
+	Egress    *EgressTotals      // nil if the sandbox could reach nothing
+	Agent     *About             // nil unless the producer is an Agent
 }

@@ -21,13 +21,12 @@ type Preparation struct {
 	Dir    string   // absolute; "" means the image's
 	User   string   // "" means the image's
 	Mounts []runtime.Mount
-	// Capabilities are those of the command; see runtime.Config.
-	Capabilities []string
-	Limits       runtime.Limits // LayerBytes bounds what the command writes
-	Wall         time.Duration
-	Egress       Egress
-	// Stdout and Stderr receive the output as it is written; nil drops it.
-	Stdout, Stderr io.Writer
+
+	Capabilities   []string       // of the command; see runtime.Config
+	Limits         runtime.Limits // LayerBytes bounds what the command writes
+	Wall           time.Duration
+	Egress         Egress
+	Stdout, Stderr io.Writer // receive the output as it is written; nil drops it
 }
 
 // ErrPreparation means that a command of a preparation failed.
@@ -57,10 +56,8 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 		changes, err = sandbox.Changes()
 	}
 	if err == nil {
-		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/layerEntry)})
+		const perEntry = 4 << 10 // bytes of the bound
+		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/perEntry)})
 	}
 	return report, errors.Join(err, sandbox.Close(ctx))
 }
-
-// layerEntry is how many bytes of a layer's bound there are for each of its entries.
-const layerEntry = 4 << 10

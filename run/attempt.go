@@ -33,9 +33,9 @@ type attempt struct {
 
 func (a attempt) key() key { return key{a.task.ID(), a.number} }
 
-// attempt runs a from the task to its record, in the order of "How a run works" in the
-// README. The harness runs under producing, which may end before ctx does. The record is
-// complete in any case; err is the infrastructure error behind a record of status error.
+// attempt runs a from the task to its record, in the order of "How a run works" in the README.
+// The harness runs under producing, which may end before ctx does. The record is complete in any
+// case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
 	a.log = s.newLog(a)
 	if s.old != nil {
@@ -163,17 +163,16 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 	return err
 }
 
-// complete finishes a record: it sets the status error if cause is not nil, removes secrets
-// from its texts, and adds the attempt's logs. Failing to write a log is an infrastructure
-// error, too.
+// complete finishes a record: it sets the status error if cause is not nil or a log cannot be
+// written, removes secrets from the record's texts, and adds the attempt's logs.
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// a.log.secrets includes s.secrets: searched for in one pass, a short secret within a
-	// longer one does not leave the rest of it.
+	// a.log.secrets includes s.secrets: in one pass, a short secret within a longer one does not
+	// leave the rest of it.
 	rec = s.secrets.everything(a.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
 	err := a.log.outsource(&rec)
@@ -184,8 +183,8 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 	return rec, errors.Join(cause, err)
 }
 
-// unjudgedDir holds workspaces until they are judged and secrets are removed from them.
-// They then move to record.WorkspacesDir, where they never change.
+// unjudgedDir holds workspaces until they are judged and free of secrets. They then move to
+// record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
 
 // numbers returns the number of the attempt and, of a retry, that of the try.

@@ -23,8 +23,7 @@ func (c Config) networked() bool {
 	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
 
-// egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the
-// sandboxes.
+// egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the sandboxes.
 type egressFile struct {
 	mu   sync.Mutex
 	file *os.File
@@ -72,7 +71,7 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// attemptLog holds what belongs to one attempt: its part of the egress log, its log
+// attemptLog is what is logged of one attempt: its part of the egress log, the files in its log
 // directory, and the specifications of its sandboxes.
 type attemptLog struct {
 	egress  *egressFile
@@ -193,10 +192,8 @@ func (l *attemptLog) keep(name, text string) error {
 }
 
 const (
-	// inlineBytes is the longest output that a record holds in full. Of a longer one it
-	// holds edgeBytes from each end.
-	inlineBytes = 64 << 10
-	edgeBytes   = 16 << 10
+	inlineBytes = 64 << 10 // the longest output that a record holds in full
+	edgeBytes   = 16 << 10 // that it holds from each end of a longer one
 )
 
 // outsource moves long outputs of a record to log files.
@@ -216,7 +213,7 @@ func (l *attemptLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// openTrace stores an agent's prompt, and the descriptor of one that the tester brought. It
+// openTrace stores the prompt of an agent, and the descriptor of one that the tester brought, and
 // sends the request's events to the attempt's trace and to the progress. The trace is nil for
 // other harnesses.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {

@@ -13,8 +13,7 @@ import (
 
 const retryDelay = time.Second // before the first retry; doubled for each that follows
 
-// all makes every attempt that is not recorded yet, in the pack's order, and waits for
-// them.
+// all makes every attempt that is not recorded yet, in the pack's order, and waits for them.
 func (s *session) all(ctx context.Context) error {
 	group, work := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(work)
@@ -85,9 +84,8 @@ func (s *session) todo() iter.Seq2[attempt, error] {
 	}
 }
 
-// compareRecorded says why records of earlier sessions do not count, and adds to the summary
-// everything that these measured from the same inputs, so that the counts are right from the
-// start, even if the run is interrupted.
+// compareRecorded says why records of earlier sessions do not count, and counts those that do, so
+// that the summary is right from the start, even if the run is interrupted.
 func (s *session) compareRecorded() error {
 	if len(s.before) == 0 {
 		return nil
@@ -177,8 +175,7 @@ func (s *session) spend(rec record.Record) {
 	}
 }
 
-// interrupted returns nil if the run is only stopping: an error would also end the
-// verifications of other attempts.
+// interrupted returns nil if the run is only stopping: an error would end other verifications, too.
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)
 	return context.Cause(ctx)

@@ -209,14 +209,14 @@ func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
 	s.spend(r)
 	s.before[of] = earlier{
-		retried: s.before[of].unmeasured(),
-		status:  r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
+		retried: s.before[of].unmeasured(), tries: r.Try, inputs: r.Provenance.Inputs,
+		status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)),
 	}
 	return nil
 }
 
-// resumeTrust returns what resumed records must prove. With a signing key, they must already
-// be signed by it, since the new signature covers them, too.
+// resumeTrust returns what resumed records must prove. A signing key must have signed them already,
+// since the new signature covers them, too.
 func (c Config) resumeTrust() record.Trust {
 	t := c.Trust
 	t.Resume = true
@@ -226,8 +226,7 @@ func (c Config) resumeTrust() record.Trust {
 	return t
 }
 
-// openFiles makes the directories and files that attempts write to, and removes what a
-// killed session left unjudged.
+// openFiles makes what attempts write to, and removes what a killed session left unjudged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
 	err := remove.All(s.out, unjudgedDir)

@@ -20,8 +20,7 @@ import (
 // Trust says what the records in a directory must prove before they are used. The
 // zero Trust requires a seal but no signature.
 type Trust struct {
-	// Key must have signed the seal; nil requires no signature.
-	Key ed25519.PublicKey
+	Key ed25519.PublicKey // must have signed the seal; nil requires no signature
 	// AcceptUnsigned accepts records that lack the required seal or signature; the next
 	// seal states how many. Damaged records are never accepted.
 	AcceptUnsigned bool
@@ -286,8 +285,8 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 	return torn, nil
 }
 
-// check decodes a line and compares it with its own digest and that of the previous line.
-// Even with an error, it returns what could be decoded.
+// check decodes a line and compares it with its own digest and that of the line before. Even with
+// an error, it returns what could be decoded.
 func check(line []byte, previous string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
