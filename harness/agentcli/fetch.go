@@ -162,9 +162,8 @@ func (c *Cache) download(ctx context.Context, pkg, version, address string, want
 	return nil
 }
 
-// unpack writes the regular files of an npm archive below to, which must not exist. Every
-// entry must be below "package", and must be a file or directory: no link can be followed or
-// lead out.
+// unpack writes the regular files of an npm archive below to, which must not exist. Every entry must
+// be a file or directory below packageDir: no link can be followed or lead out.
 func unpack(archive, to string) error {
 	f, err := os.Open(archive)
 	if err != nil {

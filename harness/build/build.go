@@ -51,8 +51,8 @@ type Builder struct {
 	Limits runtime.Limits // of each command; LayerBytes also bounds what a step copies
 	Wall   time.Duration  // of each command
 	Egress harness.Egress // of commands; the zero value is none
-	// Capabilities are those of commands; see runtime.Config.
-	Capabilities []string
+
+	Capabilities []string  // of commands; see runtime.Config
 	Output       io.Writer // receives the steps and what the commands print
 	Temp         string    // a directory for a layer at a time
 }
@@ -156,7 +156,7 @@ type stage struct {
 	line          int
 }
 
-// configure changes an image's configuration as the stage's instructions say.
+// configure makes the stage's changes to an image's configuration.
 func (s *stage) configure(c *ocispec.ImageConfig) {
 	for _, change := range s.changes {
 		change(c)
@@ -260,11 +260,11 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 			}
 		}
 	case *instructions.WorkdirCommand:
-		s.workdir = path.Join("/", s.workdir, c.Path)
-		if path.IsAbs(c.Path) {
-			s.workdir = path.Clean(c.Path)
+		dir := path.Clean(c.Path)
+		if !path.IsAbs(dir) {
+			dir = path.Join("/", s.workdir, dir)
 		}
-		dir := s.workdir
+		s.workdir = dir
 		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
 		return s.layered(ctx, digest("workdir", s.key, dir), "WORKDIR "+dir, func(u *upper) error {
 			return layer.MakeParents(u.to, u.image, path.Join(u.resolve(dir), "x"))
@@ -309,13 +309,12 @@ func (s *stage) describe(c instructions.Command) error {
 		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint, config.Cmd = args, nil })
 	case *instructions.LabelCommand:
 		s.change(func(config *ocispec.ImageConfig) {
-			config.Labels = maps.Clone(config.Labels)
-			if config.Labels == nil {
-				config.Labels = map[string]string{}
-			}
+			labels := map[string]string{}
+			maps.Copy(labels, config.Labels)
 			for _, pair := range c.Labels {
-				config.Labels[pair.Key] = pair.Value
+				labels[pair.Key] = pair.Value
 			}
+			config.Labels = labels
 		})
 	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
 		// They have no effect in a sandbox.

@@ -143,14 +143,12 @@ func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), erro
 	if from == "" {
 		return s.context, func() {}, nil
 	}
-	img := runtime.Image{}
+	var img runtime.Image
+	var err error
 	if earlier, ok := s.stages[strings.ToLower(from)]; ok {
 		img = earlier.image
-	} else {
-		var err error
-		if img, err = s.Images.Resolve(ctx, from); err != nil {
-			return nil, nil, err
-		}
+	} else if img, err = s.Images.Resolve(ctx, from); err != nil {
+		return nil, nil, err
 	}
 	view, err := s.Engine.View(ctx, img)
 	if err != nil {

@@ -22,24 +22,21 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// Bounds on what is read.
 const (
-	maxLine = 64 << 20
-	maxFile = 1 << 30
+	maxLine    = 64 << 20     // bytes
+	maxFile    = 1 << 30      // bytes
+	completion = "completion" // continues the task's prompt; the other answers are whole
 )
 
 // idKeys name a task, in this order.
 var idKeys = []string{"id", "instance_id", "task_id"}
 
-// answerKeys are the keys of a prediction for each kind of candidate. Only completion is the
-// continuation of the task's prompt; the others are whole.
+// answerKeys are the keys of a prediction for each kind of candidate.
 var answerKeys = map[compiler.CandidateKind][]string{
 	compiler.CandidatePatch: {"model_patch", "patch"},
 	compiler.CandidateCode:  {completion, "solution", "code"},
 	compiler.CandidateText:  {"answer", "text", "response"},
 }
-
-const completion = "completion"
 
 // Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
 // that exist"). A file holds SWE-bench's predictions (instance_id, model_patch), HumanEval's
@@ -164,8 +161,8 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 		r.wrong(line, "", "", "the prediction names no task: it has no %s", strings.Join(idKeys, ", "))
 		return
 	}
-	task, ok := r.task(line, id)
-	if !ok {
+	task := r.task(line, id)
+	if task == nil {
 		return
 	}
 	keys := answerKeys[task.CandidateKind()]
@@ -191,14 +188,14 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	r.add(task, found[0], answer.Text())
 }
 
-// task returns the task with the id.
-func (r *reader) task(line int, id string) (*compiler.Task, bool) {
-	task, ok := r.tasks[id]
-	if !ok {
+// task returns the task with the id; nil if there is none.
+func (r *reader) task(line int, id string) *compiler.Task {
+	task := r.tasks[id]
+	if task == nil {
 		hint := "the predictions are for another pack, or for tasks that this one does not have"
 		r.wrong(line, "", cmp.Or(schema.Suggest(id, r.ids), hint), "the pack has no task %q", id)
 	}
-	return task, ok
+	return task
 }
 
 func (r *reader) add(task *compiler.Task, key, answer string) {
@@ -235,15 +232,11 @@ func (r *reader) directory(ctx context.Context) error {
 		if _, ok := r.tasks[id]; !ok && e.Type().IsRegular() {
 			id = strings.TrimSuffix(id, filepath.Ext(id))
 		}
-		if own, ok := names[id]; ok {
-			id = own
-		}
-		task, ok := r.task(0, id)
-		if !ok {
-			continue
-		}
-		if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
-			return err
+		id = cmp.Or(names[id], id)
+		if task := r.task(0, id); task != nil {
+			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
+				return err
+			}
 		}
 	}
 	r.set.Digest = workspace.DigestOf(sum)
