@@ -52,21 +52,17 @@ const separator = "---\n"
 func Parse(text []byte) (o Objects, err error) {
 	for document := range bytes.SplitSeq(text, []byte("\n"+separator)) {
 		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &kind); err != nil {
-			return o, err
-		}
-		var object any
-		switch kind.Kind {
-		case "ConfigMap":
-			o.Files = new(corev1.ConfigMap)
-			object = o.Files
-		case "Job":
-			o.Job = new(batchv1.Job)
-			object = o.Job
+		err := yaml.Unmarshal(document, &kind)
+		switch {
+		case err != nil:
+		case kind.Kind == "ConfigMap":
+			err = yaml.UnmarshalStrict(document, &o.Files)
+		case kind.Kind == "Job":
+			err = yaml.UnmarshalStrict(document, &o.Job)
 		default:
-			return o, fmt.Errorf("kind %q: expected a ConfigMap and a Job", kind.Kind)
+			err = fmt.Errorf("kind %q: expected a ConfigMap and a Job", kind.Kind)
 		}
-		if err := yaml.UnmarshalStrict(document, object); err != nil {
+		if err != nil {
 			return o, err
 		}
 	}
@@ -81,9 +77,6 @@ type Cluster struct {
 	Namespace   string
 	core, batch *rest.RESTClient
 }
-
-// requestTime bounds a request.
-const requestTime = 30 * time.Second
 
 // Connect returns the cluster that kubectl would use, with another context and namespace
 // unless they are empty. It sends nothing.
@@ -100,10 +93,9 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	config.Timeout = requestTime
-	config.UserAgent = "sbench"
-	// Not package kubernetes of client-go: its clients for every kind of object double this program's
-	// size, and what it does before main.
+	config.Timeout, config.UserAgent = 30*time.Second, "sbench" // of each request
+	// Not package kubernetes of client-go, whose clients for every kind of object double this program's
+	// size and what it does before main.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	utilruntime.Must(corev1.AddToScheme(scheme))
@@ -147,7 +139,8 @@ func (c *Cluster) Create(ctx context.Context, o Objects) error {
 			}
 			for _, made := range all[:i] {
 				if !try {
-					err = errors.Join(err, made.client.Delete().Namespace(c.Namespace).Resource(made.resource).Name(made.name).Do(context.WithoutCancel(ctx)).Error())
+					remove := made.client.Delete().Namespace(c.Namespace).Resource(made.resource).Name(made.name)
+					err = errors.Join(err, remove.Do(context.WithoutCancel(ctx)).Error())
 				}
 			}
 			return err

@@ -29,10 +29,8 @@ type Job struct {
 	Grace     time.Duration // how long before the end of Time a task is told to end
 	Partition string        // "" is the cluster's default
 	Account   string        // "" is the user's default
-	// Prepare are commands that run before Command, on a node each time that it gets a task.
-	Prepare [][]string
-	// Export are names of variables of the environment that tasks get. They get no others.
-	Export []string
+	Prepare   [][]string    // commands before Command, on a node each time that it gets a task
+	Export    []string      // names of the environment's variables that tasks get; they get no others
 	// NodeDir is a directory on each node's own disk, for what the shards on it share; "" leaves that to sbench.
 	// A shell expands variables in it.
 	NodeDir string
