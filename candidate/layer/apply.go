@@ -58,18 +58,16 @@ func (a *applier) apply(e *Entry) error {
 			return a.passOver(e)
 		}
 	}
-	hidden := false
-	if e.Kind != Opaque {
-		var err error
-		if hidden, err = a.clear(e.Path); err != nil {
-			return err
-		}
+	if e.Kind == Opaque {
+		return a.hide(e.Path)
+	}
+	hidden, err := a.clear(e.Path)
+	if err != nil {
+		return err
 	}
 	switch e.Kind {
 	case Removed:
 		return a.remove(e.Path)
-	case Opaque:
-		return a.hide(e.Path)
 	case Directory:
 		if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 			return err
@@ -94,7 +92,7 @@ func (a *applier) apply(e *Entry) error {
 	return a.file(e)
 }
 
-// passOver keeps the image's directory of an entry's path, so that contents can be added.
+// passOver keeps the image's directory at an entry's path, so that something can be added to it.
 func (a *applier) passOver(e *Entry) error {
 	info, err := a.image.Lstat(e.Path)
 	if e.Kind != Directory || err != nil || !info.IsDir() {
@@ -191,8 +189,7 @@ func copySparse(to *os.File, e *Entry) error {
 	}
 }
 
-// settle gives an entry its owner, mode and time, in this order: a change of owner may clear
-// bits.
+// settle gives an entry its owner, mode and time, in this order: a change of owner may clear bits.
 func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	if mode&unix.S_ISVTX != 0 {
@@ -201,16 +198,14 @@ func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.T
 	if mode&unix.S_ISGID != 0 && directory { // of a directory: its files get its group
 		bits |= fs.ModeSetgid
 	}
-	err := a.to.Lchown(name, uid, gid)
-	if err == nil {
-		err = a.to.Chmod(name, bits)
+	if err := a.to.Lchown(name, uid, gid); err != nil {
+		return err
 	}
-	if err == nil && directory {
+	if directory {
 		a.times = append(a.times, dated{name, modified})
-	} else if err == nil {
-		err = a.to.Chtimes(name, modified, modified)
+		return a.to.Chmod(name, bits)
 	}
-	return err
+	return errors.Join(a.to.Chmod(name, bits), a.to.Chtimes(name, modified, modified))
 }
 
 func (a *applier) setTimes() error {
