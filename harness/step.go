@@ -18,7 +18,7 @@ type Step struct {
 	Output string // of a command or tool
 	Exit   int    // a command's exit code
 	Failed bool
-	Piece  bool // a message continues the one before it, if that is a piece, too
+	Piece  bool // it continues the message before it, if that is a piece, too
 	// Call links a StepResult to the earlier step whose Output and Failed it provides; ""
 	// links to none.
 	Call string

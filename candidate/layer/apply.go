@@ -17,10 +17,9 @@ import (
 )
 
 // Apply writes a layer as an upper directory of overlayfs (see runtime.Changes) to the empty
-// directory to, for the image with the files in image. It leaves out the entries that keep,
-// unless nil, refuses: then the image's stay, and what lies below a refused directory that the
-// image has is asked about on its own. It needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8.
-// Errors are those of [Entries].
+// directory to, for the image with the files in image. If keep, unless nil, refuses an entry, the
+// image's stays; keep is then asked about everything below a refused directory that the image has.
+// Apply needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8. Errors are those of [Entries].
 func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, keep func(*Entry) (bool, error)) error {
 	a := applier{to: to, image: image, keep: keep}
 	for e, err := range Entries(ctx, r, limits) {

@@ -38,7 +38,7 @@ import (
 type Images interface {
 	// Resolve returns an image, which it may pull.
 	Resolve(ctx context.Context, ref string) (runtime.Image, error)
-	// Built returns the image as if it was committed with the key.
+	// Built returns the image with the name as; ok is false unless it was committed with the key.
 	Built(ctx context.Context, as, key string) (img runtime.Image, ok bool, err error)
 	// Commit makes an image from another.
 	Commit(ctx context.Context, c runtime.Commit) (runtime.Image, error)
@@ -54,7 +54,7 @@ type Builder struct {
 
 	Capabilities []string  // of commands; see runtime.Config
 	Output       io.Writer // receives the steps and what the commands print
-	Temp         string    // a directory for a layer at a time
+	Temp         string    // a directory for one layer at a time
 }
 
 // ErrUnsupported means that a Dockerfile has an instruction that this package does not support.

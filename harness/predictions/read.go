@@ -40,10 +40,10 @@ var answerKeys = map[compiler.CandidateKind][]string{
 
 // Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
 // that exist"). A file holds SWE-bench's predictions (instance_id, model_patch), HumanEval's
-// samples (task_id, completion), or other objects with an id and an answer: one on each line, or
-// in a .json file a list, or an object of them by id. The n-th for a task is that of its n-th
-// attempt. A directory holds the directory or file that an agent left for each task, named after
-// the task. The error holds compiler.Problems, which name everything that is wrong.
+// samples (task_id, completion), or other objects with an id and an answer: one on each line or, in a
+// .json file, a list of them or an object by id. The n-th for a task is that of its n-th attempt. A
+// directory holds what an agent left for each task: a directory or a file, named after the task. The
+// error holds compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack) (*Set, error) {
 	r := &reader{file: name, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {

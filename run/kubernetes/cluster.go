@@ -206,7 +206,7 @@ func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
 		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
 }
 
-// Status says how far a Job is.
+// Status says how far a Job has got.
 type Status struct {
 	Shards    []string // Complete, Failed, Waiting, or the phase of its pod and why it waits
 	Ended     bool     // no pod runs, and none will be made
@@ -220,8 +220,8 @@ const (
 	Waiting  = "waiting"
 )
 
-// Status returns how far a Job is; of is the Job as it was created. A Job that does not exist has
-// ended.
+// Status returns how far a Job has got; of is the Job as it was created. A Job that does not exist
+// has ended.
 func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) {
 	if of.Spec.Completions == nil {
 		return nil, errors.New("the job has no completions")
@@ -341,7 +341,7 @@ func (c *Cluster) log(ctx context.Context, pod, bound, value string) ([]byte, er
 	return io.ReadAll(io.LimitReader(stream, maxLog))
 }
 
-// LastWords returns the end of the output of a pod of a Job that failed; nil if none failed.
+// LastWords returns the end of the output of a failed pod of a Job; nil if none has failed.
 func (c *Cluster) LastWords(ctx context.Context, job string) ([]byte, error) {
 	pods, err := c.pods(ctx, job)
 	for _, pod := range pods {

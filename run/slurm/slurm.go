@@ -108,8 +108,8 @@ func Queue(ctx context.Context, jobs ...string) (map[int]string, error) {
 	return states, err
 }
 
-// Cancel removes tasks that have not begun, and tells the others to end in order. The file
-// Cancelled must be there already.
+// Cancel removes tasks that have not begun, and tells the others to end cleanly. The file Cancelled
+// must be there already.
 func Cancel(ctx context.Context, jobs ...string) error {
 	_, err := program(ctx, "scancel", append([]string{"--state=PENDING"}, jobs...)...)
 	_, also := program(ctx, "scancel", append([]string{"--batch", "--signal=TERM"}, jobs...)...)
