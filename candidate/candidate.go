@@ -35,9 +35,8 @@ type Candidate struct {
 	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport
-	// Attributes is the digest of the list of owners and modes that the agent left and the
-	// files in Workspace lack; "" if there are none. The list's name is Workspace with
-	// workspace.AttributesSuffix.
+	// Attributes is the digest of the list of owners and modes that the files in Workspace have
+	// lost; "" if there are none. The list's name is Workspace with workspace.AttributesSuffix.
 	Attributes string
 	// Layer is the digest of the layer of everything that was changed outside the workspace;
 	// "" unless the whole machine is the candidate. Its name is Workspace with layer.Suffix.
@@ -56,12 +55,13 @@ type Source struct {
 	Kind      compiler.CandidateKind
 	Stdout    runtime.Output // the answer of a text candidate without a File
 	Workspace string         // host directory
+	// Attributes are those of a Candidate, if Workspace is a candidate's.
+	Attributes string
 	// File is the path of a text or code candidate, relative to the workspace; "" means
 	// standard output for text, candidate.py for code.
-	File string
-	// Keep is an existing, empty host directory to which the workspace is copied.
-	Keep     string
-	MaxBytes int64 // of the workspace
+	File     string
+	Keep     string // existing, empty host directory to which the workspace is copied
+	MaxBytes int64  // of the workspace
 	// Own makes the process's user the owner of everything kept, who can then remove it
 	// without privileges. The original owners and modes are kept in a list.
 	Own bool
@@ -72,6 +72,17 @@ type Source struct {
 func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
 	return workspace.StoredTree{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
+}
+
+// TreeDigest returns the digest of the candidate's workspace as it is now.
+func (c Candidate) TreeDigest(ctx context.Context) (string, error) {
+	kept, err := c.StoredTree()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = kept.Root.Close() }()
+	report, err := kept.Digest(ctx)
+	return report.Digest, err
 }
 
 // Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an
@@ -85,7 +96,7 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	}
 	defer func() { _ = root.Close() }()
 	failure := c.takeText(s, root)
-	kept, err := c.keep(ctx, s, root)
+	kept, err := c.keep(ctx, s)
 	return c, cmp.Or(failure, kept), err
 }
 
@@ -103,8 +114,8 @@ func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 	case file == "":
 		file = codeFile
 	}
-	text, err := readBounded(root, file)
-	if err != nil {
+	text, ok := readBounded(root, file)
+	if !ok {
 		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", file, maxFileBytes)}
 	}
 	return c.setText(text, file)
@@ -118,32 +129,32 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 	return nil
 }
 
-var errNotRegular = errors.New("not a regular file of acceptable size")
-
-// readBounded neither leaves root, nor follows a link in the last element, nor waits for the
-// other end of a pipe.
-func readBounded(root *os.Root, name string) ([]byte, error) {
+// readBounded reads a regular file of at most maxFileBytes. It neither leaves root, nor follows a
+// link in the last element, nor waits for the other end of a pipe.
+func readBounded(root *os.Root, name string) (text []byte, ok bool) {
 	info, err := root.Lstat(name)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFileBytes) {
-		err = errNotRegular
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFileBytes {
+		return nil, false
 	}
-	if err != nil {
-		return nil, err
-	}
-	return root.ReadFile(name)
+	text, err = root.ReadFile(name)
+	return text, err == nil
 }
 
 // keep copies the workspace to s.Keep.
-func (c *Candidate) keep(ctx context.Context, s Source, from *os.Root) (*Failure, error) {
+func (c *Candidate) keep(ctx context.Context, s Source) (*Failure, error) {
+	from, err := Candidate{Workspace: s.Workspace, Attributes: s.Attributes}.StoredTree()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = from.Root.Close() }()
 	to, err := os.OpenRoot(s.Keep)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	// Owners are preserved if possible: the verifier's sandbox has the same users, and so
-	// sees the files as they were.
+	// Owners are preserved if possible: the verifier's sandbox has the same users.
 	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
-	report, err := workspace.CopyTree(ctx, from, to, workspace.TreeOptions{
+	report, err := from.Copy(ctx, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,
 	})
 	attributes := ""
@@ -174,17 +185,15 @@ func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep str
 		return nil, err
 	}
 	report, err := layer.Write(ctx, f, changes, LayerBudget(maxBytes))
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+	err = errors.Join(err, f.Sync(), f.Close())
+	switch {
+	case err == nil:
 		c.Layer, c.Dropped = report.Digest, report.Dropped
 		return nil, nil
+	case errors.Is(err, workspace.ErrTooBig):
+		return &Failure{"candidate_too_big", phase, err.Error()}, os.Remove(f.Name())
 	}
-	failure := &Failure{"candidate_too_big", phase, err.Error()}
-	if !errors.Is(err, workspace.ErrTooBig) {
-		failure, err = nil, fmt.Errorf("keep the changes to the image: %w", err)
-	} else {
-		err = nil
-	}
-	return failure, errors.Join(err, os.Remove(f.Name()))
+	return nil, errors.Join(fmt.Errorf("keep the changes to the image: %w", err), os.Remove(f.Name()))
 }
 
 // OpenLayer opens the candidate's layer after checking its digest. The caller closes it.

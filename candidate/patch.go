@@ -23,8 +23,7 @@ const (
 type Engine interface {
 	// Create creates a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume creates a volume, which the caller closes after the sandboxes that
-	// mount it.
+	// NewVolume creates a volume, which the caller closes after the sandboxes that mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
@@ -34,10 +33,9 @@ type PatchSource struct {
 	Repo  string // path of the repository in the image
 	// Tree is the host directory with the repository's directory as the agent left it.
 	// Nothing may write to it any more.
-	Tree string
-	// Exclude are paths of sbench's own files, relative to the repository.
-	Exclude  []string
-	User     string // the agent's user, which can read what the agent wrote
+	Tree     string
+	Exclude  []string // paths of sbench's own files, relative to the repository
+	User     string   // the agent's user, which can read what the agent wrote
 	Limits   runtime.Limits
 	MaxBytes int64 // of the objects that git creates
 }
@@ -71,8 +69,7 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 	return patch, failure, errors.Join(err, sandbox.Close(ctx))
 }
 
-// diff asks git for a text patch first. If that is not UTF-8, which a record cannot contain,
-// diff asks for a binary patch.
+// diff asks git for a text patch or, if that is not UTF-8 and so fits no record, a binary one.
 func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string, *Failure, error) {
 	for _, form := range []string{"text", "binary"} {
 		exit, err := sandbox.Exec(ctx, runtime.Process{

@@ -19,7 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -40,7 +40,7 @@ type Agent struct {
 	compiler.HarnessConfig // whose Version is exact
 
 	CLI    CLI
-	Tools  *tooling.Cache
+	Tools  *agentcli.Cache
 	Digest string       // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
 	Arch   string       // of the images, as GOARCH
 	Relay  relay.Config // to its provider; see RelayTo
@@ -53,7 +53,7 @@ type Agent struct {
 
 // prepared is the agent's program for an image, or why it does not run in it.
 type prepared struct {
-	in, node tooling.Installed // node is zero if the agent does not need it
+	in, node agentcli.Installed // node is zero if the agent does not need it
 	err      error
 }
 
@@ -62,15 +62,12 @@ type About struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Package string `json:"package"`
-	// Digest is that of the package's archive, as the registry gives it, or of the tester's
-	// files.
-	Digest string `json:"digest"`
-	Model  string `json:"model"`
+	Digest  string `json:"digest"` // of the package's archive, as the registry gives it, or of the tester's files
+	Model   string `json:"model"`
 	// Interpreter is the program that runs the agent's, if sbench brought one: its package,
 	// version and digest.
 	Interpreter string `json:"interpreter,omitempty"`
-	// Files is the digest of the tester's files; "" for none.
-	Files string `json:"files,omitempty"`
+	Files       string `json:"files,omitempty"` // digest of the tester's files; "" for none
 }
 
 // Produce runs the agent. It returns an error if the agent does not run in the image, ends
@@ -131,14 +128,11 @@ func (p prepared) interpreter() string {
 	return p.node.Package + "@" + p.node.Version + " " + p.node.Integrity
 }
 
-// process returns the agent's process in sandboxes: its arguments, variables, and the files
-// below HOME.
-func (a *Agent) process(in tooling.Installed) (args, env []string, files map[string]string) {
-	values := maps.Clone(a.Own)
-	if values == nil {
-		values = map[string]string{}
-	}
+// process returns the agent's process in sandboxes: arguments, variables, and files below HOME.
+func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[string]string) {
 	servers, table := a.CLI.servers(a.MCPServers)
+	values := map[string]string{}
+	maps.Copy(values, a.Own)
 	maps.Copy(values, map[string]string{
 		"program": path.Join(toolsDest, in.Program), "node": nodeDest + "/bin/node", "model": a.Model,
 		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState, mcpJSON: servers, mcpTOML: table,
@@ -147,8 +141,8 @@ func (a *Agent) process(in tooling.Installed) (args, env []string, files map[str
 	return args, append(env, "HOME="+agentState, "IS_SANDBOX=1"), files
 }
 
-// RelayTo returns the relay to a provider that a tester file asks for. Its Log, Task and Attempt are
-// set for each attempt; all attempts share its Pace.
+// RelayTo returns the relay to a provider that a tester file asks for. All attempts share its Pace;
+// its Log, Task and Attempt are set for each.
 func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
@@ -165,8 +159,7 @@ func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg
 	return cfg, err
 }
 
-// passed returns env without the variables that hold a provider's key: no key enters
-// a sandbox.
+// passed returns env without the variables that hold a provider's key: no key enters a sandbox.
 func (a *Agent) passed(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -174,9 +167,8 @@ func (a *Agent) passed(env []string) []string {
 	})
 }
 
-// prepare fetches the program for an image if necessary, and runs it with --version, both
-// once for each image. One call does so at a time, so that no program is downloaded twice; others
-// wait for it until ctx is done.
+// prepare fetches the program for an image if necessary, and runs it with --version, once for each
+// image. Calls do so one at a time, so that no program is downloaded twice.
 func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, error) {
 	a.init.Do(func() { a.turn, a.prepared = semaphore.NewWeighted(1), map[string]prepared{} })
 	if a.turn.Acquire(ctx, 1) != nil {
@@ -202,7 +194,7 @@ func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, err
 
 func (a *Agent) install(ctx context.Context, e Engine, image runtime.Image) (p prepared, err error) {
 	if dir := a.CLI.Directory; dir != "" {
-		p.in = tooling.Installed{Dir: dir, Program: a.CLI.Program, Integrity: a.Digest}
+		p.in = agentcli.Installed{Dir: dir, Program: a.CLI.Program, Integrity: a.Digest}
 	} else {
 		musl, err := usesMusl(ctx, e, image)
 		if err != nil {
@@ -239,14 +231,12 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	return false, nil
 }
 
-// Errors of an [Agent] that are not due to its task: other tasks will meet them, too.
+// Errors of an [Agent]. Those that are exported are not due to its task: other tasks will meet them, too.
 var (
 	ErrProvider     = errors.New("the provider failed")
 	ErrNotInstalled = errors.New("the agent's program cannot be installed")
+	errDoesNotRun   = errors.New("this CLI does not run in this image")
 )
-
-// errDoesNotRun means that the agent's program does not run in the task's image.
-var errDoesNotRun = errors.New("this CLI does not run in this image")
 
 // version runs the beginning of the command, up to the program, with --version.
 func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) error {
@@ -292,8 +282,8 @@ func (a *Agent) outcome(result Result, events int) (Result, error) {
 	return result, nil
 }
 
-// settle judges an end that the provider or a budget explains; settled says that one does. ended
-// is nil if the agent ended well.
+// settle judges an end that the provider or a budget explains; settled says that one does. ended is
+// nil if the agent ended well.
 func settle(result Result, ended *candidate.Failure, model string) (_ Result, settled bool, err error) {
 	facts := result.Egress.Relay
 	switch {
@@ -335,8 +325,7 @@ type eventReader struct {
 	piece string // of a message whose end has not come
 }
 
-// maxEvent bounds an incomplete line in memory, in bytes. A longer line is replaced by a
-// cutEvent.
+// maxEvent bounds an incomplete line in memory, in bytes. A longer one is replaced by a cutEvent.
 const maxEvent = 16 << 20
 
 func (r *eventReader) Write(p []byte) (int, error) {
@@ -366,8 +355,7 @@ func (r *eventReader) say(text string) {
 	}
 }
 
-// take handles one line. A trace error does not stop the agent, since the record has the
-// output as well.
+// take handles one line. A trace error does not stop the agent: the record has the output as well.
 func (r *eventReader) take() {
 	line := r.line
 	r.line = r.line[:0]

@@ -17,7 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
@@ -159,10 +159,10 @@ func TestVariant(t *testing.T) {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
 				HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Relay: relay.Config{Key: relay.NewKey("key")},
-				Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registry.URL},
+				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registry.URL},
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Directory: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
-			if !errors.Is(err, tooling.ErrNoVersion) {
+			if !errors.Is(err, agentcli.ErrNoVersion) {
 				t.Errorf("%s: %v", cli.Name, err)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Command is a harness that runs a command from the tester file in the task's image, with
-// the variables of harness.env.
+// Command is a harness that runs the tester file's command in the task's image, with the variables of
+// harness.env.
 type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"cmp"
 	"embed"
 	"encoding/json"
@@ -15,14 +16,16 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
 //go:embed agents/*.yaml
 var agentFiles embed.FS
 
-// descriptors are the agents that sbench knows, by name.
+// OwnAgent is the type of a harness whose agent a file of the tester's describes.
+const OwnAgent = "agent"
+
 var descriptors = sync.OnceValue(func() []CLI {
 	var all []CLI
 	entries, _ := agentFiles.ReadDir("agents")
@@ -30,12 +33,38 @@ var descriptors = sync.OnceValue(func() []CLI {
 		text, _ := agentFiles.ReadFile("agents/" + e.Name())
 		cli, problems := ParseDescriptor(e.Name(), text)
 		if problems != nil {
-			panic(problems) // TestDescriptors
+			panic(problems) // the files are sbench's own
 		}
 		all = append(all, cli)
 	}
 	return all
 })
+
+// CLIs returns the agents that sbench knows, by name. To add one, describe it in a file of the
+// directory agents.
+func CLIs() []CLI { return descriptors() }
+
+// CLIOf returns the agent with the given name.
+func CLIOf(name string) (CLI, bool) {
+	for _, c := range CLIs() {
+		if c.Name == name {
+			return c, true
+		}
+	}
+	return CLI{}, false
+}
+
+// AgentTypes returns what tester files may say about the agents.
+func AgentTypes() []compiler.AgentType {
+	var types []compiler.AgentType
+	for _, c := range CLIs() {
+		types = append(types, c.AgentType)
+	}
+	return append(types, compiler.AgentType{Name: OwnAgent, Config: []schema.Field{
+		required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
+		optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
+	}})
+}
 
 // A CLI describes an agent's command-line program: everything in which agents differ.
 type CLI struct {
@@ -43,7 +72,7 @@ type CLI struct {
 	Provider relay.Provider
 	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
 	// those that images with musl need instead, or "any" for one that fits all.
-	Packages map[string]tooling.Package
+	Packages map[string]agentcli.Package
 	// Directory holds the program instead of a package, and Program is its path in there.
 	Directory, Program string
 	// Descriptor is the text that was parsed.
@@ -56,12 +85,28 @@ type CLI struct {
 	passesServers bool // of tools
 }
 
+// Known reports whether the agent is one that sbench knows.
+func (c CLI) Known() bool {
+	known, ok := CLIOf(c.Name)
+	return ok && bytes.Equal(known.Descriptor, c.Descriptor)
+}
+
+// hasKey reports whether the variable name may hold the key of the agent's provider.
+func (c CLI) hasKey(name string) bool {
+	return slices.ContainsFunc(c.Credentials, func(k compiler.Credential) bool { return k.Name == name })
+}
+
+// isCredential reports whether the variable name may hold a provider's key for some agent.
+func isCredential(name string) bool {
+	return slices.ContainsFunc(CLIs(), func(c CLI) bool { return c.hasKey(name) })
+}
+
 // descriptor is a descriptor as it is written.
 type descriptor struct {
 	Name, Model, API string
 	Keys             []credentialText
 	Config           map[string]string
-	NPM              map[string]tooling.Package
+	NPM              map[string]agentcli.Package
 	Directory, File  string
 	Command          []texts           // arguments, or groups that are left out together, as templates
 	Env, Files       map[string]string // templates; files by path below HOME
@@ -249,14 +294,13 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 	fill := func(text string) string {
 		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
-	for _, g := range c.written.Command {
-		unset := len(g) > 1 && slices.ContainsFunc(g, func(arg string) bool {
-			return slices.ContainsFunc(holder.FindAllStringSubmatch(arg, -1), func(m []string) bool { return slices.Contains(none, values[m[1]]) })
-		})
-		for _, arg := range g {
-			if !unset {
-				args = append(args, fill(arg))
-			}
+	unset := func(m []string) bool { return slices.Contains(none, values[m[1]]) }
+	for _, group := range c.written.Command {
+		if len(group) > 1 && slices.ContainsFunc(holder.FindAllStringSubmatch(strings.Join(group, " "), -1), unset) {
+			continue
+		}
+		for _, arg := range group {
+			args = append(args, fill(arg))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.written.Env)) {
@@ -270,7 +314,7 @@ func (c CLI) expand(values map[string]string) (args, env []string, files map[str
 }
 
 // Package returns the npm package for an architecture and a C library, musl or glibc.
-func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
+func (c CLI) Package(arch string, musl bool) (agentcli.Package, error) {
 	names := []string{arch, "any"}
 	if musl {
 		names = append([]string{arch + "-musl"}, names...)
@@ -280,7 +324,7 @@ func (c CLI) Package(arch string, musl bool) (tooling.Package, error) {
 			return p, nil
 		}
 	}
-	return tooling.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
+	return agentcli.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
 }
 
 // nodeVersion is the release of Node.js for agents that need it. It runs with glibc 2.28 and
@@ -289,7 +333,7 @@ const nodeVersion = "24.21.0"
 
 // Node returns the npm package with Node.js for an architecture, and its version; ok is false if
 // the agent does not need it.
-func (c CLI) Node(arch string) (p tooling.Package, version string, ok bool) {
+func (c CLI) Node(arch string) (p agentcli.Package, version string, ok bool) {
 	platform := cmp.Or(map[string]string{"amd64": "x64"}[arch], arch)
-	return tooling.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
+	return agentcli.Package{Name: "node-linux-" + platform, Program: "bin/node"}, nodeVersion, c.node
 }

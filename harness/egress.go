@@ -21,14 +21,11 @@ const (
 
 // Egress says what a harness may reach. The zero Egress allows nothing.
 type Egress struct {
-	Domains []domain.Domain
-	// Transparent also serves programs that do not use a proxy.
-	Transparent bool
-	// CABundle is a host file of certificates to trust in the sandbox, for images
-	// without any; "" is none.
-	CABundle string
-	Log      *proxy.Log         // required if anything may be reached
-	Limits   proxy.EgressLimits // unset fields are the proxy's defaults
+	Domains     []domain.Domain
+	Transparent bool               // also serves programs that do not use a proxy
+	CABundle    string             // host file of certificates to trust, for images without any; "" for none
+	Log         *proxy.Log         // required if anything may be reached
+	Limits      proxy.EgressLimits // unset fields are the proxy's defaults
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.
@@ -114,8 +111,7 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 	return nil
 }
 
-// listen serves in the background until the listener or the server is closed. The error says
-// only that, and is dropped.
+// listen serves in the background until the listener or the server is closed; the error says only that.
 func (w *egressSession) listen(serve func(net.Listener) error, l net.Listener) {
 	w.serving.Go(func() { _ = serve(l) })
 }

@@ -7,7 +7,9 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -21,11 +23,7 @@ import (
 // Engine is what a producer needs from the runtime. Its methods are safe for
 // concurrent use.
 type Engine interface {
-	// Create makes a sandbox, which the caller closes.
-	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume makes a volume, which the caller closes after the sandboxes that
-	// mount it.
-	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	candidate.Engine
 	// View opens the files of an image. The caller closes the view.
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
@@ -45,10 +43,9 @@ type Identity struct {
 	Version string // of an agent's CLI; "" for none
 	// Digest is that of the files that the producer shows the agent or, with a Type, of what the
 	// candidates come from; "" for none.
-	Digest string
-	Relay  *relay.Config // to the provider of its model; nil for none
-	// Prompted agents get [Prompt], which names TaskFile, and report events.
-	Prompted   bool
+	Digest     string
+	Relay      *relay.Config // to the provider of its model; nil for none
+	Prompted   bool          // it gets [Prompt], which names TaskFile, and reports events
 	TaskFile   string
 	Descriptor []byte // of an agent that the tester brought; nil for others
 }
@@ -74,10 +71,8 @@ type Request struct {
 	Said  func(text string)
 	// Dest is an existing, empty host directory. It receives the workspace as the agent left
 	// it, without what a candidate must not contain.
-	Dest string
-	// OwnDest makes the process's user the owner of everything in Dest. See
-	// candidate.Source.
-	OwnDest bool
+	Dest    string
+	OwnDest bool // makes the process's user the owner of everything in Dest; see candidate.Source
 }
 
 // Result is what [Producer.Produce] returns.
@@ -85,7 +80,38 @@ type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
 	Failure   *candidate.Failure // nil if there is a candidate
-	// Egress sums up the network traffic; nil if the sandbox could reach nothing.
-	Egress *EgressTotals
-	Agent  *About // nil unless the producer is an Agent
+	Egress    *EgressTotals      // nil if the sandbox could reach nothing
+	Agent     *About             // nil unless the producer is an Agent
+}
+
+// Prompt returns the instructions for an agent, the same for every agent: the task's public
+// input, and a paragraph on how the result is collected. taskFile is relative to the
+// workspace.
+func Prompt(r Request, taskFile string) (string, error) {
+	var b strings.Builder
+	for _, v := range r.Task.Input() {
+		text, err := v.Plain()
+		if err != nil {
+			return "", fmt.Errorf("prompt of task %q: %w", r.Task.ID(), err)
+		}
+		name := strings.ReplaceAll(v.Name, "_", " ")
+		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(text, "\n"))
+	}
+	workdir := r.Task.Environment().Workdir
+	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
+		"The task is also in %s/%s, and its public files are in %s. %s Do not end before the result is there.\n", workdir, taskFile, workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
+	return b.String(), nil
+}
+
+// collected tells the agent where to leave its result.
+func collected(kind compiler.CandidateKind, workdir string) string {
+	switch kind {
+	case compiler.CandidateText:
+		return fmt.Sprintf("Write your final answer, and nothing else, to the file %s/%s.", workdir, textFile)
+	case compiler.CandidateCode:
+		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/candidate.py; it is imported and tested.", workdir)
+	case compiler.CandidatePatch:
+		return fmt.Sprintf("Change the repository in %s in place. The difference between its files and the original commit is your result, whether you commit or not; ignored files do not count. Tests are run that you do not see.", workdir)
+	}
+	return fmt.Sprintf("Leave the directory %s in the state that the task asks for. It is checked when you have ended; background processes are gone by then.", workdir)
 }

@@ -21,11 +21,11 @@ const (
 	mcpTOML = "mcp_servers_toml"
 )
 
-// noServers is what both placeholders stand for if there is none.
+// noServers is what both stand for if there is no server.
 const noServers = "{}"
 
-// Placeholders for one server, which are values of these types: a string, two lists, an object and a
-// string.
+// mcpHolders are the placeholders for one server. args and argv stand for a list, env for an object,
+// and the others for a string.
 var mcpHolders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
 
 func mcpSchema() *schema.Schema {

@@ -24,7 +24,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
@@ -135,7 +135,7 @@ func TestAgentFromOutside(t *testing.T) {
 	must(t, err)
 	agent := &harness.Agent{
 		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
-		Tools: &tooling.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
+		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
 	}
 	var trace bytes.Buffer
 	var said []string

@@ -21,13 +21,12 @@ type Preparation struct {
 	Dir    string   // absolute; "" means the image's
 	User   string   // "" means the image's
 	Mounts []runtime.Mount
-	// Capabilities are those of the command; see runtime.Config.
-	Capabilities []string
-	Limits       runtime.Limits // LayerBytes bounds what the command writes
-	Wall         time.Duration
-	Egress       Egress
-	// Stdout and Stderr receive the output as it is written; nil drops it.
-	Stdout, Stderr io.Writer
+
+	Capabilities   []string       // of the command; see runtime.Config
+	Limits         runtime.Limits // LayerBytes bounds what the command writes
+	Wall           time.Duration
+	Egress         Egress
+	Stdout, Stderr io.Writer // receive the output as it is written; nil drops it
 }
 
 // ErrPreparation means that a command of a preparation failed.
@@ -35,20 +34,15 @@ var ErrPreparation = errors.New("preparation failed")
 
 // Run runs the command and writes what it changed in the image to a layer. An error that matches
 // ErrPreparation is the command's fault.
-func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (layer.Report, error) {
+func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report layer.Report, err error) {
 	session, err := p.Egress.open(p.Name, 1, nil)
 	if err != nil {
-		return layer.Report{}, err
+		return report, err
 	}
-	report, err := p.run(ctx, e, session, to)
-	_, err = session.close(Result{}, err)
-	return report, err
-}
-
-func (p Preparation) run(ctx context.Context, e Engine, w *egressSession, to io.Writer) (report layer.Report, err error) {
+	defer func() { _, err = session.close(Result{}, err) }()
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
-		Env: append(w.env(), p.Env...), Mounts: append(w.mounts(), p.Mounts...), Network: w.network(),
+		Env: append(session.env(), p.Env...), Mounts: append(session.mounts(), p.Mounts...), Network: session.network(),
 	})
 	if err != nil {
 		return report, err
@@ -62,10 +56,8 @@ func (p Preparation) run(ctx context.Context, e Engine, w *egressSession, to io.
 		changes, err = sandbox.Changes()
 	}
 	if err == nil {
-		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/layerEntry)})
+		const perEntry = 4 << 10 // bytes of the bound
+		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/perEntry)})
 	}
 	return report, errors.Join(err, sandbox.Close(ctx))
 }
-
-// layerEntry is how many bytes of a layer's bound there are for each of its entries.
-const layerEntry = 4 << 10

@@ -36,11 +36,10 @@ type production struct {
 	engine  Engine
 	request Request
 
-	taskFile string // relative to the workspace
-	textFile string // holds a text candidate, relative to the workspace; "" is standard output
-	process  runtime.Process
-	// writable lets the process change the image's files. For a repository it always may.
-	writable   bool
+	taskFile   string // relative to the workspace
+	textFile   string // holds a text candidate, relative to the workspace; "" is standard output
+	process    runtime.Process
+	writable   bool              // the process may change the image's files, as it always may for a repository
 	stateFiles map[string]string // their contents, by path below stateAt
 	stateAt    string            // where a fresh, writable directory is mounted for the process's state; "" for none
 	env        []string          // NAME=value, over the task's
@@ -48,8 +47,8 @@ type production struct {
 	network    *runtime.Network
 }
 
-// run produces the candidate: it fills the workspace, runs the process, and extracts. A patch
-// and a machine's layer are extracted before the stopped sandbox is closed.
+// run produces the candidate. A patch and a machine's layer are extracted before the stopped sandbox
+// is closed.
 func (p production) run(ctx context.Context) (result Result, err error) {
 	r := p.request
 	vol, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: r.WorkspaceBytes / inodeBytes})
@@ -177,9 +176,8 @@ func (p production) config(dir string, places []string) runtime.Config {
 	return cfg
 }
 
-// workspaceMounts mounts the workspace at the working directory. If that is a repository, it
-// mounts the workspace's entries instead, at places that hide no directory of the
-// repository.
+// workspaceMounts mounts the workspace at the working directory or, if that is a repository, the
+// workspace's entries at places that hide no directory of the repository.
 func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
 	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
@@ -190,8 +188,7 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
 		}
 	}
-	// Read-only assets are mounted over themselves, so that even their owner cannot change
-	// them.
+	// Read-only assets are mounted over themselves, so that even their owner cannot change them.
 	for _, e := range r.Plan.Entries {
 		if e.ReadOnly && !slices.ContainsFunc(places, func(name string) bool { return isAtOrBelow(name, e.Dest) }) {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, e.Dest), Dest: path.Join(workdir, e.Dest)})

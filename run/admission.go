@@ -21,11 +21,7 @@ import (
 
 // need is the most that an attempt may use under its limits. CPU time is left out: a
 // shortage only slows attempts down, and every record states the number of cores.
-type need struct {
-	memory int64 // bytes
-	pids   int64
-	disk   int64 // bytes
-}
+type need struct{ memory, pids, disk int64 } // memory and disk in bytes
 
 // need returns the larger of the harness's and the verifier's needs: their sandboxes never
 // exist at the same time.
@@ -66,8 +62,7 @@ func newAdmission(dir string, jobs int) (*admission, error) {
 	}, nil
 }
 
-// take waits until n is free. If something other than a job slot is short, it calls waits
-// once.
+// take waits until n is free. If something other than a job slot is short, it calls waits once.
 func (h *admission) take(ctx context.Context, n need, waits func(short string)) error {
 	told := false
 	for {
@@ -146,9 +141,8 @@ func descriptors(jobs int) proxy.EgressLimits {
 	return proxy.EgressLimits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
 }
 
-// availableMemory returns the memory that the kernel could hand out, in bytes, or the
-// least limit of this process's control groups if that is lower. Files are below root, "/"
-// except in tests.
+// availableMemory returns the memory that the kernel could hand out, in bytes, or the least limit
+// of this process's control groups if that is lower. Files are below root, "/" except in tests.
 func availableMemory(root string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {

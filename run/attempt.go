@@ -25,6 +25,7 @@ type attempt struct {
 	task   *compiler.Task
 	image  runtime.Image
 	number int       // of the attempt within the task, from 1
+	why    string    // it has to be made; see PlannedAttempt
 	try    int       // 1, or more for a retry
 	asked  time.Time // when its turn came, before it waited for resources
 	log    *attemptLog
@@ -32,9 +33,9 @@ type attempt struct {
 
 func (a attempt) key() key { return key{a.task.ID(), a.number} }
 
-// attempt runs a from the task to its record, in the order of "How a run works" in the
-// README. The harness runs under producing, which may end before ctx does. The record is
-// complete in any case; err is the infrastructure error behind a record of status error.
+// attempt runs a from the task to its record, in the order of "How a run works" in the README.
+// The harness runs under producing, which may end before ctx does. The record is complete in any
+// case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
 	a.log = s.newLog(a)
 	if s.old != nil {
@@ -162,17 +163,16 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 	return err
 }
 
-// complete finishes a record: it sets the status error if cause is not nil, removes secrets
-// from its texts, and adds the attempt's logs. Failing to write a log is an infrastructure
-// error, too.
+// complete finishes a record: it sets the status error if cause is not nil or a log cannot be
+// written, removes secrets from the record's texts, and adds the attempt's logs.
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
 		unmeasured(&rec, cause)
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// a.log.secrets includes s.secrets: searched for in one pass, a short secret within a
-	// longer one does not leave the rest of it.
+	// a.log.secrets includes s.secrets: in one pass, a short secret within a longer one does not
+	// leave the rest of it.
 	rec = s.secrets.everything(a.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
 	err := a.log.outsource(&rec)
@@ -183,17 +183,22 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 	return rec, errors.Join(cause, err)
 }
 
-// unjudgedDir holds workspaces until they are judged and secrets are removed from them.
-// They then move to record.WorkspacesDir, where they never change.
+// unjudgedDir holds workspaces until they are judged and free of secrets. They then move to
+// record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
+
+// numbers returns the number of the attempt and, of a retry, that of the try.
+func (a attempt) numbers() string {
+	if a.try > 1 {
+		return fmt.Sprintf("%d.%d", a.number, a.try)
+	}
+	return fmt.Sprint(a.number)
+}
 
 func (a attempt) workspaceName() string {
 	name := workspace.TaskDir(a.task.ID())
-	if a.number > 1 || a.try > 1 {
-		name += fmt.Sprint(".", a.number)
-	}
-	if a.try > 1 {
-		name += fmt.Sprint(".", a.try)
+	if n := a.numbers(); n != "1" {
+		name += "." + n
 	}
 	return name
 }
@@ -202,4 +207,66 @@ func (a attempt) workspaceName() string {
 func (s *session) removeWorkspace(dir string, a attempt) error {
 	name := path.Join(dir, a.workspaceName())
 	return errors.Join(remove.All(s.out, name), remove.All(s.out, name+workspace.AttributesSuffix), remove.All(s.out, name+layer.Suffix))
+}
+
+func (s *session) newRecord(a attempt) (record.Record, error) {
+	task := a.task
+	provenance, err := s.provenance(task)
+	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
+	now := time.Now().UTC()
+	return record.Record{
+		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
+		Attempt: a.number, Try: a.try, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
+		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.plan.sidecarImages(a.task), Degraded: s.cfg.Degraded,
+		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
+	}, err
+}
+
+func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets redactor) {
+	c := result.Candidate
+	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
+	rec.ProducerMetadata = result.Exit.Metadata()
+	if len(c.Dropped) > 0 {
+		rec.ProducerMetadata["dropped"] = c.Dropped
+	}
+	if c.Text != "" {
+		rec.CandidateText = &c.Text
+	}
+	if f := result.Failure; f != nil {
+		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, f.Reason, f.Phase, f.Message
+	} else if kind == compiler.CandidatePatch {
+		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
+	}
+}
+
+func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
+	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Status(v.Status), v.Reason, v.Message
+	passed := v.Status == verifiers.Passed
+	if passed || v.Status == verifiers.Pending {
+		rec.FailurePhase = ""
+	}
+	if passed || v.Status == verifiers.Failed {
+		rec.Passed, rec.Score = &passed, &v.Score
+	}
+	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
+	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
+}
+
+// unmeasured gives a record the status error.
+func unmeasured(rec *record.Record, err error) {
+	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
+	rec.Passed, rec.Score = nil, nil
+}
+
+// candidateDigest returns the digest of a record's candidate as it is recorded.
+func candidateDigest(rec record.Record) string {
+	switch {
+	case rec.CandidateText != nil:
+		return record.Digest([]byte(*rec.CandidateText))
+	case rec.CandidatePatch != nil:
+		return record.Digest([]byte(*rec.CandidatePatch))
+	case rec.LayerDigest != "":
+		return record.Digest([]byte(rec.WorkspaceDigest + " " + rec.LayerDigest))
+	}
+	return rec.WorkspaceDigest
 }

@@ -16,9 +16,8 @@ const (
 	maxCauses  = 50   // after that, messages no longer tell causes apart
 )
 
-// A Cause says why attempts did not pass, with one of them as an example. For attempts that
-// could not be measured, different messages are different causes, unless they differ only in
-// names and numbers.
+// A Cause says why attempts did not pass, with one of them as an example. Of attempts that could
+// not be measured, messages that differ in more than names and numbers are different causes.
 type Cause struct {
 	Status         record.Status `json:"status"` // failed, pending or error
 	Reason         string        `json:"reason"`
@@ -64,13 +63,10 @@ func bounded(message string) string {
 	return strings.ToValidUTF8(message[:maxMessage], "")
 }
 
+// How many tries in a row may fail for the same shared cause.
 const (
-	// maxAlike is how many tries in a row may fail for the same shared cause before anything
-	// has been measured, and at any time for lack of a daemon.
-	maxAlike = 3
-	// maxAlikeLater is the same once something has been measured, for each concurrent
-	// attempt: a short outage of a provider fails them all.
-	maxAlikeLater = 10
+	maxAlike      = 3  // before anything has been measured, and at any time for lack of a daemon
+	maxAlikeLater = 10 // afterwards, for each concurrent attempt: a short outage of a provider fails them all
 )
 
 // A streak is a row of tries that could not be measured for the same shared cause. Tries

@@ -1,9 +1,13 @@
 package run
 
 import (
+	"context"
+	"fmt"
 	"time"
 
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
 )
 
 // Kind is the kind of an event. The names are those of SecureBench's progress events.
@@ -42,8 +46,8 @@ type Event struct {
 	Try     int           `json:"try,omitempty"`    // of a task_start or task_done event, from 1
 	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
-	// FailureMessage is that of the record, of a task_done event: at most 2,000 bytes,
-	// without secrets, but possibly with text that the candidate wrote.
+	// FailureMessage is that of a task_done event's record: at most 2,000 bytes, without secrets, but
+	// possibly with text that the candidate wrote.
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
 	Sandbox        string  `json:"sandbox,omitempty"` // of events about a command in it
@@ -56,10 +60,78 @@ type Event struct {
 	OutputTokens int64 `json:"output_tokens,omitempty"`
 	Again        bool  `json:"again,omitempty"` // of a task_done event that another try follows
 	// Totals of a run_start event; Attempts counts those of all tasks.
-	Tasks    int `json:"tasks,omitempty"`
-	Attempts int `json:"attempts,omitempty"`
-	// Resumed counts the attempts that were recorded before, of a run_start, task_start or
-	// run_done event.
-	Resumed int      `json:"resumed,omitempty"`
-	Summary *Summary `json:"summary,omitempty"` // of a run_done event
+	Tasks    int      `json:"tasks,omitempty"`
+	Attempts int      `json:"attempts,omitempty"`
+	Resumed  int      `json:"resumed,omitempty"` // attempts recorded before, of a run_start, task_start or run_done event
+	Summary  *Summary `json:"summary,omitempty"` // of a run_done event
+}
+
+func (s *session) emit(e Event) {
+	if s.cfg.Progress == nil {
+		return
+	}
+	e.Time, e.RunID = time.Now(), s.cfg.Tester.Run.ID
+	s.progress.Lock()
+	defer s.progress.Unlock()
+	s.cfg.Progress(e)
+}
+
+// tell emits an event of an attempt.
+func (s *session) tell(a attempt, e Event) {
+	e.Task, e.Attempt = a.task.ID(), a.number
+	s.emit(e)
+}
+
+// tellEgress emits an event with the totals of an attempt's network use.
+func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
+	if totals == nil {
+		return
+	}
+	e := Event{Kind: Egress}
+	if p := totals.Proxy; p != nil {
+		e.Allowed, e.Denied = p.Allowed, p.Denied
+		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
+	}
+	if r := totals.Relay; r != nil {
+		e.Tokens, e.OutputTokens = r.Usage.Total(), r.Usage.Output
+		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
+	}
+	s.tell(a, e)
+}
+
+// observed is an engine whose sandboxes report the start and the end of every command, and
+// refuse commands whose names are in deny.
+type observed struct {
+	harness.Engine
+	session *session
+	attempt *attempt // nil for sandboxes that several attempts use
+	deny    []string
+}
+
+// Create implements harness.Engine.
+func (o observed) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	cfg.Observer = o
+	return o.Engine.Create(ctx, cfg)
+}
+
+// Starting implements runtime.Observer.
+func (o observed) Starting(sandbox string, p runtime.Process) error {
+	d := runtime.CommandPolicy{Allow: []string{"*"}, Deny: o.deny}.Decide(p.Args)
+	o.emit(Event{Kind: SandboxCommand, Sandbox: sandbox, Detail: sandbox + ": " + d.Executable, Reason: d.Reason})
+	return d.Check()
+}
+
+// Ended implements runtime.Observer.
+func (o observed) Ended(sandbox string, exit runtime.Exit) {
+	if o.attempt != nil {
+		o.attempt.log.addSpec(sandbox, exit.Spec)
+	}
+	o.emit(Event{Kind: SandboxResult, Sandbox: sandbox, Detail: sandbox + ": " + exit.String()})
+}
+
+func (o observed) emit(e Event) {
+	if o.attempt != nil {
+		e.Task, e.Attempt = o.attempt.task.ID(), o.attempt.number
+	}
+	o.session.emit(e)
 }

@@ -26,15 +26,12 @@ func (j *Judge) String() string {
 	return s
 }
 
-// An asker asks the judge's model about one attempt.
-type asker struct {
-	cfg         relay.Config
-	temperature *float64
-}
+// An asker asks a judge's model about one attempt.
+type asker Judge
 
 // Ask implements judge.Model.
 func (a asker) Ask(ctx context.Context, system, user string) (string, error) {
-	text, err := relay.Ask(ctx, a.cfg, relay.Prompt{System: system, User: user, Temperature: a.temperature})
+	text, err := relay.Ask(ctx, a.Relay, relay.Prompt{System: system, User: user, Temperature: a.Temperature})
 	switch {
 	case errors.Is(err, relay.ErrPrompt):
 		return "", judge.ErrRefused
@@ -46,11 +43,10 @@ func (a asker) Ask(ctx context.Context, system, user string) (string, error) {
 
 // asker returns the judge's model for an attempt; nil without a judge.
 func (s *session) asker(a attempt) judge.Model {
-	j := s.cfg.Judge
-	if j == nil {
+	if s.cfg.Judge == nil {
 		return nil
 	}
-	cfg := j.Relay
-	cfg.Log, cfg.Task, cfg.Attempt = a.log.proxyLog(a.try), a.task.ID(), a.number
-	return asker{cfg, j.Temperature}
+	j := asker(*s.cfg.Judge)
+	j.Relay.Log, j.Relay.Task, j.Relay.Attempt = a.log.proxyLog(a.try), a.task.ID(), a.number
+	return j
 }

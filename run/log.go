@@ -2,7 +2,6 @@ package run
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -24,8 +23,7 @@ func (c Config) networked() bool {
 	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
 
-// egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the
-// sandboxes.
+// egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the sandboxes.
 type egressFile struct {
 	mu   sync.Mutex
 	file *os.File
@@ -73,7 +71,7 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// attemptLog holds what belongs to one attempt: its part of the egress log, its log
+// attemptLog is what is logged of one attempt: its part of the egress log, the files in its log
 // directory, and the specifications of its sandboxes.
 type attemptLog struct {
 	egress  *egressFile
@@ -88,13 +86,9 @@ type attemptLog struct {
 }
 
 func (s *session) newLog(a attempt) *attemptLog {
-	name := fmt.Sprint(a.number)
-	if a.try > 1 {
-		name += fmt.Sprint(".", a.try)
-	}
 	return &attemptLog{
 		egress: s.egress, secrets: s.secrets.with(a.task.Secrets()...), out: s.out,
-		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), name), specs: map[string]string{},
+		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), a.numbers()), specs: map[string]string{},
 	}
 }
 
@@ -134,12 +128,10 @@ func (l *attemptLog) fill(r *record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.lines != nil {
-		r.EgressDigest = sumOf(l.lines)
+		r.EgressDigest = workspace.DigestOf(l.lines)
 	}
 	r.Logs = append(r.Logs, l.logs...)
-	if len(l.specs) > 0 {
-		r.Provenance.Specs = l.specs
-	}
+	r.Provenance.Specs = l.specs
 }
 
 // logFile is a log that is being written. Each Write is redacted on its own, so a caller
@@ -182,14 +174,12 @@ func (f *logFile) close() error {
 	if f == nil {
 		return nil
 	}
-	f.Digest = sumOf(f.hash)
+	f.Digest = workspace.DigestOf(f.hash)
 	f.of.mu.Lock()
 	f.of.logs = append(f.of.logs, f.Log)
 	f.of.mu.Unlock()
 	return errors.Join(f.file.Sync(), f.file.Close())
 }
-
-func sumOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 // keep writes a whole log.
 func (l *attemptLog) keep(name, text string) error {
@@ -202,10 +192,8 @@ func (l *attemptLog) keep(name, text string) error {
 }
 
 const (
-	// inlineBytes is the longest output that a record holds in full. Of a longer one it
-	// holds edgeBytes from each end.
-	inlineBytes = 64 << 10
-	edgeBytes   = 16 << 10
+	inlineBytes = 64 << 10 // the longest output that a record holds in full
+	edgeBytes   = 16 << 10 // that it holds from each end of a longer one
 )
 
 // outsource moves long outputs of a record to log files.
@@ -225,7 +213,7 @@ func (l *attemptLog) outsource(r *record.Record) error {
 	return errors.Join(errs...)
 }
 
-// openTrace stores an agent's prompt, and the descriptor of one that the tester brought. It
+// openTrace stores the prompt of an agent, and the descriptor of one that the tester brought, and
 // sends the request's events to the attempt's trace and to the progress. The trace is nil for
 // other harnesses.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {

@@ -24,15 +24,15 @@ type plan struct {
 	whole  bool                     // no task of the pack is left out, except for the shard
 }
 
-// stream yields the selected tasks, and errors for rows that cannot be read.
-func (p plan) stream(cfg Config) iter.Seq2[*compiler.Task, error] {
+// tasks yields the selected tasks, and errors for rows that cannot be read.
+func (c Config) tasks() iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
-		for task, err := range cfg.Pack.Tasks() {
-			if err == nil && cfg.Select != nil && !cfg.Select(task.ID()) {
+		for task, err := range c.Pack.Tasks() {
+			if err == nil && c.Select != nil && !c.Select(task.ID()) {
 				continue
 			}
-			if err == nil && cfg.Limit > 0 && n == cfg.Limit {
+			if err == nil && c.Limit > 0 && n == c.Limit {
 				return
 			}
 			n++
@@ -58,7 +58,7 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 	files := cfg.Pack.NewPrecheck(cfg.Tester)
 	defer files.Close()
 	var all compiler.Problems
-	for task, err := range p.stream(cfg) {
+	for task, err := range cfg.tasks() {
 		if err == nil {
 			p.tasks++
 			p.cpus = max(p.cpus, cfg.limits(task.Environment()).CPUs)
@@ -66,13 +66,10 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 			err = p.resolve(ctx, cfg, task)
 		}
 		var problems compiler.Problems
-		switch {
-		case err == nil:
-		case errors.As(err, &problems):
-			all = append(all, problems...)
-		default:
+		if err != nil && !errors.As(err, &problems) {
 			return p, err
 		}
+		all = append(all, problems...)
 	}
 	if len(all) == 0 && p.tasks == 0 && cfg.Shard == nil {
 		message := "no task is selected (--task, and run.tasks of the tester file)"
@@ -147,14 +144,10 @@ func sidecarArgs(image runtime.Image, s compiler.Sidecar) []string {
 	return slices.Concat(entrypoint, command)
 }
 
-// sidecarImages returns the digests of the images of a task's sidecars, by their names; nil for
-// none.
+// sidecarImages returns the digests of the images of a task's sidecars, by their names.
 func (p plan) sidecarImages(task *compiler.Task) map[string]string {
-	var all map[string]string
+	all := map[string]string{}
 	for _, s := range p.sidecars(task) {
-		if all == nil {
-			all = map[string]string{}
-		}
 		all[s.Name] = s.Image.Digest
 	}
 	return all

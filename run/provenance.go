@@ -55,11 +55,8 @@ func (c Config) provenance() (record.Provenance, error) {
 	}, err
 }
 
-// settings returns the settings of the tester file without secrets; nil if there are none.
+// settings returns the settings of the tester file without secrets.
 func (c Config) settings(secrets redactor) map[string]string {
-	if len(c.Tester.Settings) == 0 {
-		return nil
-	}
 	all := make(map[string]string, len(c.Tester.Settings))
 	for _, s := range c.Tester.Settings {
 		if all[s.Key] = secrets.text(s.Value); s.Key == "harness.config.command" { // as in record.Harness
@@ -121,26 +118,4 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	}
 	p.Inputs = record.Digest(data)
 	return p, nil
-}
-
-func (c Config) policy(task *compiler.Task) record.Policy {
-	env, v := task.Environment(), c.Tester.Verification
-	p := record.Policy{
-		Limits:         c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
-		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
-		TimeoutSeconds: c.timeout(task).Seconds(),
-		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
-		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
-	}
-	if c.Judge != nil && task.Judged() {
-		p.Judge = c.Judge.String()
-	}
-	if !env.NetworkNone {
-		for _, d := range c.Tester.Harness.Config.AllowedDomains {
-			p.Domains = append(p.Domains, d.String())
-		}
-		p.Transparent = c.Egress.Transparent
-	}
-	return p
 }

@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	redacted = "<redacted>"
-	// maxNeedle is the length of the longest needle, in bytes. A longer secret is searched
-	// for in overlapping pieces.
-	maxNeedle = 256
+	redacted  = "<redacted>"
+	maxNeedle = 256 // bytes; a longer secret is searched for in overlapping pieces
 )
 
 // redactor replaces secrets in texts. To save memory, it keeps hashes instead of the values.
@@ -62,9 +60,8 @@ func newNeedle(s string) uint64 {
 	return uint64(hashWindow(w))<<(64-beginBits) | uint64(len(s)-1)<<hashBits | h>>(64-hashBits)
 }
 
-// with returns a redactor that also replaces the secrets, as they are and in common
-// encodings, and each line of those with several. Strings shorter than compiler.MinSecret
-// bytes are ignored.
+// with returns a redactor that also replaces the secrets and each of their lines, as they are and in
+// common encodings. Strings shorter than compiler.MinSecret bytes are ignored.
 func (r redactor) with(secrets ...string) redactor {
 	var all []uint64
 	longest := r.longest
@@ -219,9 +216,8 @@ func (r redactor) cut(s string, before, after int) string {
 	return clean.String() + s[done:]
 }
 
-// output redacts the bytes of a stream before they are made valid UTF-8. If the middle of
-// the stream is missing, it also redacts as many bytes next to the gap as could be part of a
-// secret.
+// output redacts the bytes of a stream before they are made valid UTF-8. If the middle of the stream
+// is missing, it also redacts as many bytes next to the gap as could be part of a secret.
 func (r redactor) output(o runtime.Output) string {
 	cut := o.Cut()
 	if cut <= 0 {

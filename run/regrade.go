@@ -116,7 +116,7 @@ func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candi
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *rec.CandidateWorkspace, err)
 	}
 	c.Workspace, c.Attributes, c.Layer = filepath.Join(dir, *rec.CandidateWorkspace), rec.WorkspaceAttributes, rec.LayerDigest
-	digest, err := digestOf(ctx, c)
+	digest, err := c.TreeDigest(ctx)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)
 	}
@@ -144,15 +144,4 @@ func inDirectory(dir, name string) error {
 		}
 	}
 	return nil
-}
-
-// digestOf computes the digest of a candidate's workspace.
-func digestOf(ctx context.Context, c candidate.Candidate) (string, error) {
-	kept, err := c.StoredTree()
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = kept.Root.Close() }()
-	report, err := kept.Digest(ctx)
-	return report.Digest, err
 }

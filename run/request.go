@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
@@ -35,7 +36,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 			yield(harness.Request{}, err)
 			return
 		}
-		for task, err := range p.stream(cfg) {
+		for task, err := range cfg.tasks() {
 			var r harness.Request
 			if err == nil {
 				r, err = cfg.request(task, p)
@@ -45,6 +46,29 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 			}
 		}
 	}
+}
+
+// policy returns the limits and permissions under which attempts of a task are made.
+func (c Config) policy(task *compiler.Task) record.Policy {
+	env, v := task.Environment(), c.Tester.Verification
+	p := record.Policy{
+		Limits:         c.limits(env),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
+		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
+		TimeoutSeconds: c.timeout(task).Seconds(),
+		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
+		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
+	}
+	if c.Judge != nil && task.Judged() {
+		p.Judge = c.Judge.String()
+	}
+	if !env.NetworkNone {
+		for _, d := range c.Tester.Harness.Config.AllowedDomains {
+			p.Domains = append(p.Domains, d.String())
+		}
+		p.Transparent = c.Egress.Transparent
+	}
+	return p
 }
 
 // timeout returns the time limit of a task's harness: the lower of the task's and the tester

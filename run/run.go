@@ -1,5 +1,5 @@
-// Package run runs a benchmark and records the results. Attempts run concurrently as far as
-// the host's resources allow. Each is produced, verified and recorded.
+// Package run runs a benchmark and records the results. As many attempts run at a time as the
+// host's resources allow. Each is produced, verified and recorded.
 package run
 
 import (
@@ -15,16 +15,18 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// ErrInfrastructure means that records of status error were written, or that the run could
-// not continue. The candidates are not at fault.
-var ErrInfrastructure = errors.New("infrastructure errors")
+// Errors that callers distinguish with errors.Is.
+var (
+	// ErrInfrastructure means that records of status error were written, or that the run could
+	// not continue. The candidates are not at fault.
+	ErrInfrastructure = errors.New("infrastructure errors")
+	// ErrStopped means that the run was asked to stop before its end.
+	ErrStopped = errors.New("the run was stopped")
+)
 
 // Infrastructure is the failure reason when sbench or the host caused a status of error.
 // Other reasons of that status are faults of the pack or its images.
 const Infrastructure = "infrastructure"
-
-// ErrStopped means that the run was asked to stop before its end.
-var ErrStopped = errors.New("the run was stopped")
 
 // Defaults for what a tester file may set.
 const (
@@ -50,11 +52,10 @@ type Config struct {
 
 // Inputs are what is measured.
 type Inputs struct {
-	Tester *compiler.Tester
-	Pack   *compiler.Pack
-	Env    map[string]string // values of harness.env by name
-	// Families judge tasks of families that are not among those of [verifiers.Families].
-	Families []verifiers.Family
+	Tester   *compiler.Tester
+	Pack     *compiler.Pack
+	Env      map[string]string  // values of harness.env by name
+	Families []verifiers.Family // besides those of [verifiers.Families]
 }
 
 // family returns the family of a task.
@@ -63,15 +64,13 @@ func (in Inputs) family(t *compiler.Task) verifiers.Family { return verifiers.Fo
 // Dependencies are what a run works with, and what every record's provenance says about
 // them.
 type Dependencies struct {
-	Engine   harness.Engine
-	Images   Images
-	Producer harness.Producer
-	Egress   harness.Egress // its Log is set for each attempt
-	// Calibrations is a directory that keeps calibrations of changed tests between runs; ""
-	// keeps them for this run only.
-	Calibrations string
-	Judge        *Judge   // nil for none
-	Degraded     []string // limits that the host does not enforce
+	Engine       harness.Engine
+	Images       Images
+	Producer     harness.Producer
+	Egress       harness.Egress // its Log is set for each attempt
+	Calibrations string         // directory for calibrations of changed tests; "" keeps them for this run only
+	Judge        *Judge         // nil for none
+	Degraded     []string       // limits that the host does not enforce
 	Version      record.Version
 	Host         record.Host
 }
@@ -81,9 +80,9 @@ type Options struct {
 	StandIn StandIn        // replaces the producer unless it is ""
 	Limits  runtime.Limits // for tasks that set none
 	Output  string         // directory; if it is missing, it is made for this user alone
-	// OwnFiles makes this process's user the owner of every file in Output, who can then
-	// remove them without privileges. It is always set in a user namespace, where other
-	// owners would be other users of the host.
+	// OwnFiles makes this process's user the owner of every file in Output, who can then remove
+	// them without privileges. In a user namespace, where other owners would be other users of the
+	// host, it is always set.
 	OwnFiles bool
 	Limit    int                  // most tasks that run; 0 means all
 	Select   func(id string) bool // nil selects all
@@ -106,24 +105,17 @@ type Options struct {
 
 // A Summary counts attempts by their last record.
 type Summary struct {
-	RunID string `json:"run_id"`
-	Total int    `json:"total"`
-	// Planned is how many attempts there were to make, including those of Resumed. If Total
-	// is less, the run was interrupted or stopped early.
-	Planned int `json:"planned"`
-	Passed  int `json:"passed"`
-	Failed  int `json:"failed"`
-	// Pending attempts have no verdict, mostly for lack of a verifier; Errors could not
-	// be measured.
-	Pending int `json:"pending"`
-	Errors  int `json:"errors"`
-	// Retried counts those of Passed of which an earlier try could not be measured.
-	Retried int `json:"retried,omitempty"`
-	// Resumed counts those of Total that were recorded before this run resumed.
-	Resumed int `json:"resumed,omitempty"`
-	// Causes say why attempts did not pass, the most frequent first.
-	Causes []Cause `json:"causes,omitempty"`
-	Output string  `json:"output"` // the records file
+	RunID   string  `json:"run_id"`
+	Total   int     `json:"total"`   // less than Planned if the run was interrupted or stopped early
+	Planned int     `json:"planned"` // attempts that there were to make, including those of Resumed
+	Passed  int     `json:"passed"`
+	Failed  int     `json:"failed"`
+	Pending int     `json:"pending"`           // without a verdict, mostly for lack of a verifier
+	Errors  int     `json:"errors"`            // could not be measured
+	Retried int     `json:"retried,omitempty"` // those of Passed of which an earlier try could not be measured
+	Resumed int     `json:"resumed,omitempty"` // those of Total that were recorded before this run resumed
+	Causes  []Cause `json:"causes,omitempty"`  // why attempts did not pass, the most frequent first
+	Output  string  `json:"output"`            // the records file
 }
 
 // Verified returns the number of attempts with a verdict.
@@ -132,8 +124,7 @@ func (s Summary) Verified() int { return s.Passed + s.Failed }
 // Interrupted reports whether some planned attempts are not recorded.
 func (s Summary) Interrupted() bool { return s.Total < s.Planned }
 
-// Verification returns the run's status: complete, pending or partial. A run that was
-// interrupted is not complete.
+// Verification returns the run's status: complete, pending or partial.
 func (s Summary) Verification() string {
 	switch {
 	case !s.Interrupted() && s.Verified() == s.Total:
@@ -154,10 +145,9 @@ func (s Summary) String() string {
 		s.RunID, s.Total, planned, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// Run runs a benchmark. It first checks every input: if the error holds
-// compiler.Problems, which name everything that is wrong, no attempt has been started.
-// The summary counts what has been recorded, even if the error is [ErrInfrastructure],
-// [ErrStopped] or that of ctx.
+// Run runs a benchmark. It first checks every input: if the error holds compiler.Problems, which
+// name everything that is wrong, no attempt has been started. The summary counts what has been
+// recorded, even if the error is [ErrInfrastructure], [ErrStopped] or that of ctx.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	s, err := begin(ctx, cfg, nil)
 	if err != nil {

@@ -8,14 +8,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
 )
 
 const retryDelay = time.Second // before the first retry; doubled for each that follows
 
-// all makes every attempt that is not recorded yet, in the pack's order, and waits for
-// them.
+// all makes every attempt that is not recorded yet, in the pack's order, and waits for them.
 func (s *session) all(ctx context.Context) error {
 	group, work := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(work)
@@ -25,11 +23,11 @@ func (s *session) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for next, nextErr := range s.todo() {
-		if err = nextErr; err != nil {
+	for a, todoErr := range s.todo() {
+		if err = todoErr; err != nil {
 			break
 		}
-		a := attempt{task: next.task, image: s.plan.image(next.task), number: next.attempt, asked: time.Now()}
+		a.asked = time.Now()
 		need := s.cfg.need(a.task)
 		if err = host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
 			break
@@ -65,19 +63,12 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 	}
 }
 
-// planned is an attempt that has to be made.
-type planned struct {
-	task    *compiler.Task
-	attempt int
-	why     string
-}
-
 // todo yields every attempt that has to be made, once compareRecorded has returned.
-func (s *session) todo() iter.Seq2[planned, error] {
-	return func(yield func(planned, error) bool) {
-		for task, err := range s.plan.stream(s.cfg) {
+func (s *session) todo() iter.Seq2[attempt, error] {
+	return func(yield func(attempt, error) bool) {
+		for task, err := range s.cfg.tasks() {
 			if err != nil { // preflight read the same rows
-				yield(planned{}, err)
+				yield(attempt{}, err)
 				return
 			}
 			for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
@@ -85,7 +76,7 @@ func (s *session) todo() iter.Seq2[planned, error] {
 				if !known {
 					old.why = "not recorded yet"
 				}
-				if old.why != "" && !yield(planned{task, n, old.why}, nil) {
+				if old.why != "" && !yield(attempt{task: task, image: s.plan.image(task), number: n, why: old.why}, nil) {
 					return
 				}
 			}
@@ -93,14 +84,13 @@ func (s *session) todo() iter.Seq2[planned, error] {
 	}
 }
 
-// compareRecorded says why records of earlier sessions do not count, and adds to the summary
-// everything that these measured from the same inputs, so that the counts are right from the
-// start, even if the run is interrupted.
+// compareRecorded says why records of earlier sessions do not count, and counts those that do, so
+// that the summary is right from the start, even if the run is interrupted.
 func (s *session) compareRecorded() error {
 	if len(s.before) == 0 {
 		return nil
 	}
-	for task, err := range s.plan.stream(s.cfg) {
+	for task, err := range s.cfg.tasks() {
 		if err != nil {
 			return err
 		}
@@ -185,8 +175,7 @@ func (s *session) spend(rec record.Record) {
 	}
 }
 
-// interrupted returns nil if the run is only stopping: an error would also end the
-// verifications of other attempts.
+// interrupted returns nil if the run is only stopping: an error would end other verifications, too.
 func (s *session) interrupted(ctx context.Context) error {
 	s.cut.Store(true)
 	return context.Cause(ctx)
@@ -215,11 +204,11 @@ func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
 		return nil, s.summary, err
 	}
 	var all []PlannedAttempt
-	for next, err := range s.todo() {
+	for a, err := range s.todo() {
 		if err != nil {
 			return all, s.summary, err
 		}
-		all = append(all, PlannedAttempt{next.task.ID(), next.attempt, next.why})
+		all = append(all, PlannedAttempt{a.task.ID(), a.number, a.why})
 	}
 	return all, s.summary, nil
 }

@@ -27,9 +27,9 @@ var errUnsearchable = errors.New("the workspace could not be searched for secret
 // hostErrors are not the candidate's fault.
 var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
-// scrub removes the values of harness.env from a candidate's workspace and layer: from names, contents
-// and link targets. Hidden values stay: the agent was not given them, and a candidate may
-// rightly equal one. It returns the number of changed entries.
+// scrub removes the values of harness.env from the names, contents and link targets in a candidate's
+// workspace and layer. Hidden values stay: the agent was not given them, and a candidate may rightly
+// equal one. It returns the number of changed entries.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	if s.secrets.longest == 0 {
 		return 0, nil
@@ -102,7 +102,7 @@ func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err erro
 			return err
 		}
 	}
-	c.Digest, err = digestOf(ctx, *c)
+	c.Digest, err = c.TreeDigest(ctx)
 	return err
 }
 

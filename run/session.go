@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
@@ -209,14 +208,14 @@ func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
 	s.spend(r)
 	s.before[of] = earlier{
-		retried: s.before[of].unmeasured(),
-		status:  r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try, inputs: r.Provenance.Inputs,
+		retried: s.before[of].unmeasured(), tries: r.Try, inputs: r.Provenance.Inputs,
+		status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)),
 	}
 	return nil
 }
 
-// resumeTrust returns what resumed records must prove. With a signing key, they must already
-// be signed by it, since the new signature covers them, too.
+// resumeTrust returns what resumed records must prove. A signing key must have signed them already,
+// since the new signature covers them, too.
 func (c Config) resumeTrust() record.Trust {
 	t := c.Trust
 	t.Resume = true
@@ -226,8 +225,7 @@ func (c Config) resumeTrust() record.Trust {
 	return t
 }
 
-// openFiles makes the directories and files that attempts write to, and removes what a
-// killed session left unjudged.
+// openFiles makes what attempts write to, and removes what a killed session left unjudged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
 	err := remove.All(s.out, unjudgedDir)
@@ -238,39 +236,6 @@ func (s *session) openFiles() error {
 		s.egress, err = s.openEgress()
 	}
 	return err
-}
-
-func (s *session) emit(e Event) {
-	if s.cfg.Progress == nil {
-		return
-	}
-	e.Time, e.RunID = time.Now(), s.cfg.Tester.Run.ID
-	s.progress.Lock()
-	defer s.progress.Unlock()
-	s.cfg.Progress(e)
-}
-
-// tell emits an event of an attempt.
-func (s *session) tell(a attempt, e Event) {
-	e.Task, e.Attempt = a.task.ID(), a.number
-	s.emit(e)
-}
-
-// tellEgress emits an event with the totals of an attempt's network use.
-func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
-	if totals == nil {
-		return
-	}
-	e := Event{Kind: Egress}
-	if p := totals.Proxy; p != nil {
-		e.Allowed, e.Denied = p.Allowed, p.Denied
-		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
-	}
-	if r := totals.Relay; r != nil {
-		e.Tokens, e.OutputTokens = r.Usage.Total(), r.Usage.Output
-		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
-	}
-	s.tell(a, e)
 }
 
 // write appends a record.

@@ -11,11 +11,12 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace"
 )
 
-// A Shard names one of several parts of a run, which are made on different machines. Each
-// attempt belongs to one shard. Which one depends on nothing but the ids of the selected tasks, the number
-// of their attempts, Count and Seconds, so that every machine deals in the same way.
+// A Shard names one of several parts of a run, which are made on different machines. To which one an
+// attempt belongs depends on nothing but the ids of the selected tasks, the number of their
+// attempts, Count and Seconds, so that every machine deals in the same way.
 type Shard struct {
 	Index, Count int // Index is from 1
 	// Seconds are how long an attempt of a task is expected to take. Tasks that it lacks are
@@ -64,7 +65,7 @@ func (c *Config) deal() (*record.Shard, error) {
 	for _, numbers := range shard.Attempts {
 		slices.Sort(numbers)
 	}
-	shard.Deal = sumOf(list)
+	shard.Deal = workspace.DigestOf(list)
 	c.Limit, c.Select = 0, func(id string) bool { return shard.Attempts[id] != nil }
 	return shard, nil
 }
@@ -86,7 +87,7 @@ func (c *Config) everyAttempt() (all []dealt, err error) {
 		}
 	}
 	var problems compiler.Problems
-	for task, err := range (plan{}).stream(*c) {
+	for task, err := range c.tasks() {
 		var also compiler.Problems
 		switch {
 		case errors.As(err, &also):
@@ -121,8 +122,7 @@ func (p plan) numbers(task string, attempts int) []int {
 	return all
 }
 
-// attempts returns how many attempts are planned, of which each task has so many unless the run is
-// sharded.
+// attempts returns how many attempts are planned: each for every task, unless the run is sharded.
 func (p plan) attempts(each int) int {
 	if p.shard == nil {
 		return p.tasks * each

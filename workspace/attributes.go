@@ -110,8 +110,7 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-// Close syncs the list to disk and returns "sha256:" and the hexadecimal SHA-256 of its
-// bytes, or "" if it has no entry, in which case there is no file.
+// Close syncs the list to disk and returns its digest, or "" if it has no entry and so no file.
 func (w *AttributesWriter) Close() (digest string, err error) {
 	if w.file == nil {
 		return "", nil
@@ -130,24 +129,16 @@ func (w *AttributesWriter) Discard() error {
 	return errors.Join(w.file.Close(), os.Remove(w.name))
 }
 
-// attributesReader reads a list of attributes for one walk. The walk takes from it the
-// attributes of every listed entry, and checks that the tree has all of these in the order
-// of the walk: that of TreeReport's Digest, a directory before its contents. Nothing in a
-// list is ever used as a path.
+// attributesReader reads a list of attributes for one walk, which takes from it the attributes of
+// every listed entry and checks that the tree has all of these in the order of the walk (see
+// TreeReport.Digest). Nothing in a list is ever used as a path.
 type attributesReader struct {
 	file  *os.File
 	in    *bufio.Reader
-	left  int64
+	left  int64 // bytes of maxListBytes
 	line  int
 	ahead Attributes // the next entry
 	err   error      // io.EOF at the end, other errors match ErrAttributes
-}
-
-// newAttributesReader reads the list in f, at most 256 MiB of it.
-func newAttributesReader(f *os.File) *attributesReader {
-	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
-	r.advance()
-	return r
 }
 
 func (r *attributesReader) close() {

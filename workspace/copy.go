@@ -17,22 +17,17 @@ import (
 // yet, and reports on them. It is safe on a tree that an untrusted process created, once
 // that process has ended:
 //
-//   - regular files, directories and symbolic links are copied; a symbolic link
-//     keeps its target and is never followed;
+//   - regular files, directories and symbolic links are copied; no link is followed;
 //   - sockets, fifos and devices are left out and reported;
-//   - setuid, setgid and sticky bits, extended attributes and hard links are
-//     not carried over; the other permission bits and the times are;
+//   - permission bits and times are kept, but not setuid, setgid and sticky bits, extended
+//     attributes and hard links;
 //   - holes stay holes, but count as bytes.
 //
 // When a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
 // a partial copy. It also reads files and directories whose mode denies that to their owner,
 // if the process owns them or is privileged.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	w := newTreeWalk(ctx, opts)
-	if err := w.root(src, dst); err != nil {
-		return w.finish(), fmt.Errorf("copy tree: %w", err)
-	}
-	return w.finish(), nil
+	return newTreeWalk(ctx, opts).tree("copy tree", src, dst)
 }
 
 // errChanged means that a tree has changed to which nothing may write.
@@ -49,8 +44,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
-	// Between Fstatat and open the name may have come to mean another file: the descriptor
-	// decides.
+	// Since Fstatat the name may have come to mean another file: the descriptor decides.
 	if err := unix.Fstat(fd(from), st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
@@ -170,4 +164,70 @@ func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore fu
 // for symbolic links.
 func chmodHandle(handle *os.File, mode uint32) error {
 	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(handle)), mode)
+}
+
+// attributes puts the listed attributes of an entry into st, and reports those that its copy
+// will not get to Lost.
+func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
+	if err := w.opts.attributes.apply(rel, st); err != nil {
+		return err
+	}
+	if !w.opts.Own || w.opts.Lost == nil || dst == nil {
+		return nil
+	}
+	uid, gid := w.owner(st)
+	same := uid == int(st.Uid) && gid == int(st.Gid)
+	if same && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
+		return nil
+	}
+	return w.opts.Lost(Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits})
+}
+
+// owner returns the owner of an entry's copy; -1 leaves it unchanged.
+func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
+	switch {
+	case w.opts.Own:
+		return os.Geteuid(), os.Getegid()
+	case w.opts.Preserve:
+		return int(st.Uid), int(st.Gid)
+	}
+	return -1, -1
+}
+
+// mode returns the permission bits of a copy.
+func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
+	switch {
+	case w.asset != nil:
+		return w.asset.mode(st)
+	case w.opts.Own:
+		return ownMode(st.Mode)
+	}
+	return st.Mode & permBits
+}
+
+// ownMode returns the permission bits that TreeOptions.Own gives the copy of a file or
+// directory. mode includes the type.
+func ownMode(mode uint32) uint32 {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return mode&permBits | unix.S_IRWXU
+	}
+	return mode&permBits | unix.S_IRUSR
+}
+
+// settle gives the finished copy its owner, permission bits and times, in this order: a
+// change of owner may clear bits, and writing changes times.
+func (w *treeWalk) settle(f *os.File, rel string, st *unix.Stat_t) error {
+	if uid, gid := w.owner(st); uid >= 0 {
+		if err := unix.Fchown(fd(f), uid, gid); err != nil {
+			return fmt.Errorf("change owner of %q: %w", rel, err)
+		}
+	}
+	if err := unix.Fchmod(fd(f), w.mode(st)); err != nil {
+		return fmt.Errorf("change mode of %q: %w", rel, err)
+	}
+	times := []unix.Timespec{st.Atim, st.Mtim}
+	if err := unix.UtimesNanoAt(fd(f), "", times, unix.AT_EMPTY_PATH); err != nil {
+		return fmt.Errorf("change times of %q: %w", rel, err)
+	}
+	return nil
 }

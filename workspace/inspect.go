@@ -41,12 +41,9 @@ type InspectedFile struct {
 	ReadOnly bool          `json:"read_only,omitempty"`
 	// Size is in bytes; 0 for a value that must not be shown, whose length alone could help
 	// to guess an answer.
-	Size int64 `json:"size,omitempty"`
-	// Source is the path of a file of the pack, relative to its root.
-	Source string `json:"source,omitempty"`
-	// Content is a value's JSON, "<redacted>" if it must not be shown, and empty for a file
-	// of the pack.
-	Content string `json:"content,omitempty"`
+	Size    int64  `json:"size,omitempty"`
+	Source  string `json:"source,omitempty"`  // path of a file of the pack, relative to its root
+	Content string `json:"content,omitempty"` // a value's JSON, or "<redacted>"; "" for a file of the pack
 }
 
 // InspectedResource is one value of the task and who sees it.
@@ -117,16 +114,15 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 	for _, e := range plan.Entries {
 		file := InspectedFile{
 			Path: e.Dest, Lane: e.Lane, Resource: e.Name, Size: e.Source.Size, ReadOnly: e.ReadOnly, Source: e.Source.Path,
-			Content: in.show(e.Lane, string(e.Source.Data.Reveal())),
 		}
 		if e.Source.Root == "" {
+			file.Content = in.show(e.Lane, string(e.Source.Data.Reveal()))
 			if file.Content == compiler.Redacted {
 				file.Size = 0
 			}
 			files = append(files, file)
 			continue
 		}
-		file.Content = ""
 		err := e.walk(func(rel string, info fs.FileInfo) {
 			file.Path, file.Source, file.Size = path.Join(e.Dest, rel), path.Join(e.Source.Path, rel), info.Size()
 			files = append(files, file)

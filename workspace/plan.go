@@ -2,11 +2,13 @@ package workspace
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,18 +22,12 @@ type Plan struct {
 
 // Entry is one file or directory of a plan.
 type Entry struct {
-	// Name is the resource's name; "checker" for the entry of PlanChecker.
-	Name string
-	Lane compiler.Lane
-	// Dest is a clean slash path relative to the workspace (for PlanChecker, to
-	// compiler.CheckerMount).
-	Dest   string
-	Source Source
-	// Mode is the permission bits of a file made from Source.Data. A file of the pack keeps
-	// only whether it is executable.
-	Mode uint32
-	// ReadOnly asks for a read-only mount besides permission bits that deny writing.
-	ReadOnly bool
+	Name     string // the resource's name; "checker" for the entry of PlanChecker
+	Lane     compiler.Lane
+	Dest     string // clean, relative to the workspace or, for PlanChecker, to compiler.CheckerMount
+	Source   Source
+	Mode     uint32 // permission bits for Source.Data; files of the pack get 0644 or 0755
+	ReadOnly bool   // asks for a read-only mount besides permission bits that deny writing
 }
 
 // Source is where an entry's content comes from: Data if Root is empty,
@@ -63,9 +59,8 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanTestSandbox plans what a verifier's sandbox sees in its copy of a
-// workspace: the agent's files and the evaluation inputs below
-// securebench/evaluation_inputs.
+// PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
+// files and the evaluation inputs below securebench/evaluation_inputs.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.TestSandboxView(), p).resolve()
 }
@@ -190,8 +185,7 @@ func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
 	})
 }
 
-// checkCollisions is a second line of defence: the compiler refuses rows whose files
-// collide.
+// checkCollisions is a second line of defence: the compiler refuses rows whose files collide.
 func (p Plan) checkCollisions() error {
 	type place struct{ fold, dest string }
 	places := make([]place, 0, len(p.Entries))
@@ -207,3 +201,16 @@ func (p Plan) checkCollisions() error {
 	}
 	return nil
 }
+
+// TaskDir returns the name of the directory for the workspace of the task with this id: the
+// id, with each run of characters other than ASCII letters, digits, "_", "." and "-"
+// replaced by "_", cut to 80 characters, and a digest of the whole id, so that no two ids
+// share a directory. The name is a single path component, neither hidden nor "..".
+func TaskDir(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	name := strings.Trim(otherBytes.ReplaceAllString(id, "_"), "._")
+	name = strings.TrimRight(name[:min(len(name), 80)], "._-")
+	return fmt.Sprintf("%s-%x", cmp.Or(name, "task"), sum[:8])
+}
+
+var otherBytes = regexp.MustCompile("[^A-Za-z0-9_.-]+")

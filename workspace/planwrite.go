@@ -45,10 +45,10 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 	return nil
 }
 
-// Places returns the paths, relative to the host directory dir, to mount one by one so that
-// the contents of dir appear in the directory at, an absolute path in the file system root,
-// without hiding any directory there: if root has a directory too, its contents are mounted
-// instead. It is an error if dir has a file where root has a directory.
+// Places returns what to mount, by paths relative to the host directory dir, so that everything in dir
+// appears in the directory at, an absolute path in the file system root, and hides no directory there:
+// of a directory that root has, too, the contents are mounted one by one. It is an error if dir has a
+// file where root has a directory.
 func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -188,7 +188,8 @@ func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }
 
-// ReplaceFile writes a file whole or not at all, whoever else does so. Only its owner can read it.
+// ReplaceFile writes a file whole or not at all, even if others do so at the same time. Only its owner
+// can read it.
 func ReplaceFile(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -22,7 +23,7 @@ import (
 const AttributesSuffix = ".attributes.jsonl"
 
 // StoredTree is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
-// lost. Both may have been changed since: its methods read nothing outside Root and never
+// lost. Somebody may have changed both since: the methods read nothing outside Root and never
 // block on a pipe. If the list does not match its digest or the tree, the error matches
 // ErrAttributes.
 type StoredTree struct {
@@ -40,7 +41,9 @@ func (t StoredTree) list() (*attributesReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
-	return newAttributesReader(f), nil
+	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
+	r.advance()
+	return r, nil
 }
 
 // OpenChecked opens the file name in root if it is a regular file of at most limit bytes whose
@@ -53,8 +56,9 @@ func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, err
 	if err != nil {
 		return nil, err
 	}
-	sum, info := sha256.New(), fs.FileInfo(nil)
-	if info, err = f.Stat(); err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
+	sum := sha256.New()
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
 		err = fmt.Errorf("it is no regular file of at most %d bytes", limit)
 	}
 	if err == nil {
@@ -77,17 +81,18 @@ func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(
 
 // Digest is DigestTree for the tree as it was before it was copied.
 func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
-	return t.walk(ctx, nil, TreeOptions{})
+	return t.Copy(ctx, nil, TreeOptions{})
 }
 
-// Restore is CopyTree for the tree as it was before it was copied, with its owners and
-// modes. It needs CAP_CHOWN if any owner is not the calling process's user.
+// Restore is Copy with the owners and modes that the tree had. It needs CAP_CHOWN if any owner is
+// not the calling process's user.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	opts.Preserve, opts.Own = true, false
-	return t.walk(ctx, dst, opts)
+	return t.Copy(ctx, dst, opts)
 }
 
-func (t StoredTree) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
+// Copy is CopyTree for the tree as it was before it was copied or, if dst is nil, DigestTree.
+func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	list, err := t.list()
 	if err != nil {
 		return TreeReport{}, err
@@ -108,12 +113,19 @@ func (t StoredTree) walk(ctx context.Context, dst *os.Root, opts TreeOptions) (T
 // names maps the old paths of those entries to their new last elements. If the process dies
 // meanwhile, there may be no list.
 func (t StoredTree) Renamed(names map[string]string) (digest string, err error) {
-	if t.List == "" {
-		return "", nil
-	}
-	all, err := t.entries(names)
-	if err != nil {
+	list, err := t.list()
+	if list == nil || err != nil {
 		return "", err
+	}
+	defer list.close()
+	var all []Attributes
+	for ; list.err == nil; list.advance() {
+		a := list.ahead
+		a.Path = renamed(a.Path, names)
+		all = append(all, a)
+	}
+	if !errors.Is(list.err, io.EOF) {
+		return "", list.err
 	}
 	// A walk visits a directory's contents right after the directory.
 	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
@@ -129,23 +141,6 @@ func (t StoredTree) Renamed(names map[string]string) (digest string, err error) 
 		}
 	}
 	return w.Close()
-}
-
-// entries reads the whole list and renames its entries.
-func (t StoredTree) entries(names map[string]string) (all []Attributes, err error) {
-	list, err := t.list()
-	if err != nil {
-		return nil, err
-	}
-	defer list.close()
-	for ; list.err == nil; list.advance() {
-		all = append(all, list.ahead)
-		all[len(all)-1].Path = renamed(list.ahead.Path, names)
-	}
-	if !errors.Is(list.err, io.EOF) {
-		return nil, list.err
-	}
-	return all, nil
 }
 
 // renamed returns the new path of an entry. It replaces the elements one by one, since names

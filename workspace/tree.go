@@ -18,32 +18,24 @@ import (
 // ErrTooBig means that a tree exceeds one of its bounds.
 var ErrTooBig = errors.New("tree is too big")
 
-// Bounds that hold when a TreeOptions field is zero.
 const (
-	defaultMaxBytes = 8 << 30
+	defaultMaxBytes = 8 << 30 // of TreeOptions, as is the next
 	defaultMaxFiles = 1_000_000
+	maxDepth        = 128 // directories inside one another
+	maxDropped      = 100 // names in TreeReport.Dropped
 )
-
-// maxDepth bounds how many directories lie inside one another.
-const maxDepth = 128
-
-// maxDropped bounds the names kept in TreeReport.Dropped.
-const maxDropped = 100
 
 // TreeOptions bound a walk over a tree, which may be at most 128 directories deep, and say
 // who owns the copy.
 type TreeOptions struct {
-	// MaxBytes bounds the sum of the apparent sizes of the regular files, holes
-	// included. Zero means 8 GiB.
-	MaxBytes int64
-	// MaxFiles bounds the number of entries of any type. Zero means a million.
-	MaxFiles int64
+	MaxBytes int64 // of all regular files, by their apparent sizes, holes included; 0 means 8 GiB
+	MaxFiles int64 // entries of any type; 0 means a million
 	// Preserve gives every entry of a copy the numeric owner of its source, which needs
 	// CAP_CHOWN. Otherwise the calling process owns it.
 	Preserve bool
-	// Own makes a copy that the calling process's user can read and remove without
-	// privileges, even while it is incomplete: each entry belongs to that user, directories
-	// have at least u+rwx, files at least u+r. It overrides Preserve.
+	// Own overrides Preserve. It makes a copy that the calling process's user can read and remove
+	// without privileges, even while it is incomplete: each entry belongs to that user,
+	// directories have at least u+rwx, files at least u+r.
 	Own bool
 	// Lost, if not nil, is called under Own with the attributes of every entry whose
 	// copy does not get them, in the order of the walk. Its error ends the walk.
@@ -62,14 +54,12 @@ type TreeReport struct {
 	Entries int64 // regular files, directories and symbolic links
 	Bytes   int64 // the sum of the regular files' apparent sizes
 
-	// Dropped names at most 100 of the entries that are not a regular file, directory
-	// or symbolic link. DroppedCount counts all of them.
-	Dropped      []string
-	DroppedCount int64
+	Dropped      []string // the first 100 entries that are no regular file, directory or symbolic link
+	DroppedCount int64    // all of them
 
-	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical
-	// listing: in depth-first order, the names of a directory sorted by their
-	// bytes, one record for every entry but the tree's root,
+	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical listing: in
+	// depth-first order, the names of a directory sorted by their bytes, one record for every
+	// entry but the tree's root,
 	//
 	//	f MODE CONTENT PATH NUL   a regular file, CONTENT its SHA-256 in hex
 	//	d MODE - PATH NUL         a directory
@@ -84,11 +74,7 @@ type TreeReport struct {
 // DigestTree reads the tree below root and reports its digest. Like CopyTree it follows no
 // symbolic link and never blocks on a fifo. Errors match ErrTooBig if a bound is exceeded.
 func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeReport, error) {
-	w := newTreeWalk(ctx, opts)
-	if err := w.root(root, nil); err != nil {
-		return w.finish(), fmt.Errorf("digest tree: %w", err)
-	}
-	return w.finish(), nil
+	return newTreeWalk(ctx, opts).tree("digest tree", root, nil)
 }
 
 // treeWalk is one walk over a tree, which copies unless its destination is nil. It holds
@@ -101,10 +87,7 @@ type treeWalk struct {
 	named  int64 // names read in directories so far
 	list   hash.Hash
 	buf    []byte
-
-	// asset is set when a pack's files are copied into a workspace, which may have files of
-	// the same names.
-	asset *assetCopy
+	asset  *assetCopy // nil unless a pack's files are copied into a workspace
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
@@ -113,9 +96,14 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, 128<<10)}
 }
 
-func (w *treeWalk) finish() TreeReport {
+// tree walks the whole tree src. It returns a report even with an error, which begins with what.
+func (w *treeWalk) tree(what string, src, dst *os.Root) (TreeReport, error) {
+	err := w.root(src, dst)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
 	w.report.Digest = DigestOf(w.list)
-	return w.report
+	return w.report, err
 }
 
 // record adds an entry to the listing that is digested.
@@ -123,7 +111,6 @@ func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
 
-// root walks the whole tree src.
 func (w *treeWalk) root(src, dst *os.Root) error {
 	in, err := src.Open(".")
 	if err != nil {
@@ -181,7 +168,7 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
 	kind := st.Mode & unix.S_IFMT
-	if special := kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK; special {
+	if kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK {
 		return w.drop(rel, st.Mode)
 	}
 	if err := w.attributes(dst, rel, &st); err != nil {
@@ -243,19 +230,15 @@ func TypeName(mode uint32) string {
 	return ""
 }
 
-func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+// subdir walks the directory name of src, and makes and fills one in dst.
+func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) (err error) {
 	w.record("d %04o - %s", st.Mode&permBits, rel)
 	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
 	defer shut(in)
-	err = w.below(in, dst, name, rel, st, depth)
-	return errors.Join(err, restore())
-}
-
-// below walks the open directory in, and creates and fills the directory name in dst.
-func (w *treeWalk) below(in, dst *os.File, name, rel string, st *unix.Stat_t, depth int) error {
+	defer func() { err = errors.Join(err, restore()) }()
 	if dst == nil {
 		return w.dir(in, nil, rel, depth+1)
 	}
@@ -308,6 +291,5 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 
 func fd(f *os.File) int { return int(f.Fd()) }
 
-// shut closes without checking the error, for what was only read from, or after an earlier
-// error.
+// shut closes what was only read from, or what an earlier error has made useless.
 func shut(c io.Closer) { _ = c.Close() }

@@ -17,10 +17,9 @@ import (
 )
 
 // Apply writes a layer as an upper directory of overlayfs (see runtime.Changes) to the empty
-// directory to, for the image with the files in image. It leaves out the entries that keep,
-// unless nil, refuses: then the image's stay, and what lies below a refused directory that the
-// image has is asked about on its own. It needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8.
-// Errors are those of [Entries].
+// directory to, for the image with the files in image. If keep, unless nil, refuses an entry, the
+// image's stays; keep is then asked about everything below a refused directory that the image has.
+// Apply needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8. Errors are those of [Entries].
 func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, keep func(*Entry) (bool, error)) error {
 	a := applier{to: to, image: image, keep: keep}
 	for e, err := range Entries(ctx, r, limits) {
@@ -58,18 +57,16 @@ func (a *applier) apply(e *Entry) error {
 			return a.passOver(e)
 		}
 	}
-	hidden := false
-	if e.Kind != Opaque {
-		var err error
-		if hidden, err = a.clear(e.Path); err != nil {
-			return err
-		}
+	if e.Kind == Opaque {
+		return a.hide(e.Path)
+	}
+	hidden, err := a.clear(e.Path)
+	if err != nil {
+		return err
 	}
 	switch e.Kind {
 	case Removed:
 		return a.remove(e.Path)
-	case Opaque:
-		return a.hide(e.Path)
 	case Directory:
 		if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 			return err
@@ -94,7 +91,7 @@ func (a *applier) apply(e *Entry) error {
 	return a.file(e)
 }
 
-// passOver keeps the image's directory of an entry's path, so that contents can be added.
+// passOver keeps the image's directory at an entry's path, so that something can be added to it.
 func (a *applier) passOver(e *Entry) error {
 	info, err := a.image.Lstat(e.Path)
 	if e.Kind != Directory || err != nil || !info.IsDir() {
@@ -191,8 +188,7 @@ func copySparse(to *os.File, e *Entry) error {
 	}
 }
 
-// settle gives an entry its owner, mode and time, in this order: a change of owner may clear
-// bits.
+// settle gives an entry its owner, mode and time, in this order: a change of owner may clear bits.
 func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	if mode&unix.S_ISVTX != 0 {
@@ -201,16 +197,14 @@ func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.T
 	if mode&unix.S_ISGID != 0 && directory { // of a directory: its files get its group
 		bits |= fs.ModeSetgid
 	}
-	err := a.to.Lchown(name, uid, gid)
-	if err == nil {
-		err = a.to.Chmod(name, bits)
+	if err := a.to.Lchown(name, uid, gid); err != nil {
+		return err
 	}
-	if err == nil && directory {
+	if directory {
 		a.times = append(a.times, dated{name, modified})
-	} else if err == nil {
-		err = a.to.Chtimes(name, modified, modified)
+		return a.to.Chmod(name, bits)
 	}
-	return err
+	return errors.Join(a.to.Chmod(name, bits), a.to.Chtimes(name, modified, modified))
 }
 
 func (a *applier) setTimes() error {
@@ -220,4 +214,26 @@ func (a *applier) setTimes() error {
 		}
 	}
 	return nil
+}
+
+// MakeParents makes the directories above name in an upper directory (see runtime.Changes): as
+// the image has them or, where it has none, those of root with mode 0755.
+func MakeParents(to, image *os.Root, name string) error {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	if info, err := to.Lstat(dir); err == nil && info.IsDir() {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("%s is no directory", dir))
+	}
+	if err := MakeParents(to, image, dir); err != nil {
+		return err
+	}
+	a := applier{to: to, image: image}
+	if info, err := image.Lstat(dir); err == nil && info.IsDir() {
+		return errors.Join(a.passOver(&Entry{Path: dir, Kind: Directory}), a.setTimes())
+	}
+	return to.Mkdir(dir, 0o755)
 }

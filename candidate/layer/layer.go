@@ -38,12 +38,10 @@ const Suffix = ".layer.tar.zst"
 const (
 	whiteout = ".wh."                // before the name of an entry that was removed
 	opaque   = whiteout + ".wh..opq" // in a directory that hides the image's
-	// maxDepth bounds how many directories lie inside one another.
-	maxDepth = 128
-	// maxName bounds a path in a layer, in bytes.
-	maxName = 4096
-	// maxWindow bounds the memory that reading a layer takes, in bytes; Write uses less.
-	maxWindow = 8 << 20
+
+	maxDepth  = 128     // directories inside one another
+	maxName   = 4096    // bytes of a path
+	maxWindow = 8 << 20 // bytes of memory that reading a layer takes; Write uses less
 )
 
 // ErrInvalid means that a layer is not what Write writes.
@@ -92,8 +90,7 @@ type Entry struct {
 	content *bufio.Reader
 }
 
-// Read reads the content of a file. It returns io.EOF at its end, and once the next entry was
-// read.
+// Read reads the content of a file. It returns io.EOF at its end, and once the next entry was read.
 func (e *Entry) Read(p []byte) (int, error) { return e.content.Read(p) }
 
 // Peek returns the first n bytes of a file from which nothing was read, fewer if it is shorter;

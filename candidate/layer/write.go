@@ -43,7 +43,7 @@ func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Bu
 	}
 	defer func() { _ = root.Close() }()
 	return compress(to, func(archive *tar.Writer, r *Report) error {
-		w := writer{ctx: ctx, archive: archive, mounts: changes.Mounts, replaced: changes.Replaced, limits: limits, links: map[inode]string{}, report: r}
+		w := writer{ctx: ctx, archive: archive, changes: changes, limits: limits, links: map[inode]string{}, report: r}
 		return w.directory(root, "", 1)
 	})
 }
@@ -77,12 +77,10 @@ type inode struct{ device, number uint64 }
 type writer struct {
 	ctx     context.Context // kept because the writer lives no longer than the call that made it
 	archive *tar.Writer
-	mounts  []string
+	changes runtime.Changes
 	limits  Budget
 	links   map[inode]string // the first name of each file that has several
 	report  *Report
-
-	replaced string
 }
 
 func (w *writer) directory(dir *os.Root, rel string, depth int) error {
@@ -97,7 +95,7 @@ func (w *writer) directory(dir *os.Root, rel string, depth int) error {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err == nil && rel != "" && ("/"+rel == w.replaced || isOpaque(f)) {
+	if err == nil && rel != "" && ("/"+rel == w.changes.Replaced || isOpaque(f)) {
 		err = w.mark(path.Join(rel, opaque))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -111,7 +109,7 @@ func (w *writer) directory(dir *os.Root, rel string, depth int) error {
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
 		}
-		if at := path.Join(rel, name); !slices.Contains(w.mounts, "/"+at) {
+		if at := path.Join(rel, name); !slices.Contains(w.changes.Mounts, "/"+at) {
 			if err := w.entry(dir, name, at, depth); err != nil {
 				return err
 			}
@@ -180,7 +178,11 @@ func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
 	}
 	switch header.Typeflag {
 	case tar.TypeDir:
-		return w.below(dir, name, rel, depth)
+		sub, err := dir.OpenRoot(name)
+		if err != nil {
+			return fmt.Errorf("open directory %q: %w", rel, err)
+		}
+		return errors.Join(w.directory(sub, rel, depth+1), sub.Close())
 	case tar.TypeReg:
 		return w.content(dir, name, rel, info)
 	}
@@ -192,14 +194,6 @@ func (w *writer) drop(rel string, mode uint32) error {
 		w.report.Dropped = append(w.report.Dropped, fmt.Sprintf("/%s (%s)", rel, cmp.Or(workspace.TypeName(mode), "no name for a layer")))
 	}
 	return w.limits.count(0)
-}
-
-func (w *writer) below(dir *os.Root, name, rel string, depth int) error {
-	sub, err := dir.OpenRoot(name)
-	if err != nil {
-		return fmt.Errorf("open directory %q: %w", rel, err)
-	}
-	return errors.Join(w.directory(sub, rel, depth+1), sub.Close())
 }
 
 func (w *writer) content(dir *os.Root, name, rel string, info fs.FileInfo) error {

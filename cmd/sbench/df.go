@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime/containerd"
 )
@@ -27,7 +27,7 @@ type taken struct {
 }
 
 // Run prints a line for everything that sbench keeps, except the output of runs.
-func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *tooling.Cache) error {
+func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error {
 	c, err := a.open(ctx, nil)
 	if err != nil {
 		return err

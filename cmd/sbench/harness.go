@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
@@ -39,8 +39,8 @@ type harnessInstallCmd struct {
 }
 
 // Run installs the agents and prints what was installed.
-func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Cache) error {
-	var all []tooling.Installed
+func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *agentcli.Cache) error {
+	var all []agentcli.Installed
 	for _, arg := range cmd.Agents {
 		name, version, _ := strings.Cut(arg, "@")
 		agent, ok := harness.CLIOf(name)
@@ -51,7 +51,7 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Ca
 		if err != nil {
 			return marked(errUsage, err)
 		}
-		exact, err := a.resolveVersion(ctx, cache, pkg, cmp.Or(version, tooling.Latest))
+		exact, err := a.resolveVersion(ctx, cache, pkg, cmp.Or(version, agentcli.Latest))
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ type harnessLsCmd struct {
 }
 
 // Run prints what is in the cache.
-func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
+func (cmd *harnessLsCmd) Run(a *app, cache *agentcli.Cache) error {
 	all, err := cache.List()
 	if err != nil {
 		return err
@@ -116,8 +116,8 @@ type harnessRmCmd struct {
 
 // Run removes packages and prints them. A name that matches nothing in the cache is an
 // error, but what the others match is removed.
-func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
-	var all []tooling.Installed
+func (cmd *harnessRmCmd) Run(a *app, cache *agentcli.Cache) error {
+	var all []agentcli.Installed
 	var errs []error
 	for _, arg := range cmd.Agents {
 		name, version := arg, ""
@@ -131,7 +131,7 @@ func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
 				errs, packages = append(errs, err), append(packages, pkg.Name)
 			}
 		}
-		removed, err := cache.Remove(func(in tooling.Installed) bool {
+		removed, err := cache.Remove(func(in agentcli.Installed) bool {
 			return slices.Contains(packages, in.Package) && (version == "" || version == in.Version)
 		})
 		if err == nil && len(removed) == 0 {
@@ -142,15 +142,15 @@ func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
 	return errors.Join(append(errs, a.printTools(all, cmd.JSON))...)
 }
 
-func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
-	return printList(a, asJSON, all, func(in tooling.Installed) string {
+func (a *app) printTools(all []agentcli.Installed, asJSON bool) error {
+	return printList(a, asJSON, all, func(in agentcli.Installed) string {
 		return fmt.Sprintf("%s %s %d MB %s", in.Package, in.Version, in.Bytes>>20, in.Integrity)
 	})
 }
 
 // tools returns the cache of agents' command lines, which is in SBENCH_CACHE or in the
 // user's cache directory.
-func (a *app) tools() (*tooling.Cache, error) {
+func (a *app) tools() (*agentcli.Cache, error) {
 	dir := os.Getenv("SBENCH_CACHE")
 	if dir == "" {
 		user, err := os.UserCacheDir()
@@ -159,8 +159,8 @@ func (a *app) tools() (*tooling.Cache, error) {
 		}
 		dir = filepath.Join(user, "sbench")
 	}
-	return &tooling.Cache{
-		Dir: filepath.Join(dir, "tools"), Registry: tooling.RegistryFrom(os.Environ()),
+	return &agentcli.Cache{
+		Dir: filepath.Join(dir, "tools"), Registry: agentcli.RegistryFrom(os.Environ()),
 		Downloading: func(pkg, version string, bytes int64) {
 			a.logger().Info("download", "package", pkg, "version", version, "bytes", bytes)
 		},
@@ -169,7 +169,7 @@ func (a *app) tools() (*tooling.Cache, error) {
 
 // resolveVersion returns the exact version. It warns if the registry could not be reached
 // and the answer is from an earlier query.
-func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
+func (a *app) resolveVersion(ctx context.Context, cache *agentcli.Cache, pkg agentcli.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
 		a.logger().Warn("the registry cannot be reached: using the version that the tag last stood for", "package", pkg.Name, "tag", version, "version", exact)
@@ -283,7 +283,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	}
 	made.Version, err = a.resolveVersion(ctx, cache, pkg, c.Version)
 	switch {
-	case errors.Is(err, tooling.ErrNoVersion):
+	case errors.Is(err, agentcli.ErrNoVersion):
 		return refuse("$.harness.config.version", err.Error())
 	case err != nil:
 		return nil, marked(run.ErrInfrastructure, err)

@@ -38,7 +38,7 @@ import (
 type Images interface {
 	// Resolve returns an image, which it may pull.
 	Resolve(ctx context.Context, ref string) (runtime.Image, error)
-	// Built returns the image as if it was committed with the key.
+	// Built returns the image with the name as; ok is false unless it was committed with the key.
 	Built(ctx context.Context, as, key string) (img runtime.Image, ok bool, err error)
 	// Commit makes an image from another.
 	Commit(ctx context.Context, c runtime.Commit) (runtime.Image, error)
@@ -51,10 +51,10 @@ type Builder struct {
 	Limits runtime.Limits // of each command; LayerBytes also bounds what a step copies
 	Wall   time.Duration  // of each command
 	Egress harness.Egress // of commands; the zero value is none
-	// Capabilities are those of commands; see runtime.Config.
-	Capabilities []string
+
+	Capabilities []string  // of commands; see runtime.Config
 	Output       io.Writer // receives the steps and what the commands print
-	Temp         string    // a directory for a layer at a time
+	Temp         string    // a directory for one layer at a time
 }
 
 // ErrUnsupported means that a Dockerfile has an instruction that this package does not support.
@@ -97,7 +97,13 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 		return runtime.Image{}, Fault{fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)}
 	}
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
-	r.declare(args)
+	for _, a := range args {
+		for _, pair := range a.Args {
+			if pair.Value != nil {
+				r.global[pair.Key] = *pair.Value
+			}
+		}
+	}
 	var last *stage
 	for i, s := range stages {
 		if last, err = r.stage(ctx, s); err != nil {
@@ -137,17 +143,6 @@ type recipe struct {
 	stages  map[string]*stage // by number and by name
 }
 
-// declare notes arguments before the first FROM.
-func (r *recipe) declare(args []instructions.ArgCommand) {
-	for _, a := range args {
-		for _, pair := range a.Args {
-			if pair.Value != nil {
-				r.global[pair.Key] = *pair.Value
-			}
-		}
-	}
-}
-
 // stage is a stage of the build, up to some instruction.
 type stage struct {
 	*recipe
@@ -161,7 +156,7 @@ type stage struct {
 	line          int
 }
 
-// configure makes all changes of the configuration.
+// configure makes the stage's changes to an image's configuration.
 func (s *stage) configure(c *ocispec.ImageConfig) {
 	for _, change := range s.changes {
 		change(c)
@@ -225,16 +220,12 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// variables are what variables in a Dockerfile stand for.
-func (s *stage) variables() shell.EnvGetter {
-	return shell.EnvsFromSlice(slices.Concat(compiler.Environ(s.args), s.image.Env, s.env)) // the last of a name counts
-}
-
 // do carries out an instruction.
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
-			text, _, err := s.lex.ProcessWord(word, s.variables())
+			variables := slices.Concat(compiler.Environ(s.args), s.image.Env, s.env) // the last of a name counts
+			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(variables))
 			return text, err
 		})
 		if err != nil {
@@ -269,13 +260,15 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 			}
 		}
 	case *instructions.WorkdirCommand:
-		s.workdir = path.Join("/", s.workdir, c.Path)
-		if path.IsAbs(c.Path) {
-			s.workdir = path.Clean(c.Path)
+		dir := path.Clean(c.Path)
+		if !path.IsAbs(dir) {
+			dir = path.Join("/", s.workdir, dir)
 		}
-		dir := s.workdir
+		s.workdir = dir
 		s.change(func(c *ocispec.ImageConfig) { c.WorkingDir = dir })
-		return s.makeWorkdir(ctx)
+		return s.layered(ctx, digest("workdir", s.key, dir), "WORKDIR "+dir, func(u *upper) error {
+			return layer.MakeParents(u.to, u.image, path.Join(u.resolve(dir), "x"))
+		})
 	case *instructions.UserCommand:
 		s.user = c.User
 		s.change(func(config *ocispec.ImageConfig) { config.User = c.User })
@@ -316,13 +309,12 @@ func (s *stage) describe(c instructions.Command) error {
 		s.change(func(config *ocispec.ImageConfig) { config.Entrypoint, config.Cmd = args, nil })
 	case *instructions.LabelCommand:
 		s.change(func(config *ocispec.ImageConfig) {
-			config.Labels = maps.Clone(config.Labels)
-			if config.Labels == nil {
-				config.Labels = map[string]string{}
-			}
+			labels := map[string]string{}
+			maps.Copy(labels, config.Labels)
 			for _, pair := range c.Labels {
-				config.Labels[pair.Key] = pair.Value
+				labels[pair.Key] = pair.Value
 			}
+			config.Labels = labels
 		})
 	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
 		// They have no effect in a sandbox.

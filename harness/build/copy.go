@@ -29,18 +29,7 @@ type copying struct {
 	text               string // for people
 }
 
-// makeWorkdir makes the working directory, as WORKDIR does.
-func (s *stage) makeWorkdir(ctx context.Context) error {
-	return s.layered(ctx, digest("workdir", s.key, s.workdir), "WORKDIR "+s.workdir, func(u *upper) error {
-		at := u.resolve(s.workdir)
-		if at == "." {
-			return nil
-		}
-		return layer.MakeParents(u.to, u.image, path.Join(at, "x"))
-	})
-}
-
-// layered is a step whose layer holds what make writes to an upper directory.
+// layered is a step whose layer holds what fill writes to an upper directory.
 func (s *stage) layered(ctx context.Context, key, name string, fill func(*upper) error) error {
 	return s.step(ctx, key, name, func(to *os.File) (report layer.Report, err error) {
 		view, err := s.Engine.View(ctx, s.image)
@@ -123,25 +112,25 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 		}
 		at := u.resolve(path.Clean(dest))
 		into := strings.HasSuffix(dest, "/") || strings.HasSuffix(dest, "/.") || len(names)+len(c.SourceContents) > 1 || u.isDir(at)
+		to := func(name string) string {
+			if into {
+				return path.Join(at, name)
+			}
+			return at
+		}
 		for _, name := range names {
 			info, err := source.Stat(name)
+			if err == nil && info.IsDir() {
+				err = u.tree(ctx, source, name, at)
+			} else if err == nil {
+				err = u.tree(ctx, source, name, to(path.Base(name)))
+			}
 			if err != nil {
-				return err
-			}
-			to := at
-			if into && !info.IsDir() {
-				to = path.Join(at, path.Base(name))
-			}
-			if err := u.tree(ctx, source, name, to); err != nil {
 				return err
 			}
 		}
 		for _, inline := range c.SourceContents {
-			to := at
-			if into {
-				to = path.Join(at, inline.Path)
-			}
-			if err := u.file(to, strings.NewReader(inline.Data), 0o644); err != nil {
+			if err := u.file(to(inline.Path), strings.NewReader(inline.Data), 0o644); err != nil {
 				return err
 			}
 		}
@@ -154,14 +143,12 @@ func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), erro
 	if from == "" {
 		return s.context, func() {}, nil
 	}
-	img := runtime.Image{}
+	var img runtime.Image
+	var err error
 	if earlier, ok := s.stages[strings.ToLower(from)]; ok {
 		img = earlier.image
-	} else {
-		var err error
-		if img, err = s.Images.Resolve(ctx, from); err != nil {
-			return nil, nil, err
-		}
+	} else if img, err = s.Images.Resolve(ctx, from); err != nil {
+		return nil, nil, err
 	}
 	view, err := s.Engine.View(ctx, img)
 	if err != nil {
@@ -174,17 +161,7 @@ func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), erro
 func digestFiles(ctx context.Context, root *os.Root, names []string) (string, error) {
 	h := sha256.New()
 	for _, name := range names {
-		err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
-			if err == nil {
-				err = context.Cause(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
+		err := walk(ctx, root, name, func(p string, info fs.FileInfo) error {
 			_, _ = fmt.Fprintf(h, "%q %s ", p, info.Mode())
 			switch {
 			case info.Mode().IsRegular():
@@ -194,7 +171,7 @@ func digestFiles(ctx context.Context, root *os.Root, names []string) (string, er
 				}
 				_, err = io.Copy(h, f)
 				return errors.Join(err, f.Close())
-			case d.Type()&fs.ModeSymlink != 0:
+			case info.Mode()&fs.ModeSymlink != 0:
 				target, err := root.Readlink(p)
 				_, _ = io.WriteString(h, target)
 				return err
@@ -206,6 +183,23 @@ func digestFiles(ctx context.Context, root *os.Root, names []string) (string, er
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// walk calls visit for name and everything below it.
+func walk(ctx context.Context, root *os.Root, name string, visit func(p string, info fs.FileInfo) error) error {
+	return fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		return visit(p, info)
+	})
 }
 
 // own reads the flags --chown and --chmod.
@@ -232,24 +226,15 @@ func (u *upper) own(chown, chmod string) error {
 
 // tree copies a file, or the contents of a directory, to the path at.
 func (u *upper) tree(ctx context.Context, source *os.Root, name, at string) error {
-	return fs.WalkDir(source.FS(), name, func(p string, d fs.DirEntry, err error) error {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return err
-		}
+	return walk(ctx, source, name, func(p string, info fs.FileInfo) error {
 		to := path.Join(at, strings.TrimPrefix(strings.TrimPrefix(p, name), "/"))
 		if name == "." {
 			to = path.Join(at, p)
 		}
-		info, err := d.Info()
 		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
+		case info.IsDir():
 			return u.directory(to, info.Mode())
-		case d.Type()&fs.ModeSymlink != 0:
+		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := source.Readlink(p)
 			if err == nil {
 				err = layer.MakeParents(u.to, u.image, to)
@@ -271,9 +256,6 @@ func (u *upper) tree(ctx context.Context, source *os.Root, name, at string) erro
 }
 
 func (u *upper) directory(at string, mode fs.FileMode) error {
-	if at == "." {
-		return nil
-	}
 	if err := layer.MakeParents(u.to, u.image, path.Join(at, "x")); err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ package predictions
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -45,9 +43,9 @@ func (s *Set) Attempts() int {
 	return most
 }
 
-// Produce hands in a candidate. A task that has none for the attempt fails with
-// candidate_missing.
-func (s *Set) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
+// Produce hands in a candidate, of which it copies a workspace and its layer to r.Dest as if an
+// agent had left them. A task that has none for the attempt fails with candidate_missing.
+func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) (result harness.Result, err error) {
 	all := s.Candidates[r.Task.ID()]
 	if r.Attempt > len(all) {
 		return harness.Result{Failure: &candidate.Failure{
@@ -58,35 +56,12 @@ func (s *Set) Produce(ctx context.Context, e harness.Engine, r harness.Request) 
 	if r.Kind != compiler.CandidateWorkspace {
 		return harness.Result{Candidate: c}, nil
 	}
-	return handIn(ctx, e, r, c)
-}
-
-// handIn copies a workspace and its layer to r.Dest, as if an agent had left them.
-func handIn(ctx context.Context, e harness.Engine, r harness.Request, c candidate.Candidate) (result harness.Result, err error) {
-	limits := candidate.LayerBudget(r.WorkspaceBytes)
-	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: limits.Entries})
-	if err != nil {
-		return result, err
-	}
-	defer func() { err = errors.Join(err, vol.Close()) }()
-	kept, err := c.StoredTree()
-	if err != nil {
-		return result, err
-	}
-	defer func() { _ = kept.Root.Close() }()
-	to, err := os.OpenRoot(vol.Path())
-	if err != nil {
-		return result, err
-	}
-	defer func() { _ = to.Close() }()
-	_, err = kept.Restore(ctx, to, workspace.TreeOptions{MaxBytes: limits.Bytes, MaxFiles: limits.Entries})
-	if err == nil {
-		result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
-			Kind: r.Kind, Workspace: vol.Path(), Keep: r.Dest, MaxBytes: r.WorkspaceBytes, Own: r.OwnDest,
-		})
-	}
-	if err == nil && c.Layer != "" && r.Task.Environment().Machine {
-		result.Candidate.Layer, err = c.Layer, copyLayer(ctx, c, r.Dest+layer.Suffix, limits)
+	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
+		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Keep: r.Dest, MaxBytes: r.WorkspaceBytes, Own: r.OwnDest,
+	})
+	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment().Machine {
+		result.Candidate.Layer = c.Layer
+		err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes))
 	}
 	if errors.Is(err, workspace.ErrTooBig) {
 		return harness.Result{Failure: &candidate.Failure{Reason: "candidate_too_big", Phase: "extraction", Message: err.Error()}}, nil
@@ -126,5 +101,5 @@ func fileDigest(name string) (string, error) {
 	defer func() { _ = f.Close() }()
 	h := sha256.New()
 	_, err = io.Copy(h, f)
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), err
+	return workspace.DigestOf(h), err
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -23,31 +22,28 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// Bounds on what is read.
 const (
-	maxLine = 64 << 20
-	maxFile = 1 << 30
+	maxLine    = 64 << 20     // bytes
+	maxFile    = 1 << 30      // bytes
+	completion = "completion" // continues the task's prompt; the other answers are whole
 )
 
 // idKeys name a task, in this order.
 var idKeys = []string{"id", "instance_id", "task_id"}
 
-// answerKeys are the keys of a prediction for each kind of candidate. Only completion is the
-// continuation of the task's prompt; the others are whole.
+// answerKeys are the keys of a prediction for each kind of candidate.
 var answerKeys = map[compiler.CandidateKind][]string{
 	compiler.CandidatePatch: {"model_patch", "patch"},
 	compiler.CandidateCode:  {completion, "solution", "code"},
 	compiler.CandidateText:  {"answer", "text", "response"},
 }
 
-const completion = "completion"
-
 // Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
 // that exist"). A file holds SWE-bench's predictions (instance_id, model_patch), HumanEval's
-// samples (task_id, completion), or other objects with an id and an answer: one on each line, or
-// in a .json file a list, or an object of them by id. The n-th for a task is that of its n-th
-// attempt. A directory holds the directory or file that an agent left for each task, named after
-// the task. The error holds compiler.Problems, which name everything that is wrong.
+// samples (task_id, completion), or other objects with an id and an answer: one on each line or, in a
+// .json file, a list of them or an object by id. The n-th for a task is that of its n-th attempt. A
+// directory holds what an agent left for each task: a directory or a file, named after the task. The
+// error holds compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack) (*Set, error) {
 	r := &reader{file: name, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {
@@ -165,8 +161,8 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 		r.wrong(line, "", "", "the prediction names no task: it has no %s", strings.Join(idKeys, ", "))
 		return
 	}
-	task, ok := r.task(line, id)
-	if !ok {
+	task := r.task(line, id)
+	if task == nil {
 		return
 	}
 	keys := answerKeys[task.CandidateKind()]
@@ -192,14 +188,14 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	r.add(task, found[0], answer.Text())
 }
 
-// task returns the task with the id.
-func (r *reader) task(line int, id string) (*compiler.Task, bool) {
-	task, ok := r.tasks[id]
-	if !ok {
+// task returns the task with the id; nil if there is none.
+func (r *reader) task(line int, id string) *compiler.Task {
+	task := r.tasks[id]
+	if task == nil {
 		hint := "the predictions are for another pack, or for tasks that this one does not have"
 		r.wrong(line, "", cmp.Or(schema.Suggest(id, r.ids), hint), "the pack has no task %q", id)
 	}
-	return task, ok
+	return task
 }
 
 func (r *reader) add(task *compiler.Task, key, answer string) {
@@ -236,18 +232,14 @@ func (r *reader) directory(ctx context.Context) error {
 		if _, ok := r.tasks[id]; !ok && e.Type().IsRegular() {
 			id = strings.TrimSuffix(id, filepath.Ext(id))
 		}
-		if own, ok := names[id]; ok {
-			id = own
-		}
-		task, ok := r.task(0, id)
-		if !ok {
-			continue
-		}
-		if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
-			return err
+		id = cmp.Or(names[id], id)
+		if task := r.task(0, id); task != nil {
+			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
+				return err
+			}
 		}
 	}
-	r.set.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	r.set.Digest = workspace.DigestOf(sum)
 	return nil
 }
 
@@ -258,31 +250,22 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 	switch {
 	case kind == compiler.CandidateWorkspace && e.IsDir():
 		c := candidate.Candidate{Workspace: name}
-		kept, err := c.StoredTree()
+		tree, err := c.TreeDigest(ctx)
 		if err != nil {
 			return err
 		}
-		report, err := kept.Digest(ctx)
-		if err = errors.Join(err, kept.Root.Close()); err != nil {
+		c.Layer, err = fileDigest(name + layer.Suffix)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if c.Layer, err = fileDigest(name + layer.Suffix); errors.Is(err, fs.ErrNotExist) {
-			c.Layer, err = "", nil
-		}
-		if err != nil {
-			return err
-		}
-		digest = report.Digest + " " + c.Layer
+		digest = tree + " " + c.Layer
 		r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 	case kind != compiler.CandidateWorkspace && e.Type().IsRegular():
-		var err error
-		if digest, err = fileDigest(name); err != nil {
-			return err
-		}
 		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}
+		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
 		if len(r.set.Candidates[task.ID()]) > 0 {
 			r.wrong(0, "", "", "%s: the task %q has another file already", filepath.Base(name), task.ID())
 		}

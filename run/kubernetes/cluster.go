@@ -38,18 +38,12 @@ type Objects struct {
 
 // YAML returns the objects without Keys.
 func (o Objects) YAML() ([]byte, error) {
-	var all [][]byte
-	for _, object := range []runtime.Object{o.Files, o.Job} {
-		if object == runtime.Object((*corev1.ConfigMap)(nil)) {
-			continue
-		}
-		text, err := yaml.Marshal(object)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, text)
+	job, err := yaml.Marshal(o.Job)
+	if err != nil || o.Files == nil {
+		return job, err
 	}
-	return bytes.Join(all, []byte(separator)), nil
+	files, err := yaml.Marshal(o.Files)
+	return slices.Concat(files, []byte(separator), job), err
 }
 
 const separator = "---\n"
@@ -58,21 +52,17 @@ const separator = "---\n"
 func Parse(text []byte) (o Objects, err error) {
 	for document := range bytes.SplitSeq(text, []byte("\n"+separator)) {
 		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &kind); err != nil {
-			return o, err
-		}
-		var object any
-		switch kind.Kind {
-		case "ConfigMap":
-			o.Files = new(corev1.ConfigMap)
-			object = o.Files
-		case "Job":
-			o.Job = new(batchv1.Job)
-			object = o.Job
+		err := yaml.Unmarshal(document, &kind)
+		switch {
+		case err != nil:
+		case kind.Kind == "ConfigMap":
+			err = yaml.UnmarshalStrict(document, &o.Files)
+		case kind.Kind == "Job":
+			err = yaml.UnmarshalStrict(document, &o.Job)
 		default:
-			return o, fmt.Errorf("kind %q: expected a ConfigMap and a Job", kind.Kind)
+			err = fmt.Errorf("kind %q: expected a ConfigMap and a Job", kind.Kind)
 		}
-		if err := yaml.UnmarshalStrict(document, object); err != nil {
+		if err != nil {
 			return o, err
 		}
 	}
@@ -87,9 +77,6 @@ type Cluster struct {
 	Namespace   string
 	core, batch *rest.RESTClient
 }
-
-// requestTime bounds a request.
-const requestTime = 30 * time.Second
 
 // Connect returns the cluster that kubectl would use, with another context and namespace
 // unless they are empty. It sends nothing.
@@ -106,10 +93,9 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	config.Timeout = requestTime
-	config.UserAgent = "sbench"
-	// Not package kubernetes of client-go: its clients for every kind of object double this program's
-	// size, and what it does before main.
+	config.Timeout, config.UserAgent = 30*time.Second, "sbench" // of each request
+	// Not package kubernetes of client-go, whose clients for every kind of object double this program's
+	// size and what it does before main.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	utilruntime.Must(corev1.AddToScheme(scheme))
@@ -153,7 +139,8 @@ func (c *Cluster) Create(ctx context.Context, o Objects) error {
 			}
 			for _, made := range all[:i] {
 				if !try {
-					err = errors.Join(err, made.client.Delete().Namespace(c.Namespace).Resource(made.resource).Name(made.name).Do(context.WithoutCancel(ctx)).Error())
+					remove := made.client.Delete().Namespace(c.Namespace).Resource(made.resource).Name(made.name)
+					err = errors.Join(err, remove.Do(context.WithoutCancel(ctx)).Error())
 				}
 			}
 			return err
@@ -219,7 +206,7 @@ func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
 		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
 }
 
-// Status says how far a Job is.
+// Status says how far a Job has got.
 type Status struct {
 	Shards    []string // Complete, Failed, Waiting, or the phase of its pod and why it waits
 	Ended     bool     // no pod runs, and none will be made
@@ -233,8 +220,8 @@ const (
 	Waiting  = "waiting"
 )
 
-// Status returns how far a Job is; of is the Job as it was created. A Job that does not exist has
-// ended.
+// Status returns how far a Job has got; of is the Job as it was created. A Job that does not exist
+// has ended.
 func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) {
 	if of.Spec.Completions == nil {
 		return nil, errors.New("the job has no completions")
@@ -354,7 +341,7 @@ func (c *Cluster) log(ctx context.Context, pod, bound, value string) ([]byte, er
 	return io.ReadAll(io.LimitReader(stream, maxLog))
 }
 
-// LastWords returns the end of the output of a pod of a Job that failed; nil if none failed.
+// LastWords returns the end of the output of a failed pod of a Job; nil if none has failed.
 func (c *Cluster) LastWords(ctx context.Context, job string) ([]byte, error) {
 	pods, err := c.pods(ctx, job)
 	for _, pod := range pods {

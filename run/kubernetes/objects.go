@@ -39,18 +39,15 @@ type Job struct {
 	PullSecret string // with which Image is pulled; "" for none
 	Claim      string // a PersistentVolumeClaim for the results, to which all nodes can write
 	// Command is the command line of a shard, without --shard. Prepare are commands before it.
-	Command []string
-	Prepare [][]string
-	Files   []File
-	Keys    map[string]string // variables with secrets
-	// NodeSocket is the socket of the nodes' containerd, on which sandboxes run; "" gives each pod a
-	// containerd of its own. NodeRoot is the root directory of the nodes' containerd, and NodeDir one for
-	// what sbench keeps on each node.
-	NodeSocket   string
-	NodeRoot     string
-	NodeDir      string
-	CPUs         float64 // cores of a shard
-	Memory       int64   // of a shard, in bytes
+	Command      []string
+	Prepare      [][]string
+	Files        []File
+	Keys         map[string]string // variables with secrets
+	NodeSocket   string            // of the nodes' containerd, on which sandboxes run; "" gives each pod a containerd of its own
+	NodeRoot     string            // the root directory of the nodes' containerd
+	NodeDir      string            // for what sbench keeps on each node
+	CPUs         float64           // cores of a shard
+	Memory       int64             // of a shard, in bytes
 	Grace        time.Duration
 	Retries      int32 // how often an index may fail before it is given up
 	NodeSelector map[string]string
@@ -75,7 +72,7 @@ const (
 // (kubernetes.io/docs/concepts/configuration/configmap).
 const maxFiles = 1<<20 - 64<<10
 
-// ErrTooLarge means that the files do not fit a ConfigMap.
+// ErrTooLarge means that the files do not fit into a ConfigMap.
 var ErrTooLarge = errors.New("more than a ConfigMap holds")
 
 // Objects returns what the shards are made of: a ConfigMap, unless there are no Files, a Secret,

@@ -3,6 +3,7 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -19,8 +20,7 @@ import (
 // Trust says what the records in a directory must prove before they are used. The
 // zero Trust requires a seal but no signature.
 type Trust struct {
-	// Key must have signed the seal; nil requires no signature.
-	Key ed25519.PublicKey
+	Key ed25519.PublicKey // must have signed the seal; nil requires no signature
 	// AcceptUnsigned accepts records that lack the required seal or signature; the next
 	// seal states how many. Damaged records are never accepted.
 	AcceptUnsigned bool
@@ -170,11 +170,19 @@ func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	return &seal, nil
 }
 
+// damage returns an error if something is wrong with what was read.
+func (c *chain) damage() error {
+	if i := slices.IndexFunc(c.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
+		return fmt.Errorf("%w: %s", ErrDamaged, c.findings[i])
+	}
+	return nil
+}
+
 // believe returns an error if the records must not be used under t. If only t.AcceptUnsigned
 // permits them, it counts them as accepted.
 func (c *chain) believe(t Trust) error {
-	if i := slices.IndexFunc(c.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
-		return fmt.Errorf("%w: %s", ErrDamaged, c.findings[i])
+	if err := c.damage(); err != nil {
+		return err
 	}
 	var why error
 	switch {
@@ -277,8 +285,8 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 	return torn, nil
 }
 
-// check decodes a line and compares it with its own digest and that of the previous line.
-// Even with an error, it returns what could be decoded.
+// check decodes a line and compares it with its own digest and that of the line before. Even with
+// an error, it returns what could be decoded.
 func check(line []byte, previous string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -298,4 +306,61 @@ func check(line []byte, previous string) (Record, error) {
 		return r, fmt.Errorf("status %q", r.VerificationStatus)
 	}
 	return r, nil
+}
+
+// unlink returns a line without the fields that link it to the line before it.
+func unlink(line []byte) ([]byte, error) {
+	const length = len(`,"previous":""`) + len(digestName) + hexDigits + len(`,"digest":""}`) + len(digestName) + hexDigits
+	if len(line) < length || !bytes.HasPrefix(line[len(line)-length:], []byte(`,"previous":"`+digestName)) {
+		return nil, errors.New("its end is no link of a chain")
+	}
+	return line[:len(line)-length], nil
+}
+
+// link returns a line that follows previous in a chain, without a newline, and its digest.
+func link(head []byte, previous string) (line []byte, digest string) {
+	line = fmt.Appendf(slices.Clip(head), `,"previous":%q,"digest":`, previous)
+	digest = Digest(line)
+	return fmt.Appendf(line, "%q}", digest), digest
+}
+
+// parts compares the records of a merged run with the chains that its shards had.
+type parts struct {
+	left []Merged
+	seen int    // records of the first of left
+	last string // their chain's end; "" before the first
+}
+
+// take looks at the next line of the merged run.
+func (p *parts) take(line []byte) error {
+	if err := p.finish(); err != nil || len(p.left) == 0 {
+		return err
+	}
+	head, err := unlink(line)
+	if err != nil {
+		return err
+	}
+	_, p.last = link(head, cmp.Or(p.last, p.left[0].Manifest))
+	p.seen++
+	return nil
+}
+
+// finish goes on to the next shard that has more records.
+func (p *parts) finish() error {
+	for len(p.left) > 0 && p.seen == p.left[0].Records {
+		part, last := p.left[0], cmp.Or(p.last, p.left[0].Manifest)
+		p.left, p.seen, p.last = p.left[1:], 0, ""
+		if last != part.Last {
+			return fmt.Errorf("the records of shard %d, which end before this line, are not those that it had", part.Index)
+		}
+	}
+	return nil
+}
+
+// end returns an error if the records of a shard are missing or are not those that it had.
+func (p *parts) end() error {
+	if err := p.finish(); err != nil || len(p.left) == 0 {
+		return err
+	}
+	return fmt.Errorf("ends within the records of shard %d, of which there were %d", p.left[0].Index, p.left[0].Records)
 }

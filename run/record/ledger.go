@@ -24,8 +24,7 @@ var (
 	ErrInUse = errors.New("another process works in this directory")
 	// ErrDamaged means that the records are not what was written.
 	ErrDamaged = errors.New("records are damaged")
-	// ErrUnsigned means that the records lack the seal or the signature that the
-	// caller requires.
+	// ErrUnsigned means that the records lack the seal or signature that the caller requires.
 	ErrUnsigned = errors.New("records are not sealed and signed")
 )
 
@@ -52,9 +51,9 @@ type Ledger struct {
 	seal Seal // of what is written
 }
 
-// Create begins a chain in the directory dir. It makes dir, accessible only to its owner, if
-// it is missing; an existing directory keeps its mode. If dir holds records already, it
-// stays as it is and the error is [ErrExists]. The caller closes the ledger.
+// Create begins a chain in the directory dir, which it makes, accessible only to its owner, if it
+// is missing. If dir holds records already, it stays as it is and the error is [ErrExists]. The
+// caller closes the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
 	l, err := openNew(dir)
 	if err != nil {

@@ -32,27 +32,28 @@ type MergeOptions struct {
 
 // A MergeReport says what was merged.
 type MergeReport struct {
-	RunID   string `json:"run_id"`
-	Records int    `json:"records"`
-	// Attempts is how many are recorded, and Planned how many all shards have together.
-	Attempts int `json:"attempts"`
-	Planned  int `json:"planned"`
-	Shards   int `json:"shards"` // that were merged
-	Count    int `json:"count"`  // of all shards
-	// Kept is how many of them an earlier merge had read already.
-	Kept int `json:"kept"`
-	// Missing says which attempts have no record, in the order of the shards.
-	Missing []string `json:"missing"`
+	RunID    string   `json:"run_id"`
+	Records  int      `json:"records"`
+	Attempts int      `json:"attempts"` // that are recorded
+	Planned  int      `json:"planned"`  // attempts of all shards together
+	Shards   int      `json:"shards"`   // that were merged
+	Count    int      `json:"count"`    // of all shards
+	Kept     int      `json:"kept"`     // shards that an earlier merge had read already
+	Missing  []string `json:"missing"`  // which attempts have no record, in the order of the shards
 }
 
 // Merge puts the shards of a run together: it verifies those in dirs, and writes to output, which
-// is missing or holds an earlier merge, one run with the records of all. What it writes does
-// not depend on the order of dirs. A shard that has not ended is left out, and a shard that output holds
-// already is not verified again. The error is ErrShards if a shard is damaged or does not fit
-// the others; output is then unchanged.
+// is missing or holds an earlier merge, one run with the records of all. The order of dirs makes no
+// difference. A shard that has not ended is left out, and one that output holds already is not
+// verified again. The error is ErrShards if a shard is damaged or does not fit the others; output is
+// then unchanged.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, before: map[string]Merged{}, going: map[int]bool{}}
-	defer m.close()
+	defer func() {
+		for _, s := range m.shards {
+			_ = s.root.Close()
+		}
+	}()
 	if err := m.open(output); err != nil {
 		return MergeReport{}, err
 	}
@@ -90,10 +91,9 @@ type shard struct {
 	manifest Manifest
 	sealed   time.Time
 	part     Merged
-	kept     bool // the output holds it
-	// done are the attempts that are recorded; of each, the last record counts.
-	done  map[attempt]unique.Handle[about]
-	files []string // beside the records, relative to root
+	kept     bool                             // the output holds it
+	done     map[attempt]unique.Handle[about] // the attempts that are recorded; the last record counts
+	files    []string                         // beside the records, relative to root
 }
 
 type attempt struct {
@@ -107,12 +107,6 @@ type about struct {
 	Pack           Pack
 	Harness        Harness
 	Image, ImageID string
-}
-
-func (m *merger) close() {
-	for _, s := range m.shards {
-		_ = s.root.Close()
-	}
 }
 
 // open reads the manifest of an earlier merge.
@@ -174,8 +168,8 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if s.kept = known && part.Records == v.records && part.Last == v.last; !s.kept {
 		v.egressLines()
 	}
-	if i := slices.IndexFunc(v.findings, func(f Finding) bool { return !f.Note }); i >= 0 {
-		return nil, fmt.Errorf("%w: %s", ErrDamaged, v.findings[i])
+	if err := v.damage(); err != nil {
+		return nil, err
 	}
 	if !v.sealed || v.torn > 0 {
 		m.going[s.manifest.Shard.Index] = true
@@ -326,7 +320,7 @@ func difference(a, b map[string]string) (what, inA, inB string) {
 // manifest returns the merged run's manifest.
 func (m *merger) manifest() Manifest {
 	all := m.shards[0].manifest
-	all.Shard, all.Merged, all.Jobs = nil, []Merged{}, 0
+	all.Planned, all.Shard, all.Merged, all.Jobs = all.Shard.Whole, nil, []Merged{}, 0
 	for _, s := range m.shards {
 		all.Merged = append(all.Merged, s.part)
 		all.Jobs += s.manifest.Jobs
@@ -334,7 +328,6 @@ func (m *merger) manifest() Manifest {
 			all.StartedAt = s.manifest.StartedAt
 		}
 	}
-	all.Planned = m.shards[0].manifest.Shard.Whole
 	return all
 }
 
@@ -345,7 +338,11 @@ func (m *merger) write(ctx context.Context, output string) error {
 		return err
 	}
 	defer func() { _ = l.Close() }()
+	var last time.Time // when a shard was sealed
 	for _, s := range m.shards {
+		if s.sealed.After(last) {
+			last = s.sealed
+		}
 		if s.kept {
 			continue
 		}
@@ -355,22 +352,18 @@ func (m *merger) write(ctx context.Context, output string) error {
 			}
 		}
 	}
-	data, err := json.MarshalIndent(m.manifest(), "", "  ")
+	manifest := m.manifest()
+	data, err := json.MarshalIndent(manifest, "", "  ")
 	if err != nil {
 		return err
 	}
 	data = append(data, '\n')
-	l.seal = Seal{RunID: m.shards[0].manifest.RunID, Last: Digest(data), Planned: m.shards[0].manifest.Shard.Whole}
+	l.seal = Seal{RunID: manifest.RunID, Last: Digest(data), At: last, Planned: manifest.Planned}
 	if err := m.records(ctx, l); err != nil {
 		return err
 	}
 	if err := m.egress(l); err != nil {
 		return err
-	}
-	for _, s := range m.shards {
-		if s.sealed.After(l.seal.At) {
-			l.seal.At = s.sealed
-		}
 	}
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err

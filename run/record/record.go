@@ -54,9 +54,7 @@ type Record struct {
 	TaskType    string `json:"task_type"`
 	Category    string `json:"category,omitempty"` // metadata.category of the row, if that is a string
 	Attempt     int    `json:"attempt"`            // number within the task, from 1
-	// Try is the number of this try of the attempt, from 1. An attempt that could not be
-	// measured is tried again; its last try counts.
-	Try int `json:"try"`
+	Try         int    `json:"try"`                // number within the attempt, from 1; the last one counts
 
 	VerificationStatus Status                     `json:"verification_status"`
 	CandidateText      *string                    `json:"candidate_text"`      // nil if there is none
@@ -82,9 +80,7 @@ type Record struct {
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
 	FailureMessage string `json:"failure_message,omitempty"`
 
-	// NetworkEnabled is set if the run's harness could reach anything, even only its model
-	// provider. See egress.jsonl for details.
-	NetworkEnabled bool                  `json:"network_enabled"`
+	NetworkEnabled bool                  `json:"network_enabled"`  // the harness could reach something, if only its provider
 	Egress         *harness.EgressTotals `json:"egress,omitempty"` // nil if nothing could leave the sandbox
 	Agent          *harness.About        `json:"agent,omitempty"`  // nil unless the harness is an agent
 
@@ -105,15 +101,10 @@ type Record struct {
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
 	Workdir         string `json:"workdir,omitempty"`          // where the workspace was in the sandbox
-	// WorkspaceAttributes is the digest of the file that lists the owners and modes that the
-	// workspace's entries lost when it was stored; "" if there is none. The file's name is
-	// the workspace's with workspace.AttributesSuffix. WorkspaceDigest covers the original
-	// modes.
+	// WorkspaceAttributes and LayerDigest are Attributes and Layer of a candidate.Candidate.
+	// WorkspaceDigest covers the original modes.
 	WorkspaceAttributes string `json:"workspace_attributes,omitempty"`
-	// LayerDigest is the digest of the OCI layer of what the candidate changed outside the
-	// workspace; "" unless the whole machine was the candidate. The file's name is the
-	// workspace's with layer.Suffix.
-	LayerDigest string `json:"layer_digest,omitempty"`
+	LayerDigest         string `json:"layer_digest,omitempty"`
 	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
 	// if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
@@ -223,9 +214,8 @@ type Host struct {
 	Rootless   bool   `json:"rootless"`
 	// UserNamespace is own if each sandbox had its own range of user ids, nested if sbench
 	// itself ran in a user namespace, host if root in a sandbox was root on the host.
-	UserNamespace string `json:"user_namespace"`
-	// UserNamespaceReason says why it is host, or what own lacks; "" if neither applies.
-	UserNamespaceReason string `json:"user_namespace_reason,omitempty"`
+	UserNamespace       string `json:"user_namespace"`
+	UserNamespaceReason string `json:"user_namespace_reason,omitempty"` // why it is host, or what own lacks
 }
 
 // A Manifest describes a run: its inputs, settings and host. It is written once, before
@@ -237,13 +227,11 @@ type Manifest struct {
 	Host      Host      `json:"host"`
 	Pack      Pack      `json:"pack"`
 	Harness   Harness   `json:"harness"`
-	// Inputs holds the files that the run was made from, under the keys tester, manifest
-	// and tasks.
-	Inputs map[string]Input `json:"inputs"`
-	// Settings are those of the session that began the run; see [Provenance].
-	Settings map[string]string `json:"settings,omitempty"`
-	Jobs     int               `json:"jobs"`     // attempts at a time
-	Attempts int               `json:"attempts"` // of each task
+	// Inputs are the files that the run was made from: tester, manifest and tasks.
+	Inputs   map[string]Input  `json:"inputs"`
+	Settings map[string]string `json:"settings,omitempty"` // of the first session; see [Provenance]
+	Jobs     int               `json:"jobs"`               // attempts at a time
+	Attempts int               `json:"attempts"`           // of each task
 	// Planned is how many attempts of all tasks the run was to make; if fewer are recorded,
 	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
 	Planned int `json:"planned,omitempty"`
@@ -255,14 +243,11 @@ type Manifest struct {
 
 // A Shard is a part of a run, whose attempts were dealt out to several machines.
 type Shard struct {
-	Index int `json:"index"` // from 1
-	Count int `json:"count"`
-	// Deal is the digest of which attempt belongs to which shard, the same in all shards.
-	Deal string `json:"deal"`
-	// Whole is how many attempts all shards have together.
-	Whole int `json:"whole"`
-	// Attempts are the numbers of this shard's attempts, by task.
-	Attempts map[string][]int `json:"attempts"`
+	Index    int              `json:"index"` // from 1
+	Count    int              `json:"count"`
+	Deal     string           `json:"deal"`     // digest of which attempt belongs to which shard, the same in all shards
+	Whole    int              `json:"whole"`    // attempts of all shards together
+	Attempts map[string][]int `json:"attempts"` // the numbers of this shard's attempts, by task
 }
 
 // Planned returns how many attempts are in the shard.
@@ -280,11 +265,9 @@ type Merged struct {
 	Index    int    `json:"index"`
 	Manifest string `json:"manifest"` // digest of the shard's run.json
 	Records  int    `json:"records"`
-	Last     string `json:"last"` // digest of its last record or, if there is none, of its run.json
-	// Unsigned is Seal.AcceptedUnsigned of the shard.
-	Unsigned int `json:"unsigned,omitempty"`
-	// Missing is how many of the shard's attempts have no record.
-	Missing int `json:"missing,omitempty"`
+	Last     string `json:"last"`               // digest of its last record or, if there is none, of its run.json
+	Unsigned int    `json:"unsigned,omitempty"` // Seal.AcceptedUnsigned of the shard
+	Missing  int    `json:"missing,omitempty"`  // of its attempts, those that have no record
 }
 
 // An Input names a file and the digest of its contents.

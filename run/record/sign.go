@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -25,7 +24,7 @@ type envelope struct {
 }
 
 type signature struct {
-	KeyID string `json:"keyid"`
+	KeyID string `json:"keyid"` // SHA-256 of the key's PKIX form, in hexadecimal
 	Sig   []byte `json:"sig"`
 }
 
@@ -69,13 +68,13 @@ func readKey[K any](name, block, format string, parse func([]byte) (any, error))
 }
 
 func (k *Key) sign(payload []byte) ([]byte, error) {
-	id, err := keyID(k.Public())
+	public, err := x509.MarshalPKIXPublicKey(k.Public())
 	if err != nil {
 		return nil, err
 	}
 	data, err := json.MarshalIndent(envelope{
 		PayloadType: payloadType, Payload: payload,
-		Signatures: []signature{{id, ed25519.Sign(k.private, authenticated(payload))}},
+		Signatures: []signature{{fmt.Sprintf("%x", sha256.Sum256(public)), ed25519.Sign(k.private, authenticated(payload))}},
 	}, "", "  ")
 	return append(data, '\n'), err
 }
@@ -83,16 +82,6 @@ func (k *Key) sign(payload []byte) ([]byte, error) {
 // authenticated returns what DSSE signs, its pre-authentication encoding of the payload.
 func authenticated(payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
-}
-
-// keyID returns the SHA-256 of a key's PKIX form, in hexadecimal.
-func keyID(public ed25519.PublicKey) (string, error) {
-	der, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(der)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // Public returns the public key that verifies what k signs.

@@ -11,10 +11,9 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// linkTree puts the file or directory name of the run's directory from into the run's directory
-// to, in place of what is there. Files and symbolic links become hard links, directories keep
-// their modes and, for root, their owners. Where no hard link can be made, as between file
-// systems, a file is copied.
+// linkTree puts the file or directory name, below from, at the same place below to, instead of what
+// is there. Files and symbolic links become hard links or, where there can be none, as between file
+// systems, copies. Directories keep their modes and, for root, their owners.
 func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 	info, err := from.Lstat(name)
 	if err = errors.Join(err, to.RemoveAll(name), to.MkdirAll(path.Dir(name), 0o755)); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -93,22 +92,22 @@ type egressKey struct {
 	Try     int    `json:"try"`
 }
 
-type claim struct {
-	line   int
-	digest string
-}
-
 // verifier checks the files that the lines of a chain refer to.
 type verifier struct {
 	chain
 	ctx     context.Context
 	root    *os.Root
-	egress  map[egressKey]hash.Hash
 	claimed map[egressKey]claim
 }
 
+// A claim is what a line says about the egress log.
+type claim struct {
+	line   int
+	digest string
+}
+
 func newVerifier(ctx context.Context, root *os.Root) *verifier {
-	return &verifier{ctx: ctx, root: root, egress: map[egressKey]hash.Hash{}, claimed: map[egressKey]claim{}}
+	return &verifier{ctx: ctx, root: root, claimed: map[egressKey]claim{}}
 }
 
 // inputs compares the files that the run was made from with what they contain now. They are
@@ -116,7 +115,7 @@ func newVerifier(ctx context.Context, root *os.Root) *verifier {
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]
-		digest, _, err := digestInput(in.Path)
+		digest, _, err := digestFile(openInput(in.Path))
 		switch {
 		case err != nil:
 			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
@@ -183,30 +182,32 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// digestInput returns the digest and the size of a regular file. The name may now refer to
-// something else, so it neither waits for a pipe nor reads a device.
-func digestInput(name string) (digest string, size int64, err error) {
+// openInput opens a regular file. The name may now refer to something else, so it neither waits
+// for a pipe nor reads a device.
+func openInput(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err == nil {
-		var info fs.FileInfo
-		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
-			err = errors.Join(errors.New("is no regular file"), f.Close())
-		}
+	if err != nil {
+		return nil, err
 	}
-	return digestFile(f, err)
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("is no regular file"), err, f.Close())
+	}
+	return f, nil
 }
 
+// digestFile digests and closes the file that was opened, unless err says that it was not.
 func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
 	if err != nil {
 		return "", 0, err
 	}
 	h := sha256.New()
 	size, err = io.Copy(h, f)
-	return digestName + hex.EncodeToString(h.Sum(nil)), size, errors.Join(err, f.Close())
+	return workspace.DigestOf(h), size, errors.Join(err, f.Close())
 }
 
 // egressLines digests the egress log by try, and compares the digests with the records.
 func (v *verifier) egressLines() {
+	logged := map[egressKey]hash.Hash{}
 	f, err := OpenFile(v.root, EgressFile, os.O_RDONLY)
 	if err == nil {
 		defer func() { _ = f.Close() }()
@@ -216,10 +217,10 @@ func (v *verifier) egressLines() {
 				v.wrong(EgressFile, n, "no entry: %v", err)
 				return nil
 			}
-			if v.egress[key] == nil {
-				v.egress[key] = sha256.New()
+			if logged[key] == nil {
+				logged[key] = sha256.New()
 			}
-			_, _ = v.egress[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
+			_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
 			return nil
 		})
 	}
@@ -228,15 +229,15 @@ func (v *verifier) egressLines() {
 	}
 	for key, want := range v.claimed {
 		got := ""
-		if h := v.egress[key]; h != nil {
-			got = digestName + hex.EncodeToString(h.Sum(nil))
+		if h := logged[key]; h != nil {
+			got = workspace.DigestOf(h)
 		}
 		if got != want.digest {
 			v.wrong(EgressFile, 0, "the entries of task %q, attempt %d, try %d are not what line %d of the records says", key.Task, key.Attempt, key.Try, want.line)
 		}
-		delete(v.egress, key)
+		delete(logged, key)
 	}
-	if len(v.egress) > 0 {
-		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(v.egress))
+	if len(logged) > 0 {
+		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(logged))
 	}
 }

@@ -29,10 +29,8 @@ type Job struct {
 	Grace     time.Duration // how long before the end of Time a task is told to end
 	Partition string        // "" is the cluster's default
 	Account   string        // "" is the user's default
-	// Prepare are commands that run before Command, on a node each time that it gets a task.
-	Prepare [][]string
-	// Export are names of variables of the environment that tasks get. They get no others.
-	Export []string
+	Prepare   [][]string    // commands before Command, on a node each time that it gets a task
+	Export    []string      // names of the environment's variables that tasks get; they get no others
 	// NodeDir is a directory on each node's own disk, for what the shards on it share; "" leaves that to sbench.
 	// A shell expands variables in it.
 	NodeDir string
@@ -110,8 +108,8 @@ func Queue(ctx context.Context, jobs ...string) (map[int]string, error) {
 	return states, err
 }
 
-// Cancel removes tasks that have not begun, and tells the others to end in order. The file
-// Cancelled must be there already.
+// Cancel removes tasks that have not begun, and tells the others to end cleanly. The file Cancelled
+// must be there already.
 func Cancel(ctx context.Context, jobs ...string) error {
 	_, err := program(ctx, "scancel", append([]string{"--state=PENDING"}, jobs...)...)
 	_, also := program(ctx, "scancel", append([]string{"--batch", "--signal=TERM"}, jobs...)...)

@@ -50,8 +50,7 @@ type Exporter struct {
 	open map[key]span
 }
 
-// A key names what a span is about: the run, an attempt, one of its phases, or a command in a
-// sandbox.
+// A key names what a span is about: the run, an attempt, one of its phases, or a command in a sandbox.
 type key struct {
 	phase   string // run, attempt, producer, verifier or sandbox
 	task    string
@@ -83,7 +82,8 @@ func New(ctx context.Context, version string, failed func(error)) (*Exporter, er
 		return nil, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
-	spans, readers := []sdktrace.TracerProviderOption{sdktrace.WithResource(of)}, []sdkmetric.Option{sdkmetric.WithResource(of)}
+	spans := []sdktrace.TracerProviderOption{sdktrace.WithResource(of)}
+	readers := []sdkmetric.Option{sdkmetric.WithResource(of)}
 	if sendTraces {
 		to, err := otlptracehttp.New(ctx)
 		if err != nil {
@@ -220,8 +220,7 @@ func (e *Exporter) start(ev run.Event, k key, attributes ...attribute.KeyValue) 
 	e.open[k] = span{s, ctx, ev.Time}
 }
 
-// end ends a span, and those below it that are still open, since what failed has no end of
-// its own.
+// end ends a span, and those below it that are still open, since what failed has no end of its own.
 func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute.KeyValue) {
 	s, ok := e.open[k]
 	if !ok {

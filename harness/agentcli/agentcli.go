@@ -1,8 +1,8 @@
-// Package tooling installs the command-line programs of agents. It downloads their platform
+// Package agentcli installs the command-line programs of agents. It downloads their platform
 // packages from an npm registry, checks them against the registry's sha512, and unpacks them
 // into a cache whose directories are named by that digest. Nothing in a package is executed
 // on the host.
-package tooling
+package agentcli
 
 import (
 	"context"
@@ -19,9 +19,6 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// defaultRegistry is npm's public registry.
-const defaultRegistry = "https://registry.npmjs.org/"
-
 // Latest is the tag of the newest version.
 const Latest = "latest"
 
@@ -31,8 +28,8 @@ var (
 	ErrUnreachable = errors.New("registry unreachable")
 	// ErrNoVersion means that the registry has no such package or version.
 	ErrNoVersion = errors.New("no such version")
-	// ErrIntegrity means that a download does not match the registry's digest, or that
-	// files in the cache have changed since they were installed.
+	// ErrIntegrity means that a download is not what the registry's digest says, or that files in
+	// the cache have changed since they were installed.
 	ErrIntegrity = errors.New("integrity check failed")
 )
 
@@ -58,13 +55,12 @@ type Installed struct {
 	index string // the file that describes it
 }
 
-// A Cache is a directory of packages. Its methods are safe for concurrent use, even by
-// several processes.
+// A Cache is a directory of packages. Its methods are safe for concurrent use, even by several
+// processes.
 type Cache struct {
 	Dir      string // created when needed
 	Registry string // its address
-	// Downloading, if not nil, is called when a download begins. bytes is -1 if the size is
-	// unknown.
+	// Downloading, if not nil, is called when a download begins; bytes is -1 if unknown.
 	Downloading func(pkg, version string, bytes int64)
 }
 
@@ -78,11 +74,11 @@ func RegistryFrom(environ []string) string {
 			}
 		}
 	}
-	return defaultRegistry
+	return "https://registry.npmjs.org/"
 }
 
-// Resolve returns the exact version for a version or tag. For a tag it asks the registry; if
-// that cannot be reached, exact is the last known answer and stale is true.
+// Resolve returns the exact version for a version or tag. For a tag it asks the registry; if that
+// cannot be reached, exact is the last known answer and stale is true.
 func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
 	if isExact(version) {
 		if _, err := c.readEntry(c.indexPath(p, version)); errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +109,7 @@ func isExact(version string) bool {
 	return version != "" && version[0] >= '0' && version[0] <= '9' && fileName(version) == version
 }
 
-// Install returns the package from the cache, downloading it first if necessary. Cached
-// files are checked each time.
+// Install returns the package from the cache, whose files it checks, or downloads it.
 func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed, error) {
 	if !isExact(exact) {
 		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
@@ -145,8 +140,7 @@ func (in Installed) check(ctx context.Context) error {
 	return nil
 }
 
-// List returns the installed packages, sorted by package and version. Entries that
-// cannot be read are left out.
+// List returns the installed packages that can be read, sorted by package and version.
 func (c *Cache) List() ([]Installed, error) {
 	entries, err := os.ReadDir(filepath.Join(c.Dir, index))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +157,8 @@ func (c *Cache) List() ([]Installed, error) {
 	return all, err
 }
 
-// Remove removes the installed packages that match, and returns them, even from under a run
-// that uses them.
+// Remove removes the installed packages that match, even from under a run that uses them, and
+// returns them.
 func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	all, err := c.List()
 	if err != nil {

@@ -1,4 +1,4 @@
-package tooling_test
+package agentcli_test
 
 import (
 	"archive/tar"
@@ -18,7 +18,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/securebench/sbench/harness/tooling"
+	"github.com/securebench/sbench/harness/agentcli"
 )
 
 // registry is an npm registry with the packages that were added to it.
@@ -103,7 +103,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-var tool = tooling.Package{Name: "@scope/agent", Suffix: "-linux-x64"}
+var tool = agentcli.Package{Name: "@scope/agent", Suffix: "-linux-x64"}
 
 func good(t *testing.T) []byte {
 	return pack(t,
@@ -117,8 +117,8 @@ func TestInstall(t *testing.T) {
 	r := newRegistry(t)
 	r.add(tool.Name, "latest", "1.2.3-linux-x64", good(t))
 	r.versions[tool.Name]["latest"] = "1.2.3-linux-x64"
-	c := &tooling.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/"}
-	version, stale, err := c.Resolve(ctx, tool, tooling.Latest)
+	c := &agentcli.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/"}
+	version, stale, err := c.Resolve(ctx, tool, agentcli.Latest)
 	if err != nil || stale || version != "1.2.3" {
 		t.Fatalf("latest is %q, stale %v, %v", version, stale, err)
 	}
@@ -138,17 +138,17 @@ func TestInstall(t *testing.T) {
 	if err != nil || again.Dir != in.Dir || r.asked != asked {
 		t.Errorf("from the cache: %+v, %v", again, err)
 	}
-	if version, stale, err := c.Resolve(ctx, tool, tooling.Latest); err != nil || !stale || version != "1.2.3" {
+	if version, stale, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || !stale || version != "1.2.3" {
 		t.Errorf("latest without a registry: %q, stale %v, %v", version, stale, err)
 	}
-	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, tooling.ErrUnreachable) {
+	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, agentcli.ErrUnreachable) {
 		t.Errorf("another version without a registry: %v", err)
 	}
 	if all, err := c.List(); err != nil || len(all) != 1 || all[0].Dir != in.Dir {
 		t.Errorf("list: %+v %v", all, err)
 	}
 	must(t, os.WriteFile(filepath.Join(in.Dir, "bin/agent"), []byte("#!/bin/sH\n"), 0o755))
-	if _, err := c.Install(ctx, tool, version); !errors.Is(err, tooling.ErrIntegrity) {
+	if _, err := c.Install(ctx, tool, version); !errors.Is(err, agentcli.ErrIntegrity) {
 		t.Errorf("a file that was changed in the cache: %v", err)
 	}
 }
@@ -162,8 +162,8 @@ func TestRefused(t *testing.T) {
 		signed  []byte // nil: the archive itself
 		want    error  // nil: any
 	}{
-		{"tampered", good(t), pack(t, reg("package/x", "y")), tooling.ErrIntegrity},
-		{"cut", good(t)[:40], good(t), tooling.ErrIntegrity},
+		{"tampered", good(t), pack(t, reg("package/x", "y")), agentcli.ErrIntegrity},
+		{"cut", good(t)[:40], good(t), agentcli.ErrIntegrity},
 		{"signed but cut", good(t)[:40], nil, nil},
 		{"no archive", []byte("<html>"), nil, nil},
 		{"parent", pack(t, reg("package/../../evil", "x")), nil, nil},
@@ -184,7 +184,7 @@ func TestRefused(t *testing.T) {
 				r.signed[tool.Name+"@1.0.0-linux-x64"] = tt.signed
 			}
 			dir := t.TempDir()
-			c := &tooling.Cache{Dir: dir, Registry: r.URL}
+			c := &agentcli.Cache{Dir: dir, Registry: r.URL}
 			_, err := c.Install(context.Background(), tool, "1.0.0")
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
@@ -200,13 +200,13 @@ func TestRefused(t *testing.T) {
 func TestRemove(t *testing.T) {
 	ctx := context.Background()
 	r := newRegistry(t)
-	c := &tooling.Cache{Dir: t.TempDir(), Registry: r.URL}
+	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL}
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		r.add(tool.Name, "latest", version+tool.Suffix, pack(t, entry{"package/version", version, tar.TypeReg, 0o644}))
 		_, err := c.Install(ctx, tool, version)
 		must(t, err)
 	}
-	removed, err := c.Remove(func(in tooling.Installed) bool { return in.Version == "1.0.0" })
+	removed, err := c.Remove(func(in agentcli.Installed) bool { return in.Version == "1.0.0" })
 	if err != nil || len(removed) != 1 || removed[0].Version != "1.0.0" {
 		t.Fatalf("removed %+v, %v", removed, err)
 	}
@@ -219,19 +219,19 @@ func TestRemove(t *testing.T) {
 	if _, err := c.Install(ctx, tool, "1.1.0"); err != nil {
 		t.Error(err)
 	}
-	if removed, err := c.Remove(func(tooling.Installed) bool { return false }); err != nil || len(removed) > 0 {
+	if removed, err := c.Remove(func(agentcli.Installed) bool { return false }); err != nil || len(removed) > 0 {
 		t.Errorf("removed %+v, %v", removed, err)
 	}
 }
 
 func TestUnknown(t *testing.T) {
 	r := newRegistry(t)
-	c := &tooling.Cache{Dir: t.TempDir(), Registry: r.URL}
-	if _, _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, tooling.ErrNoVersion) {
+	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL}
+	if _, _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, agentcli.ErrNoVersion) {
 		t.Errorf("unknown tag: %v", err)
 	}
 	for _, version := range []string{"9.9.9", "", "../../x", "1/../../x"} {
-		if _, err := c.Install(context.Background(), tool, version); !errors.Is(err, tooling.ErrNoVersion) {
+		if _, err := c.Install(context.Background(), tool, version); !errors.Is(err, agentcli.ErrNoVersion) {
 			t.Errorf("version %q: %v", version, err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestInstallTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			c := &tooling.Cache{Dir: dir, Registry: r.URL} // stands for a process
+			c := &agentcli.Cache{Dir: dir, Registry: r.URL} // stands for a process
 			if _, err := c.Install(context.Background(), tool, "1.0.0"); err != nil {
 				t.Error(err)
 			}
@@ -258,10 +258,10 @@ func TestInstallTogether(t *testing.T) {
 }
 
 func TestRegistryFrom(t *testing.T) {
-	if got := tooling.RegistryFrom([]string{"A=b", "npm_config_registry=http://x/"}); got != "http://x/" {
+	if got := agentcli.RegistryFrom([]string{"A=b", "npm_config_registry=http://x/"}); got != "http://x/" {
 		t.Errorf("registry %q", got)
 	}
-	if got := tooling.RegistryFrom(nil); got != "https://registry.npmjs.org/" {
+	if got := agentcli.RegistryFrom(nil); got != "https://registry.npmjs.org/" {
 		t.Errorf("registry %q", got)
 	}
 }
