@@ -22,14 +22,13 @@ func commandSchema(doc string) *schema.Schema {
 
 // checkNoNUL refuses strings with a NUL byte, which execve(2) cannot pass.
 func checkNoNUL(c *schema.Checker, v document.Value) {
+	what := "command"
+	if v.Kind() == document.Array {
+		what = "argument"
+	}
 	for _, item := range oneOrMore(v) {
-		if !strings.Contains(item.Text(), "\x00") {
-			continue
-		}
-		if v.Kind() == document.Array {
-			c.Errorf(item, "", "argument holds a NUL byte")
-		} else {
-			c.Errorf(item, "", "command holds a NUL byte")
+		if strings.Contains(item.Text(), "\x00") {
+			c.Errorf(item, "", "%s holds a NUL byte", what)
 		}
 	}
 }
@@ -78,10 +77,8 @@ func dangerousSchema(doc string) *schema.Schema {
 
 // dangerousList returns the names in a list of dangerous commands, each once.
 func dangerousList(v document.Value) []string {
-	for _, item := range v.Items() {
-		if item.Kind() == document.String {
-			return []string{"chroot"} // the only name that the schema allows
-		}
+	if v.Len() == 0 {
+		return nil
 	}
-	return nil
+	return []string{"chroot"} // the only name that the schema allows
 }

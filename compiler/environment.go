@@ -140,11 +140,11 @@ func sidecarsSchema() *schema.Schema {
 	s.Check = func(c *schema.Checker, v document.Value) {
 		seen := map[string]bool{"localhost": true}
 		for _, item := range v.Items() {
-			if name := item.Get("name"); seen[name.Text()] {
+			name := item.Get("name")
+			if seen[name.Text()] {
 				c.Errorf(name, "", "the name %q is taken", name.Text())
-			} else {
-				seen[name.Text()] = true
 			}
+			seen[name.Text()] = true
 		}
 	}
 	return s
@@ -156,11 +156,10 @@ func PackageCapabilities() []string { return prefixed(capabilityNames) }
 
 // parseCapabilities reads a value that capabilitiesSchema allows.
 func parseCapabilities(v document.Value) []string {
-	names := stringList(v)
 	if v.Is(packagePowers) {
-		names = capabilityNames
+		return PackageCapabilities()
 	}
-	return prefixed(names)
+	return prefixed(stringList(v))
 }
 
 func prefixed(names []string) []string {
@@ -203,12 +202,9 @@ func isWorkdir(p string) bool {
 
 // isTaken reports whether every sandbox mounts the clean path dir or needs it unchanged.
 func isTaken(dir string) bool {
-	if slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) {
-		return true
-	}
-	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
-		return isBelow(dir, top)
-	})
+	tops := []string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}
+	return slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) ||
+		slices.ContainsFunc(tops, func(top string) bool { return isBelow(dir, top) })
 }
 
 func resourceFields() []schema.Field {

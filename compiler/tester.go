@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -291,10 +292,9 @@ func testersIn(dir string) string {
 // line of that value or, if the file lacks it, of the nearest one above it.
 func (t *Tester) Problem(path, hint, message string) Problem {
 	p := Problem{File: cmp.Or(t.name, t.Path), Path: path, Message: message, Hint: hint}
-	if t.doc == nil {
-		return p
+	if t.doc != nil {
+		p.Line = t.doc.Nearest(path).Line()
 	}
-	p.Line = t.doc.Nearest(path).Line()
 	return p
 }
 
@@ -389,7 +389,8 @@ var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRI
 // as from os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing
 // or empty value is an error; the error holds Problems, none of which quotes a value.
 func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
-	known := make(map[string]string, len(environ))
+	known := map[string]string{}
+	maps.Copy(known, file)
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		known[name] = value
@@ -397,16 +398,10 @@ func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[strin
 	var problems Problems
 	values := make(map[string]string, len(t.Harness.Env))
 	for i, name := range t.Harness.Env {
-		value := known[name]
-		if _, ok := known[name]; !ok {
-			value = file[name]
-		}
-		if value == "" {
+		if values[name] = known[name]; values[name] == "" {
 			path, message := fmt.Sprintf("$.harness.env[%d]", i), fmt.Sprintf("environment variable %q has no value", name)
 			problems = append(problems, t.Problem(path, "set it, or give it in the env file", message))
-			continue
 		}
-		values[name] = value
 	}
 	if len(problems) > 0 {
 		return nil, problems

@@ -117,7 +117,7 @@ func (t *Task) Secrets() []string {
 	}
 	if t.family.Checker != nil {
 		places := []string{t.Checker().Directory()}
-		for _, f := range t.laneFiles(EvaluationInputs) {
+		for _, f := range t.evaluationFiles() {
 			places = append(places, f.Path)
 		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
