@@ -318,17 +318,6 @@ func (e Environment) withRow(v document.Value) Environment {
 	return e
 }
 
-func stringMap(v document.Value) map[string]string {
-	if v.Len() == 0 {
-		return nil
-	}
-	m := make(map[string]string, v.Len())
-	for key, value := range v.Fields() {
-		m[key.Text()] = value.Text()
-	}
-	return m
-}
-
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
 	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)

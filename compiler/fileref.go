@@ -29,19 +29,12 @@ func pathSchema(doc string) *schema.Schema {
 // isFileRef reports whether an eval value looks like a file reference: an object with a path
 // and no keys but path, mount and read_only.
 func isFileRef(v document.Value) bool {
-	if v.Kind() != document.Object {
-		return false
-	}
-	found := false
 	for key := range v.Fields() {
-		switch {
-		case key.Is("path"):
-			found = true
-		case !key.Is("mount") && !key.Is("read_only"):
+		if !key.Is("path") && !key.Is("mount") && !key.Is("read_only") {
 			return false
 		}
 	}
-	return found
+	return v.Get("path").Kind() != 0
 }
 
 func fileRefObject() *schema.Object {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -43,11 +42,7 @@ func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, 
 	for name, values := range base.doc.Root().Get("matrix").Fields() {
 		v := Variant{Name: name.Text()}
 		for key, value := range values.Fields() {
-			text := value.Text()
-			if value.Kind() != document.String {
-				text = string(value.Raw())
-			}
-			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: text})
+			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: value.Plain()})
 		}
 		variants = append(variants, v)
 	}

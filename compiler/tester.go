@@ -262,12 +262,8 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 func ownConfig(agent AgentType, config document.Value) map[string]string {
 	own := map[string]string{}
 	for _, field := range agent.Config {
-		switch v := config.Get(field.Name); v.Kind() {
-		case 0, document.Null:
-		case document.String:
-			own[field.Name] = strings.TrimSpace(v.Text())
-		default:
-			own[field.Name] = string(v.Raw())
+		if v := config.Get(field.Name); v.Kind() != 0 && v.Kind() != document.Null {
+			own[field.Name] = strings.TrimSpace(v.Plain())
 		}
 	}
 	return own

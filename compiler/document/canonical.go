@@ -3,8 +3,10 @@ package document
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // AppendCanonical appends the value in canonical form, which is the same for all
@@ -79,7 +81,6 @@ func (v Value) sorted() []field {
 // AppendQuoted appends s, which must be valid UTF-8, as a JSON string in canonical
 // form.
 func AppendQuoted(dst, s []byte) []byte {
-	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
 	for _, c := range s {
 		switch {
@@ -88,10 +89,10 @@ func AppendQuoted(dst, s []byte) []byte {
 		case c >= 0x20:
 			dst = append(dst, c)
 		default:
-			if i := bytes.IndexByte([]byte("\b\f\n\r\t"), c); i >= 0 {
+			if i := strings.IndexByte("\b\f\n\r\t", c); i >= 0 {
 				dst = append(dst, '\\', "bfnrt"[i])
 			} else {
-				dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+				dst = fmt.Appendf(dst, `\u%04x`, c)
 			}
 		}
 	}

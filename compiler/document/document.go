@@ -138,6 +138,14 @@ func (v Value) Raw() []byte {
 // Text returns a string's content, and "" for any other kind.
 func (v Value) Text() string { return string(v.bytes()) }
 
+// Plain returns a string's content, and the JSON text of any other kind; "" for the zero Value.
+func (v Value) Plain() string {
+	if v.Kind() == String || v.Kind() == 0 {
+		return v.Text()
+	}
+	return string(v.Raw())
+}
+
 // bytes returns a string's content, which may share memory with the document's text,
 // and nil for any other kind.
 func (v Value) bytes() []byte {
