@@ -85,9 +85,7 @@ func (c *Precheck) row(t *Task) (all Problems) {
 
 func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
 	err := c.eval.check(name, "")
-	if !errors.Is(err, fs.ErrNotExist) {
-		c.used[name] = true
-	}
+	c.used[name] = !errors.Is(err, fs.ErrNotExist)
 	if err != nil {
 		return Problems{c.at(t, path, below(c.pack.evalRel, err), "%s %v", what, err)}
 	}

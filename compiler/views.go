@@ -102,7 +102,7 @@ func (t *Task) Secrets() []string {
 	var secrets []string
 	for _, v := range t.resources() {
 		if v.lane != Public && v.file == nil {
-			secrets = appendSecrets(secrets, v.key, v.Value, MinSecret)
+			secrets = append(secrets, secretsIn(v, MinSecret)...)
 		}
 	}
 	for _, text := range secrets {
@@ -162,10 +162,9 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 	return lines
 }
 
-// appendSecrets appends the strings in a value that are at least shortest bytes long. key is
-// the value's key.
-func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
-	eachString(key, v, func(key document.Value, text string) {
+// secretsIn returns the strings in a value that are content and at least shortest bytes long.
+func secretsIn(v resource, shortest int) (secrets []string) {
+	eachString(v.key, v.Value, func(key document.Value, text string) {
 		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {
 			secrets = append(secrets, text)
 		}
