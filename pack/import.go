@@ -107,7 +107,7 @@ func checkOut(out string, o Options) error {
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
-		return report, nil, compiler.Problems{{File: o.Out, Message: compiler.Bare(err).Error()}}
+		return report, nil, Place{File: o.Out}.problem("", "%v", compiler.Bare(err))
 	}
 	// After an exchange, dir is the old directory.
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
@@ -146,22 +146,20 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 	var wrong compiler.Problems
 	_, err = compiler.Validate(ctx, []string{dir}, b.Agents, func(p compiler.Problem) {
 		path := p.Path
+		var at Place
 		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(b.places)
-		p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
+		if inRow {
+			at = b.places[p.Line-1]
+			p.File, p.Line = at.File, at.Line
+			p.Path, p.Message = at.Path, fmt.Sprintf("as a row, %s: %s", path, p.Message)
+		} else {
+			p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
+		}
 		switch {
-		case !inRow && p.Warning:
+		case p.Warning && (!inRow || strings.HasPrefix(path, "$.environment")):
 			notes = append(notes, p)
-			return
 		case !inRow:
 			wrong = append(wrong, p)
-			return
-		}
-		at := b.places[p.Line-1]
-		p.File, p.Line = at.File, at.Line
-		p.Path, p.Message = at.Path, fmt.Sprintf("as a row, %s: %s", path, p.Message)
-		switch {
-		case strings.HasPrefix(path, "$.environment") && p.Warning:
-			notes = append(notes, p)
 		case b.Skip:
 			p.Warning = false
 			unfit[at] = p
@@ -187,7 +185,7 @@ func publish(dir, out string, fill bool) error {
 		err = os.Rename(dir, out) // replaces at most an empty directory
 	}
 	if err != nil {
-		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}
+		return Place{File: out}.problem("", "%s the pack: %v", what, err)
 	}
 	parent, err := os.Open(filepath.Dir(out))
 	if err != nil {

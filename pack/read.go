@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +28,7 @@ type sourceFile struct {
 }
 
 // digest returns the SHA-256 of a text in hexadecimal digits.
-func digest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
+func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // load reads a file of the source, and decompresses it if it is gzip. It reads the file only
 // once, so that the digest is that of the parsed text.

@@ -72,11 +72,10 @@ func squadAnswers(r *record) []string {
 	var answers []string
 	for i, a := range r.value.Get("answers").Items() {
 		text := a.Get("text").Text()
-		if strings.TrimSpace(text) == "" {
+		switch {
+		case strings.TrimSpace(text) == "":
 			r.wrong(fmt.Sprintf("$.answers[%d].text", i), "missing or blank")
-			continue
-		}
-		if !slices.Contains(answers, text) {
+		case !slices.Contains(answers, text):
 			answers = append(answers, text)
 		}
 	}
