@@ -33,13 +33,6 @@ func checkNoNUL(c *schema.Checker, v document.Value) {
 	}
 }
 
-func parseCommand(v document.Value) Command {
-	if v.Kind() == document.Array {
-		return Command{Argv: stringList(v)}
-	}
-	return Command{Shell: v.Text()}
-}
-
 // secondsSchema allows a number of seconds above zero; null means absent.
 func secondsSchema(doc string) *schema.Schema { return schema.Nullable(positiveSeconds(doc)) }
 

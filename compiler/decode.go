@@ -39,7 +39,7 @@ func set(to reflect.Value, v document.Value) {
 	case *time.Duration:
 		*field = seconds(v)
 	case *Command:
-		*field = parseCommand(v)
+		*field = Command{Shell: v.Text(), Argv: stringList(v)}
 	default:
 		setCompound(to, v)
 	}

@@ -154,14 +154,6 @@ func sidecarsSchema() *schema.Schema {
 // environment.capabilities.
 func PackageCapabilities() []string { return prefixed(capabilityNames) }
 
-// parseCapabilities reads a value that capabilitiesSchema allows.
-func parseCapabilities(v document.Value) []string {
-	if v.Is(packagePowers) {
-		return PackageCapabilities()
-	}
-	return prefixed(stringList(v))
-}
-
 func prefixed(names []string) []string {
 	var all []string
 	for _, name := range names {
@@ -311,8 +303,11 @@ func (e Environment) withRow(v document.Value) Environment {
 		e.Resources = Resources{}
 	}
 	decode(v, &e)
-	if names := v.Get("capabilities"); names.Kind() != 0 {
-		e.Capabilities = parseCapabilities(names)
+	switch names := v.Get("capabilities"); {
+	case names.Is(packagePowers):
+		e.Capabilities = PackageCapabilities()
+	case names.Kind() != 0:
+		e.Capabilities = prefixed(stringList(names))
 	}
 	e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
 	return e

@@ -97,8 +97,12 @@ func (r *rowReader) check(root document.Value) *Family {
 	if f.open() { // other schemas fix the names
 		r.checkNames(root, all)
 	}
-	filesSound := r.checkFiles(all)
-	if sound && filesSound {
+	for _, v := range all {
+		if v.section == "eval" && v.file != nil {
+			sound = c.Check(fileRefSchema(v.lane), v.Value) && sound
+		}
+	}
+	if sound {
 		r.checkCollisions(all)
 	}
 	if inputSound && evalSound && f.Check != nil {
@@ -144,17 +148,6 @@ func (r *rowReader) checkNames(root document.Value, all []resource) {
 			r.checker.Errorf(v.key, "", "%q cannot name a resource", v.name)
 		}
 	}
-}
-
-// checkFiles checks the eval fields that are file references.
-func (r *rowReader) checkFiles(all []resource) bool {
-	before := len(r.checker.Problems)
-	for _, v := range all {
-		if v.section == "eval" && v.file != nil {
-			checkFileRef(&r.checker, v.lane, v.Value)
-		}
-	}
-	return len(r.checker.Problems) == before
 }
 
 // checkCollisions checks that no two things that a row puts into a workspace have the same

@@ -111,8 +111,14 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 		}
 		return append(dst, raw...)
 	}
-	digits, exponent := split(raw)
-	digits = bytes.TrimLeft(digits, "0")
+	exponent := 0
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		exponent, _ = strconv.Atoi(string(raw[e+1:])) // the parser bounds exponents
+		raw = raw[:e]
+	}
+	whole, fraction, _ := bytes.Cut(raw, []byte("."))
+	exponent -= len(fraction)
+	digits := bytes.TrimLeft(slices.Concat(whole, fraction), "0")
 	trimmed := bytes.TrimRight(digits, "0")
 	if len(trimmed) == 0 {
 		return append(dst, "0e0"...)
@@ -123,15 +129,4 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 	}
 	dst = append(append(dst, trimmed...), 'e')
 	return strconv.AppendInt(dst, int64(exponent), 10)
-}
-
-// split returns a number's digits without the decimal point, and the power of ten that
-// scales the integer they form. The parser bounds exponents, so Atoi cannot fail.
-func split(raw []byte) (digits []byte, exponent int) {
-	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
-		exponent, _ = strconv.Atoi(string(raw[e+1:]))
-		raw = raw[:e]
-	}
-	whole, fraction, _ := bytes.Cut(raw, []byte("."))
-	return slices.Concat(whole, fraction), exponent - len(fraction)
 }
