@@ -272,14 +272,8 @@ func envSchema() *schema.Schema {
 		Doc:  "Environment variables of the sandbox. They are public.",
 		Null: true,
 		Object: &schema.Object{
-			Unknown: schema.Accept,
-			Others:  &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
-			CheckName: func(name string) error {
-				if !isEnvName(name) {
-					return fmt.Errorf("%q is no name of an environment variable", name)
-				}
-				return nil
-			},
+			Unknown: schema.Accept, Others: &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
+			Named: isEnvName, Misnamed: "is no name of an environment variable",
 		},
 	}
 }

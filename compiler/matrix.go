@@ -1,10 +1,9 @@
 package compiler
 
 import (
-	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -21,12 +20,8 @@ func matrixSchema() *schema.Schema {
 		Doc: "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir.", Null: true,
 		Object: &schema.Object{
 			Unknown: schema.Accept, Others: schema.Open("Values of keys, by path."),
-			CheckName: func(name string) error {
-				if name == "" || name[0] == '.' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
-					return fmt.Errorf("%q names no directory: letters, digits and . _ - do", name)
-				}
-				return nil
-			},
+			Named:    regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString,
+			Misnamed: "names no directory: letters, digits and . _ - do",
 		},
 	}
 }

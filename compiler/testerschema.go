@@ -257,15 +257,13 @@ func serversSchema() *schema.Schema {
 			c.Errorf(v.Get("env"), "", "%q is for a command", "env")
 		}
 	}
-	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
 	return &schema.Schema{
 		Doc: "Servers of the Model Context Protocol that the agent is told of, by name.", Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, Others: server, CheckName: func(text string) error {
-			if !name.MatchString(text) {
-				return fmt.Errorf("%q is no name of a server: up to 32 letters, digits, _ and -, a letter first", text)
-			}
-			return nil
-		}},
+		Object: &schema.Object{
+			Unknown: schema.Accept, Others: server,
+			Named:    regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`).MatchString,
+			Misnamed: "is no name of a server: up to 32 letters, digits, _ and -, a letter first",
+		},
 	}
 }
 

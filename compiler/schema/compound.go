@@ -62,10 +62,8 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 	name := key.Text()
 	switch {
 	case r.Unknown == Accept:
-		if r.CheckName != nil {
-			if err := r.CheckName(name); err != nil {
-				c.Errorf(key, "", "%v", err)
-			}
+		if r.Named != nil && !r.Named(name) {
+			c.Errorf(key, "", "%q %s", name, r.Misnamed)
 		}
 		if r.Others != nil {
 			c.value(r.Others, value)
