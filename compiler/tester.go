@@ -76,8 +76,9 @@ const HarnessCommand = "command"
 // agents; functions that read tester files are given their types.
 type AgentType struct {
 	Name string // the value of harness.type
-	// Credentials are the variables of harness.env that may hold the provider's key; the
-	// first that is set is used. None means that a file of the tester's names them. The key never reaches the agent's sandbox.
+	// Credentials are the variables of harness.env that may hold the provider's key; the first
+	// that is set is used. There are none here if a file of the tester's describes the agent,
+	// and so names them. The key never reaches the agent's sandbox.
 	Credentials []Credential
 	Model       string // for tester files that an import of a pack writes
 	// Config are the agent's own keys of harness.config. Their values are in
@@ -96,8 +97,8 @@ type HarnessSection struct {
 	Type string `key:"type"` // HarnessCommand, or the name of an agent; empty is invalid
 	// Env are the names of the environment variables that the harness gets.
 	Env []string `key:"env"`
-	// Secrets say where the values of names in Env are that neither the environment nor the env
-	// file has.
+	// Secrets say where to get the values that neither the environment nor the env file has, by
+	// names in Env.
 	Secrets map[string]SecretSource `key:"secrets"`
 	Config  HarnessConfig           `key:"config"`
 }
@@ -135,14 +136,14 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig `key:"prices"`                  // nil if the file has none
-	// MCPServers are the servers of tools that the agent is told of, by name.
+	// MCPServers are the tool servers that the agent is told about, by name.
 	MCPServers map[string]MCPServer `key:"mcp_servers" json:",omitempty"`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
 }
 
-// PricesConfig says what a provider asks for a million tokens, in US dollars.
+// PricesConfig says what a provider charges for a million tokens, in US dollars.
 type PricesConfig struct {
 	Input       float64 `key:"input"`
 	CachedInput float64 `key:"cached_input"` // that of Input unless the file says otherwise

@@ -106,13 +106,8 @@ func (t *Task) Secrets() []string {
 		}
 	}
 	for _, text := range secrets {
-		if !strings.Contains(text, "\n@@ ") {
-			continue
-		}
-		for line := range strings.Lines(text) { // of a patch, without their signs
-			if line = strings.TrimSpace(strings.TrimLeft(line, "+- ")); len(line) >= MinSecret {
-				secrets = append(secrets, line)
-			}
+		if strings.Contains(text, "\n@@ ") {
+			secrets = append(secrets, longLines(text, "+- ", MinSecret)...) // of a patch, without their signs
 		}
 	}
 	if t.family.Checker != nil {
@@ -147,17 +142,22 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 			if left -= info.Size(); left < 0 {
 				return fs.SkipAll
 			}
-			text, err := eval.root.ReadFile(name)
-			if err != nil || bytes.IndexByte(text, 0) >= 0 {
-				return nil
-			}
-			for line := range strings.Lines(string(text)) {
-				if line = strings.TrimSpace(line); len(line) >= minLeak {
-					lines = append(lines, line)
-				}
+			if text, err := eval.root.ReadFile(name); err == nil && bytes.IndexByte(text, 0) < 0 {
+				lines = append(lines, longLines(string(text), "", minLeak)...)
 			}
 			return nil
 		})
+	}
+	return lines
+}
+
+// longLines returns the lines of at least shortest bytes, without signs at their beginning and
+// white space around them.
+func longLines(text, signs string, shortest int) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(strings.TrimLeft(line, signs)); len(line) >= shortest {
+			lines = append(lines, line)
+		}
 	}
 	return lines
 }

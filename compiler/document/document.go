@@ -6,7 +6,6 @@
 // differently: duplicate keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second
 // value. encoding/json would not do: its errors do not say where a value stands, and it
 // replaces lone surrogates; encoding/json/jsontext still needs an experiment of the compiler.
-// For YAML, see "Dependencies" in CONTRIBUTING.md.
 package document
 
 import (
