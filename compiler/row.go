@@ -81,15 +81,8 @@ func (r *rowReader) check(root document.Value) *Family {
 	if f == nil {
 		return nil
 	}
-	if env := r.pack.environment.withRow(root.Get("environment")); sound && !f.Machine {
-		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil, "sidecars": env.Sidecars != nil} {
-			if set {
-				c.Report(root, Problem{
-					Path: "$.environment." + key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", key, f.Name),
-					Hint: "set it to null for this row",
-				})
-			}
-		}
+	if sound && !f.Machine {
+		r.checkNoMachine(f, root)
 	}
 	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.Input, root)
 	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.Eval, root)
@@ -109,6 +102,27 @@ func (r *rowReader) check(root document.Value) *Family {
 		f.Check(c, root.Get("input"), root.Get("eval"))
 	}
 	return f
+}
+
+// checkNoMachine checks that a row of a family without Machine has no environment that needs it.
+func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
+	env := r.pack.environment.withRow(root.Get("environment"))
+	for _, own := range []struct {
+		key string
+		set bool
+	}{
+		{"materialize_workdir_from_image", env.MaterializeWorkdirFromImage},
+		{"candidate", env.Machine},
+		{"capabilities", env.Capabilities != nil},
+		{"sidecars", env.Sidecars != nil},
+	} {
+		if own.set {
+			r.checker.Report(root, Problem{
+				Path: "$.environment." + own.key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", own.key, f.Name),
+				Hint: "set it to null for this row",
+			})
+		}
+	}
 }
 
 func isObjectOrAbsent(v document.Value) bool {
