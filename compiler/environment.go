@@ -268,14 +268,11 @@ func ParseBytes(text string) int64 {
 }
 
 func envSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:  "Environment variables of the sandbox. They are public.",
-		Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, Others: &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
-			Named: isEnvName, Misnamed: "is no name of an environment variable",
-		},
-	}
+	value := schema.AnyText("")
+	value.Check = checkNoNUL
+	s := schema.Map("Environment variables of the sandbox. They are public.", value)
+	s.Object.Named, s.Object.Misnamed = isEnvName, "is no name of an environment variable"
+	return schema.Nullable(s)
 }
 
 // Environ returns variables as "NAME=value", sorted.

@@ -16,14 +16,11 @@ type Variant struct {
 }
 
 func matrixSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc: "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir.", Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, Others: schema.Open("Values of keys, by path."),
-			Named:    regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString,
-			Misnamed: "names no directory: letters, digits and . _ - do",
-		},
-	}
+	const doc = "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir."
+	s := schema.Map(doc, schema.Open("Values of keys, by path."))
+	s.Object.Named = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString
+	s.Object.Misnamed = "names no directory: letters, digits and . _ - do"
+	return schema.Nullable(s)
 }
 
 // Variants returns the variants of a tester file with settings, in the order of the file. A

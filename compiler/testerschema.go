@@ -111,10 +111,7 @@ func secretsSchema() *schema.Schema {
 			c.Errorf(v, "", "expected one of command and file")
 		}
 	}
-	return &schema.Schema{
-		Doc: "Where the values of harness.env are that neither the environment nor the env file has, by name.", Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, Others: source},
-	}
+	return schema.Nullable(schema.Map("Where the values of harness.env are that neither the environment nor the env file has, by name.", source))
 }
 
 // checkSecrets checks that harness.env lists all names.
@@ -257,14 +254,10 @@ func serversSchema() *schema.Schema {
 			c.Errorf(v.Get("env"), "", "%q is for a command", "env")
 		}
 	}
-	return &schema.Schema{
-		Doc: "Servers of the Model Context Protocol that the agent is told of, by name.", Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, Others: server,
-			Named:    regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`).MatchString,
-			Misnamed: "is no name of a server: up to 32 letters, digits, _ and -, a letter first",
-		},
-	}
+	s := schema.Map("Servers of the Model Context Protocol that the agent is told of, by name.", server)
+	s.Object.Named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`).MatchString
+	s.Object.Misnamed = "is no name of a server: up to 32 letters, digits, _ and -, a letter first"
+	return schema.Nullable(s)
 }
 
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.

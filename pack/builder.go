@@ -99,7 +99,7 @@ func (b *Builder) read(ctx context.Context) error {
 	case len(fatal) > 0:
 		return fatal
 	case len(b.places) == 0:
-		return compiler.Problems{{File: b.Source, Message: "no task to import", Hint: b.emptyHint()}}
+		return Place{File: b.Source}.hinted(b.emptyHint(), "no task to import")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func (b *Builder) Count(ctx context.Context, at Place) error {
 func (b *Builder) Reject(problems ...compiler.Problem) error {
 	b.problems = append(b.problems, problems...)
 	if !b.Skip && len(b.problems) >= maxProblems {
-		return compiler.Problems{{File: b.Source, Message: fmt.Sprintf("stopped after %d problems", len(b.problems))}}
+		return Place{File: b.Source}.problem("", "stopped after %d problems", len(b.problems))
 	}
 	return nil
 }
@@ -192,6 +192,13 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 		path = p.Path + strings.TrimPrefix(path, "$")
 	}
 	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
+}
+
+// hinted returns one problem at the place with a hint.
+func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
+	problems := p.problem("", format, args...)
+	problems[0].Hint = hint
+	return problems
 }
 
 // template returns the operator's template of image references or, failing that, the

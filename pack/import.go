@@ -33,7 +33,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 		return Report{}, err
 	}
 	if o.Fill && o.Pin != nil && o.Image == "" && f.Image == "" {
-		return Report{}, compiler.Problems{{File: o.Out, Message: "the manifest names the image, which is not changed", Hint: "give --image to pin it in the rows"}}
+		return Report{}, Place{File: o.Out}.hinted("give --image to pin it in the rows", "the manifest names the image, which is not changed")
 	}
 	leave := map[Place]bool{}
 	var left compiler.Problems
@@ -70,35 +70,31 @@ func defaultID(f Format, source string) string {
 }
 
 func checkOut(out string, o Options) error {
-	problem := func(hint, format string, args ...any) error {
-		return compiler.Problems{{File: o.Out, Message: fmt.Sprintf(format, args...), Hint: hint}}
-	}
+	at := Place{File: o.Out}
 	entries, err := os.ReadDir(out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.Fill:
-		return problem("", "there is no directory to fill")
+		return at.problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return problem("", "%v", compiler.Bare(err))
+			return at.problem("", "%v", compiler.Bare(err))
 		}
 		return nil
 	case err != nil:
-		return problem("", "%v", compiler.Bare(err))
+		return at.problem("", "%v", compiler.Bare(err))
 	case !o.Fill:
-		return problem("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
 	}
-	manifest := false
 	for _, e := range entries {
 		switch {
 		case e.Name() == tasksFile:
-			return problem("remove it first", "%s is there already", tasksFile)
+			return at.hinted("remove it first", "%s is there already", tasksFile)
 		case !e.Type().IsRegular():
-			return problem("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
+			return at.hinted("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
 		}
-		manifest = manifest || e.Name() == manifestFile
 	}
-	if !manifest {
-		return problem("", "holds no %s", manifestFile)
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestFile }) {
+		return at.problem("", "holds no %s", manifestFile)
 	}
 	return nil
 }

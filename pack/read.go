@@ -44,18 +44,13 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
 		text, err = gunzip(at, raw, b.Limits.Text)
 	case bytes.HasPrefix(raw, []byte("PAR1")):
-		err = unsupported(at, "a Parquet file", "convert it to JSONL first, for instance with pandas")
+		err = at.hinted("convert it to JSONL first, for instance with pandas", "a Parquet file is not supported")
 	case bytes.HasPrefix(raw, []byte("PK\x03\x04")):
-		err = unsupported(at, "a zip archive", "unpack it first")
+		err = at.hinted("unpack it first", "a zip archive is not supported")
 	default:
 		text = raw
 	}
 	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
-}
-
-// unsupported returns the problem of a known but unsupported variant.
-func unsupported(at Place, what, hint string) compiler.Problems {
-	return compiler.Problems{{File: at.File, Line: at.Line, Path: at.Path, Message: what + " is not supported", Hint: hint}}
 }
 
 // readBounded reads a regular file of at most limit bytes.

@@ -165,6 +165,11 @@ func Closed(doc string, fields ...Field) *Schema {
 // Open allows objects with any keys.
 func Open(doc string) *Schema { return &Schema{Doc: doc, Object: &Object{Unknown: Accept}} }
 
+// Map allows objects with any keys, whose values are all allowed by values.
+func Map(doc string, values *Schema) *Schema {
+	return &Schema{Doc: doc, Object: &Object{Unknown: Accept, Others: values}}
+}
+
 // List allows arrays whose items are all allowed by items.
 func List(doc string, items *Schema) *Schema {
 	return &Schema{Doc: doc, Array: &Array{Items: items}}
