@@ -73,7 +73,7 @@ func (r *rowReader) check(root document.Value) *Family {
 	switch name := root.Get("family"); {
 	case name.Kind() == document.String:
 		f = familyNamed(r.pack.families, name.Text())
-	case name.Kind() != 0 && name.Kind() != document.Null:
+	case name.Given():
 		f = nil
 	case f == nil:
 		c.Errorf(root, "the manifest has no defaults.family", "key %q is missing", "family")
@@ -125,9 +125,7 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 	}
 }
 
-func isObjectOrAbsent(v document.Value) bool {
-	return v.Kind() == document.Object || v.Kind() == 0 || v.Kind() == document.Null
-}
+func isObjectOrAbsent(v document.Value) bool { return v.Kind() == document.Object || !v.Given() }
 
 func (r *rowReader) checkID(id document.Value) {
 	first, used := r.ids.add(id.Text(), id.Line())

@@ -263,7 +263,7 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 func ownConfig(agent AgentType, config document.Value) map[string]string {
 	own := map[string]string{}
 	for _, field := range agent.Config {
-		if v := config.Get(field.Name); v.Kind() != 0 && v.Kind() != document.Null {
+		if v := config.Get(field.Name); v.Given() {
 			own[field.Name] = strings.TrimSpace(v.Plain())
 		}
 	}

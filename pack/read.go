@@ -205,14 +205,23 @@ func (r *record) text(key string) string {
 // optional returns a string that may be missing, null or blank.
 func (r *record) optional(key string) string {
 	v := r.value.Get(key)
-	if k := v.Kind(); k != 0 && k != document.String && k != document.Null {
-		r.wrong("$."+key, "expected a string, found %s", k)
+	if v.Given() && v.Kind() != document.String {
+		r.wrong("$."+key, "expected a string, found %s", v.Kind())
 	}
 	return v.Text()
 }
 
 func (r *record) wrong(path, format string, args ...any) {
 	r.problems = append(r.problems, r.place.problem(path, format, args...)...)
+}
+
+// copyKeys copies the values of keys that are neither absent nor null.
+func copyKeys(to map[string]any, from document.Value, keys ...string) {
+	for _, key := range keys {
+		if v := from.Get(key); v.Given() {
+			to[key] = v.Any()
+		}
+	}
 }
 
 // sourceOf returns metadata that says where a row came from.

@@ -60,11 +60,7 @@ func (o *sweBenchOptions) row(r *record) (Row, error) {
 	if hints := r.optional("hints_text"); o.Hints && strings.TrimSpace(hints) != "" {
 		row.Input["hints"] = hints
 	}
-	for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
-		if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
-			row.Metadata[key] = v.Any()
-		}
-	}
+	copyKeys(row.Metadata, r.value, "version", "environment_setup_commit", "created_at", "difficulty")
 	return row, nil
 }
 

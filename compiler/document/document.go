@@ -83,6 +83,9 @@ func (v Value) node() (n node) {
 // Kind returns the value's kind; zero for the zero Value.
 func (v Value) Kind() Kind { return v.node().kind }
 
+// Given reports whether the value is neither absent nor null.
+func (v Value) Given() bool { return v.Kind() > Null }
+
 // Line returns the 1-based line on which the value begins; 0 for the zero Value.
 func (v Value) Line() int { return int(v.node().line) }
 
