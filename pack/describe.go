@@ -38,7 +38,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
-		if len(a.Credentials) == 0 { // that of a descriptor
+		if len(a.Credentials) == 0 { // an agent that a file of the operator's describes
 			continue
 		}
 		err = errors.Join(err, b.tester("", harnessSection{a.Name, []string{a.Credentials[0].Name}, map[string]any{"model": a.Model}}))
