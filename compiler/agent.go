@@ -12,9 +12,8 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-// AgentView is the part of a task that a harness may see: the public lane and the
-// family's rules. It neither shares memory with the task nor refers
-// to it.
+// AgentView is the part of a task that a harness may see: the public lane and the family's
+// rules. It neither shares memory with the task nor refers to it.
 type AgentView struct {
 	id          string
 	family      string
@@ -109,16 +108,11 @@ func (v AgentView) Payload() ([]byte, error) {
 		input[p.Name] = p.Value
 		payload[p.Name] = p.Value
 	}
-	return encodeIndented(payload)
-}
-
-// encodeIndented writes JSON in the format of PublicValue.Text.
-func encodeIndented(payload any) ([]byte, error) {
 	text, err := json.Marshal(payload)
 	if err != nil {
 		return nil, err
 	}
-	var doc document.Document
+	var doc document.Document // to write it in the format of PublicValue.Text
 	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
 		return nil, problems
 	}

@@ -22,23 +22,15 @@ func commandSchema(doc string) *schema.Schema {
 
 // checkNoNUL refuses strings with a NUL byte, which execve(2) cannot pass.
 func checkNoNUL(c *schema.Checker, v document.Value) {
-	for _, item := range oneOrMore(v) {
-		if !strings.Contains(item.Text(), "\x00") {
-			continue
-		}
-		if v.Kind() == document.Array {
-			c.Errorf(item, "", "argument holds a NUL byte")
-		} else {
-			c.Errorf(item, "", "command holds a NUL byte")
-		}
-	}
-}
-
-func parseCommand(v document.Value) Command {
+	what := "command"
 	if v.Kind() == document.Array {
-		return Command{Argv: stringList(v)}
+		what = "argument"
 	}
-	return Command{Shell: v.Text()}
+	for _, item := range oneOrMore(v) {
+		if strings.Contains(item.Text(), "\x00") {
+			c.Errorf(item, "", "%s holds a NUL byte", what)
+		}
+	}
 }
 
 // secondsSchema allows a number of seconds above zero; null means absent.
@@ -78,10 +70,8 @@ func dangerousSchema(doc string) *schema.Schema {
 
 // dangerousList returns the names in a list of dangerous commands, each once.
 func dangerousList(v document.Value) []string {
-	for _, item := range v.Items() {
-		if item.Kind() == document.String {
-			return []string{"chroot"} // the only name that the schema allows
-		}
+	if v.Len() == 0 {
+		return nil
 	}
-	return nil
+	return []string{"chroot"} // the only name that the schema allows
 }

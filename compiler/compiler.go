@@ -47,13 +47,13 @@ const (
 // Sees reports whether the component is shown values of the lane. A result shows only public
 // values, and the names of the others.
 func (c Component) Sees(lane Lane) bool {
-	switch lane {
-	case Public:
-		return c == Agent || c == TestSandbox || c == Evaluator || c == Result
-	case EvaluationInputs:
-		return c == TestSandbox
-	case HiddenLane:
-		return c == Evaluator
+	switch c {
+	case Agent, Result:
+		return lane == Public
+	case TestSandbox:
+		return lane == Public || lane == EvaluationInputs
+	case Evaluator:
+		return lane == Public || lane == HiddenLane
 	}
 	return false
 }

@@ -27,8 +27,6 @@ func set(to reflect.Value, v document.Value) {
 		*field = v.Text()
 	case *Hidden[string]:
 		*field = Hide(v.Text())
-	case *[]string:
-		*field = stringList(v)
 	case *[]domain.Domain:
 		*field, _ = domain.ParseAll(stringList(v)) // the schema's checks have passed
 	case *int:
@@ -40,10 +38,8 @@ func set(to reflect.Value, v document.Value) {
 		*field, _ = v.Float64()
 	case *time.Duration:
 		*field = seconds(v)
-	case *map[string]string:
-		*field = stringMap(v)
 	case *Command:
-		*field = parseCommand(v)
+		*field = Command{Shell: v.Text(), Argv: stringList(v)}
 	default:
 		setCompound(to, v)
 	}

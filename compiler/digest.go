@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"maps"
@@ -42,7 +40,7 @@ type Digests struct {
 func (t *Task) Digests() (Digests, error) {
 	h := newPackHasher(t.pack)
 	defer h.close()
-	d, err := h.row(t)
+	d, err := h.digests(t)
 	if err != nil {
 		return Digests{}, fmt.Errorf("digest of task %q: %w", t.id, err)
 	}
@@ -59,46 +57,33 @@ func (p *Pack) ManifestDigest() string {
 func (p *Pack) Digest(ctx context.Context) (string, error) {
 	h := newPackHasher(p)
 	defer h.close()
-	pack := newLabelled(labelPack)
-	write(pack, "%s\n", p.ManifestDigest())
+	pack := sha256.New()
+	pack.Write(fmt.Appendf(nil, "%s%s\n", labelPack, p.ManifestDigest()))
 	for row, err := range p.rows() {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return "", err
 		}
-		d, err := h.row(row.task)
+		d, err := h.digests(row.task)
 		if err != nil {
 			return "", fmt.Errorf("digest of row on line %d: %w", row.task.line, err)
 		}
-		write(pack, "%s %s %s\n", d.Row, d.Evaluation, d.Assets)
+		pack.Write(fmt.Appendf(nil, "%s %s %s\n", d.Row, d.Evaluation, d.Assets))
 	}
-	return format(pack), nil
+	return fmt.Sprintf("sha256:%x", pack.Sum(nil)), nil
 }
-
-func newLabelled(label string) hash.Hash {
-	h := sha256.New()
-	write(h, "%s", label)
-	return h
-}
-
-// write writes to a hash, which never fails.
-func write(h hash.Hash, format string, args ...any) { h.Write(fmt.Appendf(nil, format, args...)) }
-
-func format(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
 func sum(label string, content []byte) string {
-	h := newLabelled(label)
+	h := sha256.New()
+	h.Write([]byte(label))
 	h.Write(content)
-	return format(h)
+	return fmt.Sprintf("sha256:%x", h.Sum(nil))
 }
 
 // packHasher computes the digests of rows, and caches the digests of files.
-type packHasher struct {
-	public, eval fileHasher
-	buf          []byte
-}
+type packHasher struct{ public, eval fileHasher }
 
 func newPackHasher(p *Pack) *packHasher {
-	return &packHasher{public: fileHasher{assetRoot: assetRoot{path: p.PublicRoot}}, eval: fileHasher{assetRoot: assetRoot{path: p.EvalRoot}}}
+	return &packHasher{fileHasher{assetRoot: assetRoot{path: p.PublicRoot}}, fileHasher{assetRoot: assetRoot{path: p.EvalRoot}}}
 }
 
 func (h *packHasher) close() {
@@ -106,10 +91,7 @@ func (h *packHasher) close() {
 	h.eval.close()
 }
 
-func (h *packHasher) row(t *Task) (Digests, error) {
-	h.buf = t.doc.Root().AppendCanonical(h.buf[:0])
-	d := Digests{Row: sum(labelRow, h.buf)}
-
+func (h *packHasher) digests(t *Task) (Digests, error) {
 	var assets, files []string
 	for _, v := range t.resources() {
 		switch {
@@ -123,9 +105,13 @@ func (h *packHasher) row(t *Task) (Digests, error) {
 	if checker := t.Checker(); checker.Path != "" {
 		files = append(files, checker.Directory())
 	}
-	h.buf = append(appendObject(h.buf[:0], t.eval()), '\n')
+	eval := []byte("{}") // if absent or null
+	if v := t.eval(); v.Kind() == document.Object {
+		eval = v.AppendCanonical(nil)
+	}
+	d := Digests{Row: sum(labelRow, t.doc.Root().AppendCanonical(nil))}
 	var err1, err2 error
-	d.Evaluation, err1 = h.eval.sum(labelEvaluation, h.buf, files)
+	d.Evaluation, err1 = h.eval.sum(labelEvaluation, append(eval, '\n'), files)
 	d.Assets, err2 = h.public.sum(labelAssets, nil, assets)
 	return d, cmp.Or(err1, err2)
 }
@@ -151,12 +137,10 @@ func (h *fileHasher) sum(label string, text []byte, paths []string) (string, err
 		}
 		maps.Copy(all, records)
 	}
-	w := newLabelled(label)
-	w.Write(text)
 	for _, path := range slices.Sorted(maps.Keys(all)) {
-		write(w, "%s %s\x00", all[path], path)
+		text = fmt.Appendf(text, "%s %s\x00", all[path], path)
 	}
-	return format(w), nil
+	return sum(label, text), nil
 }
 
 // records returns the record of every file and directory at or below path, by its path: "f
@@ -167,10 +151,11 @@ func (h *fileHasher) records(path string) (map[string]string, error) {
 		return records, nil
 	}
 	records := map[string]string{}
-	if err := h.walk(path, func(name string, info fs.FileInfo) (err error) {
+	err := h.walk(path, func(name string, info fs.FileInfo) (err error) {
 		records[name], err = h.record(name, info)
 		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
 	}
 	if h.size += len(records); h.known == nil || h.size > maxKnown {
@@ -188,22 +173,14 @@ func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
 	if info.Mode()&0o111 != 0 {
 		mode = "0755"
 	}
+	sum := sha256.New()
 	file, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err == nil {
+		defer shut(file)
+		_, err = io.Copy(sum, file)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%q: %w", name, Bare(err))
 	}
-	defer shut(file)
-	sum := sha256.New()
-	if _, err := io.Copy(sum, file); err != nil {
-		return "", fmt.Errorf("%q: %w", name, Bare(err))
-	}
 	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
-}
-
-// appendObject appends the canonical form of an object, {} if absent or null.
-func appendObject(dst []byte, v document.Value) []byte {
-	if v.Kind() != document.Object {
-		return append(dst, "{}"...)
-	}
-	return v.AppendCanonical(dst)
 }

@@ -140,11 +140,11 @@ func sidecarsSchema() *schema.Schema {
 	s.Check = func(c *schema.Checker, v document.Value) {
 		seen := map[string]bool{"localhost": true}
 		for _, item := range v.Items() {
-			if name := item.Get("name"); seen[name.Text()] {
+			name := item.Get("name")
+			if seen[name.Text()] {
 				c.Errorf(name, "", "the name %q is taken", name.Text())
-			} else {
-				seen[name.Text()] = true
 			}
+			seen[name.Text()] = true
 		}
 	}
 	return s
@@ -153,15 +153,6 @@ func sidecarsSchema() *schema.Schema {
 // PackageCapabilities returns the capabilities for which "packages" stands in
 // environment.capabilities.
 func PackageCapabilities() []string { return prefixed(capabilityNames) }
-
-// parseCapabilities reads a value that capabilitiesSchema allows.
-func parseCapabilities(v document.Value) []string {
-	names := stringList(v)
-	if v.Is(packagePowers) {
-		names = capabilityNames
-	}
-	return prefixed(names)
-}
 
 func prefixed(names []string) []string {
 	var all []string
@@ -203,12 +194,9 @@ func isWorkdir(p string) bool {
 
 // isTaken reports whether every sandbox mounts the clean path dir or needs it unchanged.
 func isTaken(dir string) bool {
-	if slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) {
-		return true
-	}
-	return slices.ContainsFunc([]string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}, func(top string) bool {
-		return isBelow(dir, top)
-	})
+	tops := []string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}
+	return slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) ||
+		slices.ContainsFunc(tops, func(top string) bool { return isBelow(dir, top) })
 }
 
 func resourceFields() []schema.Field {
@@ -280,20 +268,11 @@ func ParseBytes(text string) int64 {
 }
 
 func envSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc:  "Environment variables of the sandbox. They are public.",
-		Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept,
-			Others:  &schema.Schema{String: &schema.String{}, Check: checkNoNUL},
-			CheckName: func(name string) error {
-				if !isEnvName(name) {
-					return fmt.Errorf("%q is no name of an environment variable", name)
-				}
-				return nil
-			},
-		},
-	}
+	value := schema.AnyText("")
+	value.Check = checkNoNUL
+	s := schema.Map("Environment variables of the sandbox. They are public.", value)
+	s.Object.Named, s.Object.Misnamed = isEnvName, "is no name of an environment variable"
+	return schema.Nullable(s)
 }
 
 // Environ returns variables as "NAME=value", sorted.
@@ -315,22 +294,14 @@ func (e Environment) withRow(v document.Value) Environment {
 		e.Resources = Resources{}
 	}
 	decode(v, &e)
-	if names := v.Get("capabilities"); names.Kind() != 0 {
-		e.Capabilities = parseCapabilities(names)
+	switch names := v.Get("capabilities"); {
+	case names.Is(packagePowers):
+		e.Capabilities = PackageCapabilities()
+	case names.Kind() != 0:
+		e.Capabilities = prefixed(stringList(names))
 	}
 	e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
 	return e
-}
-
-func stringMap(v document.Value) map[string]string {
-	if v.Len() == 0 {
-		return nil
-	}
-	m := make(map[string]string, v.Len())
-	for key, value := range v.Fields() {
-		m[key.Text()] = value.Text()
-	}
-	return m
 }
 
 // clone returns a copy that shares no memory with e.

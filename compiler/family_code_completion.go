@@ -23,8 +23,8 @@ func CodeCompletion() *Family {
 			required("tests", &schema.Schema{
 				Doc: "The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
 				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
-					optional("source", &schema.Schema{Doc: "Where the tests are: \"inline\".", Any: true}),
-					optional("code", &schema.Schema{Doc: "The code of the tests. It fails by an exception.", Any: true}),
+					optional("source", anything("Where the tests are: \"inline\".")),
+					optional("code", anything("The code of the tests. It fails by an exception.")),
 				}, Variants: []schema.Variant{
 					{Key: "source", Value: "inline", Fields: inlineTests().Fields},
 				}},
@@ -39,8 +39,7 @@ func CodeCompletion() *Family {
 }
 
 func checkCodeTests(c *schema.Checker, v document.Value) {
-	source := v.Get("source")
-	if !source.Is("inline") {
+	if !v.Get("source").Is("inline") {
 		c.Report(v, Problem{
 			Path: v.Path() + ".source", Message: "tests that are not inline have no verifier",
 			Hint: `give {"source": "inline", "code": "…"}`, Warning: true,
@@ -63,8 +62,7 @@ func inlineTests() *schema.Object {
 }
 
 func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
-	language := input.Get("language")
-	if language.Kind() == document.String && !isPython(language.Text()) {
+	if language := input.Get("language"); !isPython(language.Text()) {
 		c.Warnf(language, "", "only python has a verifier, not %q", language.Text())
 	}
 }

@@ -1,9 +1,6 @@
 package compiler
 
 import (
-	"strconv"
-	"strings"
-
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -58,9 +55,9 @@ func rubricSchema() *schema.Schema {
 		Doc:    "How answers are judged. A rubric in prose is for people: its records stay pending.",
 		String: &schema.String{NonBlank: true},
 		Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
-			optional("type", &schema.Schema{Doc: "The kind of rubric: \"contains_any\".", Any: true}),
-			optional("accepted_answers", &schema.Schema{Doc: "Phrases of which the answer has to contain or resemble one.", Any: true}),
-			optional("rejected_answers", &schema.Schema{Doc: "Phrases that the answer must not contain or resemble as much.", Any: true}),
+			optional("type", anything("The kind of rubric: \"contains_any\".")),
+			optional("accepted_answers", anything("Phrases of which the answer has to contain or resemble one.")),
+			optional("rejected_answers", anything("Phrases that the answer must not contain or resemble as much.")),
 			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
 		}, Variants: []schema.Variant{
 			{Key: "type", Value: ContainsAny, Fields: containsAny().Fields},
@@ -71,11 +68,11 @@ func rubricSchema() *schema.Schema {
 
 // containsAny returns the rule for a structured rubric.
 func containsAny() *schema.Object {
-	phrase := func() *schema.Schema { return schema.Text("A phrase.") }
+	phrase := schema.Text("A phrase.")
 	return &schema.Object{Fields: []schema.Field{
 		required("type", schema.Enum("The kind of rubric.", ContainsAny)),
-		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase(), Min: 1}, Doc: "phrases of which one is enough"}),
-		optional("rejected_answers", &schema.Schema{Array: &schema.Array{Items: phrase()}}),
+		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases of which one is enough"}),
+		optional("rejected_answers", schema.List("", phrase)),
 		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
 	}}
 }
@@ -92,13 +89,9 @@ func checkRubric(c *schema.Checker, v document.Value) {
 		})
 		return
 	}
-	if !c.CheckObject(containsAny(), v) {
-		return
-	}
-	if f1 := v.Get("min_token_f1"); f1.Kind() == document.Number {
-		if n, _ := f1.Float64(); n > 1 {
-			c.Errorf(f1, "", "expected a number from 0 to 1, found %s", f1.Raw())
-		}
+	sound, f1 := c.CheckObject(containsAny(), v), v.Get("min_token_f1")
+	if n, _ := f1.Float64(); sound && n > 1 {
+		c.Errorf(f1, "", "expected a number from 0 to 1, found %s", f1.Raw())
 	}
 }
 
@@ -141,10 +134,4 @@ func FreeResponseOf(t *Task) FreeResponseEval {
 		eval.Structured, eval.Rubric = true, Hide(structured)
 	}
 	return eval
-}
-
-// isNumeric reports whether s is a number, possibly with commas between its digits.
-func isNumeric(s string) bool {
-	_, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(s), ",", ""), 64)
-	return err == nil
 }

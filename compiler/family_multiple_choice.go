@@ -12,15 +12,11 @@ const maxChoices = 26
 
 // MultipleChoice asks for one of several choices.
 func MultipleChoice() *Family {
-	answer := func() *schema.Schema {
-		return &schema.Schema{
-			Doc:    "A label (\"B\"), the text of a choice, or the index of one, from 0.",
-			String: &schema.String{NonBlank: true}, Number: &schema.Number{},
-		}
-	}
-	answers := answer()
+	answer := schema.Text("A label (\"B\"), the text of a choice, or the index of one, from 0.")
+	answer.Number = &schema.Number{}
+	answers := *answer
 	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
-	answers.Array = &schema.Array{Items: answer(), Min: 1}
+	answers.Array = &schema.Array{Items: answer, Min: 1}
 	return &Family{
 		Name: "multiple_choice", CandidateKind: CandidateText,
 		Doc: "Pick one of up to 26 choices, which are labelled A to Z in their order.",
@@ -31,7 +27,7 @@ func MultipleChoice() *Family {
 				Array: &schema.Array{Items: schema.Text("A choice."), Min: 1, Max: maxChoices},
 			}),
 		}},
-		Eval:  &schema.Object{Fields: []schema.Field{required("answer", answers)}},
+		Eval:  &schema.Object{Fields: []schema.Field{required("answer", &answers)}},
 		Check: checkMultipleChoice,
 	}
 }

@@ -1,6 +1,9 @@
 package compiler
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -48,19 +51,11 @@ func ShortAnswerOf(t *Task) ShortAnswerEval {
 	eval := EvalOf[ShortAnswerEval](t)
 	var accepted []string
 	for _, v := range t.eval().Get("accepted_answers").Items() {
-		accepted = append(accepted, textOrNumber(v))
+		accepted = append(accepted, v.Plain())
 	}
 	tolerance, has := t.eval().Get("tolerance").Float64()
 	eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
 	return eval
-}
-
-// textOrNumber returns a string's content or a number as it was written.
-func textOrNumber(v document.Value) string {
-	if v.Kind() == document.Number {
-		return string(v.Raw())
-	}
-	return v.Text()
 }
 
 func checkShortAnswer(c *schema.Checker, _, eval document.Value) {
@@ -69,7 +64,8 @@ func checkShortAnswer(c *schema.Checker, _, eval document.Value) {
 		return
 	}
 	for _, v := range eval.Get("accepted_answers").Items() {
-		if isNumeric(textOrNumber(v)) {
+		// A number may have commas between its digits.
+		if _, err := strconv.ParseFloat(strings.ReplaceAll(strings.TrimSpace(v.Plain()), ",", ""), 64); err == nil {
 			return
 		}
 	}

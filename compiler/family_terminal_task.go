@@ -156,7 +156,7 @@ func TerminalTaskOf(t *Task) TerminalEval {
 	eval := EvalOf[TerminalEval](t)
 	eval.Checker = checkerOf(t)
 	eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
-	eval.Files = t.laneFiles(EvaluationInputs)
+	eval.Files = t.evaluationFiles()
 	return eval
 }
 

@@ -29,39 +29,29 @@ func pathSchema(doc string) *schema.Schema {
 // isFileRef reports whether an eval value looks like a file reference: an object with a path
 // and no keys but path, mount and read_only.
 func isFileRef(v document.Value) bool {
-	if v.Kind() != document.Object {
-		return false
-	}
-	found := false
 	for key := range v.Fields() {
-		switch {
-		case key.Is("path"):
-			found = true
-		case !key.Is("mount") && !key.Is("read_only"):
+		if !key.Is("path") && !key.Is("mount") && !key.Is("read_only") {
 			return false
 		}
 	}
-	return found
+	return v.Get("path").Kind() != 0
 }
 
-func fileRefObject() *schema.Object {
-	return &schema.Object{Fields: []schema.Field{
+// fileRefSchema allows an eval field of the lane that is a file reference.
+func fileRefSchema(lane Lane) *schema.Schema {
+	s := schema.Closed("",
 		required("path", pathSchema("The file or directory, relative to asset_roots.eval.")),
 		optional("mount", pathSchema("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That directory and path unless given.")),
 		optional("read_only", schema.Nullable(schema.Boolean("Whether it may be written to.", true))),
-	}}
-}
-
-// checkFileRef checks an eval field that is a file reference.
-func checkFileRef(c *schema.Checker, lane Lane, v document.Value) {
-	if !c.CheckObject(fileRefObject(), v) {
-		return
-	}
-	if mount := v.Get("mount"); mount.Kind() == document.String {
-		if _, err := parseMount(lane, mount.Text()); err != nil {
-			c.Errorf(mount, "", "%v", err)
+	)
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if mount := v.Get("mount"); mount.Kind() == document.String {
+			if _, err := parseMount(lane, mount.Text()); err != nil {
+				c.Errorf(mount, "", "%v", err)
+			}
 		}
 	}
+	return s
 }
 
 // newFileRef reads a reference whose paths are valid. Without a mount, a public file appears

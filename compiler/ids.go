@@ -46,7 +46,7 @@ func (s *idSet) find(id string, before int) int {
 		return 0
 	}
 	defer shut(f)
-	lines := newLineReader(f, DefaultMaxLine)
+	lines := newLineReader(f)
 	var doc document.Document
 	for {
 		text, err := lines.next()

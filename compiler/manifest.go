@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -103,12 +104,8 @@ func (p *Pack) readManifest() Problems {
 // setRoots sets the absolute asset roots. It checks that they are inside the pack and do not
 // overlap, even with symbolic links resolved.
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
-	roots := struct {
-		Public string `key:"public"`
-		Eval   string `key:"eval"`
-	}{defaultPublicRoot, defaultEvalRoot}
-	decode(v, &roots)
-	p.publicRel, p.evalRel = roots.Public, roots.Eval
+	p.publicRel = cmp.Or(v.Get("public").Text(), defaultPublicRoot)
+	p.evalRel = cmp.Or(v.Get("eval").Text(), defaultEvalRoot)
 	public, _ := ParsePath(p.publicRel) // the schema's check has passed
 	eval, _ := ParsePath(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)

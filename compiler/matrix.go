@@ -1,12 +1,10 @@
 package compiler
 
 import (
-	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
-	"strings"
 
-	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -18,18 +16,11 @@ type Variant struct {
 }
 
 func matrixSchema() *schema.Schema {
-	return &schema.Schema{
-		Doc: "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir.", Null: true,
-		Object: &schema.Object{
-			Unknown: schema.Accept, Others: schema.Open("Values of keys, by path."),
-			CheckName: func(name string) error {
-				if name == "" || name[0] == '.' || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" {
-					return fmt.Errorf("%q names no directory: letters, digits and . _ - do", name)
-				}
-				return nil
-			},
-		},
-	}
+	const doc = "Variants of this file, by name, each with other values of some keys, such as harness.config.model. They are run one after the other, in subdirectories of run.output_dir."
+	s := schema.Map(doc, schema.Open("Values of keys, by path."))
+	s.Object.Named = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString
+	s.Object.Misnamed = "names no directory: letters, digits and . _ - do"
+	return schema.Nullable(s)
 }
 
 // Variants returns the variants of a tester file with settings, in the order of the file. A
@@ -43,11 +34,7 @@ func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, 
 	for name, values := range base.doc.Root().Get("matrix").Fields() {
 		v := Variant{Name: name.Text()}
 		for key, value := range values.Fields() {
-			text := value.Text()
-			if value.Kind() != document.String {
-				text = string(value.Raw())
-			}
-			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: text})
+			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: value.Plain()})
 		}
 		variants = append(variants, v)
 	}

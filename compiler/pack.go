@@ -62,7 +62,13 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 			return
 		}
 		defer shut(f)
-		rows := p.newRowReader(f)
+		rows := rowReader{
+			pack:    p,
+			lines:   newLineReader(f),
+			checker: schema.Checker{File: p.TasksPath},
+			ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
+			rule:    rowRule(p.families),
+		}
 		for {
 			next, err := rows.next()
 			if err == io.EOF {
@@ -86,16 +92,6 @@ type rowReader struct {
 	rule    *schema.Object // for what all rows have in common
 }
 
-func (p *Pack) newRowReader(r io.Reader) *rowReader {
-	return &rowReader{
-		pack:    p,
-		lines:   newLineReader(r, DefaultMaxLine),
-		checker: schema.Checker{File: p.TasksPath},
-		ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
-		rule:    rowRule(p.families),
-	}
-}
-
 // row is one row that has been checked.
 type row struct {
 	task     *Task // valid until the next row is read
@@ -106,12 +102,11 @@ type row struct {
 // at the end.
 func (r *rowReader) next() (row, error) {
 	text, err := r.lines.next()
-	if errors.Is(err, errLongLine) {
-		return row{}, Problems{{
-			File: r.pack.TasksPath, Line: r.lines.line, Message: fmt.Sprintf("line is longer than %d bytes", r.lines.max),
-		}}
-	}
-	if err != nil {
+	switch {
+	case err == errLongLine:
+		message := fmt.Sprintf("line is longer than %d bytes", DefaultMaxLine)
+		return row{}, Problems{{File: r.pack.TasksPath, Line: r.lines.line, Message: message}}
+	case err != nil:
 		return row{}, err
 	}
 	if problems := r.doc.ParseJSON(text, r.lines.line); len(problems) > 0 {

@@ -28,15 +28,6 @@ const (
 	maxName = 255  // bytes; NAME_MAX
 )
 
-// deniedMounts returns the paths at or below which nothing may be mounted. Other benchmark
-// runners keep answers and scores there, for which an agent could mistake such a file.
-func deniedMounts() []string {
-	return []string{
-		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json",
-		"input/hidden.json", "output/score.json",
-	}
-}
-
 // ParsePath returns the clean form of a relative slash-separated path that an author wrote,
 // or an error that names the broken rule: it must not be empty, ".", absolute or longer than
 // file systems allow, or contain "..", a backslash, a control character or invalid UTF-8.
@@ -90,7 +81,10 @@ func parseMount(lane Lane, mount string) (string, error) {
 // workspace. It does not check the contents of a directory that is mounted there.
 func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
-	for _, denied := range deniedMounts() {
+	// Other benchmark runners keep answers and scores here, for which an agent could mistake a file.
+	for _, denied := range []string{
+		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json", "input/hidden.json", "output/score.json",
+	} {
 		if isBelow(folded, denied) {
 			return fmt.Errorf("mount %q is denied: nothing may lie at or below %q", clean, denied)
 		}
@@ -127,8 +121,7 @@ func overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
 // the full case folding. Linux distinguishes them, but copying the workspace to another file
 // system would lose a file.
 func FoldPath(p string) string {
-	ascii := !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII })
-	if ascii {
+	if !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return strings.ToLower(p)
 	}
 	folded := cases.Fold().String(norm.NFD.String(p))

@@ -85,9 +85,7 @@ func (c *Precheck) row(t *Task) (all Problems) {
 
 func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
 	err := c.eval.check(name, "")
-	if !errors.Is(err, fs.ErrNotExist) {
-		c.used[name] = true
-	}
+	c.used[name] = !errors.Is(err, fs.ErrNotExist)
 	if err != nil {
 		return Problems{c.at(t, path, below(c.pack.evalRel, err), "%s %v", what, err)}
 	}
@@ -109,15 +107,12 @@ func (c *Precheck) checker(t *Task) Problems {
 	if checker.Path == "" {
 		return nil
 	}
-	if problems := c.evalFile(t, field, checker.Path, "checker file"); problems != nil {
-		return problems
+	problems := c.evalFile(t, field, checker.Path, "checker file")
+	if problems == nil { // all of its directory is mounted
+		problems = c.evalFile(t, field, checker.Directory(), "directory of the checker")
 	}
-	// The whole directory is mounted.
-	if problems := c.evalFile(t, field, checker.Directory(), "directory of the checker"); problems != nil {
+	if problems != nil || checker.Source != CheckerScript {
 		return problems
-	}
-	if checker.Source != CheckerScript {
-		return nil
 	}
 	hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, checker.Path))
 	if err != nil {
@@ -187,10 +182,11 @@ func (c *Precheck) collisions(t *Task) (all Problems) {
 	if c.tester == nil || c.tester.Harness.Config.TaskFile == "" {
 		return nil
 	}
-	file := c.tester.Harness.Config.TaskFile
+	file, of := c.tester.Harness.Config.TaskFile, cmp.Or(c.tester.name, "the tester file")
 	for _, v := range t.resources() {
 		if v.lane == Public && overlap(FoldPath(v.place()), FoldPath(file)) {
-			all = append(all, c.at(t, v.Path(), "choose another task_file", "%q collides with harness.config.task_file %q of %s", v.place(), file, cmp.Or(c.tester.name, "the tester file")))
+			all = append(all, c.at(t, v.Path(), "choose another task_file",
+				"%q collides with harness.config.task_file %q of %s", v.place(), file, of))
 		}
 	}
 	return all

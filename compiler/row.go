@@ -73,7 +73,7 @@ func (r *rowReader) check(root document.Value) *Family {
 	switch name := root.Get("family"); {
 	case name.Kind() == document.String:
 		f = familyNamed(r.pack.families, name.Text())
-	case name.Kind() != 0 && name.Kind() != document.Null:
+	case name.Given():
 		f = nil
 	case f == nil:
 		c.Errorf(root, "the manifest has no defaults.family", "key %q is missing", "family")
@@ -81,22 +81,22 @@ func (r *rowReader) check(root document.Value) *Family {
 	if f == nil {
 		return nil
 	}
-	if env := r.pack.environment.withRow(root.Get("environment")); sound && !f.Machine {
-		for key, set := range map[string]bool{"materialize_workdir_from_image": env.MaterializeWorkdirFromImage, "candidate": env.Machine, "capabilities": env.Capabilities != nil, "sidecars": env.Sidecars != nil} {
-			if set {
-				c.Report(root, Problem{
-					Path: "$.environment." + key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", key, f.Name),
-					Hint: "set it to null for this row",
-				})
-			}
-		}
+	if sound && !f.Machine {
+		r.checkNoMachine(f, root)
 	}
 	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.Input, root)
 	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.Eval, root)
-	r.checkNames(f, root)
-	filesSound := r.checkFiles(f, root)
-	if sound && filesSound {
-		r.checkCollisions(f, root)
+	all := f.resources(root, true)
+	if f.open() { // other schemas fix the names
+		r.checkNames(root, all)
+	}
+	for _, v := range all {
+		if v.section == "eval" && v.file != nil {
+			sound = c.Check(fileRefSchema(v.lane), v.Value) && sound
+		}
+	}
+	if sound {
+		r.checkCollisions(all)
 	}
 	if inputSound && evalSound && f.Check != nil {
 		f.Check(c, root.Get("input"), root.Get("eval"))
@@ -104,31 +104,49 @@ func (r *rowReader) check(root document.Value) *Family {
 	return f
 }
 
-func isObjectOrAbsent(v document.Value) bool {
-	return v.Kind() == document.Object || v.Kind() == 0 || v.Kind() == document.Null
+// checkNoMachine checks that a row of a family without Machine has no environment that needs it.
+func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
+	env := r.pack.environment.withRow(root.Get("environment"))
+	for _, own := range []struct {
+		key string
+		set bool
+	}{
+		{"materialize_workdir_from_image", env.MaterializeWorkdirFromImage},
+		{"candidate", env.Machine},
+		{"capabilities", env.Capabilities != nil},
+		{"sidecars", env.Sidecars != nil},
+	} {
+		if own.set {
+			r.checker.Report(root, Problem{
+				Path: "$.environment." + own.key, Message: fmt.Sprintf("only a terminal_task has %s, a %s does not", own.key, f.Name),
+				Hint: "set it to null for this row",
+			})
+		}
+	}
 }
+
+func isObjectOrAbsent(v document.Value) bool { return v.Kind() == document.Object || !v.Given() }
 
 func (r *rowReader) checkID(id document.Value) {
 	first, used := r.ids.add(id.Text(), id.Line())
-	switch {
-	case used && first > 0:
-		r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on line %d", id.Text(), first)
-	case used:
-		r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on an earlier line", id.Text())
-	}
-}
-
-// checkNames checks that every value compiles to a resource whose name is unique and usable
-// as a file name. Only an open family needs the check: other schemas fix the names.
-func (r *rowReader) checkNames(f *Family, root document.Value) {
-	if !f.open() {
+	if !used {
 		return
 	}
+	where := "an earlier line"
+	if first > 0 {
+		where = fmt.Sprintf("line %d", first)
+	}
+	r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on %s", id.Text(), where)
+}
+
+// checkNames checks that every value of input and eval has a name that is unique and usable as
+// a file name.
+func (r *rowReader) checkNames(root document.Value, all []resource) {
 	seen := map[string]string{}
 	if root.Get("assets").Len() > 0 {
 		seen["assets"] = "assets"
 	}
-	for _, v := range f.resources(root, true) {
+	for _, v := range all {
 		if v.section == "assets" {
 			continue
 		}
@@ -144,26 +162,15 @@ func (r *rowReader) checkNames(f *Family, root document.Value) {
 	}
 }
 
-// checkFiles checks the eval fields that are file references.
-func (r *rowReader) checkFiles(f *Family, root document.Value) bool {
-	before := len(r.checker.Problems)
-	for _, v := range f.resources(root, true) {
-		if v.section == "eval" && v.file != nil {
-			checkFileRef(&r.checker, v.lane, v.Value)
-		}
-	}
-	return len(r.checker.Problems) == before
-}
-
 // checkCollisions checks that no two things that a row puts into a workspace have the same
 // path, or one a path below the other's.
-func (r *rowReader) checkCollisions(f *Family, root document.Value) {
+func (r *rowReader) checkCollisions(all []resource) {
 	type placed struct {
 		resource
 		fold string // the path folded, with NUL for slash so that parents sort next to their children
 	}
 	var files, others []placed
-	for _, v := range f.resources(root, true) {
+	for _, v := range all {
 		p := placed{v, strings.ReplaceAll(FoldPath(v.place()), "/", "\x00")}
 		if v.file != nil {
 			files = append(files, p)
@@ -174,16 +181,15 @@ func (r *rowReader) checkCollisions(f *Family, root document.Value) {
 	if len(files) == 0 {
 		return
 	}
-	all := append(files, others...)
-	slices.SortStableFunc(all, func(a, b placed) int { return strings.Compare(a.fold, b.fold) })
-	last := 0
-	for i := 1; i < len(all); i++ {
-		a, b := all[last], all[i]
-		if a.fold != b.fold && !strings.HasPrefix(b.fold, a.fold+"\x00") {
-			last = i
+	places := append(files, others...)
+	slices.SortStableFunc(places, func(a, b placed) int { return strings.Compare(a.fold, b.fold) })
+	above := places[0]
+	for _, p := range places[1:] {
+		if p.fold != above.fold && !strings.HasPrefix(p.fold, above.fold+"\x00") {
+			above = p
 			continue
 		}
-		r.checker.Errorf(b.Value, "mounts may not be equal or lie inside one another",
-			"%q collides with %q of %s", b.place(), a.place(), a.Path())
+		r.checker.Errorf(p.Value, "mounts may not be equal or lie inside one another",
+			"%q collides with %q of %s", p.place(), above.place(), above.Path())
 	}
 }

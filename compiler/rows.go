@@ -15,19 +15,15 @@ type lineReader struct {
 	r    *bufio.Reader
 	buf  []byte // for lines longer than r's buffer
 	line int    // 1-based, of the last line read
-	max  int    // bytes in a line
 }
 
-func newLineReader(r io.Reader, longest int) *lineReader {
-	return &lineReader{r: bufio.NewReaderSize(r, 256<<10), max: longest}
-}
+func newLineReader(r io.Reader) *lineReader { return &lineReader{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// errLongLine means that a line was skipped because it is too long.
+// errLongLine means that a line was skipped because it is longer than DefaultMaxLine.
 var errLongLine = errors.New("line is too long")
 
 // next returns the next line that is not blank, without its line end. The text is valid
-// until the next call. The error is io.EOF at the end, and errLongLine if a line was
-// skipped.
+// until the next call. The error is io.EOF at the end.
 func (l *lineReader) next() ([]byte, error) {
 	for {
 		text, err := l.read()
@@ -35,7 +31,7 @@ func (l *lineReader) next() ([]byte, error) {
 			return nil, err
 		}
 		l.line++
-		if len(text) > l.max {
+		if len(text) > DefaultMaxLine {
 			return nil, errLongLine
 		}
 		if text = bytes.Trim(text, " \t\r\n\v\f"); len(text) > 0 {
@@ -61,7 +57,7 @@ func (l *lineReader) continued() (found bool) {
 	}
 }
 
-// read returns the next line, or at least max+1 bytes of it if it is too long.
+// read returns the next line, or more than DefaultMaxLine bytes of it if it is too long.
 func (l *lineReader) read() ([]byte, error) {
 	text, err := l.r.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
@@ -69,11 +65,11 @@ func (l *lineReader) read() ([]byte, error) {
 	}
 	long := append(l.buf[:0], text...)
 	for err == bufio.ErrBufferFull {
-		if text, err = l.r.ReadSlice('\n'); len(long) <= l.max {
+		if text, err = l.r.ReadSlice('\n'); len(long) <= DefaultMaxLine {
 			long = append(long, text...)
 		}
 	}
-	if l.buf = long; len(long) > l.max {
+	if l.buf = long; len(long) > DefaultMaxLine {
 		l.buf = nil
 	}
 	return long, err

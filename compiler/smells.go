@@ -18,11 +18,10 @@ const maxSeen = 10_000
 // once emits only the first of equal warnings, which many rows may cause.
 func (pv *packValidator) once(p Problem) {
 	key := p.Path + "\x00" + p.Message
-	if pv.seen[key] || len(pv.seen) >= maxSeen {
-		return
+	if !pv.seen[key] && len(pv.seen) < maxSeen {
+		pv.seen[key] = true
+		pv.warn(p)
 	}
-	pv.seen[key] = true
-	pv.warn(p)
 }
 
 // steerable matches commands that sbench cannot protect from candidate files that steer
@@ -82,13 +81,10 @@ func (pv *packValidator) leakSmells(t *Task) {
 	var public []string // the fields of input come before those of eval
 	for _, v := range t.resources() {
 		switch {
-		case v.file != nil:
+		case v.file != nil, v.section == "input" && (v.key.Is("context") || v.key.Is("choices")):
 		case v.section == "input":
-			if v.key.Is("context") || v.key.Is("choices") {
-				continue
-			}
 			eachString(v.key, v.Value, func(_ document.Value, text string) { public = append(public, text) })
-		case slices.ContainsFunc(secretsOf(v.key, v.Value, shortest), func(secret string) bool {
+		case slices.ContainsFunc(leaksOf(v, shortest), func(secret string) bool {
 			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
 		}):
 			pv.warn(pv.check.at(t, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
@@ -96,16 +92,12 @@ func (pv *packValidator) leakSmells(t *Task) {
 	}
 }
 
-// secretsOf returns the strings of at least shortest bytes in an eval value.
-func secretsOf(key, v document.Value, shortest int) []string {
-	var all []string
-	for _, s := range appendSecrets(nil, key, v, shortest) {
-		// A checker's single line, such as the command pytest -q, is not a secret.
-		if !key.Is("checker") || strings.Contains(s, "\n") {
-			all = append(all, s)
-		}
-	}
-	return all
+// leaksOf returns what is searched for of an eval value. A checker's single line, such as the
+// command pytest -q, is not a secret.
+func leaksOf(v resource, shortest int) []string {
+	return slices.DeleteFunc(secretsIn(v, shortest), func(s string) bool {
+		return v.key.Is("checker") && !strings.Contains(s, "\n")
+	})
 }
 
 // holds reports whether text contains the secret, as whole words if words is set.

@@ -65,11 +65,11 @@ func (t *Task) resources() []resource {
 	return t.family.resources(t.doc.Root(), t.pack.readOnly)
 }
 
-// laneFiles returns the file references of a lane other than public, sorted by mount.
-func (t *Task) laneFiles(lane Lane) []FileRef {
+// evaluationFiles returns the file references that are evaluation inputs, sorted by mount.
+func (t *Task) evaluationFiles() []FileRef {
 	var refs []FileRef
 	for _, v := range t.resources() {
-		if v.file != nil && v.lane == lane {
+		if v.file != nil && v.lane == EvaluationInputs {
 			refs = append(refs, *v.file)
 		}
 	}

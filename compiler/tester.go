@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -75,8 +76,9 @@ const HarnessCommand = "command"
 // agents; functions that read tester files are given their types.
 type AgentType struct {
 	Name string // the value of harness.type
-	// Credentials are the variables of harness.env that may hold the provider's key; the
-	// first that is set is used. None means that a file of the tester's names them. The key never reaches the agent's sandbox.
+	// Credentials are the variables of harness.env that may hold the provider's key; the first
+	// that is set is used. There are none here if a file of the tester's describes the agent,
+	// and so names them. The key never reaches the agent's sandbox.
 	Credentials []Credential
 	Model       string // for tester files that an import of a pack writes
 	// Config are the agent's own keys of harness.config. Their values are in
@@ -95,8 +97,8 @@ type HarnessSection struct {
 	Type string `key:"type"` // HarnessCommand, or the name of an agent; empty is invalid
 	// Env are the names of the environment variables that the harness gets.
 	Env []string `key:"env"`
-	// Secrets say where the values of names in Env are that neither the environment nor the env
-	// file has.
+	// Secrets say where to get the values that neither the environment nor the env file has, by
+	// names in Env.
 	Secrets map[string]SecretSource `key:"secrets"`
 	Config  HarnessConfig           `key:"config"`
 }
@@ -134,14 +136,14 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig `key:"prices"`                  // nil if the file has none
-	// MCPServers are the servers of tools that the agent is told of, by name.
+	// MCPServers are the tool servers that the agent is told about, by name.
 	MCPServers map[string]MCPServer `key:"mcp_servers" json:",omitempty"`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
 	// white space, other values as JSON.
 	Own map[string]string
 }
 
-// PricesConfig says what a provider asks for a million tokens, in US dollars.
+// PricesConfig says what a provider charges for a million tokens, in US dollars.
 type PricesConfig struct {
 	Input       float64 `key:"input"`
 	CachedInput float64 `key:"cached_input"` // that of Input unless the file says otherwise
@@ -261,12 +263,8 @@ func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, 
 func ownConfig(agent AgentType, config document.Value) map[string]string {
 	own := map[string]string{}
 	for _, field := range agent.Config {
-		switch v := config.Get(field.Name); v.Kind() {
-		case 0, document.Null:
-		case document.String:
-			own[field.Name] = strings.TrimSpace(v.Text())
-		default:
-			own[field.Name] = string(v.Raw())
+		if v := config.Get(field.Name); v.Given() {
+			own[field.Name] = strings.TrimSpace(v.Plain())
 		}
 	}
 	return own
@@ -291,10 +289,9 @@ func testersIn(dir string) string {
 // line of that value or, if the file lacks it, of the nearest one above it.
 func (t *Tester) Problem(path, hint, message string) Problem {
 	p := Problem{File: cmp.Or(t.name, t.Path), Path: path, Message: message, Hint: hint}
-	if t.doc == nil {
-		return p
+	if t.doc != nil {
+		p.Line = t.doc.Nearest(path).Line()
 	}
-	p.Line = t.doc.Nearest(path).Line()
 	return p
 }
 
@@ -389,7 +386,8 @@ var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRI
 // as from os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing
 // or empty value is an error; the error holds Problems, none of which quotes a value.
 func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
-	known := make(map[string]string, len(environ))
+	known := map[string]string{}
+	maps.Copy(known, file)
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		known[name] = value
@@ -397,16 +395,10 @@ func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[strin
 	var problems Problems
 	values := make(map[string]string, len(t.Harness.Env))
 	for i, name := range t.Harness.Env {
-		value := known[name]
-		if _, ok := known[name]; !ok {
-			value = file[name]
-		}
-		if value == "" {
+		if values[name] = known[name]; values[name] == "" {
 			path, message := fmt.Sprintf("$.harness.env[%d]", i), fmt.Sprintf("environment variable %q has no value", name)
 			problems = append(problems, t.Problem(path, "set it, or give it in the env file", message))
-			continue
 		}
-		values[name] = value
 	}
 	if len(problems) > 0 {
 		return nil, problems

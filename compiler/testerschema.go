@@ -111,10 +111,7 @@ func secretsSchema() *schema.Schema {
 			c.Errorf(v, "", "expected one of command and file")
 		}
 	}
-	return &schema.Schema{
-		Doc: "Where the values of harness.env are that neither the environment nor the env file has, by name.", Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, Others: source},
-	}
+	return schema.Nullable(schema.Map("Where the values of harness.env are that neither the environment nor the env file has, by name.", source))
 }
 
 // checkSecrets checks that harness.env lists all names.
@@ -170,10 +167,26 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 		optional("files", filesSchema()),
 		optional("allowed_domains", domainsSchema("DNS names that the harness may reach. A name allows its subdomains too.")),
 	}
-	command := required("command", commandSchema("The command to run in the task's sandbox."))
 	version := schema.Word("The version of the agent.")
 	version.Default = "latest"
-	relayed := []schema.Field{
+	command := slices.Concat([]schema.Field{
+		required("command", commandSchema("The command to run in the task's sandbox.")),
+		optional("provider", providerSchema()),
+	}, providerFields(), common)
+	configs := map[string]*schema.Object{HarnessCommand: {Fields: command}}
+	for _, agent := range agents {
+		model, relayed := required("model", modelSchema()), providerFields()[1:] // all but model
+		own := []schema.Field{model, optional("version", version), optional("mcp_servers", serversSchema())}
+		configs[agent.Name] = &schema.Object{Fields: slices.Concat(own, agent.Config, relayed, common)}
+	}
+	return configs
+}
+
+// providerFields returns the keys of harness.config that need a provider: the model, and what
+// the relay does.
+func providerFields() []schema.Field {
+	return []schema.Field{
+		optional("model", modelSchema()),
 		optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
 		optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
 		optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
@@ -188,23 +201,14 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
 	}
-	own := []schema.Field{command, optional("provider", providerSchema()), optional("model", modelSchema())}
-	configs := map[string]*schema.Object{HarnessCommand: {Fields: slices.Concat(own, relayed, common)}}
-	for _, agent := range agents {
-		configs[agent.Name] = &schema.Object{Fields: slices.Concat([]schema.Field{required("model", modelSchema()), optional("version", version), optional("mcp_servers", serversSchema())}, agent.Config, relayed, common)}
-	}
-	return configs
 }
-
-// needProvider are keys of a command's configuration that mean nothing without a provider.
-var needProvider = []string{"model", "allow_external_tools", "on_external_tools", "max_total_tokens", "max_requests", "max_cost_usd", "prices", "base_url", "key_header", "max_requests_per_minute"}
 
 // checkCommand checks the configuration of a command as a whole.
 func checkCommand(c *schema.Checker, config document.Value) {
 	provider := config.Get("provider").Kind() == document.Object
-	for _, key := range needProvider {
-		if own := config.Get(key); own.Kind() != 0 && !provider {
-			c.Errorf(own, "", "%q means nothing for a command without a provider", key)
+	for _, field := range providerFields() {
+		if own := config.Get(field.Name); own.Kind() != 0 && !provider {
+			c.Errorf(own, "", "%q means nothing for a command without a provider", field.Name)
 		}
 	}
 	if provider && config.Get("model").Kind() == 0 {
@@ -250,16 +254,10 @@ func serversSchema() *schema.Schema {
 			c.Errorf(v.Get("env"), "", "%q is for a command", "env")
 		}
 	}
-	name := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`)
-	return &schema.Schema{
-		Doc: "Servers of the Model Context Protocol that the agent is told of, by name.", Null: true,
-		Object: &schema.Object{Unknown: schema.Accept, Others: server, CheckName: func(text string) error {
-			if !name.MatchString(text) {
-				return fmt.Errorf("%q is no name of a server: up to 32 letters, digits, _ and -, a letter first", text)
-			}
-			return nil
-		}},
-	}
+	s := schema.Map("Servers of the Model Context Protocol that the agent is told of, by name.", server)
+	s.Object.Named = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,31}$`).MatchString
+	s.Object.Misnamed = "is no name of a server: up to 32 letters, digits, _ and -, a letter first"
+	return schema.Nullable(s)
 }
 
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.

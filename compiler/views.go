@@ -102,22 +102,17 @@ func (t *Task) Secrets() []string {
 	var secrets []string
 	for _, v := range t.resources() {
 		if v.lane != Public && v.file == nil {
-			secrets = appendSecrets(secrets, v.key, v.Value, MinSecret)
+			secrets = append(secrets, secretsIn(v, MinSecret)...)
 		}
 	}
 	for _, text := range secrets {
-		if !strings.Contains(text, "\n@@ ") {
-			continue
-		}
-		for line := range strings.Lines(text) { // of a patch, without their signs
-			if line = strings.TrimSpace(strings.TrimLeft(line, "+- ")); len(line) >= MinSecret {
-				secrets = append(secrets, line)
-			}
+		if strings.Contains(text, "\n@@ ") {
+			secrets = append(secrets, longLines(text, "+- ", MinSecret)...) // of a patch, without their signs
 		}
 	}
 	if t.family.Checker != nil {
 		places := []string{t.Checker().Directory()}
-		for _, f := range t.laneFiles(EvaluationInputs) {
+		for _, f := range t.evaluationFiles() {
 			places = append(places, f.Path)
 		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
@@ -147,14 +142,8 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 			if left -= info.Size(); left < 0 {
 				return fs.SkipAll
 			}
-			text, err := eval.root.ReadFile(name)
-			if err != nil || bytes.IndexByte(text, 0) >= 0 {
-				return nil
-			}
-			for line := range strings.Lines(string(text)) {
-				if line = strings.TrimSpace(line); len(line) >= minLeak {
-					lines = append(lines, line)
-				}
+			if text, err := eval.root.ReadFile(name); err == nil && bytes.IndexByte(text, 0) < 0 {
+				lines = append(lines, longLines(string(text), "", minLeak)...)
 			}
 			return nil
 		})
@@ -162,10 +151,20 @@ func (p *Pack) fileLines(places []string) (lines []string) {
 	return lines
 }
 
-// appendSecrets appends the strings in a value that are at least shortest bytes long. key is
-// the value's key.
-func appendSecrets(secrets []string, key, v document.Value, shortest int) []string {
-	eachString(key, v, func(key document.Value, text string) {
+// longLines returns the lines of at least shortest bytes, without signs at their beginning and
+// white space around them.
+func longLines(text, signs string, shortest int) (lines []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(strings.TrimLeft(line, signs)); len(line) >= shortest {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// secretsIn returns the strings in a value that are content and at least shortest bytes long.
+func secretsIn(v resource, shortest int) (secrets []string) {
+	eachString(v.key, v.Value, func(key document.Value, text string) {
 		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {
 			secrets = append(secrets, text)
 		}

@@ -83,23 +83,23 @@ func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Buil
 // read makes the format read the source to its end or to the limit.
 func (b *Builder) read(ctx context.Context) error {
 	err := b.format.Read(ctx, b)
-	if errors.Is(err, errDone) {
-		err = nil
-	}
-	if err == nil {
+	if err == nil || errors.Is(err, errDone) {
 		err = errors.Join(b.out.Flush(), b.file.Sync())
 	}
 	err = errors.Join(err, b.file.Close())
-	var problems compiler.Problems
+	var fatal, problems compiler.Problems
+	if !b.Skip {
+		fatal = slices.Clone(b.problems)
+	}
 	switch {
 	case errors.As(err, &problems):
-		return append(slices.Clone(b.fatal()), problems...)
+		return append(fatal, problems...)
 	case err != nil:
 		return err
-	case len(b.fatal()) > 0:
-		return b.fatal()
+	case len(fatal) > 0:
+		return fatal
 	case len(b.places) == 0:
-		return compiler.Problems{{File: b.Source, Message: "no task to import", Hint: b.emptyHint()}}
+		return Place{File: b.Source}.hinted(b.emptyHint(), "no task to import")
 	}
 	return nil
 }
@@ -112,14 +112,6 @@ func (b *Builder) emptyHint() string {
 		return "no id matches the selection"
 	}
 	return "the source is empty"
-}
-
-// fatal returns the problems of tasks, or none if tasks with problems may be left out.
-func (b *Builder) fatal() compiler.Problems {
-	if b.Skip {
-		return nil
-	}
-	return b.problems
 }
 
 // Wanted reports whether the task with this id is selected. A format that knows the id early
@@ -142,7 +134,7 @@ func (b *Builder) Count(ctx context.Context, at Place) error {
 func (b *Builder) Reject(problems ...compiler.Problem) error {
 	b.problems = append(b.problems, problems...)
 	if !b.Skip && len(b.problems) >= maxProblems {
-		return compiler.Problems{{File: b.Source, Message: fmt.Sprintf("stopped after %d problems", len(b.problems))}}
+		return Place{File: b.Source}.problem("", "stopped after %d problems", len(b.problems))
 	}
 	return nil
 }
@@ -202,11 +194,16 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
+// hinted returns one problem at the place with a hint.
+func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
+	problems := p.problem("", format, args...)
+	problems[0].Hint = hint
+	return problems
+}
+
 // template returns the operator's template of image references or, failing that, the
 // format's.
-func (b *Builder) template() string {
-	return cmp.Or(b.Image, b.format.Image, defaultImage)
-}
+func (b *Builder) template() string { return cmp.Or(b.Image, b.format.Image, defaultImage) }
 
 // ownImages reports whether each task has its own image.
 func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
@@ -217,7 +214,7 @@ func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "
 
 // reference returns a row's own image, from the template.
 func (b *Builder) reference(names map[string]string) (string, error) {
-	pairs := make([]string, 0, 2*len(names))
+	var pairs []string
 	for name, value := range names {
 		pairs = append(pairs, "{"+name+"}", value)
 	}
@@ -237,11 +234,12 @@ func (b *Builder) setImage(ctx context.Context, row *Row) error {
 	}
 	var err error
 	if !given {
-		if ref, err = b.reference(row.Names); err != nil {
-			return err
-		}
+		ref, err = b.reference(row.Names)
 	}
-	if ref, err = b.pin(ctx, ref); err != nil {
+	if err == nil {
+		ref, err = b.pin(ctx, ref)
+	}
+	if err != nil {
 		return err
 	}
 	if row.Environment == nil {
@@ -255,15 +253,14 @@ func (b *Builder) pin(ctx context.Context, ref string) (string, error) {
 	if b.Pin == nil || strings.Contains(ref, "@") {
 		return ref, nil
 	}
-	if known, ok := b.pinned[ref]; ok {
-		return known, nil
+	if b.pinned[ref] == "" {
+		pinned, err := b.Pin(ctx, ref)
+		if err != nil {
+			return "", err
+		}
+		b.pinned[ref] = pinned
 	}
-	pinned, err := b.Pin(ctx, ref)
-	if err != nil {
-		return "", err
-	}
-	b.pinned[ref] = pinned
-	return pinned, nil
+	return b.pinned[ref], nil
 }
 
 // create makes a file whose mode does not depend on the umask.

@@ -90,18 +90,18 @@ func (t *task) composeText(name string, v document.Value) string {
 // composeEnv returns variables, which are a mapping or a list of NAME=value.
 func (t *task) composeEnv(name string, v document.Value) map[string]string {
 	env := map[string]string{}
-	for key, value := range v.Fields() {
-		if value.Kind() == document.Null {
-			t.wrong(name, key.Line(), "a pack has no variables of the host", "the variable %s comes from the host, which is not supported", key.Text())
-		}
-		env[key.Text()] = t.composeText(name, value)
-	}
-	for _, item := range v.Items() {
-		key, value, ok := strings.Cut(t.composeText(name, item), "=")
-		if !ok {
-			t.wrong(name, item.Line(), "a pack has no variables of the host", "the variable %s comes from the host, which is not supported", key)
+	set := func(line int, key, value string, given bool) {
+		if !given {
+			t.wrong(name, line, "a pack has no variables of the host", "the variable %s comes from the host, which is not supported", key)
 		}
 		env[key] = value
+	}
+	for key, value := range v.Fields() {
+		set(key.Line(), key.Text(), t.composeText(name, value), value.Kind() != document.Null)
+	}
+	for _, item := range v.Items() {
+		key, value, given := strings.Cut(t.composeText(name, item), "=")
+		set(item.Line(), key, value, given)
 	}
 	return env
 }

@@ -38,7 +38,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
-		if len(a.Credentials) == 0 { // that of a descriptor
+		if len(a.Credentials) == 0 { // an agent that a file of the operator's describes
 			continue
 		}
 		err = errors.Join(err, b.tester("", harnessSection{a.Name, []string{a.Credentials[0].Name}, map[string]any{"model": a.Model}}))
@@ -56,9 +56,10 @@ func (b *Builder) keep() error {
 		if e.Name() == provenanceFile {
 			continue
 		}
-		text, err := readBounded(filepath.Join(b.Out, e.Name()), b.Limits.File)
+		name := filepath.Join(b.Out, e.Name())
+		text, err := readBounded(name, b.Limits.File)
 		if err != nil {
-			return compiler.Problems{{File: filepath.Join(b.Out, e.Name()), Message: compiler.Bare(err).Error()}}
+			return Place{File: name}.problem("", "%v", compiler.Bare(err))
 		}
 		info, err := e.Info()
 		if err != nil {
@@ -71,14 +72,13 @@ func (b *Builder) keep() error {
 	return nil
 }
 
-// manifest returns the manifest.
 func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	environment := map[string]any{"timeout_seconds": b.format.Timeout}
 	maps.Copy(environment, b.format.Environment)
 	if !b.perRow() {
 		image, err := b.pin(ctx, b.template())
 		if err != nil {
-			return nil, compiler.Problems{{File: b.Source, Message: err.Error()}}
+			return nil, Place{File: b.Source}.problem("", "%v", err)
 		}
 		environment["image"] = image
 	}

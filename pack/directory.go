@@ -3,8 +3,6 @@ package pack
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,10 +94,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	if err := yield(t); err != nil {
 		return err
 	}
-	if len(t.problems) > 0 {
-		return b.Reject(t.problems...)
-	}
-	return nil
+	return b.Reject(t.problems...)
 }
 
 // read reads everything below dir. dir and everything below it must be files or directories;
@@ -142,15 +137,15 @@ func (t *task) read(dir string, limits ImportLimits) error {
 // treeDigest returns the digest of all files: their paths, their bytes, and whether they are
 // executable.
 func treeDigest(files []taskFile) string {
-	h := sha256.New()
+	var records []byte
 	for _, f := range files {
 		mode := "0644"
 		if f.executable {
 			mode = "0755"
 		}
-		_, _ = fmt.Fprintf(h, "f %s %s %s\x00", mode, digest(f.text), f.path)
+		records = fmt.Appendf(records, "f %s %s %s\x00", mode, digest(f.text), f.path)
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return digest(records)
 }
 
 func (t *task) file(name string) (taskFile, bool) {
@@ -245,8 +240,8 @@ func (b *Builder) noteFetching(t *task) {
 		n := 0
 		for line := range strings.Lines(string(f.text)) {
 			n++
-			what := fetching.FindString(strings.TrimSpace(line))
-			if what != "" && !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			line = strings.TrimSpace(line)
+			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
 				b.Note(Place{File: t.path(f.path), Line: n}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", strings.TrimSpace(what))
 				return
 			}

@@ -113,21 +113,20 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 // solve.sh; nothing if there is no solve.sh.
 func (b *Builder) harborSolution(t *task, env map[string]string) []taskFile {
 	files := t.below("solution")
-	for i, f := range files {
-		if f.path != "solve.sh" {
-			continue
-		}
-		if len(env) > 0 {
-			first, rest, ok := strings.Cut(string(f.text), "\n")
-			if !ok || !strings.HasPrefix(first, "#!") {
-				first, rest = "#!/bin/bash", string(f.text)
-			}
-			files[i].text = []byte(first + "\n" + exports(env) + rest)
-		}
-		return files
+	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
+	if i < 0 {
+		b.Note(t.place, "the task has no solution/solve.sh to check it by")
+		return nil
 	}
-	b.Note(t.place, "the task has no solution/solve.sh to check it by")
-	return nil
+	if len(env) > 0 {
+		text := string(files[i].text)
+		first, rest, ok := strings.Cut(text, "\n")
+		if !ok || !strings.HasPrefix(first, "#!") {
+			first, rest = "#!/bin/bash", text
+		}
+		files[i].text = []byte(first + "\n" + exports(env) + rest)
+	}
+	return files
 }
 
 // toml decodes a file as TOML into v and returns the keys without a field in v.

@@ -33,7 +33,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 		return Report{}, err
 	}
 	if o.Fill && o.Pin != nil && o.Image == "" && f.Image == "" {
-		return Report{}, compiler.Problems{{File: o.Out, Message: "the manifest names the image, which is not changed", Hint: "give --image to pin it in the rows"}}
+		return Report{}, Place{File: o.Out}.hinted("give --image to pin it in the rows", "the manifest names the image, which is not changed")
 	}
 	leave := map[Place]bool{}
 	var left compiler.Problems
@@ -70,35 +70,31 @@ func defaultID(f Format, source string) string {
 }
 
 func checkOut(out string, o Options) error {
-	problem := func(hint, format string, args ...any) error {
-		return compiler.Problems{{File: o.Out, Message: fmt.Sprintf(format, args...), Hint: hint}}
-	}
+	at := Place{File: o.Out}
 	entries, err := os.ReadDir(out)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.Fill:
-		return problem("", "there is no directory to fill")
+		return at.problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return problem("", "%v", compiler.Bare(err))
+			return at.problem("", "%v", compiler.Bare(err))
 		}
 		return nil
 	case err != nil:
-		return problem("", "%v", compiler.Bare(err))
+		return at.problem("", "%v", compiler.Bare(err))
 	case !o.Fill:
-		return problem("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
 	}
-	manifest := false
 	for _, e := range entries {
 		switch {
 		case e.Name() == tasksFile:
-			return problem("remove it first", "%s is there already", tasksFile)
+			return at.hinted("remove it first", "%s is there already", tasksFile)
 		case !e.Type().IsRegular():
-			return problem("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
+			return at.hinted("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
 		}
-		manifest = manifest || e.Name() == manifestFile
 	}
-	if !manifest {
-		return problem("", "holds no %s", manifestFile)
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestFile }) {
+		return at.problem("", "holds no %s", manifestFile)
 	}
 	return nil
 }
@@ -107,7 +103,7 @@ func checkOut(out string, o Options) error {
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
-		return report, nil, compiler.Problems{{File: o.Out, Message: compiler.Bare(err).Error()}}
+		return report, nil, Place{File: o.Out}.problem("", "%v", compiler.Bare(err))
 	}
 	// After an exchange, dir is the old directory.
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
@@ -146,22 +142,20 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 	var wrong compiler.Problems
 	_, err = compiler.Validate(ctx, []string{dir}, b.Agents, func(p compiler.Problem) {
 		path := p.Path
+		var at Place
 		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(b.places)
-		p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
+		if inRow {
+			at = b.places[p.Line-1]
+			p.File, p.Line = at.File, at.Line
+			p.Path, p.Message = at.Path, fmt.Sprintf("as a row, %s: %s", path, p.Message)
+		} else {
+			p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
+		}
 		switch {
-		case !inRow && p.Warning:
+		case p.Warning && (!inRow || strings.HasPrefix(path, "$.environment")):
 			notes = append(notes, p)
-			return
 		case !inRow:
 			wrong = append(wrong, p)
-			return
-		}
-		at := b.places[p.Line-1]
-		p.File, p.Line = at.File, at.Line
-		p.Path, p.Message = at.Path, fmt.Sprintf("as a row, %s: %s", path, p.Message)
-		switch {
-		case strings.HasPrefix(path, "$.environment") && p.Warning:
-			notes = append(notes, p)
 		case b.Skip:
 			p.Warning = false
 			unfit[at] = p
@@ -187,7 +181,7 @@ func publish(dir, out string, fill bool) error {
 		err = os.Rename(dir, out) // replaces at most an empty directory
 	}
 	if err != nil {
-		return compiler.Problems{{File: out, Message: fmt.Sprintf("%s the pack: %v", what, err)}}
+		return Place{File: out}.problem("", "%s the pack: %v", what, err)
 	}
 	parent, err := os.Open(filepath.Dir(out))
 	if err != nil {

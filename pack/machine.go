@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"path"
 	"regexp"
 	"slices"
@@ -25,9 +26,7 @@ var everywhere = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/lib", "/us
 // or solution names a command that changes a system, or always if spec says so.
 func (b *Builder) machine(t *task, spec terminalTask, row Row) {
 	dir, _ := row.Environment["workdir"].(string)
-	if dir == "" {
-		dir = defaultWorkdir
-	}
+	dir = cmp.Or(dir, defaultWorkdir)
 	instruction, _ := row.Input["instructions"].(string)
 	solution := append(textsOf(spec.solution), instruction)
 	texts := append(textsOf(t.below("tests")), solution...)

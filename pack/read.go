@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -29,10 +28,7 @@ type sourceFile struct {
 }
 
 // digest returns the SHA-256 of a text in hexadecimal digits.
-func digest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
+func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // load reads a file of the source, and decompresses it if it is gzip. It reads the file only
 // once, so that the digest is that of the parsed text.
@@ -48,18 +44,13 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	case bytes.HasPrefix(raw, []byte("\x1f\x8b")):
 		text, err = gunzip(at, raw, b.Limits.Text)
 	case bytes.HasPrefix(raw, []byte("PAR1")):
-		err = unsupported(at, "a Parquet file", "convert it to JSONL first, for instance with pandas")
+		err = at.hinted("convert it to JSONL first, for instance with pandas", "a Parquet file is not supported")
 	case bytes.HasPrefix(raw, []byte("PK\x03\x04")):
-		err = unsupported(at, "a zip archive", "unpack it first")
+		err = at.hinted("unpack it first", "a zip archive is not supported")
 	default:
 		text = raw
 	}
 	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
-}
-
-// unsupported returns the problem of a known but unsupported variant.
-func unsupported(at Place, what, hint string) compiler.Problems {
-	return compiler.Problems{{File: at.File, Line: at.Line, Path: at.Path, Message: what + " is not supported", Hint: hint}}
 }
 
 // readBounded reads a regular file of at most limit bytes.
@@ -214,14 +205,23 @@ func (r *record) text(key string) string {
 // optional returns a string that may be missing, null or blank.
 func (r *record) optional(key string) string {
 	v := r.value.Get(key)
-	if k := v.Kind(); k != 0 && k != document.String && k != document.Null {
-		r.wrong("$."+key, "expected a string, found %s", k)
+	if v.Given() && v.Kind() != document.String {
+		r.wrong("$."+key, "expected a string, found %s", v.Kind())
 	}
 	return v.Text()
 }
 
 func (r *record) wrong(path, format string, args ...any) {
 	r.problems = append(r.problems, r.place.problem(path, format, args...)...)
+}
+
+// copyKeys copies the values of keys that are neither absent nor null.
+func copyKeys(to map[string]any, from document.Value, keys ...string) {
+	for _, key := range keys {
+		if v := from.Get(key); v.Given() {
+			to[key] = v.Any()
+		}
+	}
 }
 
 // sourceOf returns metadata that says where a row came from.

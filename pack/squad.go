@@ -31,7 +31,7 @@ func readSquad(ctx context.Context, b *Builder) error {
 	}
 	root, top := doc.Root(), Place{File: b.Source, Line: 1}
 	if strings.HasPrefix(root.Get("version").Text(), "v2") {
-		return unsupported(top, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
+		return squad2(top)
 	}
 	if root.Get("data").Kind() != document.Array {
 		return top.problem("$.data", "expected an array, found %s", root.Get("data").Kind())
@@ -41,7 +41,7 @@ func readSquad(ctx context.Context, b *Builder) error {
 			for k, qa := range paragraph.Get("qas").Items() {
 				at := Place{File: b.Source, Line: qa.Line(), Path: fmt.Sprintf("$.data[%d].paragraphs[%d].qas[%d]", i, j, k)}
 				if qa.Get("is_impossible").Kind() != 0 {
-					return unsupported(at, "SQuAD 2.0, whose questions may have no answer,", "the v1.1 files can be imported")
+					return squad2(at)
 				}
 				r := &record{place: at, value: qa, file: file}
 				if err := b.object(ctx, r, func(r *record) (Row, error) { return squadRow(r, article, paragraph), nil }); err != nil {
@@ -51,6 +51,11 @@ func readSquad(ctx context.Context, b *Builder) error {
 		}
 	}
 	return nil
+}
+
+// squad2 returns the problem of a source in the newer version.
+func squad2(at Place) compiler.Problems {
+	return at.hinted("the v1.1 files can be imported", "SQuAD 2.0, whose questions may have no answer, is not supported")
 }
 
 func squadRow(r *record, article, paragraph document.Value) Row {
@@ -72,11 +77,10 @@ func squadAnswers(r *record) []string {
 	var answers []string
 	for i, a := range r.value.Get("answers").Items() {
 		text := a.Get("text").Text()
-		if strings.TrimSpace(text) == "" {
+		switch {
+		case strings.TrimSpace(text) == "":
 			r.wrong(fmt.Sprintf("$.answers[%d].text", i), "missing or blank")
-			continue
-		}
-		if !slices.Contains(answers, text) {
+		case !slices.Contains(answers, text):
 			answers = append(answers, text)
 		}
 	}

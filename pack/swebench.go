@@ -60,11 +60,7 @@ func (o *sweBenchOptions) row(r *record) (Row, error) {
 	if hints := r.optional("hints_text"); o.Hints && strings.TrimSpace(hints) != "" {
 		row.Input["hints"] = hints
 	}
-	for _, key := range []string{"version", "environment_setup_commit", "created_at", "difficulty"} {
-		if v := r.value.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
-			row.Metadata[key] = v.Any()
-		}
-	}
+	copyKeys(row.Metadata, r.value, "version", "environment_setup_commit", "created_at", "difficulty")
 	return row, nil
 }
 
@@ -200,20 +196,23 @@ func (i instance) command(more map[string]string) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("no test command is known for %q: give --test-command '%s=python3 -m pytest -q {tests}'", i.repo, i.repo)
 	}
-	for _, kind := range []struct {
-		name string
-		args func() []string
-	}{{"{tests}", i.pytestArgs}, {"{labels}", i.djangoLabels}, {"{files}", i.files}} {
-		if strings.Contains(template, kind.name) {
-			args := kind.args()
-			if len(args) == 0 {
-				return nil, fmt.Errorf("the test_patch touches no test file in Python for %s", kind.name)
-			}
-			line := activate + "; " + strings.ReplaceAll(template, kind.name, `"$@"`)
-			return append([]string{"bash", "-c", line, "bash"}, args...), nil
-		}
+	var kind string
+	var args []string
+	switch {
+	case strings.Contains(template, "{tests}"):
+		kind, args = "{tests}", i.pytestArgs()
+	case strings.Contains(template, "{labels}"):
+		kind, args = "{labels}", i.djangoLabels()
+	case strings.Contains(template, "{files}"):
+		kind, args = "{files}", i.files()
+	default:
+		return []string{"bash", "-c", activate + "; " + template}, nil
 	}
-	return []string{"bash", "-c", activate + "; " + template}, nil
+	if len(args) == 0 {
+		return nil, fmt.Errorf("the test_patch touches no test file in Python for %s", kind)
+	}
+	line := activate + "; " + strings.ReplaceAll(template, kind, `"$@"`)
+	return append([]string{"bash", "-c", line, "bash"}, args...), nil
 }
 
 // files returns the Python test files that the tests' patch touches.

@@ -48,10 +48,12 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 		}
 		row := Row{
 			Input:       map[string]any{"instructions": terminalInstruction(t, spec)},
-			Environment: terminalEnvironment(t, spec), Metadata: terminalMetadata(spec),
+			Environment: terminalEnvironment(t, spec), Metadata: map[string]any{},
 		}
+		copyKeys(row.Metadata, spec, "author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell")
 		return b.addTask(ctx, t, terminalTask{
-			row: row, script: script, machine: o.Machine, compose: t.compose("docker-compose.yaml", "client"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
+			row: row, script: script, machine: o.Machine, compose: t.compose("docker-compose.yaml", "client"),
+			seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
 			image: slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }),
 		})
 	})
@@ -92,7 +94,7 @@ func terminalEnvironment(t *task, spec document.Value) map[string]any {
 // seconds reads a time limit.
 func (t *task) seconds(spec document.Value, key string, preset float64) any {
 	v := spec.Get(key)
-	if v.Kind() == 0 || v.Kind() == document.Null {
+	if !v.Given() {
 		return preset
 	}
 	n, ok := v.Float64()
@@ -102,21 +104,11 @@ func (t *task) seconds(spec document.Value, key string, preset float64) any {
 	return n
 }
 
-func terminalMetadata(spec document.Value) map[string]any {
-	m := map[string]any{}
-	for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
-		if v := spec.Get(key); v.Kind() != 0 && v.Kind() != document.Null {
-			m[key] = v.Any()
-		}
-	}
-	return m
-}
-
-// pytestFile returns the file for pytest.
+// pytestFile returns the file at the top of the tests that pytest runs.
 func pytestFile(t *task, tests []taskFile) string {
 	var found []string
 	for _, f := range tests {
-		if base := path.Base(f.path); !strings.Contains(f.path, "/") && strings.HasPrefix(base, "test_") && strings.HasSuffix(base, ".py") {
+		if ok, _ := path.Match("test_*.py", f.path); ok {
 			found = append(found, f.path)
 		}
 	}

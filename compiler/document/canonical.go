@@ -3,8 +3,10 @@ package document
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // AppendCanonical appends the value in canonical form, which is the same for all
@@ -79,7 +81,6 @@ func (v Value) sorted() []field {
 // AppendQuoted appends s, which must be valid UTF-8, as a JSON string in canonical
 // form.
 func AppendQuoted(dst, s []byte) []byte {
-	const digits = "0123456789abcdef"
 	dst = append(dst, '"')
 	for _, c := range s {
 		switch {
@@ -88,10 +89,10 @@ func AppendQuoted(dst, s []byte) []byte {
 		case c >= 0x20:
 			dst = append(dst, c)
 		default:
-			if i := bytes.IndexByte([]byte("\b\f\n\r\t"), c); i >= 0 {
+			if i := strings.IndexByte("\b\f\n\r\t", c); i >= 0 {
 				dst = append(dst, '\\', "bfnrt"[i])
 			} else {
-				dst = append(dst, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+				dst = fmt.Appendf(dst, `\u%04x`, c)
 			}
 		}
 	}
@@ -110,8 +111,14 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 		}
 		return append(dst, raw...)
 	}
-	digits, exponent := split(raw)
-	digits = bytes.TrimLeft(digits, "0")
+	exponent := 0
+	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
+		exponent, _ = strconv.Atoi(string(raw[e+1:])) // the parser bounds exponents
+		raw = raw[:e]
+	}
+	whole, fraction, _ := bytes.Cut(raw, []byte("."))
+	exponent -= len(fraction)
+	digits := bytes.TrimLeft(slices.Concat(whole, fraction), "0")
 	trimmed := bytes.TrimRight(digits, "0")
 	if len(trimmed) == 0 {
 		return append(dst, "0e0"...)
@@ -122,15 +129,4 @@ func appendNumber(dst, raw []byte, integer bool) []byte {
 	}
 	dst = append(append(dst, trimmed...), 'e')
 	return strconv.AppendInt(dst, int64(exponent), 10)
-}
-
-// split returns a number's digits without the decimal point, and the power of ten that
-// scales the integer they form. The parser bounds exponents, so Atoi cannot fail.
-func split(raw []byte) (digits []byte, exponent int) {
-	if e := bytes.IndexAny(raw, "eE"); e >= 0 {
-		exponent, _ = strconv.Atoi(string(raw[e+1:]))
-		raw = raw[:e]
-	}
-	whole, fraction, _ := bytes.Cut(raw, []byte("."))
-	return slices.Concat(whole, fraction), exponent - len(fraction)
 }

@@ -6,7 +6,6 @@
 // differently: duplicate keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second
 // value. encoding/json would not do: its errors do not say where a value stands, and it
 // replaces lone surrogates; encoding/json/jsontext still needs an experiment of the compiler.
-// For YAML, see "Dependencies" in CONTRIBUTING.md.
 package document
 
 import (
@@ -73,23 +72,22 @@ type Value struct {
 	at uint32
 }
 
-func (v Value) node() *node { return &v.d.nodes[v.at] }
+// node returns the zero node for the zero Value.
+func (v Value) node() (n node) {
+	if v.d != nil {
+		n = v.d.nodes[v.at]
+	}
+	return n
+}
 
 // Kind returns the value's kind; zero for the zero Value.
-func (v Value) Kind() Kind {
-	if v.d == nil {
-		return 0
-	}
-	return v.node().kind
-}
+func (v Value) Kind() Kind { return v.node().kind }
+
+// Given reports whether the value is neither absent nor null.
+func (v Value) Given() bool { return v.Kind() > Null }
 
 // Line returns the 1-based line on which the value begins; 0 for the zero Value.
-func (v Value) Line() int {
-	if v.d == nil {
-		return 0
-	}
-	return int(v.node().line)
-}
+func (v Value) Line() int { return int(v.node().line) }
 
 // Path returns where in its document the value is, in the notation $.key[0]["odd key"]. The path
 // of a key is that of its field, and the path of the zero Value is $.
@@ -99,7 +97,7 @@ func (v Value) Path() string {
 		parent := at
 		for i, item := range parent.Items() {
 			if item.contains(v) {
-				path, at = itemPath(path, i), item
+				path, at = path+"["+strconv.Itoa(i)+"]", item
 			}
 		}
 		for key, value := range parent.Fields() {
@@ -141,6 +139,14 @@ func (v Value) Raw() []byte {
 
 // Text returns a string's content, and "" for any other kind.
 func (v Value) Text() string { return string(v.bytes()) }
+
+// Plain returns a string's content, and the JSON text of any other kind; "" for the zero Value.
+func (v Value) Plain() string {
+	if v.Kind() == String || v.Kind() == 0 {
+		return v.Text()
+	}
+	return string(v.Raw())
+}
 
 // bytes returns a string's content, which may share memory with the document's text,
 // and nil for any other kind.
@@ -190,12 +196,7 @@ func (v Value) Float64() (float64, bool) {
 }
 
 // Len returns the number of an array's items or an object's fields; 0 for any other kind.
-func (v Value) Len() int {
-	if k := v.Kind(); k != Array && k != Object {
-		return 0
-	}
-	return int(v.node().size)
-}
+func (v Value) Len() int { return int(v.node().size) }
 
 // Items yields the items of an array with their indexes, and nothing for any
 // other kind.
@@ -205,7 +206,7 @@ func (v Value) Items() iter.Seq2[int, Value] {
 			return
 		}
 		at := v.at + 1
-		for i := range int(v.node().size) {
+		for i := range v.Len() {
 			if !yield(i, Value{v.d, at}) {
 				return
 			}
@@ -222,7 +223,7 @@ func (v Value) Fields() iter.Seq2[Value, Value] {
 			return
 		}
 		at := v.at + 1
-		for range v.node().size {
+		for range v.Len() {
 			if !yield(Value{v.d, at}, Value{v.d, at + 1}) {
 				return
 			}
@@ -243,11 +244,10 @@ func (v Value) Get(name string) Value {
 
 // Any returns the value in the types of encoding/json, with numbers as json.Number.
 func (v Value) Any() (value any) {
-	if v.Kind() == 0 {
-		return nil
+	if v.Kind() != 0 {
+		decoder := json.NewDecoder(bytes.NewReader(v.Raw()))
+		decoder.UseNumber()
+		_ = decoder.Decode(&value) // the parser has accepted it
 	}
-	decoder := json.NewDecoder(bytes.NewReader(v.Raw()))
-	decoder.UseNumber()
-	_ = decoder.Decode(&value) // the parser has accepted it
 	return value
 }

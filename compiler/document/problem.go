@@ -1,6 +1,7 @@
 package document
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -27,27 +28,26 @@ type Problem struct {
 // String returns "file:line: $.path: message (hint)" without empty parts. A warning has
 // "warning: " before its path.
 func (p Problem) String() string {
-	var b strings.Builder
-	if p.File != "" {
-		b.WriteString(visible(p.File))
-		if p.Line > 0 {
-			b.WriteString(":" + strconv.Itoa(p.Line))
-		}
-		b.WriteString(": ")
-	} else if p.Line > 0 {
-		b.WriteString("line " + strconv.Itoa(p.Line) + ": ")
+	text := ""
+	switch {
+	case p.File != "" && p.Line > 0:
+		text = fmt.Sprintf("%s:%d: ", visible(p.File), p.Line)
+	case p.File != "":
+		text = visible(p.File) + ": "
+	case p.Line > 0:
+		text = fmt.Sprintf("line %d: ", p.Line)
 	}
 	if p.Warning {
-		b.WriteString("warning: ")
+		text += "warning: "
 	}
 	if p.Path != "" {
-		b.WriteString(p.Path + ": ")
+		text += p.Path + ": "
 	}
-	b.WriteString(p.Message)
+	text += p.Message
 	if p.Hint != "" {
-		b.WriteString(" (" + p.Hint + ")")
+		text += " (" + p.Hint + ")"
 	}
-	return b.String()
+	return text
 }
 
 // visible returns a file's name, quoted if a terminal would not show all of it.
@@ -86,8 +86,5 @@ func FieldPath(path, name string) string {
 	}
 	return path + "[" + strconv.Quote(name) + "]"
 }
-
-// itemPath returns the path of an item of the array at path.
-func itemPath(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`).MatchString

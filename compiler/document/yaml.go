@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	// Not sigs.k8s.io/yaml: its JSON has no line numbers; it turns 1.0 into 1 and
-	// large integers into float64, which changes digests; it reads y as true and 1e3
-	// as 1000; and it silently accepts unknown tags and keys that are not strings.
+	// "Dependencies" in CONTRIBUTING.md says why not sigs.k8s.io/yaml.
 	"go.yaml.in/yaml/v3"
 )
 
@@ -55,8 +53,11 @@ func decodeYAML(text []byte) (*yaml.Node, *Problem) {
 	if len(text) > maxYAMLText {
 		return nil, &Problem{Message: fmt.Sprintf("file has more than %d bytes", maxYAMLText)}
 	}
-	if line := invalidUTF8(text); line > 0 {
-		return nil, &Problem{Line: line, Message: "invalid UTF-8", Hint: "save the file as UTF-8"}
+	n := 0
+	for line := range bytes.Lines(text) {
+		if n++; !utf8.Valid(line) {
+			return nil, &Problem{Line: n, Message: "invalid UTF-8", Hint: "save the file as UTF-8"}
+		}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var root, second yaml.Node
@@ -94,17 +95,6 @@ func tabNear(text []byte, line int) (at int) {
 
 // yamlMessage matches the errors of the YAML module, most of which name a line.
 var yamlMessage = regexp.MustCompile(`^(?s:(?:yaml: )?(?:line (\d+): )?(.*))$`)
-
-// invalidUTF8 returns the 1-based line of the first invalid byte; 0 if there is none.
-func invalidUTF8(text []byte) int {
-	n := 0
-	for line := range bytes.Lines(text) {
-		if n++; !utf8.Valid(line) {
-			return n
-		}
-	}
-	return 0
-}
 
 // yamlBuilder writes YAML nodes as JSON, with null for a value that JSON lacks.
 type yamlBuilder struct {
@@ -222,12 +212,10 @@ func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 			merged = append(merged, b.merge(value, depth+1)...)
 			continue
 		}
-		name, ok := b.key(key)
-		if !ok {
-			continue
+		if name, ok := b.key(key); ok {
+			seen[name] = true
+			own = append(own, yamlPair{name, n.Content[i].Line, value})
 		}
-		seen[name] = true
-		own = append(own, yamlPair{name, n.Content[i].Line, value})
 	}
 	for _, p := range merged {
 		if !seen[p.key] {

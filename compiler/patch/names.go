@@ -20,27 +20,23 @@ func (p *parser) names(f *File, h *header) error {
 	}
 	if strings.HasPrefix(p.line(), "--- ") {
 		before, after, err := p.nameLines()
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
-		}
-		if h.git && (disagree(before, old) || disagree(after, current)) {
+		case h.git && (disagree(before, old) || disagree(after, current)):
 			return p.fail("names of the file's header disagree")
-		}
-		if before == "" && h.git && !h.created || after == "" && h.git && !h.deleted {
+		case h.git && (before == "" && !h.created || after == "" && !h.deleted):
 			return p.fail("/dev/null for a file that is neither new nor deleted")
-		}
-		f.Old, f.New = before, after
-		if before != "" && h.created || after != "" && h.deleted {
+		case before != "" && h.created || after != "" && h.deleted:
 			return p.fail("a new or deleted file has both names")
 		}
-	} else {
-		f.Old, f.New = old, current
-		if h.created {
-			f.Old = ""
-		}
-		if h.deleted {
-			f.New = ""
-		}
+		old, current = before, after
+	}
+	if !h.created {
+		f.Old = old
+	}
+	if !h.deleted {
+		f.New = current
 	}
 	if f.Old == "" && f.New == "" || h.created && h.deleted {
 		return p.fail("file without a name")

@@ -44,7 +44,8 @@ func (f File) Paths() []string {
 // Irregular reports whether the file is, was or becomes anything but a regular
 // file.
 func (f File) Irregular() bool {
-	return slices.ContainsFunc([]uint32{f.OldMode, f.NewMode}, func(mode uint32) bool { return mode != 0 && mode != 0o100644 && mode != 0o100755 })
+	regular := []uint32{0, 0o100644, 0o100755}
+	return !slices.Contains(regular, f.OldMode) || !slices.Contains(regular, f.NewMode)
 }
 
 // Error says why a text is not a patch.
@@ -126,7 +127,7 @@ func (p *parser) file() (File, error) {
 	if !p.atHeader() {
 		return f, p.fail("text between files")
 	}
-	h := header{}
+	var h header
 	if rest, ok := strings.CutPrefix(p.line(), "diff --git "); ok {
 		h.git, h.name = true, commonName(rest)
 		p.i++
@@ -208,16 +209,13 @@ func (p *parser) mode(s string) (uint32, error) {
 
 // index reads "HEX..HEX" or "HEX..HEX MODE".
 func (p *parser) index(f *File, rest string) error {
-	_, mode, ok := strings.Cut(rest, " ")
+	_, text, ok := strings.Cut(rest, " ")
 	if !ok {
 		return nil
 	}
-	m, err := p.mode(mode)
-	if err != nil {
-		return err
-	}
+	mode, err := p.mode(text)
 	if f.OldMode == 0 && f.NewMode == 0 {
-		f.OldMode, f.NewMode = m, m
+		f.OldMode, f.NewMode = mode, mode
 	}
-	return nil
+	return err
 }

@@ -36,11 +36,12 @@ func (c *Checker) Check(s *Schema, v document.Value) bool {
 // CheckAt is CheckObject for the named field of parent. An absent or null field
 // counts as an empty object, whose missing keys are reported at parent's line.
 func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
-	v := parent.Get(name)
-	if v.Kind() == document.Object {
+	if v := parent.Get(name); v.Kind() == document.Object {
 		return c.CheckObject(r, v)
 	}
-	return c.missing(r, parent, document.FieldPath(parent.Path(), name), 0)
+	before := c.errors
+	c.missing(r, parent, document.FieldPath(parent.Path(), name), 0)
+	return c.errors == before
 }
 
 // Errorf reports an error at v. hint may be empty.
@@ -70,7 +71,7 @@ func (c *Checker) Report(v document.Value, p document.Problem) {
 }
 
 func (c *Checker) value(s *Schema, v document.Value) {
-	ok := true
+	before := c.errors
 	switch kind := v.Kind(); {
 	case s.Any:
 	case !s.Allows(kind):
@@ -79,46 +80,45 @@ func (c *Checker) value(s *Schema, v document.Value) {
 	case kind == document.Null:
 		return
 	case kind == document.String:
-		ok = c.str(s, v)
+		c.str(s, v)
 	case kind == document.Number:
-		ok = c.number(s, v)
+		c.number(s, v)
 	case kind == document.Array:
-		ok = c.array(s.Array, v)
+		c.array(s.Array, v)
 	case kind == document.Object:
-		ok = c.CheckObject(s.Object, v)
+		c.CheckObject(s.Object, v)
 	}
-	if ok && s.Check != nil {
+	if c.errors == before && s.Check != nil {
 		s.Check(c, v)
 	}
 }
 
 func found(v document.Value) string {
-	switch v.Kind() {
-	case document.Bool, document.Number:
-		if raw := string(v.Raw()); len(raw) <= 20 {
-			return v.Kind().String() + " (" + raw + ")"
-		}
+	kind := v.Kind()
+	if (kind == document.Bool || kind == document.Number) && len(v.Raw()) <= 20 {
+		return fmt.Sprintf("%s (%s)", kind, v.Raw())
 	}
-	return v.Kind().String()
+	return kind.String()
 }
 
 // kindHint guesses why a value is of the wrong kind.
 func kindHint(s *Schema, v document.Value) string {
+	text, kind := v.Text(), v.Kind()
+	isString := kind == document.String
 	switch {
-	case v.Kind() == document.String && s.Number != nil && s.Number.Seconds:
-		return secondsHint(v.Text())
-	case v.Kind() == document.String && (s.Number != nil || s.Boolean):
-		text := v.Text()
+	case isString && s.Number != nil && s.Number.Seconds:
+		return secondsHint(text)
+	case isString && (s.Number != nil || s.Boolean):
 		if _, err := strconv.ParseFloat(text, 64); err == nil && s.Number != nil || s.Boolean && (text == "true" || text == "false") {
 			return "remove the quotes"
 		}
-	case (v.Kind() == document.Number || v.Kind() == document.Bool) && s.String != nil:
+	case (kind == document.Number || kind == document.Bool) && s.String != nil:
 		return "put it in quotes"
-	case v.Kind() == document.String && s.Array != nil:
+	case isString && s.Array != nil:
 		return "write a list of one item"
-	case v.Kind() == document.Array && s.Object != nil:
+	case kind == document.Array && s.Object != nil:
 		return `a list is not wanted here: in YAML, leave out the "- "; in JSON, write {} instead of []`
-	case v.Kind() == document.String && s.Object != nil && len(s.Object.Fields) > 0:
+	case isString && s.Object != nil && len(s.Object.Fields) > 0:
 		return "its keys are " + strings.Join(s.Object.names(), ", ")
 	}
 	return ""
@@ -154,14 +154,15 @@ func (s *Schema) expected() string {
 	if s.Object != nil {
 		kinds = append(kinds, "an object")
 	}
-	return join(kinds, "or")
+	return either(kinds)
 }
 
-func join(words []string, last string) string {
-	if len(words) < 2 {
+func either(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
 		return strings.Join(words, "")
 	}
-	return strings.Join(words[:len(words)-1], ", ") + " " + last + " " + words[len(words)-1]
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 func (r *String) describe() string {
@@ -171,7 +172,7 @@ func (r *String) describe() string {
 		for i, value := range r.Enum {
 			quoted[i] = strconv.Quote(value)
 		}
-		return join(quoted, "or")
+		return either(quoted)
 	case r.NonBlank || r.NonEmpty:
 		return "a non-empty string"
 	}
@@ -195,29 +196,22 @@ func (r *Number) describe() string {
 // maxListed bounds the allowed values in a message whose hint names the one probably meant.
 const maxListed = 4
 
-func (c *Checker) str(s *Schema, v document.Value) bool {
-	r := s.String
-	if len(r.Enum) > 0 {
-		if slices.ContainsFunc(r.Enum, v.Is) {
-			return true
-		}
-		hint := suggest(v.Text(), r.Enum)
+func (c *Checker) str(s *Schema, v document.Value) {
+	r, text := s.String, v.Text()
+	switch {
+	case slices.Contains(r.Enum, text):
+	case len(r.Enum) > 0:
+		hint := suggest(text, r.Enum)
 		if hint != "" && len(r.Enum) > maxListed {
-			c.Errorf(v, hint, "%q is none of the known values", clip(v.Text()))
+			c.Errorf(v, hint, "%q is none of the known values", clip(text))
 		} else {
-			c.Errorf(v, hint, "expected %s, found %q", s.expected(), clip(v.Text()))
+			c.Errorf(v, hint, "expected %s, found %q", s.expected(), clip(text))
 		}
-		return false
-	}
-	switch text := v.Text(); {
 	case text == "" && (r.NonEmpty || r.NonBlank):
 		c.Errorf(v, "", "expected %s, found an empty string", s.expected())
 	case r.NonBlank && strings.TrimSpace(text) == "":
 		c.Errorf(v, "", "expected %s, found only white space", s.expected())
-	default:
-		return true
 	}
-	return false
 }
 
 // clip shortens a text for a message.
@@ -229,19 +223,17 @@ func clip(s string) string {
 	return s
 }
 
-func (c *Checker) number(s *Schema, v document.Value) bool {
+func (c *Checker) number(s *Schema, v document.Value) {
 	r := s.Number
 	n, fits := v.Float64()
 	if v.IsInteger() && r.Integer {
 		_, fits = v.Int64()
 	}
-	if bounded := r.Integer || r.Above != nil || r.Min != nil; bounded && !fits && n > 0 {
+	bounded := r.Integer || r.Above != nil || r.Min != nil
+	switch {
+	case bounded && !fits && n > 0:
 		c.Errorf(v, "", "number is too large: %s", clip(string(v.Raw())))
-		return false
-	}
-	if r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min {
+	case r.Integer && !v.IsInteger() || r.Above != nil && n <= *r.Above || r.Min != nil && n < *r.Min:
 		c.Errorf(v, "", "expected %s, found %s", s.expected(), clip(string(v.Raw())))
-		return false
 	}
-	return true
 }

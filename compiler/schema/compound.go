@@ -8,21 +8,16 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 )
 
-func (c *Checker) array(r *Array, v document.Value) bool {
-	ok := true
+func (c *Checker) array(r *Array, v document.Value) {
 	if v.Len() < r.Min {
 		c.Errorf(v, "", "expected at least %d item(s), found %d", r.Min, v.Len())
-		ok = false
 	}
 	if r.Max > 0 && v.Len() > r.Max {
 		c.Errorf(v, "", "expected at most %d items, found %d", r.Max, v.Len())
-		ok = false
 	}
-	before := c.errors
 	for _, item := range v.Items() {
 		c.value(r.Items, item)
 	}
-	return ok && c.errors == before
 }
 
 // CheckObject is Check for an object against r alone.
@@ -39,19 +34,18 @@ func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 		met |= 1 << i
 		c.value(r.Fields[i].Schema, value)
 	}
-	return c.missing(r, v, "", met) && c.errors == before
+	c.missing(r, v, "", met)
+	return c.errors == before
 }
 
 // missing reports the required fields whose bits in met are not set. path is that of the object
 // if it is absent from v, otherwise "".
-func (c *Checker) missing(r *Object, v document.Value, path string, met uint64) bool {
-	before := c.errors
+func (c *Checker) missing(r *Object, v document.Value, path string, met uint64) {
 	for i, f := range r.Fields {
 		if f.Required && met&(1<<i) == 0 {
 			c.Report(v, document.Problem{Path: path, Message: fmt.Sprintf("key %q is missing", f.Name), Hint: hintFrom(f.Schema.Doc)})
 		}
 	}
-	return c.errors == before
 }
 
 // hintFrom turns the first sentence of a description into a hint.
@@ -65,24 +59,21 @@ func hintFrom(doc string) string {
 }
 
 func (c *Checker) unknown(r *Object, key, value document.Value) {
-	if r.Unknown == Accept {
-		if r.CheckName != nil {
-			if err := r.CheckName(key.Text()); err != nil {
-				c.Errorf(key, "", "%v", err)
-			}
+	name := key.Text()
+	switch {
+	case r.Unknown == Accept:
+		if r.Named != nil && !r.Named(name) {
+			c.Errorf(key, "", "%q %s", name, r.Misnamed)
 		}
 		if r.Others != nil {
 			c.value(r.Others, value)
 		}
-		return
-	}
-	name := key.Text()
-	if r.Unknown == Tolerate && suggest(name, r.names()) == "" {
+	case r.Unknown == Tolerate && suggest(name, r.names()) == "":
 		c.Warnf(key, "it has no meaning and is ignored", "unknown key %q", clip(name))
-		return
+	default:
+		_, hint := r.Find(name)
+		c.Errorf(key, hint, "unknown key %q", clip(name))
 	}
-	_, hint := r.Find(name)
-	c.Errorf(key, hint, "unknown key %q", clip(name))
 }
 
 // Find returns the schema of the named field. If there is no such field, it returns nil and

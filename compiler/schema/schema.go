@@ -74,7 +74,7 @@ const (
 	// Tolerate makes an unknown key a warning, or an error if it looks like a
 	// misspelling of a known one.
 	Tolerate
-	// Accept allows unknown keys that Object.CheckName and Object.Others allow.
+	// Accept allows unknown keys that Object.Named and Object.Others allow.
 	Accept
 )
 
@@ -84,9 +84,10 @@ type Object struct {
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema
-	// CheckName returns what is wrong with an accepted unknown key, or nil. If CheckName is
-	// nil, all keys are allowed.
-	CheckName func(name string) error
+	// Named reports whether an accepted unknown key is allowed; nil allows all. Misnamed is what
+	// a problem says of one that is not, such as "is no name of a file".
+	Named    func(name string) bool
+	Misnamed string
 	// Variants are for the JSON Schema only: code that checks such an object picks the
 	// variant and checks its fields.
 	Variants []Variant
@@ -163,6 +164,11 @@ func Closed(doc string, fields ...Field) *Schema {
 
 // Open allows objects with any keys.
 func Open(doc string) *Schema { return &Schema{Doc: doc, Object: &Object{Unknown: Accept}} }
+
+// Map allows objects with any keys, whose values are all allowed by values.
+func Map(doc string, values *Schema) *Schema {
+	return &Schema{Doc: doc, Object: &Object{Unknown: Accept, Others: values}}
+}
 
 // List allows arrays whose items are all allowed by items.
 func List(doc string, items *Schema) *Schema {

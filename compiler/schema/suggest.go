@@ -11,16 +11,13 @@ func suggest(written string, known []string) string {
 	if len(written) > 64 {
 		return ""
 	}
-	best, distance := "", 1+max(1, len(written)/3)
+	hint, distance := "", 1+max(1, len(written)/3)
 	for _, word := range known {
 		if d := editDistance(normal(written), normal(word)); d < distance {
-			best, distance = word, d
+			hint, distance = fmt.Sprintf("did you mean %q?", word), d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("did you mean %q?", best)
+	return hint
 }
 
 // Suggest returns `did you mean "x"?` for the known word that written resembles or roughly
