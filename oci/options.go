@@ -235,16 +235,9 @@ func WithAnnotation(key, value string) Option {
 		if key == "" {
 			return errors.New("annotation without a key")
 		}
-		s.annotate(key, value)
+		s.Annotations[key] = value
 		return nil
 	}
-}
-
-func (s *draft) annotate(key, value string) {
-	if s.Annotations == nil {
-		s.Annotations = map[string]string{}
-	}
-	s.Annotations[key] = value
 }
 
 // addMount refuses destinations that would cover what the specification relies on.

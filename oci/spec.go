@@ -93,7 +93,7 @@ func (s *draft) complete() error {
 		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
 	} {
 		if set {
-			s.annotate("org.securebench."+key, "true")
+			s.Annotations["org.securebench."+key] = "true"
 		}
 	}
 	if r := s.Linux.Resources; s.withoutSwap && r != nil && r.Memory != nil {
@@ -122,7 +122,8 @@ func base(rootfs string) *specs.Spec {
 				{Type: rlimitCore, Soft: noCores, Hard: noCores},
 			},
 		},
-		Mounts: baseMounts(),
+		Mounts:      baseMounts(),
+		Annotations: map[string]string{}, // left out of JSON while empty
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
 				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},

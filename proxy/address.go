@@ -22,32 +22,29 @@ func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e
 // and the addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
 // refuses all of it.
 func closedNetworks() map[netip.Prefix]string {
-	all := map[netip.Prefix]string{}
-	for _, n := range [][2]string{
-		{"0.0.0.0/8", "unspecified"},
-		{"10.0.0.0/8", "private"},
-		{"100.64.0.0/10", "carrier-grade NAT"}, // Alibaba's metadata service, too
-		{"127.0.0.0/8", "loopback"},
-		{"169.254.0.0/16", "link-local"}, // most clouds' metadata service, too
-		{"172.16.0.0/12", "private"},
-		{"192.0.0.0/24", "protocol assignments"}, // Oracle's metadata service, too
-		{"192.0.2.0/24", "documentation"},
-		{"192.88.99.0/24", "6to4 relay"},
-		{"192.168.0.0/16", "private"},
-		{"198.18.0.0/15", "benchmarking"}, // ServeDNS hands these out inside a sandbox
-		{"198.51.100.0/24", "documentation"},
-		{"203.0.113.0/24", "documentation"},
-		{"224.0.0.0/4", "multicast"},
-		{"240.0.0.0/4", "reserved"},
-		{"168.63.129.16/32", "metadata of Azure"},
-		{"2001::/23", "protocol assignments"},
-		{"2001:db8::/32", "documentation"},
-		{"2002::/16", "6to4"},
-		{"3fff::/20", "documentation"},
-	} {
-		all[netip.MustParsePrefix(n[0])] = n[1]
+	prefix := netip.MustParsePrefix
+	return map[netip.Prefix]string{
+		prefix("0.0.0.0/8"):        "unspecified",
+		prefix("10.0.0.0/8"):       "private",
+		prefix("100.64.0.0/10"):    "carrier-grade NAT", // Alibaba's metadata service, too
+		prefix("127.0.0.0/8"):      "loopback",
+		prefix("169.254.0.0/16"):   "link-local", // most clouds' metadata service, too
+		prefix("172.16.0.0/12"):    "private",
+		prefix("192.0.0.0/24"):     "protocol assignments", // Oracle's metadata service, too
+		prefix("192.0.2.0/24"):     "documentation",
+		prefix("192.88.99.0/24"):   "6to4 relay",
+		prefix("192.168.0.0/16"):   "private",
+		prefix("198.18.0.0/15"):    "benchmarking", // ServeDNS hands these out inside a sandbox
+		prefix("198.51.100.0/24"):  "documentation",
+		prefix("203.0.113.0/24"):   "documentation",
+		prefix("224.0.0.0/4"):      "multicast",
+		prefix("240.0.0.0/4"):      "reserved",
+		prefix("168.63.129.16/32"): "metadata of Azure",
+		prefix("2001::/23"):        "protocol assignments",
+		prefix("2001:db8::/32"):    "documentation",
+		prefix("2002::/16"):        "6to4",
+		prefix("3fff::/20"):        "documentation",
 	}
-	return all
 }
 
 // newAddressCheck returns a function that returns nil if an address may be dialled: it is
@@ -93,19 +90,23 @@ func isLocal(a netip.Addr) (local bool, err error) {
 		return false, fmt.Errorf("open netlink: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	family, to := byte(unix.AF_INET), a.AsSlice()
+	family := uint8(unix.AF_INET)
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	size := unix.SizeofNlMsghdr + unix.SizeofRtMsg + unix.SizeofRtAttr + len(to)
-	m := binary.NativeEndian.AppendUint32(nil, uint32(size))
-	m = binary.NativeEndian.AppendUint16(m, unix.RTM_GETROUTE)
-	m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST)
-	m = append(m, make([]byte, 8)...) // sequence number and port
-	m = append(m, family, byte(a.BitLen()))
-	m = append(m, make([]byte, unix.SizeofRtMsg-2)...)
-	m = binary.NativeEndian.AppendUint16(m, uint16(unix.SizeofRtAttr+len(to)))
-	m = binary.NativeEndian.AppendUint16(m, unix.RTA_DST)
+	var ask struct {
+		unix.NlMsghdr
+		unix.RtMsg
+		unix.RtAttr
+	}
+	to := a.AsSlice()
+	ask.NlMsghdr = unix.NlMsghdr{Len: uint32(binary.Size(ask) + len(to)), Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_REQUEST}
+	ask.RtMsg = unix.RtMsg{Family: family, Dst_len: uint8(a.BitLen())}
+	ask.RtAttr = unix.RtAttr{Len: uint16(unix.SizeofRtAttr + len(to)), Type: unix.RTA_DST}
+	m, err := binary.Append(nil, binary.NativeEndian, ask)
+	if err != nil {
+		return false, fmt.Errorf("encode for netlink: %w", err)
+	}
 	if err := unix.Sendto(fd, append(m, to...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return false, fmt.Errorf("ask netlink: %w", err)
 	}

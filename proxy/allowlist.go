@@ -40,21 +40,17 @@ type decision struct {
 // decide says whether the allowlist allows the request. It depends only on p and r; the address
 // that a name resolves to is checked when it is dialled.
 func (p Allowlist) decide(r request) decision {
-	d := decision{}
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
-	d.Host, d.Port = host, port
-	switch rule := slices.IndexFunc(p.Domains, func(allowed domain.Domain) bool { return allowed.Allows(host) }); {
+	d := decision{Host: host, Port: port}
+	rule := slices.IndexFunc(p.Domains, func(allowed domain.Domain) bool { return allowed.Allows(host) })
+	switch {
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
 	case rule < 0:
 		d = d.refuse(reasonHost, "no entry of harness.config.allowed_domains matches")
 		d.Cure = fmt.Sprintf("add %q to harness.config.allowed_domains", host)
 		return d
-	default:
-		d.Rule = p.Domains[rule].String()
-	}
-	switch {
 	case r.Kind == KindDNS:
 	case !okPort:
 		return d.refuse(reasonBadPort, "ports are decimal numbers")
@@ -63,7 +59,7 @@ func (p Allowlist) decide(r request) decision {
 	case r.Kind == KindHTTP && !slices.Contains(methods, r.Method):
 		return d.refuse(reasonMethod, "methods "+strings.Join(methods, ", "))
 	}
-	d.Allowed = true
+	d.Allowed, d.Rule = true, p.Domains[rule].String()
 	return d
 }
 

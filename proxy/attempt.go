@@ -94,7 +94,7 @@ func (a *attempt) reach() *upstream {
 }
 
 // failed records an error of dial or of what follows it. It does not call end.
-func (a *attempt) failed(err error) decision {
+func (a *attempt) failed(err error) {
 	e := &a.entry
 	verdict, why, rule := Error, reasonUpstream, e.Rule
 	var refused *refusedAddress
@@ -115,7 +115,6 @@ func (a *attempt) failed(err error) decision {
 	}
 	a.refused = a.refused.refuse(why, rule)
 	e.Verdict, e.Reason, e.Rule = verdict, string(why), rule
-	return a.refused
 }
 
 // cut records why an allowed attempt ended early.

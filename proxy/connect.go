@@ -71,13 +71,12 @@ func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.Connect
 	a := p.attempt(KindConnect)
 	allowed := a.decideConnect(ctx.Req).Allowed && a.tunnel()
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
-		c := conn.(*client)
-		then := func() { p.connect(a, c) }
+		then := func(c *client) { p.connect(a, c) }
 		if !allowed {
 			a.end(0, 0)
-			then = func() { c.reject(a.refused.raw()) }
+			then = func(c *client) { c.reject(a.refused.raw()) }
 		}
-		p.start(c, then)
+		p.start(conn.(*client), then)
 	}}, ""
 }
 

@@ -23,29 +23,23 @@ func (u *upstream) Close() error {
 	return u.TCPConn.Close()
 }
 
-// passedKey is the context key, in a dial, of the addresses that passed the check: a
-// [sync.Map] from socket descriptor to netip.AddrPort. There may be several, since a name's
-// addresses are tried concurrently.
-type passedKey struct{}
-
-// newDialer returns a dialer that checks each address on the socket about to be connected to
-// it: connect(2) gets this address, whatever a name server said before.
-func (p *Proxy) newDialer() *net.Dialer {
-	check := newAddressCheck(p.cfg.hooks.local)
+// dialer returns a dialer that checks each address on the socket about to be connected to it:
+// connect(2) gets this address, whatever a name server said before. The socket's descriptor and
+// the address, a netip.AddrPort, go into passed. There may be several, since a name's addresses
+// are tried concurrently.
+func (p *Proxy) dialer(passed *sync.Map) *net.Dialer {
 	return &net.Dialer{
 		Timeout: p.limits.DialTime, Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
-		ControlContext: func(ctx context.Context, network, address string, c syscall.RawConn) error {
+		Control: func(network, address string, c syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return &refusedAddress{rule: "no address"}
 			}
-			if err := check(to.Addr()); err != nil {
+			if err := p.check(to.Addr()); err != nil {
 				return err
 			}
-			if seen, ok := ctx.Value(passedKey{}).(*sync.Map); ok {
-				if err := c.Control(func(fd uintptr) { seen.Store(fd, to) }); err != nil {
-					return err
-				}
+			if err := c.Control(func(fd uintptr) { passed.Store(fd, to) }); err != nil {
+				return err
 			}
 			if p.cfg.hooks.control != nil {
 				return p.cfg.hooks.control(network, address, c)
@@ -60,9 +54,9 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	seen := &sync.Map{}
+	passed := &sync.Map{}
 	// The final dot keeps the host's search list from applying to the name.
-	conn, err := p.dialer.DialContext(context.WithValue(ctx, passedKey{}, seen), "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
+	conn, err := p.dialer(passed).DialContext(ctx, "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +64,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	raw, err := u.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {
-			if address, ok := seen.Load(fd); ok {
+			if address, ok := passed.Load(fd); ok {
 				u.address = address.(netip.AddrPort)
 			}
 		})

@@ -24,7 +24,8 @@ const (
 	maxNames = 1<<17 - 2
 )
 
-// names gives each name a permanent address: the n-th after firstName to the n-th name.
+// names gives each name a permanent address: the n-th name, counted from 0, has the n-th
+// address after firstName.
 type names struct {
 	mu    sync.Mutex
 	limit int
@@ -85,9 +86,7 @@ func (p *Proxy) ServeDNS(c net.PacketConn) error {
 
 // ServeDNSTCP does what [Proxy.ServeDNS] does, for clients that use TCP.
 func (p *Proxy) ServeDNSTCP(l net.Listener) error {
-	return p.accept(l, KindDNS, func(c *client) {
-		p.start(c, func() { p.serveDNSConn(c) })
-	})
+	return p.accept(l, KindDNS, func(c *client) { p.start(c, p.serveDNSConn) })
 }
 
 func (p *Proxy) serveDNSConn(c *client) {
@@ -114,8 +113,8 @@ func (p *Proxy) serveDNSConn(c *client) {
 	}
 }
 
-// answerDNS returns the answer to a query, an error unless it has exactly one question, of
-// class IN. Anything else gets no answer: nil.
+// answerDNS returns the answer to a query, or nil for anything else. A query must have exactly
+// one question, of class IN; others are answered with an error.
 func (p *Proxy) answerDNS(message []byte) []byte {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)

@@ -158,7 +158,8 @@ func parseSNI(content []byte) (string, bool) {
 }
 
 // checkHello returns why a ClientHello must not be sent to the normalised host, or "".
-// Chromium and Firefox pretend to hide a name (RFC 9849), which looks like hiding one.
+// Chromium and Firefox also send the extension that hides a name to servers that lack it
+// (GREASE, RFC 9849). That looks the same, and is refused, too.
 func checkHello(h hello, host string) reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -229,9 +230,7 @@ func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(transferKey{}).(*transfer)
 	x.answered = true
 	d := x.a.refuse(reasonNotProxy, "")
-	for name, values := range d.header() {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), d.header())
 	w.WriteHeader(d.status())
 	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }

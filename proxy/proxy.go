@@ -20,7 +20,7 @@ import (
 type Config struct {
 	Allowed Allowlist
 	Limits  EgressLimits // unset fields are those of DefaultLimits
-	Log     *Log         // required; after an error of the log, nothing leaves any more
+	Log     *Log         // required; after an error of the log, nothing leaves the sandbox
 	// Task and Attempt go into the log's entries.
 	Task    string
 	Attempt int
@@ -49,8 +49,8 @@ type Proxy struct {
 	server    *http.Server
 	queue     *Queue
 	transport *http.Transport
-	dialer    *net.Dialer
-	buffers   sync.Pool // of *[copyBytes]byte; an idle tunnel holds none
+	check     func(netip.Addr) error // of addresses to dial
+	buffers   sync.Pool              // of *[copyBytes]byte; an idle tunnel holds none
 	names     *names
 	up, down  *budget
 	tunnels   chan struct{} // holds one element per open tunnel
@@ -94,7 +94,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.tunnels = make(chan struct{}, p.limits.Tunnels)
 	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
-	p.dialer = p.newDialer()
+	p.check = newAddressCheck(p.cfg.hooks.local)
 	p.transport = p.newTransport()
 	p.library = p.newLibrary()
 	p.queue = NewQueue(p.ctx)
@@ -205,15 +205,15 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// start runs f, which closes c, on a goroutine that Close waits for. Once the proxy is
+// start runs serve, which closes c, on a goroutine that Close waits for. Once the proxy is
 // closed, it closes c instead.
-func (p *Proxy) start(c *client, f func()) {
+func (p *Proxy) start(c *client, serve func(*client)) {
 	if !p.begin() {
 		_ = c.Close()
 		return
 	}
 	go func() {
 		defer p.work.Done()
-		f()
+		serve(c)
 	}()
 }

@@ -37,5 +37,5 @@ func (q *Queue) Accept() (net.Conn, error) {
 // Close implements net.Listener. It does nothing.
 func (q *Queue) Close() error { return nil }
 
-// Addr implements net.Listener. The address is none that could be dialed.
+// Addr implements net.Listener. The address means nothing.
 func (q *Queue) Addr() net.Addr { return &net.TCPAddr{} }

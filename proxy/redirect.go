@@ -24,9 +24,7 @@ type mapping struct {
 // option SO_ORIGINAL_DST or, if that is not set, its local address. ServeRedirected returns
 // when l or the proxy is closed, and closes l.
 func (p *Proxy) ServeRedirected(l net.Listener) error {
-	return p.accept(l, KindTransparent, func(c *client) {
-		p.start(c, func() { p.redirected(c) })
-	})
+	return p.accept(l, KindTransparent, func(c *client) { p.start(c, p.redirected) })
 }
 
 func (p *Proxy) redirected(c *client) {
@@ -35,11 +33,9 @@ func (p *Proxy) redirected(c *client) {
 	name, ok := p.names.name(to.Addr())
 	if !ok {
 		a.entry.Address, a.entry.Port = to.Addr().String(), int(to.Port())
-		a.deny(reasonIPLiteral, "no name was asked for that has this address")
-		_ = c.Close()
-		return
+		a.refuse(reasonIPLiteral, "no name was asked for that has this address")
 	}
-	if !a.decide(request{Kind: KindTransparent, Host: name, Port: strconv.Itoa(int(to.Port()))}).Allowed {
+	if !ok || !a.decide(request{Kind: KindTransparent, Host: name, Port: strconv.Itoa(int(to.Port()))}).Allowed {
 		a.end(0, 0)
 		_ = c.Close()
 		return

@@ -148,14 +148,15 @@ func (f *flow) write(b []byte) bool {
 	n, err := f.to.Write(b[:allowed])
 	f.moved += int64(n)
 	f.left -= int64(n)
-	if err == nil && allowed == int64(len(b)) {
+	switch {
+	case err != nil:
+		f.t.cut("")
+	case allowed < int64(len(b)):
+		f.t.cut(f.full)
+	default:
 		f.t.touch()
 		return true
 	}
-	if err == nil {
-		f.t.cut(f.full)
-	}
-	f.t.cut("")
 	return false
 }
 

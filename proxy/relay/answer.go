@@ -64,13 +64,12 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.aborted, out.cause, out.left = true, "", true
 		return out
 	}
+	x.copyHeader(resp)
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(body) > maxError || media != "application/json" {
-		x.copyHeader(resp)
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	x.copyHeader(resp)
 	x.write(resp.StatusCode, account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
 	return out
 }

@@ -56,17 +56,13 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	path, body := p.request(cfg)
-	for try := range askTries {
-		text, again, failed := ask(ctx, client, cfg.Provider, path, body)
-		if failed == nil || again < 0 || ctx.Err() != nil {
-			return text, failed
-		}
-		err = failed
-		if try == askTries-1 {
-			break
+	for try := 1; ; try++ {
+		text, again, err := ask(ctx, client, cfg.Provider, path, body)
+		if err == nil || again < 0 || try == askTries || ctx.Err() != nil {
+			return text, err
 		}
 		if again == 0 {
-			again = askPause << try
+			again = askPause << (try - 1)
 		}
 		select {
 		case <-time.After(min(again, maxPause)):
@@ -74,7 +70,6 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 			return "", context.Cause(ctx)
 		}
 	}
-	return "", err
 }
 
 // ask makes one try. again is how long to wait for the next, 0 if the provider does not say, or

@@ -65,13 +65,12 @@ type Config struct {
 	// logging that and sending the rest.
 	RefuseExternalTools bool
 
-	// MaxTotalTokens and MaxRequests are budgets for generations (see [Facts]); 0 means
-	// none. Requests in progress are not cut off, so these may exceed MaxTotalTokens.
+	// These are budgets for generations (see [Facts]); 0 means none. Requests in progress are
+	// not cut off, and so may exceed the budgets for tokens and cost.
 	MaxTotalTokens int64
-	// MaxCostUSD is a budget of what the tokens cost at Prices; 0 means none.
-	MaxCostUSD  float64
-	Prices      *proxy.Prices // nil: unknown
-	MaxRequests int64
+	MaxRequests    int64
+	MaxCostUSD     float64       // what the tokens cost at Prices
+	Prices         *proxy.Prices // nil: unknown
 	// Pace bounds how fast the relays that share it may generate; nil is no bound. A request
 	// that is too early waits.
 	Pace *Pace

@@ -24,6 +24,8 @@ type exchange struct {
 	req   *http.Request
 	ctl   *http.ResponseController
 
+	number  int64 // of the relay's requests, from 1
+	crowded bool  // too many requests were in progress when it came
 	route   route
 	body    []byte // to send
 	bounds  bounds // of the answer
@@ -38,63 +40,61 @@ type exchange struct {
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 	req.Context().Value(connKey{}).(*atomic.Int64).Add(-1)
-	start := time.Now()
-	x := &exchange{relay: r, w: w, req: req, ctl: http.NewResponseController(w), entry: r.newEntry(start)}
-	n, crowded := r.ledger.enter()
-	x.silent = n > r.cfg.Limits.Requests+1
+	x := r.newExchange()
+	x.w, x.req, x.ctl = w, req, http.NewResponseController(w)
 	defer func() {
-		r.ledger.leave(x)
-		x.entry.Duration = time.Since(start)
-		if !x.silent {
-			r.log(x.entry)
-		}
+		x.end()
 		if x.aborted {
 			panic(http.ErrAbortHandler) // so that the agent does not take the answer as complete
 		}
 	}()
-	if err := x.prepare(n, crowded); err != nil {
+	if err := x.prepare(); err != nil {
 		x.deny(err)
 		return
 	}
 	x.forward()
 }
 
-func (r *Relay) newEntry(start time.Time) proxy.Entry {
-	e := proxy.Entry{
-		Time: start.UTC(), Task: r.cfg.Task, Attempt: r.cfg.Attempt, Kind: proxy.KindRelay, Verdict: proxy.Allow,
-		Rule: "provider", Provider: string(r.cfg.Provider), Host: strings.ToLower(r.base.Hostname()),
-	}
+// logMalformed counts and logs a request that net/http answered itself.
+func (r *Relay) logMalformed() {
+	x := r.newExchange()
+	x.refused = true
+	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(badHead)
+	x.end()
+}
+
+// newExchange counts a request. The caller must call end.
+func (r *Relay) newExchange() *exchange {
 	usual := map[string]int{"http": 80, "https": 443}[r.base.Scheme]
 	port, _ := strconv.Atoi(r.base.Port())
-	e.Port = cmp.Or(port, usual)
-	return e
+	x := &exchange{relay: r, entry: proxy.Entry{
+		Time: time.Now(), Task: r.cfg.Task, Attempt: r.cfg.Attempt, Kind: proxy.KindRelay, Verdict: proxy.Allow,
+		Rule: "provider", Provider: string(r.cfg.Provider), Host: strings.ToLower(r.base.Hostname()), Port: cmp.Or(port, usual),
+	}}
+	x.number, x.crowded = r.ledger.enter()
+	x.silent = x.number > r.cfg.Limits.Requests+1
+	return x
 }
 
-func (r *Relay) log(e proxy.Entry) {
-	if r.cfg.Log != nil {
-		r.cfg.Log.Write(e)
+// end takes the request off the ledger and logs it.
+func (x *exchange) end() {
+	x.relay.ledger.leave(x)
+	x.entry.Duration = time.Since(x.entry.Time)
+	x.entry.Time = x.entry.Time.UTC() // only now, since UTC drops the monotonic clock
+	if x.relay.cfg.Log != nil && !x.silent {
+		x.relay.cfg.Log.Write(x.entry)
 	}
 }
 
-func (r *Relay) logMalformed() {
-	n, _ := r.ledger.enter()
-	x := &exchange{refused: true, silent: n > r.cfg.Limits.Requests+1, entry: r.newEntry(time.Now())}
-	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(badHead)
-	if r.ledger.leave(x); !x.silent {
-		r.log(x.entry)
-	}
-}
-
-// prepare does everything with the n-th request that does not need the provider. crowded
-// says that too many requests are in progress.
-func (x *exchange) prepare(n int64, crowded bool) error {
+// prepare does everything that does not need the provider.
+func (x *exchange) prepare() error {
 	cfg := x.relay.cfg
 	switch {
-	case n > cfg.Limits.Requests:
+	case x.number > cfg.Limits.Requests:
 		return &refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"}
 	case cfg.Log != nil && cfg.Log.Err() != nil:
 		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "what cannot be logged does not leave"}
-	case crowded:
+	case x.crowded:
 		return errTooMany
 	}
 	route, ok := find(x.relay.routes, x.req)

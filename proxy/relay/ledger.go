@@ -14,11 +14,8 @@ const keptStatuses = 16
 
 // A ledger keeps the facts and the budgets of one relay.
 type ledger struct {
-	maxTokens, maxRequests int64
-	maxCost                float64
-	prices                 proxy.Prices
-	maxInFlight            int
-	maxBodies              int64
+	cfg    Config
+	prices proxy.Prices
 
 	mu       sync.Mutex
 	facts    Facts
@@ -29,7 +26,7 @@ type ledger struct {
 
 func newLedger(cfg Config) *ledger {
 	return &ledger{
-		maxTokens: cfg.MaxTotalTokens, maxRequests: cfg.MaxRequests, maxCost: cfg.MaxCostUSD, prices: *cmp.Or(cfg.Prices, &proxy.Prices{}), maxInFlight: cfg.Limits.InFlight, maxBodies: cfg.Limits.Bodies,
+		cfg: cfg, prices: *cmp.Or(cfg.Prices, &proxy.Prices{}),
 		facts: Facts{Failed: map[Cause]int64{}, Stripped: map[string]int64{}, External: map[string]int64{}},
 	}
 }
@@ -41,7 +38,7 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	defer l.mu.Unlock()
 	l.facts.Seen++
 	l.inFlight++
-	return l.facts.Seen, l.inFlight > l.maxInFlight
+	return l.facts.Seen, l.inFlight > l.cfg.Limits.InFlight
 }
 
 // leave ends what enter began, gives back what hold took, and records what was removed from
@@ -70,7 +67,7 @@ func (l *ledger) leave(x *exchange) {
 func (l *ledger) hold(bytes int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bodies+bytes > l.maxBodies {
+	if l.bodies+bytes > l.cfg.Limits.Bodies {
 		return false
 	}
 	l.bodies += bytes
@@ -83,13 +80,13 @@ func (l *ledger) hold(bytes int64) bool {
 func (l *ledger) admit(input int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.maxRequests > 0 && l.facts.Sent >= l.maxRequests {
+	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
+	switch cfg := l.cfg; {
+	case cfg.MaxRequests > 0 && l.facts.Sent >= cfg.MaxRequests:
 		return l.exceeded(RequestBudget)
-	}
-	if l.maxTokens > 0 && l.facts.Usage.Total()+l.reserved >= l.maxTokens {
+	case cfg.MaxTotalTokens > 0 && spent.Total() >= cfg.MaxTotalTokens:
 		return l.exceeded(TokenBudget)
-	}
-	if l.maxCost > 0 && l.prices.Cost(l.facts.Usage.Add(proxy.Usage{Input: l.reserved})) >= l.maxCost {
+	case cfg.MaxCostUSD > 0 && l.prices.Cost(spent) >= cfg.MaxCostUSD:
 		return l.exceeded(CostBudget)
 	}
 	l.facts.Sent++

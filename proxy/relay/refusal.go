@@ -61,16 +61,17 @@ func malformed(message string) error {
 
 // errorBody returns an error with the fields of all providers.
 func errorBody(p Provider, status int, code, message string) []byte {
-	if p == Google {
-		b, _ := json.Marshal(map[string]any{ // cannot fail: strings and a number
-			"error": map[string]any{"code": status, "status": apis()[p].errorName(status), "message": "sbench: " + code + ": " + message},
-		})
-		return append(b, '\n')
-	}
-	b, _ := json.Marshal(map[string]any{ // cannot fail: all values are strings
+	name := apis()[p].errorName(status)
+	body := map[string]any{
 		"type":  "error",
-		"error": map[string]any{"type": apis()[p].errorName(status), "code": code, "message": "sbench: " + message, "param": nil},
-	})
+		"error": map[string]any{"type": name, "code": code, "message": "sbench: " + message, "param": nil},
+	}
+	if p == Google {
+		body = map[string]any{
+			"error": map[string]any{"code": status, "status": name, "message": "sbench: " + code + ": " + message},
+		}
+	}
+	b, _ := json.Marshal(body) // cannot fail: strings and a number
 	return append(b, '\n')
 }
 
