@@ -60,7 +60,7 @@ func markdownSection(b *strings.Builder, s section) {
 		fmt.Fprintf(b, "- **%s**: %s\n", w.Kind, literal(w.Text, 400))
 	}
 	for _, f := range s.facts {
-		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + cell(f.says) + "\n")
+		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + f.says + "\n")
 	}
 	for _, t := range s.tables {
 		markdownTable(b, t)

@@ -197,6 +197,7 @@ type Task struct {
 	Passed   int    `json:"passed"`
 	Scored   int    `json:"scored"`
 	Attempts int    `json:"attempts"`
+	rows     string // digests of the row and the evaluation
 }
 
 // A Comparison compares two runs over the tasks that both scored and that are the same in

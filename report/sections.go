@@ -18,17 +18,14 @@ type section struct {
 	details  []table // of less interest
 }
 
-type fact struct {
-	what string
-	says any
-}
+type fact struct{ what, says string }
 
 type table struct {
 	heads []string
 	rows  [][]any
 }
 
-// A name is a text from the records in a fact or a cell; words are a longer one.
+// A name is a text from the records in a cell; words are a longer one.
 type (
 	name  string
 	words string
@@ -70,19 +67,24 @@ func (r Run) section() section {
 	if len(r.Contrast) > 0 {
 		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])
 	}
+	failures := slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status == record.Passed })
+	causes := tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
+		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
+	})
 	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks"}}
 	for i, k := range r.PassAtK {
 		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(r.PassAllK[i].Value), k.Tasks})
 	}
-	s.tables = []table{causes(r.Outcomes), passK, groupTable("family", r.ByFamily)}
+	s.tables = []table{causes, passK, groupTable("family", r.ByFamily)}
 	if len(r.ByCategory) > 1 {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
 	}
+	measures := slices.DeleteFunc(Measures(), func(m Measure) bool { return m.in(&r.Distributions).Count == 0 })
 	s.details = []table{
 		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u Unpassed) []any {
 			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
 		}),
-		tableOf([]string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}, r.measures(), func(m Measure) []any {
+		tableOf([]string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}, measures, func(m Measure) []any {
 			d := *m.in(&r.Distributions)
 			return []any{m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean)}
 		}),
@@ -91,14 +93,6 @@ func (r Run) section() section {
 		}),
 	}
 	return s
-}
-
-// causes returns why attempts did not pass, with an example of each cause.
-func causes(outcomes []Outcome) table {
-	failures := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Status == record.Passed })
-	return tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
-		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
-	})
 }
 
 // leaders returns a table of several runs, best first.
@@ -159,11 +153,6 @@ func Letter(run int) string {
 	return fmt.Sprint(run + 1)
 }
 
-// measures returns the measures that have values.
-func (r Run) measures() []Measure {
-	return slices.DeleteFunc(Measures(), func(m Measure) bool { return m.in(&r.Distributions).Count == 0 })
-}
-
 func groupTable(what string, list []Group) table {
 	return tableOf([]string{what, "accuracy", "interval", "passed", "failed", "pending", "errors"}, list, func(g Group) []any {
 		c := g.Counts
@@ -209,9 +198,8 @@ func (r Run) Subtitle() string {
 // NameOr returns the name of a group, or a placeholder if it is empty.
 func NameOr(name string) string { return cmp.Or(name, "(none)") }
 
-// share formats a task's result: the verdict of a single attempt, or "passed/scored" for
-// several.
-func (Differs) share(share float64, scored int) string {
+// result formats a task's result: the verdict of a single attempt, or "passed/scored" for several.
+func result(share float64, scored int) string {
 	switch {
 	case scored != 1:
 		return fmt.Sprintf("%.0f/%d", share*float64(scored), scored)
@@ -222,10 +210,10 @@ func (Differs) share(share float64, scored int) string {
 }
 
 // InA returns a task's result in the first run.
-func (d Differs) InA() string { return d.share(d.A, d.ScoredA) }
+func (d Differs) InA() string { return result(d.A, d.ScoredA) }
 
 // InB returns a task's result in the second run.
-func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
+func (d Differs) InB() string { return result(d.B, d.ScoredB) }
 
 // Compared says how many tasks were compared, and how many were not.
 func (c Comparison) Compared() string {

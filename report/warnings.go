@@ -8,7 +8,7 @@ import (
 
 // A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
 type Warning struct {
-	Kind string // partial, unverified, unreadable, degraded, uncalibrated or unscored
+	Kind string // partial, unreadable, unverified, judged, degraded, uncalibrated or unscored
 	Text string // may contain hostile text of the records
 }
 

@@ -21,13 +21,16 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
 
 	"github.com/securebench/sbench/report"
 )
 
-//go:embed assets
-var assets embed.FS
+var (
+	//go:embed assets
+	assets embed.FS
+	//go:embed assets/page.css
+	style string
+)
 
 // All attempts' texts together may have about allBytes, shared equally within these bounds.
 const (
@@ -48,15 +51,14 @@ type Page struct {
 
 // Write writes the page. It holds the details of one attempt at a time in memory.
 func (p Page) Write(ctx context.Context, w io.Writer) error {
-	sources := p.Sources
-	style, script, err := programs()
+	script, err := program()
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	put := func(text string) { _, _ = out.WriteString(text) } // out keeps the error
 	put("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script, p.Live != "") + "\">\n")
+	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(script, p.Live != "") + "\">\n")
 	put("<style>" + style + "</style>\n")
 	if err := p.writeBody(out); err != nil {
 		return err
@@ -65,12 +67,12 @@ func (p Page) Write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	attempts := 0
-	for _, s := range sources {
+	for _, s := range p.Sources {
 		attempts += len(s.Attempts)
 	}
 	share := min(max(allBytes/max(1, attempts), leastBytes), mostBytes)
 	n := 0
-	for _, s := range sources {
+	for _, s := range p.Sources {
 		for i := range s.Attempts {
 			d, err := s.Detail(ctx, i, share)
 			if err == nil {
@@ -86,23 +88,20 @@ func (p Page) Write(ctx context.Context, w io.Writer) error {
 	return out.Flush()
 }
 
-// programs returns the page's only style sheet and its only script.
-func programs() (style, script string, err error) {
-	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
+// program returns the page's only script.
+func program() (string, error) {
+	script := "\"use strict\";\n(() => {\n"
+	for _, name := range []string{"text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
 		data, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			return "", "", err
+			return "", err
 		}
-		if strings.HasSuffix(name, ".css") {
-			style += string(data)
-		} else {
-			script += string(data)
-		}
+		script += string(data)
 	}
-	return style, "\"use strict\";\n(() => {\n" + script + "})();\n", nil
+	return script + "})();\n", nil
 }
 
-func policy(style, script string, live bool) string {
+func policy(script string, live bool) string {
 	connect := ""
 	if live {
 		connect = "; connect-src 'self'"
