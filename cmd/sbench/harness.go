@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -18,7 +18,6 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/tooling"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
@@ -204,13 +203,6 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// setupEgress returns what the tester file lets the commands of environment.setup reach.
-func setupEgress(t *compiler.Tester) (harness.Egress, error) {
-	e, err := egressFor(t)
-	e.Domains, e.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
-	return e, err
-}
-
 // keysOf returns the keys of the harness's provider, any of which does, and the message that it
 // needs one. There are none if it has no provider.
 func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, problems compiler.Problems) {
@@ -315,7 +307,7 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems)
 		switch {
 		case i < 0:
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "its descriptor names: "+cmp.Or(known, "none"), agent.Name+" has no such key"))
-		case value == "" || strings.Trim(value, wordCharacters) != "":
+		case !ownWord.MatchString(value):
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "letters, digits and . _ + -", "is no word"))
 		}
 	}
@@ -347,8 +339,8 @@ func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Pr
 	return problems
 }
 
-// wordCharacters are those of schema.Word.
-const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
+// ownWord matches what schema.Word allows.
+var ownWord = regexp.MustCompile(`^[a-zA-Z0-9._+-]+$`)
 
 // agentOptions returns the values of an own agent's own keys.
 func agentOptions(t *compiler.Tester) map[string]string {

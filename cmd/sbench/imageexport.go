@@ -33,7 +33,7 @@ type imageExportCmd struct {
 // Run writes the image of the attempt's task with the recorded workspace and, where the whole
 // machine was the candidate, its layer.
 func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}

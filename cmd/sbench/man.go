@@ -20,15 +20,13 @@ func (manCmd) Run(a *app, parsed *kong.Context) error {
 func manualPage(program *kong.Application) string {
 	var page strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&page, format+"\n", args...) }
-	values := func(list []*kong.Value, head func(*kong.Value) string) {
-		for _, v := range list {
-			line(".TP\n.B %s\n%s", roff(head(v)), roff(kong.DefaultHelpValueFormatter(v)))
-		}
+	item := func(head string, v *kong.Value) {
+		line(".TP\n.B %s\n%s", roff(head), roff(kong.DefaultHelpValueFormatter(v)))
 	}
 	flags := func(node *kong.Node) {
 		for _, f := range node.Flags {
 			if !f.Hidden {
-				values([]*kong.Value{f.Value}, func(*kong.Value) string { return f.String() })
+				item(f.String(), f.Value)
 			}
 		}
 	}
@@ -43,7 +41,9 @@ func manualPage(program *kong.Application) string {
 		if command.Detail != "" {
 			line(".PP\n%s", roff(command.Detail))
 		}
-		values(command.Positional, (*kong.Value).Summary)
+		for _, v := range command.Positional {
+			item(v.Summary(), v)
+		}
 		for node := command; node.Parent != nil; node = node.Parent {
 			flags(node)
 		}

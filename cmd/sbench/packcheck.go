@@ -130,7 +130,7 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	p.cfg.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	p.cfg.StandIn, p.cfg.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	progress := func(e run.Event) {
+	p.cfg.Progress = func(e run.Event) {
 		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			if e.Status == record.Error && e.Reason != run.Infrastructure {
@@ -144,16 +144,14 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	p.cfg.Progress = progress
-	cfg, engine, err := onClient(ctx, p.client, p.cfg)
-	if err != nil {
-		return summary, err
-	}
-	summary, err = run.Run(ctx, cfg)
-	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-		err = nil
-	}
-	return summary, errors.Join(err, engine.Close(ctx))
+	err = onClient(ctx, p.client, p.cfg, func(cfg run.Config) (err error) {
+		summary, err = run.Run(ctx, cfg)
+		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+			err = nil
+		}
+		return err
+	})
+	return summary, err
 }
 
 // inOrder sorts the results, which arrive in any order: the references first, then by the

@@ -65,7 +65,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 
 // open opens the runs' directories. The caller closes the sources, also after an error.
 func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return nil, err
 	}

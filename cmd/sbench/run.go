@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -125,16 +127,15 @@ func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	cfg, at, err := a.begin(ctx, cfg)
-	if err != nil {
+	var summary run.Summary
+	err = a.begin(ctx, cfg, func(cfg run.Config) (err error) {
+		if cmd.Plan {
+			return cmd.plan(ctx, a, cfg)
+		}
+		cfg.Stop = a.interrupts.graceful(a.stderr)
+		summary, err = run.Run(ctx, cfg)
 		return err
-	}
-	if cmd.Plan {
-		return errors.Join(cmd.plan(ctx, a, cfg), at.close(ctx))
-	}
-	cfg.Stop = a.interrupts.graceful(a.stderr)
-	summary, err := run.Run(ctx, cfg)
-	err = errors.Join(err, at.close(ctx))
+	})
 	a.endLive()
 	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
 }
@@ -310,12 +311,8 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {
 		return cfg, err
 	}
-	if cmd.Sign != "" {
-		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
-		}
-	}
-	return cfg, nil
+	cfg.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
+	return cfg, err
 }
 
 // plan prints what would run.
@@ -334,27 +331,26 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	)
 }
 
-// onClient completes the configuration of a run on c, and returns its engine, which the caller
-// closes. The harness and its egress may be missing; of the options it sets the limits and, unless
-// it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
+// onClient completes the configuration of a run on c, and calls f with it. The harness and its egress
+// may be missing; of the options it sets the limits and, unless it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return cfg, nil, marked(run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
-		return cfg, nil, err
+		return err
 	}
-	setup, err := setupEgress(t)
+	setup, err := egressFor(t)
 	if err != nil {
-		return cfg, nil, err
+		return err
 	}
+	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return cfg, nil, err
+		return err
 	}
-	policy := containerd.PullPolicy(t.Runtime.Pull)
-	images := &resolver{c: c, engine: engine, policy: policy, progress: cfg.Progress, setup: setup}
+	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
 		images.capabilities = compiler.PackageCapabilities()
 	}
@@ -362,7 +358,7 @@ func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.
 	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return cfg, engine, nil
+	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each

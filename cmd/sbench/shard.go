@@ -98,21 +98,19 @@ type mergeCmd struct {
 
 // Run merges the shards. If attempts are missing, the exit code is 3.
 func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}
-	options := record.MergeOptions{Key: key}
-	if cmd.Sign != "" {
-		if options.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return fmt.Errorf("%w: --sign: %w", errUsage, err)
-		}
+	sign, err := keyFrom("--sign", cmd.Sign, record.LoadKey)
+	if err != nil {
+		return err
 	}
 	dirs, err := shardsIn(cmd.RunDirs)
 	if err != nil {
 		return err
 	}
-	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, options)
+	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign})
 	switch {
 	case errors.Is(err, record.ErrDamaged):
 		return marked(errNotVerified, err)

@@ -53,11 +53,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Producer: producer, Egress: egress}, Options: options}
-	cfg, at, err := a.begin(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(cmd.print(ctx, a, cfg), at.close(ctx))
+	return a.begin(ctx, cfg, func(cfg run.Config) error { return cmd.print(ctx, a, cfg) })
 }
 
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
