@@ -61,17 +61,12 @@ func (c *Comparison) sum(pairs []Differs) {
 	for i, p := range pairs {
 		c.MeanA, c.MeanB = c.MeanA+p.A, c.MeanB+p.B
 		clusters[i] = stat.Cluster{Sum: p.B - p.A, N: 1}
-		switch {
-		case p.B > p.A:
-			c.Better++
-		case p.B < p.A:
-			c.Worse++
-		default:
-			c.Same++
-			continue
+		if p.A != p.B {
+			c.Differ = append(c.Differ, p)
 		}
-		c.Differ = append(c.Differ, p)
 	}
+	better, worse := c.Apart()
+	c.Better, c.Worse, c.Same = len(better), len(worse), len(pairs)-len(c.Differ)
 	n := float64(len(pairs))
 	c.MeanA, c.MeanB = c.MeanA/n, c.MeanB/n
 	c.Difference = c.MeanB - c.MeanA

@@ -16,9 +16,8 @@ var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 // an apostrophe precedes whatever would begin one.
 func harmlessCell(s string) string { return formula.ReplaceAllString(Visible(s, 2000), "${1}'${2}") }
 
-// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are
-// in seconds, sizes in bytes; an empty cell is an unknown number. Control characters in
-// texts are escaped, and no text is a formula.
+// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in
+// bytes; an unknown number is empty. Control characters are escaped, and no text is a formula.
 func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below

@@ -17,8 +17,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Detail is everything that can be shown of one attempt, with texts cut to the requested
-// size.
+// A Detail is everything that can be shown of one attempt. Its texts are cut.
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
@@ -182,8 +181,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	}
 }
 
-// parserOf returns the parser of the agent's output; for an unknown agent, it finds no
-// events.
+// parserOf returns the parser of the agent's output. For an unknown agent, it finds no events.
 func (s *Source) parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
 	if i := slices.IndexFunc(rec.Logs, func(l record.Log) bool { return path.Base(l.Path) == record.AgentFile }); i >= 0 {
 		if cli, ok := s.descriptor(rec.Logs[i].Path); ok {

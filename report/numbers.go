@@ -91,8 +91,7 @@ func chance(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// Seconds formats seconds with about three digits; from 100 s as min:sec, from one hour as
-// h:min. Zero and less become "–".
+// Seconds formats a time: three digits, from 100 s on min:sec, from an hour on h:min, and "–" if it is not above 0.
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:

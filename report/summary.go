@@ -136,14 +136,12 @@ func tally(attempts []Attempt) (Counts, Accuracy) {
 		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
 	}
 	var clusters []stat.Cluster
-	several := false
 	for _, t := range tasks {
 		if t.Scored > 0 {
 			clusters = append(clusters, stat.Cluster{Sum: float64(t.Passed), N: t.Scored})
-			several = several || t.Scored > 1
 		}
 	}
-	if several {
+	if a.Scored > len(clusters) { // a task has several
 		if i, ok := stat.Bootstrap(clusters); ok {
 			a.Clustered = &i
 		}
@@ -197,26 +195,24 @@ func groups(attempts []Attempt, name func(Attempt) string) []Group {
 }
 
 func outcomes(attempts []Attempt) []Outcome {
-	members := map[Outcome]map[string][]int{} // by message: indices of attempts
+	members := map[Outcome][]int{} // indices of attempts
 	for i, a := range attempts {
 		o := Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}
-		if members[o] == nil {
-			members[o] = map[string][]int{}
-		}
-		members[o][a.Message] = append(members[o][a.Message], i)
+		members[o] = append(members[o], i)
 	}
 	list := []Outcome{}
-	for o, byMessage := range members {
-		var best []int
-		for _, same := range byMessage {
-			o.Count += len(same)
-			if len(same) > len(best) || len(same) == len(best) && same[0] < best[0] {
-				best = same
-			}
-		}
+	for o, indices := range members {
+		o.Count = len(indices)
 		if o.Status != record.Passed {
-			a := attempts[best[0]]
-			o.Task, o.Attempt, o.Message, o.Index = a.Task, a.Number, a.Message, best[0]
+			times := map[string]int{} // that a message comes
+			for _, i := range indices {
+				times[attempts[i].Message]++
+			}
+			o.Index = slices.MaxFunc(indices, func(i, j int) int { // the first of several
+				return cmp.Compare(times[attempts[i].Message], times[attempts[j].Message])
+			})
+			a := attempts[o.Index]
+			o.Task, o.Attempt, o.Message = a.Task, a.Number, a.Message
 		}
 		list = append(list, o)
 	}

@@ -8,9 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a hostile text as one line of at most most characters, with "…" if it was
-// longer. It escapes control characters, and characters that are invisible or change the
-// direction of text.
+// Visible returns a hostile text as one line of at most most characters, with "…" if it was longer. It escapes
+// characters that are control characters, are invisible or change the direction of text.
 func Visible(s string, most int) string {
 	var b strings.Builder
 	n := 0
@@ -95,8 +94,7 @@ func cutText(s string, most int) Text {
 	return textOf(s[:most*2/3], s[len(s)-most/3:], int64(len(s)))
 }
 
-// textOf returns the beginning and the end of a text of size bytes, without the parts of
-// characters where it was cut.
+// textOf returns the beginning and the end of a text of size bytes, without parts of characters.
 func textOf(head, tail string, size int64) Text {
 	for i := 0; i < utf8.UTFMax-1 && !utf8.ValidString(head); i++ {
 		head = head[:len(head)-1]

@@ -43,9 +43,8 @@ const (
 type Page struct {
 	Report  report.Report
 	Sources []*report.Source
-	// Live identifies the present records, if a server shows the page while they grow. The
-	// page then asks the server for wait?since=LIVE, and reloads itself when the answer is
-	// 200 instead of 204. A page with an empty Live asks for nothing.
+	// Live identifies the present records, if a server shows the page while they grow. The page then asks it for
+	// wait?since=LIVE, and reloads itself if the answer is 200 and not 204. It asks for nothing if Live is "".
 	Live string
 }
 

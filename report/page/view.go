@@ -174,8 +174,7 @@ func (v runView) Share(count int) string { return pc(float64(count) / float64(v.
 // RowOf returns the row of one of the run's attempts in the table.
 func (v runView) RowOf(attempt int) int { return v.First + attempt }
 
-// A groupsView is a list of groups, with the key by which the table's filter finds their
-// attempts.
+// A groupsView is a list of groups, and the key by which the table's filter finds their attempts.
 type groupsView struct {
 	Key  string
 	List []report.Group
@@ -195,8 +194,7 @@ func parts(c report.Counts) []part {
 	return list
 }
 
-// term returns a term of the table's filter. A term cannot contain a quote, so the value is
-// cut at the first one.
+// term returns a term of the table's filter, with the value up to the first quote, which it cannot contain.
 func term(key string, value any) string {
 	text, _, _ := strings.Cut(cut(fmt.Sprint(value)), `"`)
 	return key + `:"` + text + `"`
