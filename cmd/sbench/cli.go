@@ -93,11 +93,10 @@ type app struct {
 }
 
 func (a *app) logger() *slog.Logger {
-	level := slog.LevelWarn
+	options := &slog.HandlerOptions{Level: slog.LevelWarn}
 	if a.flags.Debug {
-		level = slog.LevelDebug
+		options.Level = slog.LevelDebug
 	}
-	options := &slog.HandlerOptions{Level: level}
 	if a.flags.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.stderr, options))
 	}
@@ -131,9 +130,8 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 	return o
 }
 
-// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their
-// own read what is made for them as other users. Directories of mode 0700 keep out the
-// host's users.
+// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their own read what is made
+// for them as other users. Directories of mode 0700 keep out the host's users.
 func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
 	unix.Umask(0o022)
 	return containerd.Open(ctx, a.options(t))
@@ -226,8 +224,7 @@ func marked(as, err error) error {
 	return fmt.Errorf("%w: %w", as, err)
 }
 
-// said is an error that sums up problems in the user's files that have been printed already.
-// It counts as a usage error.
+// said is a usage error that sums up problems in the user's files which have been printed already.
 type said string
 
 func (s said) Error() string { return string(s) }

@@ -57,8 +57,7 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 	return all, nil
 }
 
-// readable returns the digest of a file or directory, all of which any user can read: users of
-// sandboxes are others.
+// readable returns the digest of a file or directory that every user can read: those of sandboxes are others.
 func readable(ctx context.Context, name string) (string, error) {
 	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

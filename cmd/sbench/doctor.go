@@ -22,19 +22,15 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 			bad++
 		}
 	}
-	if err := printList(a, cmd.JSON, findings, finding); err != nil {
-		return err
+	err := printList(a, cmd.JSON, findings, func(f hostcheck.Finding) string {
+		line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
+		if f.Cure != "" {
+			line += "\n\t\tcure: " + f.Cure
+		}
+		return line
+	})
+	if err == nil && bad > 0 {
+		err = fmt.Errorf("%w: %d findings keep sandboxes from running", run.ErrInfrastructure, bad)
 	}
-	if bad > 0 {
-		return fmt.Errorf("%w: %d findings keep sandboxes from running", run.ErrInfrastructure, bad)
-	}
-	return nil
-}
-
-func finding(f hostcheck.Finding) string {
-	line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
-	if f.Cure != "" {
-		line += "\n\t\tcure: " + f.Cure
-	}
-	return line
+	return err
 }

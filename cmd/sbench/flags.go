@@ -10,8 +10,7 @@ import (
 	"github.com/securebench/sbench/harness"
 )
 
-// testerFlags name a tester file, and override some of its keys. Each command has its own
-// help for --config.
+// testerFlags name a tester file and override some of its keys. The help of --config is the command's.
 type testerFlags struct {
 	Config string `short:"c" placeholder:"FILE" help:"${config}"`
 	setFlag

@@ -147,8 +147,7 @@ func (a *app) printTools(all []tooling.Installed, asJSON bool) error {
 	})
 }
 
-// tools returns the cache of agents' command lines, which is in SBENCH_CACHE or in the
-// user's cache directory.
+// tools returns the cache of agents' command lines, in SBENCH_CACHE or in the user's cache directory.
 func (a *app) tools() (*tooling.Cache, error) {
 	dir := os.Getenv("SBENCH_CACHE")
 	if dir == "" {
@@ -176,8 +175,7 @@ func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tool
 	return exact, err
 }
 
-// testerProblems returns what is wrong with a tester file beyond what the package compiler
-// can know.
+// testerProblems returns what is wrong with a tester file that the package compiler cannot know.
 func testerProblems(t *compiler.Tester) compiler.Problems {
 	_, err := egressFor(t)
 	problems := keyProblems(t)
@@ -187,8 +185,7 @@ func testerProblems(t *compiler.Tester) compiler.Problems {
 	return problems
 }
 
-// egressFor returns what the tester file lets a harness reach. The error holds
-// compiler.Problems.
+// egressFor returns what the tester file lets a harness reach. The error holds compiler.Problems.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
@@ -283,8 +280,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	return made, nil
 }
 
-// agentOf returns the agent that the tester file names or describes; it has no name if the harness
-// is a command.
+// agentOf returns the agent that the tester file names or describes; that of a command has no name.
 func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems) {
 	if t.Harness.Type != harness.OwnAgent {
 		agent, _ = harness.CLIOf(t.Harness.Type)
@@ -322,8 +318,7 @@ func beside(file, name string) string {
 	return filepath.Join(filepath.Dir(file), name)
 }
 
-// serverProblems returns a problem for each server of tools that the agent cannot use, or cannot
-// reach.
+// serverProblems returns a problem for each server of tools that the agent cannot use or cannot reach.
 func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Problems) {
 	for name, s := range t.Harness.Config.MCPServers {
 		at := "$.harness.config.mcp_servers." + name

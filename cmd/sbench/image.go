@@ -108,11 +108,8 @@ type imageRmCmd struct {
 
 func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		var errs []error
-		for _, ref := range cmd.Refs {
-			errs = append(errs, c.RemoveImage(ctx, ref))
-		}
-		return errors.Join(errs...)
+		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.RemoveImage(ctx, ref) })
+		return err
 	})
 }
 
@@ -151,8 +148,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// forget removes the names of images, and returns those that it removed: another process may have
-// been faster.
+// forget removes the names of images, and returns those that no other process has removed before.
 func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageInfo) ([]containerd.ImageInfo, error) {
 	var gone []containerd.ImageInfo
 	var err error

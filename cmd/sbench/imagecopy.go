@@ -31,23 +31,17 @@ func (f packImagesFlags) images() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if matches != nil && !matches(task.ID()) {
-			continue
-		}
-		env := task.Environment()
-		used := []string{env.Image}
-		for _, s := range env.Sidecars {
-			used = append(used, s.Image)
-		}
-		for _, ref := range used {
-			if ref == "" {
-				continue
+		if matches == nil || matches(task.ID()) {
+			refs = append(refs, task.Environment().Image)
+			for _, s := range task.Environment().Sidecars {
+				refs = append(refs, s.Image)
 			}
-			full, err := containerd.NormalizeRef(ref)
-			if err != nil {
-				return nil, err
-			}
-			refs = append(refs, full)
+		}
+	}
+	refs = slices.DeleteFunc(refs, func(ref string) bool { return ref == "" })
+	for i := range refs {
+		if refs[i], err = containerd.NormalizeRef(refs[i]); err != nil {
+			return nil, err
 		}
 	}
 	slices.Sort(refs)

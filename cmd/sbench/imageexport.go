@@ -54,9 +54,9 @@ func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
 		err = cmd.write(ctx, a, rec, kept, to, as)
 	}
 	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
-		return errors.Join(err, os.Remove(cmd.Output))
+		err = errors.Join(err, os.Remove(cmd.Output))
 	}
-	return nil
+	return err
 }
 
 func (cmd *imageExportCmd) write(ctx context.Context, a *app, rec record.Record, kept candidate.Candidate, to io.Writer, as string) error {

@@ -156,8 +156,7 @@ func (l *live) bound() {
 	}
 }
 
-// keepDrawing draws the view when it has changed, but not more often than redrawEvery
-// unless the terminal is resized.
+// keepDrawing draws the view when it has changed: at most every redrawEvery, and when the terminal is resized.
 func (l *live) keepDrawing(ctx context.Context, d *drawing) {
 	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
@@ -185,8 +184,7 @@ func (l *live) canvas() canvas {
 	return canvas{min(columns, maxColumns), rows - 1, l.term.colour}
 }
 
-// takeAbove takes the waiting whole lines and, at the end, also an incomplete one. The
-// caller holds the lock.
+// takeAbove takes the waiting lines; at the end, also an incomplete one. The caller holds the lock.
 func (l *live) takeAbove(end bool) string {
 	if end && l.begun.Len() > 0 {
 		l.above.Write(append(l.begun.Bytes(), '\n'))
@@ -230,8 +228,7 @@ func (l *live) verdicts() string {
 // stop removes the view, if there is one.
 func (l *live) stop() { l.close(func() string { return "" }) }
 
-// close ends the goroutine and prints the text from last in place of the view. It holds the
-// lock while it calls last.
+// close ends the goroutine, and prints in place of the view what last returns. It calls last with the lock.
 func (l *live) close(last func() string) {
 	l.mu.Lock()
 	d := l.loop

@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
@@ -40,11 +41,12 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
+	exit := func(code int) { exited = code }
 	parser, err := kong.New(&c,
 		kong.Name("sbench"),
 		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exited = code }),
+		kong.Exit(exit),
 		helpVars(formats),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
@@ -55,8 +57,10 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug
 	}
-	if answerShell(parser, func(code int) { exited = code }); exited >= 0 {
-		return exited
+	if os.Getenv("COMP_LINE") != "" { // a shell asks how that command line goes on
+		if kongcompletion.Register(parser, kongcompletion.WithExitFunc(exit)); exited >= 0 {
+			return exited
+		}
 	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 { // --help or --version
@@ -70,13 +74,11 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	// Libraries must not write to the operator's terminal: what they say about a connection
 	// may contain data from it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
-	// The containerd client logs every failing request of a pull, although the returned
-	// error says the same.
-	if err := containerdlog.SetLevel("error"); err != nil {
-		_, _ = fmt.Fprintln(stderr, "sbench:", err)
-		return codeBug
+	// The containerd client logs each request of a pull that fails. The returned error says the same.
+	if err = containerdlog.SetLevel("error"); err == nil {
+		err = app.enter(ctx, parsed.Selected())
 	}
-	if err = app.enter(ctx, parsed.Selected()); err == nil {
+	if err == nil {
 		err = parsed.Run()
 	}
 	app.endLive()

@@ -15,8 +15,7 @@ func (manCmd) Run(a *app, parsed *kong.Context) error {
 	return a.printf("%s", manualPage(parsed.Model))
 }
 
-// manualPage returns the page in the macros of man(7). It has no date, so it changes only
-// with the program.
+// manualPage returns the page in the macros of man(7), without a date: it changes only with the program.
 func manualPage(program *kong.Application) string {
 	var page strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&page, format+"\n", args...) }

@@ -95,8 +95,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// conclude prints the outcome of a run for people, on standard error. With JSON events, the
-// last event has it.
+// conclude prints the outcome for people, on standard error. With JSON events, the last event has it.
 func (cmd *runCmd) conclude(a *app, s run.Summary) error {
 	_, isJSON := a.stderr.(*jsonEvents)
 	if s.RunID == "" || isJSON || cmd.Quiet || cmd.Progress == "none" {

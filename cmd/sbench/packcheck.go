@@ -28,8 +28,7 @@ type packCheckCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// checkReport lists the tasks whose reference solution does not pass, or whose empty
-// candidate does not fail.
+// checkReport lists the tasks whose reference does not pass, or whose empty candidate does not fail.
 type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
@@ -51,8 +50,7 @@ type wrongTask struct {
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// Run makes both runs. The exit code is 2 for a pack that does not measure anything, as for
-// an invalid one.
+// Run makes both runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := errors.Join(cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
@@ -154,8 +152,7 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	return summary, err
 }
 
-// inOrder sorts the results, which arrive in any order: the references first, then by the
-// pack's order of tasks.
+// inOrder sorts the results, which arrive in any order: references first, then as the pack's tasks.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {

@@ -121,8 +121,7 @@ func (j *jsonEvents) Write(p []byte) (int, error) {
 	}
 }
 
-// plain writes a line for each finished attempt and for what should not be missed, and the
-// table of verdicts at the end.
+// plain writes a line for what should not be missed and for each finished attempt, then the table of verdicts.
 type plain struct {
 	out   io.Writer
 	table table

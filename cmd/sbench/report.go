@@ -113,9 +113,8 @@ func (cmd *reportCmd) judge(r report.Report) error {
 	return errors.Join(errs...)
 }
 
-// believe refuses records that are damaged or not signed by key. With --accept-unsigned, the
-// report mentions that instead. Without a key, it also mentions a missing seal, but does not
-// refuse: a run in progress has none yet.
+// believe refuses records that are damaged or not signed by key; with --accept-unsigned, the report mentions that
+// instead. It also mentions a missing seal if there is no key: a run in progress has none yet.
 func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
@@ -140,8 +139,7 @@ func complain(w io.Writer, dir string, problems []report.Problem) error {
 	return nil
 }
 
-// files writes the requested files, and says so: on standard error if the report itself goes
-// to standard output.
+// files writes the requested files, and says so where the report itself is not printed.
 func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
 	say := a.stdout
 	if cmd.JSON || cmd.Markdown {

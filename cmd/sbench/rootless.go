@@ -13,9 +13,8 @@ import (
 	"github.com/securebench/sbench/runtime/rootless"
 )
 
-// enter runs the program again, as root in a user namespace, if an ordinary user started a
-// command whose tag says that it talks to a daemon. The command's tester file may name the
-// daemon.
+// enter runs the program again, as root in a user namespace, if an ordinary user started a command with the tag
+// daemon. The command's tester file may name the daemon.
 func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	if os.Geteuid() == 0 || !command.Tag.Has("daemon") && !command.Parent.Tag.Has("daemon") {
 		return nil

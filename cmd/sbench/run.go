@@ -17,7 +17,6 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
@@ -53,9 +52,7 @@ type runCmd struct {
 
 	From string `placeholder:"DIR" help:"Take the candidates of another run instead of producing any."`
 
-	// predictions is a file or directory with candidates; see gradeCmd.
-	predictions string
-	variant     *compiler.Variant // to run; nil for the tester file itself
+	predictions string // file or directory with candidates; see gradeCmd
 
 	AcceptUnsigned bool `help:"With --resume or --from, continue even if the records are not signed, or signed with another key. The seal says so."`
 }
@@ -71,16 +68,15 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
 	case err == nil && len(variants) > 0 && cmd.harnessed():
-		return cmd.matrix(ctx, a, variants)
+		return cmd.matrix(ctx, a, source, variants)
 	case len(cmd.Variant) > 0:
 		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
 	}
-	return cmd.one(ctx, a)
+	return cmd.one(ctx, a, source)
 }
 
-// matrix runs the variants one after the other. A variant that cannot be run does not keep the
-// others from it.
-func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Variant) error {
+// matrix runs the variants one after the other. One that cannot be run does not keep the others from it.
+func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []compiler.Variant) error {
 	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
 	for _, name := range cmd.Variant {
 		if !slices.ContainsFunc(variants, func(v compiler.Variant) bool { return v.Name == name }) {
@@ -94,11 +90,11 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Varia
 		}
 		a.say(slog.LevelInfo, "variant "+v.Name)
 		sub := *cmd
-		sub.variant = &v
+		source.variant = &v
 		if cmd.OutputDir != "" {
 			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
 		}
-		if err := sub.one(ctx, a); err != nil {
+		if err := sub.one(ctx, a, source); err != nil {
 			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
 		}
 		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
@@ -109,9 +105,9 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Varia
 }
 
 // one runs the benchmark once.
-func (cmd *runCmd) one(ctx context.Context, a *app) error {
+func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
-	in, err := cmd.load(ctx, a)
+	in, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
 	}
@@ -152,10 +148,10 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 }
 
 // load reads the tester file, the manifest and the environment.
-func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
-	source, err := cmd.source()
+func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.Inputs, error) {
+	var err error
 	if cmd.AcceptUnsigned && !cmd.Resume && cmd.From == "" {
-		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage))
+		err = fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage)
 	}
 	if cmd.Harness != "" && cmd.From != "" {
 		err = errors.Join(err, fmt.Errorf("%w: give --harness or --from", errUsage))
@@ -181,7 +177,6 @@ func (cmd *runCmd) harnessed() bool {
 // source returns the tester file, with the flags that override its keys.
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
-	s.variant = cmd.variant
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
@@ -378,16 +373,15 @@ func selector(lists ...[]string) func(string) bool {
 	}
 }
 
-// resolver finds images by the tester file's pull policy. On the first image it also tries a
-// sandbox, so that whatever keeps every sandbox from working is a single error before any
-// task starts.
+// resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
+// sandbox from working is a single error before any task starts.
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run
 	policy   containerd.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
-	// setup and capabilities are for the commands of environment.setup.
+	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
 }
@@ -406,8 +400,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	if len(env.Setup) == 0 {
 		return img, nil
 	}
-	b := build.Builder{Engine: r.engine, Images: buildImages{r.c, r}, Limits: buildLimits(), Wall: buildWall, Egress: r.setup, Capabilities: r.capabilities, Temp: os.TempDir()}
-	return b.Setup(ctx, img, env.Setup)
+	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {

@@ -119,13 +119,11 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return marked(run.ErrInfrastructure, err)
 	}
-	if err := cmd.print(a, merged); err != nil {
+	missing := merged.Planned - merged.Attempts
+	if err := cmd.print(a, merged); err != nil || missing <= 0 {
 		return err
 	}
-	if missing := merged.Planned - merged.Attempts; missing > 0 {
-		return fmt.Errorf("%w: %d of %d attempts are missing", run.ErrInfrastructure, missing, merged.Planned)
-	}
-	return nil
+	return fmt.Errorf("%w: %d of %d attempts are missing", run.ErrInfrastructure, missing, merged.Planned)
 }
 
 // maxMissing bounds the list of what is missing.

@@ -72,8 +72,7 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	return v.print(a.stdout)
 }
 
-// find returns the index of the attempt to show, and how many attempts of its task there
-// are.
+// find returns the index of the attempt to show, and the number of its task's attempts.
 func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 	var ids []string // of matching tasks
 	indices := map[string][]int{}

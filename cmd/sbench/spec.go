@@ -87,8 +87,7 @@ func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec
 // errShown ends a harness that is about to execute its command.
 var errShown = errors.New("specification shown")
 
-// dryEngine makes sandboxes that note their specification instead of executing the
-// harness's command.
+// dryEngine makes sandboxes that note their specification instead of executing the harness.
 type dryEngine struct {
 	harness.Engine
 	spec *specs.Spec

@@ -85,8 +85,7 @@ func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64)
 
 var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// submission is what is known of jobs that were submitted; it is in the file job.json. One of
-// Jobs and Kubernetes is set.
+// submission is the content of job.json: the jobs that were submitted. One of Jobs and Kubernetes is set.
 type submission struct {
 	Jobs       []string       `json:"jobs,omitempty"` // ids of Slurm's, the latest last
 	Kubernetes *kubernetesJob `json:"kubernetes,omitempty"`

@@ -185,9 +185,8 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	return values, err
 }
 
-// files returns the files that a run reads on the machine that makes it (the tester file, its pack
-// and the other files that it names), unless they are on the claim, and the path of the tester file
-// among them.
+// files returns what a run reads on the machine that makes it (the tester file, its pack and the files that it
+// names), unless that is on the claim, and the path of the tester file among these files.
 func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
 	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
@@ -270,8 +269,7 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 	})
 }
 
-// checkFiles loads the files as a pod will, which finds those that the tester file names by a path
-// of this machine.
+// checkFiles loads the files as a pod will: the tester file may name others by a path of this machine.
 func checkFiles(files []kubernetes.File, tester string, source testerSource) error {
 	dir, err := os.MkdirTemp("", "sbench-submit-")
 	if err != nil {
@@ -355,8 +353,7 @@ func (k kubernetesEngine) busy(ctx context.Context) (bool, error) {
 	return err == nil && !job.Ended, err
 }
 
-// merge merges the shards in a pod, as they are on the claim. Once all are there, the keys are
-// deleted.
+// merge merges the shards on the claim, in a pod. Once all are there, it deletes the keys.
 func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
 	if cmd.Sign != "" {
 		return fmt.Errorf("%w: --sign: the key is here, and the results are not: sbench merge --sign signs them where the claim is mounted", errUsage)
@@ -403,8 +400,7 @@ func (k kubernetesEngine) cancel(ctx context.Context) error {
 	return marked(run.ErrInfrastructure, k.Suspend(ctx, k.name, true))
 }
 
-// retry lets a suspended Job go on, and makes one that has ended again: its complete shards end
-// at once.
+// retry lets a suspended Job go on, and replaces one that has ended: complete shards end at once.
 func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 	job, err := k.job(ctx)
 	if err != nil {

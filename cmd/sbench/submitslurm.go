@@ -95,8 +95,7 @@ func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
 	return j, nil
 }
 
-// exported returns the names of the variables that jobs get: where programs and files are, and
-// none that may be a secret.
+// exported returns the names of the variables that tell jobs where things are. None may be a secret.
 func exported(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
@@ -112,8 +111,7 @@ func exported(environ []string) (names []string) {
 	return names
 }
 
-// keys returns the flags for the env file, after checking that jobs can find every value of
-// harness.env.
+// keys returns the flags for the env file, if jobs can find every value of harness.env.
 func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	name := cmd.EnvFile
 	if _, err := os.Stat(".env"); name == "" && err == nil {
@@ -131,10 +129,8 @@ func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if name, err = filepath.Abs(name); err != nil {
-		return nil, err
-	}
-	return []string{"--env-file", name}, nil
+	name, err = filepath.Abs(name)
+	return []string{"--env-file", name}, err
 }
 
 // slurmEngine is Slurm with the jobs of a submission.
@@ -168,8 +164,7 @@ func (s slurmEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) erro
 }
 
 func (s slurmEngine) cancel(ctx context.Context) error {
-	err := os.WriteFile(filepath.Join(s.dir, submitDir, slurm.Cancelled), nil, 0o644)
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, submitDir, slurm.Cancelled), nil, 0o644); err != nil {
 		return err
 	}
 	return marked(run.ErrInfrastructure, slurm.Cancel(ctx, s.is.Jobs...))

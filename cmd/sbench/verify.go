@@ -43,13 +43,10 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	if err := cmd.print(a, v); err != nil {
+	if err := cmd.print(a, v); err != nil || v.OK() {
 		return err
 	}
-	if !v.OK() {
-		return errNotVerified
-	}
-	return nil
+	return errNotVerified
 }
 
 func (cmd *verifyCmd) print(a *app, v record.Verification) error {
