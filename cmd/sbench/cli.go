@@ -90,6 +90,8 @@ type app struct {
 	flags          globals
 	stdout, stderr io.Writer
 	interrupts     *interruption
+	view           *live       // in front of stderr; nil if there is none
+	events         *jsonEvents // the same
 }
 
 func (a *app) logger() *slog.Logger {

@@ -96,7 +96,11 @@ func (b *board) add(e run.Event) {
 	case run.TaskDone:
 		b.addVerdict(e)
 	case run.AgentOutput:
-		b.addSaid(e)
+		for line := range strings.Lines(e.Detail) {
+			if line = strings.TrimSpace(line); line != "" {
+				b.said = newest(b.said, maxSaid, fit(e.Task+": "+line, maxColumns))
+			}
+		}
 	}
 }
 
@@ -114,15 +118,6 @@ func (b *board) addVerdict(e run.Event) {
 		b.verdicts = map[record.Status]int{}
 	}
 	b.verdicts[e.Status]++
-}
-
-// addSaid keeps the last lines; of a long one, it keeps the beginning.
-func (b *board) addSaid(e run.Event) {
-	for line := range strings.Lines(e.Detail) {
-		if line = strings.TrimSpace(line); line != "" {
-			b.said = newest(b.said, maxSaid, fit(e.Task+": "+line, maxColumns))
-		}
-	}
 }
 
 // newest adds a line to the last ones.

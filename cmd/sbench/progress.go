@@ -87,15 +87,14 @@ type jsonEvents struct {
 
 // jsonEvents puts the event writer in front of standard error, if it is not there yet.
 func (a *app) jsonEvents() *jsonEvents {
-	if j, ok := a.stderr.(*jsonEvents); ok {
-		return j
+	if a.events == nil {
+		a.events = &jsonEvents{enc: json.NewEncoder(a.stderr)}
+		a.stderr = a.events
+		if a.interrupts != nil {
+			a.interrupts.sayTo(a.events)
+		}
 	}
-	j := &jsonEvents{enc: json.NewEncoder(a.stderr)}
-	a.stderr = j
-	if a.interrupts != nil {
-		a.interrupts.sayTo(j)
-	}
-	return j
+	return a.events
 }
 
 func (j *jsonEvents) add(e run.Event) {

@@ -133,7 +133,10 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 		return err
 	})
 	a.endLive()
-	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
+	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
+		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
+	}
+	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
 
 // printSummary prints nothing if nothing started.

@@ -146,7 +146,18 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, First: first, Parts: parts(r.Counts)}
+	v := runView{Run: r, Index: index, First: first}
+	at, all := 0.0, float64(r.Counts.Attempts)
+	for _, p := range []part{
+		{Status: "passed", Count: r.Counts.Passed}, {Status: "failed", Count: r.Counts.Failed},
+		{Status: "pending", Count: r.Counts.Pending}, {Status: "error", Count: r.Counts.Errors},
+	} {
+		if p.Count > 0 {
+			p.Start, p.Size = at/all, float64(p.Count)/all
+			at += float64(p.Count)
+			v.Parts = append(v.Parts, p)
+		}
+	}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
@@ -178,20 +189,6 @@ func (v runView) RowOf(attempt int) int { return v.First + attempt }
 type groupsView struct {
 	Key  string
 	List []report.Group
-}
-
-func parts(c report.Counts) []part {
-	var list []part
-	at := 0
-	for _, p := range []part{{Status: "passed", Count: c.Passed}, {Status: "failed", Count: c.Failed}, {Status: "pending", Count: c.Pending}, {Status: "error", Count: c.Errors}} {
-		if p.Count == 0 {
-			continue
-		}
-		p.Start, p.Size = float64(at)/float64(c.Attempts), float64(p.Count)/float64(c.Attempts)
-		at += p.Count
-		list = append(list, p)
-	}
-	return list
 }
 
 // term returns a term of the table's filter, with the value up to the first quote, which it cannot contain.

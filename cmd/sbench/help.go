@@ -1,11 +1,49 @@
 package main
 
 import (
+	"embed"
 	"fmt"
+	goruntime "runtime"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
 )
+
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// versionLine is what version and --version print.
+func versionLine() string {
+	return fmt.Sprintf("sbench %s %s %s/%s", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+}
+
+// Run prints the version.
+func (cmd *versionCmd) Run(a *app) error {
+	if cmd.JSON {
+		return a.json(map[string]string{"version": version, "go": goruntime.Version(), "platform": goruntime.GOOS + "/" + goruntime.GOARCH})
+	}
+	return a.printf("%s\n", versionLine())
+}
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"Command, such as run or pack check."`
+}
+
+// Run prints the help of a command, or of all.
+func (cmd *helpCmd) Run(c *kong.Context) error {
+	node := c.Model.Node
+	for _, name := range cmd.Command {
+		i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == name })
+		if i < 0 {
+			return fmt.Errorf("%w: no command %q; there are %s", errUsage, strings.Join(cmd.Command, " "), joined(node.Children, ", ", func(n *kong.Node) string { return n.Name }))
+		}
+		node = node.Children[i]
+	}
+	_, _ = c.Kong.Parse(append(cmd.Command, "--help")) // which arguments are missing does not matter
+	return nil
+}
 
 // manCmd is hidden: its page is for packages, and for people who can read it with man.
 type manCmd struct{}
@@ -61,4 +99,24 @@ func roff(text string) string {
 		return `\&` + text
 	}
 	return text
+}
+
+type completionCmd struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell to print the script for: bash, zsh, fish."`
+}
+
+// The scripts run sbench with the command line up to the cursor in the variable COMP_LINE,
+// and offer the lines that it prints or, if there are none, files. That for zsh works both as a
+// file in zsh's fpath and as a script that ~/.zshrc sources.
+//
+//go:embed completion
+var completions embed.FS
+
+// Run prints a script that makes the shell ask sbench for completions; see execute.
+func (cmd *completionCmd) Run(a *app) error {
+	script, err := completions.ReadFile("completion/sbench." + cmd.Shell)
+	if err != nil {
+		return err
+	}
+	return a.printf("%s", script)
 }
