@@ -163,7 +163,6 @@ func (a *app) begin(ctx context.Context, cfg run.Config, f func(run.Config) erro
 	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
 }
 
-// printf prints a result.
 func (a *app) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.stdout, format, args...)
 	return err

@@ -18,7 +18,6 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// commandFor makes the harness of a command.
 func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	c := t.Harness.Config
 	files, err := filesFor(ctx, t)

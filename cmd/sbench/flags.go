@@ -85,7 +85,6 @@ type progressFlags struct {
 	Quiet    bool   `short:"q" help:"The same as --progress none."`
 }
 
-// check returns an error if the flags contradict each other.
 func (f progressFlags) check() error {
 	if f.Quiet && (f.Progress == "plain" || f.Progress == "json") {
 		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
@@ -93,7 +92,6 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// notNegative returns an error if the flag's value n is negative.
 func notNegative(flag string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %s %d is negative", errUsage, flag, n)

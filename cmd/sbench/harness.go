@@ -37,7 +37,6 @@ type harnessInstallCmd struct {
 	JSON   bool     `name:"json" help:"Print JSON."`
 }
 
-// Run installs the agents and prints what was installed.
 func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	for _, arg := range cmd.Agents {
@@ -82,7 +81,6 @@ type harnessShowCmd struct {
 	Agent string `arg:"" placeholder:"NAME" help:"${agents}."`
 }
 
-// Run prints the descriptor.
 func (cmd *harnessShowCmd) Run(a *app) error {
 	agent, ok := harness.CLIOf(cmd.Agent)
 	if !ok {
@@ -99,7 +97,6 @@ type harnessLsCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints what is in the cache.
 func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
 	all, err := cache.List()
 	if err != nil {
@@ -210,7 +207,6 @@ func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, proble
 	return agent.Credentials, agent.Name + " needs a key of its provider", problems
 }
 
-// alternatives returns the names of keys.
 func alternatives(keys []compiler.Credential) string {
 	return joined(keys, " or ", func(c compiler.Credential) string { return c.Name })
 }

@@ -19,7 +19,6 @@ func versionLine() string {
 	return fmt.Sprintf("sbench %s %s %s/%s", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }
 
-// Run prints the version.
 func (cmd *versionCmd) Run(a *app) error {
 	if cmd.JSON {
 		return a.json(map[string]string{"version": version, "go": goruntime.Version(), "platform": goruntime.GOOS + "/" + goruntime.GOARCH})
@@ -31,7 +30,6 @@ type helpCmd struct {
 	Command []string `arg:"" optional:"" help:"Command, such as run or pack check."`
 }
 
-// Run prints the help of a command, or of all.
 func (cmd *helpCmd) Run(c *kong.Context) error {
 	node := c.Model.Node
 	for _, name := range cmd.Command {

@@ -62,7 +62,6 @@ type copiedImage struct {
 	Digest string `json:"digest"`
 }
 
-// Run copies the images, and prints their digests.
 func (cmd *imageCopyCmd) Run(ctx context.Context, a *app) error {
 	refs, err := cmd.images()
 	if err != nil {
@@ -83,7 +82,6 @@ type imagePrefetchCmd struct {
 	Keep size   `placeholder:"SIZE" help:"Before and after, forget the least recently used pulled images, until all images take at most this much, such as 200g."`
 }
 
-// Run makes the images ready.
 func (cmd *imagePrefetchCmd) Run(ctx context.Context, a *app) error {
 	refs, err := cmd.images()
 	if err != nil {

@@ -20,7 +20,6 @@ type inspectCmd struct {
 	JSON   bool `name:"json" help:"Print JSON."`
 }
 
-// Run shows which component sees which file and value of a task.
 func (cmd *inspectCmd) Run(a *app) error {
 	source, err := testerFlags{cmd.Config, cmd.setFlag}.source()
 	if err != nil {

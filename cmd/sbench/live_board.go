@@ -61,7 +61,6 @@ type running struct {
 
 func (r running) is(e run.Event) bool { return r.Task == e.Task && r.Attempt == e.Attempt }
 
-// add updates the board with an event.
 func (b *board) add(e run.Event) {
 	if b.began.IsZero() {
 		b.began = e.Time

@@ -33,7 +33,6 @@ type reportCmd struct {
 	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
 }
 
-// Run sums up the records of runs.
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
 		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)

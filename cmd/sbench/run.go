@@ -104,7 +104,6 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 	return errors.Join(errs...)
 }
 
-// one runs the benchmark once.
 func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
 	in, err := cmd.load(ctx, a, source)
@@ -208,7 +207,6 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-// environment returns the values of harness.env.
 func (cmd *runCmd) environment(ctx context.Context, a *app, tester *compiler.Tester) (map[string]string, error) {
 	file, err := envFile(cmd.EnvFile)
 	if err != nil {
@@ -313,7 +311,6 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 	return cfg, err
 }
 
-// plan prints what would run.
 func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	attempts, summary, err := run.Plan(ctx, cfg)
 	a.endLive()

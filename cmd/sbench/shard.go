@@ -50,7 +50,6 @@ func shardDir(index, count int) string {
 	return fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(count)), index, count)
 }
 
-// parseShard parses the value of --shard.
 func parseShard(text string, getenv func(string) string) (index, count int, err error) {
 	first, last, whole := strings.Cut(text, "/")
 	if first != "auto" {

@@ -41,7 +41,6 @@ type attemptView struct {
 	report.Detail
 }
 
-// Run shows one attempt.
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()

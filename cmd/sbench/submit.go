@@ -76,7 +76,6 @@ func (f *submitFlags) command(program, config, output string, p submissionPlan, 
 // ownMemory is what a shard needs besides that of its sandboxes, in bytes.
 const ownMemory = 1 << 30
 
-// resources returns the cores and the memory of a shard.
 func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64) {
 	l := t.Runtime.Limits
 	each := runtime.Limits{Memory: l.Memory, CPUs: l.CPUs}.Over(runtime.DefaultLimits())
@@ -104,7 +103,6 @@ func (p submissionPlan) begin() (within string, err error) {
 	return within, os.MkdirAll(within, 0o755)
 }
 
-// write notes the submission.
 func (s submission) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -160,7 +158,6 @@ type submitStatusCmd struct {
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
-// Run prints the states of the shards.
 func (cmd *submitStatusCmd) Run(ctx context.Context, a *app) error {
 	with, err := cmd.read()
 	if err != nil {
@@ -216,7 +213,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 type submitCancelCmd struct{ submitArg }
 
-// Run ends the shards.
 func (cmd *submitCancelCmd) Run(ctx context.Context) error {
 	with, err := cmd.read()
 	if err == nil {
@@ -227,7 +223,6 @@ func (cmd *submitCancelCmd) Run(ctx context.Context) error {
 
 type submitRetryCmd struct{ submitArg }
 
-// Run submits what has ended and is not complete.
 func (cmd *submitRetryCmd) Run(ctx context.Context, a *app) error {
 	with, err := cmd.read()
 	if err != nil {

@@ -52,7 +52,6 @@ type kubernetesJob struct {
 // objectsFile is the file of a submission's objects, without the Secret.
 const objectsFile = "objects.yaml"
 
-// Run submits the job.
 func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	p, err := cmd.load(a, cmd.OutputDir)
 	if err != nil {
@@ -93,7 +92,6 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	return a.printf("submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
 }
 
-// objects returns what is created.
 func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissionPlan) (kubernetes.Objects, error) {
 	job, err := cmd.job(ctx, a, p)
 	if err != nil {
@@ -123,7 +121,6 @@ func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissio
 	return changed, nil
 }
 
-// job returns the Job.
 func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPlan) (kubernetes.Job, error) {
 	cpus, memory := cmd.resources(p.tester)
 	j := kubernetes.Job{

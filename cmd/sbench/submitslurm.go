@@ -29,7 +29,6 @@ type submitSlurmCmd struct {
 	Script    string        `placeholder:"FILE" help:"Submit this script, such as an edited output of --print."`
 }
 
-// Run submits the job.
 func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 	p, err := cmd.load(a, cmd.OutputDir)
 	if err != nil {
@@ -61,7 +60,6 @@ func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 	return slurmEngine{p.dir, submission{Shards: cmd.Shards}}.retry(ctx, a, nil)
 }
 
-// job returns the array job.
 func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
 	self, err := os.Executable()
 	if err != nil {
