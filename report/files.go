@@ -78,15 +78,14 @@ func (w *walker) walk(dir string, depth int) {
 			return
 		}
 		name := path.Join(dir, e.Name())
-		if e.IsDir() {
-			if depth == maxDepth {
-				w.more = true
-				continue
-			}
+		switch {
+		case !e.IsDir():
+			w.add(name)
+		case depth < maxDepth:
 			w.walk(name, depth+1)
-			continue
+		default:
+			w.more = true
 		}
-		w.add(name)
 	}
 }
 

@@ -79,15 +79,19 @@ func (r Run) section() section {
 	if len(r.ByCategory) > 1 {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
 	}
-	measures := slices.DeleteFunc(Measures(), func(m Measure) bool { return m.in(&r.Distributions).Count == 0 })
+	measures := table{heads: []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}}
+	for i, m := range Measures() {
+		if d := r.Distributions.all()[i]; d.Count > 0 {
+			measures.rows = append(measures.rows, []any{
+				m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean),
+			})
+		}
+	}
 	s.details = []table{
 		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u Unpassed) []any {
 			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
 		}),
-		tableOf([]string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}, measures, func(m Measure) []any {
-			d := *m.in(&r.Distributions)
-			return []any{m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean)}
-		}),
+		measures,
 		tableOf([]string{"slowest", "attempt", "time", "producer", "verifier", "status"}, r.Slowest, func(s Slow) []any {
 			return []any{name(s.TaskID), s.Attempt, Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), s.Status}
 		}),

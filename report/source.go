@@ -99,7 +99,13 @@ func Open(ctx context.Context, dir string) (*Source, error) {
 func (s *Source) Close() error { return s.root.Close() }
 
 func (s *Source) read(ctx context.Context) error {
-	s.readManifest()
+	// A resumed run may have planned more attempts than its manifest says; its seal says how many.
+	var seal record.Seal
+	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
+	s.readFile(record.SealFile, &seal)           // there is none before the run's end
+	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
+		s.Planned = &planned
+	}
 	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
@@ -129,17 +135,6 @@ func (s *Source) problem(file string, line int, message string) {
 		return
 	}
 	s.Problems = append(s.Problems, Problem{Finding: record.Finding{File: file, Line: line, Message: message}})
-}
-
-// readManifest reads what was planned. A resumed run may have planned more attempts than its
-// manifest says; its seal says how many.
-func (s *Source) readManifest() {
-	var seal record.Seal
-	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
-	s.readFile(record.SealFile, &seal)           // there is none before the run's end
-	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
-		s.Planned = &planned
-	}
 }
 
 // readFile decodes a file of the run, which may be missing.

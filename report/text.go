@@ -19,7 +19,6 @@ func Visible(s string, most int) string {
 			break
 		}
 		n++
-		size := utf8.RuneLen(r)
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
 			fmt.Fprintf(&b, `\x%02x`, s[i])
@@ -27,7 +26,7 @@ func Visible(s string, most int) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case Hidden(r) && size == 1:
+		case Hidden(r) && r < utf8.RuneSelf:
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case Hidden(r):
 			fmt.Fprintf(&b, `\u{%x}`, r)
