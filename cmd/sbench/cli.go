@@ -120,7 +120,11 @@ func (a *app) say(level slog.Level, text string) {
 // options returns the runtime's options: those of the flags or, where they set none, of the
 // tester file t, which is nil if the command has none.
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Handler: a.flags.Handler, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
+	f := a.flags
+	o := containerd.Options{
+		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Timeout: f.Timeout,
+		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
+	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
 		o.OCIRuntime, o.Handler = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Handler, t.Runtime.Handler)

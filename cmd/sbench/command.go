@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,7 +50,7 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 		all.Mounts = append(all.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
 	}
 	if len(all.Mounts) > 0 {
-		all.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		all.Digest = workspace.DigestOf(sum)
 	}
 	return all, nil
 }

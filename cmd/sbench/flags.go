@@ -79,6 +79,10 @@ func (f testerArgs) source() (testerSource, error) {
 	return s, err
 }
 
+type jsonFlag struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
 	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`

@@ -34,7 +34,7 @@ type harnessCmd struct {
 type harnessInstallCmd struct {
 	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, with a version or latest."`
 	Musl   bool     `help:"For images with musl instead of glibc."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *tooling.Cache) error {
@@ -93,9 +93,7 @@ func noAgent(name string) error {
 	return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 }
 
-type harnessLsCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type harnessLsCmd struct{ jsonFlag }
 
 func (cmd *harnessLsCmd) Run(a *app, cache *tooling.Cache) error {
 	all, err := cache.List()

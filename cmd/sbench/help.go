@@ -10,9 +10,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-type versionCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type versionCmd struct{ jsonFlag }
 
 // versionLine is what version and --version print.
 func versionLine() string {

@@ -33,7 +33,7 @@ type imageBuildCmd struct {
 	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"Builder: buildkit, buildah, podman, or sbench itself, in its own sandboxes. auto takes the first that this host has, or sbench for Dockerfiles whose base is an image of sbench.local."`
 	Addr    string   `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
 	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach where sbench itself builds, with its subdomains; can be repeated. Default: none."`
-	JSON    bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // buildkitSocket is where buildctl looks for BuildKit if no address is given.

@@ -16,7 +16,7 @@ import (
 type packImagesFlags struct {
 	Pack string   `arg:"" help:"Directory of the pack."`
 	Task []string `short:"t" placeholder:"GLOB" help:"Only images of tasks whose id matches. Can be repeated."`
-	JSON bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // images returns the names of the images that the tasks and their side-cars use, sorted.

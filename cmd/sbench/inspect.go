@@ -17,7 +17,7 @@ type inspectCmd struct {
 	Task   string `arg:"" help:"Id of the task."`
 	setFlag
 	Reveal bool `help:"Show values that are not public."`
-	JSON   bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 func (cmd *inspectCmd) Run(a *app) error {

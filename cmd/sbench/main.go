@@ -119,6 +119,8 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	}
 	o := a.options(tester)
 	root, state := containerd.DefaultDirectories()
-	err := rootless.Enter(ctx, rootless.Options{Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger})
+	err := rootless.Enter(ctx, rootless.Options{
+		Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger,
+	})
 	return marked(runtime.ErrUnavailable, err)
 }

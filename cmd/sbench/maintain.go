@@ -16,9 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime/hostcheck"
 )
 
-type doctorCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type doctorCmd struct{ jsonFlag }
 
 // Run prints a line for each finding. If one of them is an error, the exit code is 3.
 func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
@@ -42,9 +40,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	return err
 }
 
-type dfCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type dfCmd struct{ jsonFlag }
 
 // taken is the space that something takes on disk.
 type taken struct {
@@ -132,9 +128,7 @@ func diskUsage(dir, without string) (int64, error) {
 	return bytes, err
 }
 
-type gcCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type gcCmd struct{ jsonFlag }
 
 func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
 	c, err := a.open(ctx, nil)

@@ -32,7 +32,7 @@ type packImportCmd struct {
 	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
 	Pin    bool     `help:"Write the names of images with the digests that they have on this machine."`
 	Skip   bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 
 	formats      []pack.Format
 	kong.Plugins                  // the formats' options

@@ -25,7 +25,7 @@ type packCheckCmd struct {
 	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
 	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs in this directory, below reference and empty."`
 	progressFlags
-	JSON bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // checkReport lists the tasks whose reference does not pass, or whose empty candidate does not fail.

@@ -19,7 +19,7 @@ type showCmd struct {
 	Task    string `arg:"" help:"Id of the task, or a pattern that matches one."`
 	Attempt int    `placeholder:"N" help:"Attempt of the task. Default: the first that did not pass, else the first."`
 	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 
 	AcceptUnsigned bool `help:"Show records even if they are damaged, or not signed by --key."`
 }

@@ -75,36 +75,34 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 // specOf lets the harness run up to the point where it would execute its command, and
 // returns the specification of that sandbox.
 func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
-	dry := &dryEngine{Engine: cfg.Engine}
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := cfg.Producer.Produce(ctx, dry, r)
-	if !errors.Is(err, errShown) {
+	_, err := cfg.Producer.Produce(ctx, dryEngine{cfg.Engine}, r)
+	var s shownSpec
+	if !errors.As(err, &s) {
 		return nil, fmt.Errorf("no sandbox was created: %w", err)
 	}
-	return dry.spec, nil
+	return s.spec, nil
 }
 
-// errShown ends a harness that is about to execute its command.
-var errShown = errors.New("specification shown")
+// shownSpec is the error that ends a harness which is about to execute its command.
+type shownSpec struct{ spec *specs.Spec }
 
-// dryEngine makes sandboxes that note their specification instead of executing the harness.
-type dryEngine struct {
-	harness.Engine
-	spec *specs.Spec
-}
+func (shownSpec) Error() string { return "specification shown" }
 
-func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+// dryEngine makes sandboxes that show their specification instead of executing the harness.
+type dryEngine struct{ harness.Engine }
+
+func (e dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	sandbox, err := e.Engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return drySandbox{sandbox, e, cfg.Name}, nil
+	return drySandbox{sandbox, cfg.Name}, nil
 }
 
 type drySandbox struct {
 	runtime.Sandbox
-	engine *dryEngine
-	name   string
+	name string
 }
 
 func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
@@ -112,9 +110,8 @@ func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, er
 		return runtime.Exit{Reason: runtime.Exited}, nil
 	}
 	spec, err := s.Sandbox.(*containerd.Sandbox).Spec(p)
-	if err != nil {
-		return runtime.Exit{}, err
+	if err == nil {
+		err = shownSpec{spec}
 	}
-	s.engine.spec = spec
-	return runtime.Exit{}, errShown
+	return runtime.Exit{}, err
 }

@@ -155,7 +155,7 @@ type shardState struct {
 
 type submitStatusCmd struct {
 	submitArg
-	JSON bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 func (cmd *submitStatusCmd) Run(ctx context.Context, a *app) error {

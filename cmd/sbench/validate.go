@@ -13,7 +13,7 @@ import (
 type validateCmd struct {
 	Paths  []string `arg:"" name:"path" help:"Tester file, manifest, file of rows, or directory of these."`
 	Strict bool     `help:"Fail on warnings too."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // Run prints every problem as it is found, so that a million rows need no memory, and then a summary: as lines,

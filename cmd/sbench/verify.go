@@ -13,7 +13,7 @@ import (
 type verifyCmd struct {
 	RunDir string `arg:"" name:"run-dir" help:"Output directory of a run."`
 	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // errNotVerified means that the records are not what was written.
