@@ -56,32 +56,28 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *tooling.Cache) error {
 	if err != nil {
 		return err
 	}
-	images := taken{"images", filepath.Join(c.Root(), "containerd"), 0, "sbench image prune --all"}
+	_, state := containerd.DefaultDirectories()
+	daemon := filepath.Join(c.Root(), "containerd")
+	all := []taken{
+		{"images", daemon, 0, "sbench image prune --all"},
+		{"agents", tools.Dir, 0, "sbench harness rm"},
+		{"runs' volumes and calibrations", c.Root(), 0, "sbench gc"},
+		{"locks and mounts", cmp.Or(a.flags.State, state), 0, "sbench gc"},
+	}
+	onDisk := all
 	var list []containerd.ImageInfo
 	if !c.Private() {
-		images.Path = c.Address()
+		onDisk, all[0].Path = all[1:], c.Address()
 		list, err = c.Images(ctx)
 		for _, i := range list {
-			images.Bytes += i.Bytes
+			all[0].Bytes += i.Bytes
 		}
 	}
 	if err = errors.Join(err, c.Close(ctx)); err != nil {
 		return err
 	}
-	_, state := containerd.DefaultDirectories()
-	daemon := filepath.Join(c.Root(), "containerd")
-	all := []taken{
-		images,
-		{"agents", tools.Dir, 0, "sbench harness rm"},
-		{"runs' volumes and calibrations", c.Root(), 0, "sbench gc"},
-		{"locks and mounts", cmp.Or(a.flags.State, state), 0, "sbench gc"},
-	}
-	for i := range all {
-		t := &all[i]
-		if t.Path == c.Address() {
-			continue
-		}
-		if t.Bytes, err = diskUsage(t.Path, daemon); err != nil {
+	for i, t := range onDisk {
+		if onDisk[i].Bytes, err = diskUsage(t.Path, daemon); err != nil {
 			return err
 		}
 	}

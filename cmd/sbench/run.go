@@ -238,8 +238,8 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names, and its key, which the environment has or
-// the env file; nil and "" if it names none.
+// judgeFor returns the judge that the tester file names, and its key, from the environment or the env file;
+// nil and "" if it names none.
 func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
 	file, err := envFile(env)
 	j := t.Verification.Judge
@@ -295,13 +295,12 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 		return cfg, err
 	}
 	if cmd.harnessed() {
-		if cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
-			return cfg, err
+		cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
+		if err == nil && !cmd.Plan {
+			err = checkAgent(ctx, in.Tester, cfg.Producer)
 		}
-		if !cmd.Plan {
-			if err = checkAgent(ctx, in.Tester, cfg.Producer); err != nil {
-				return cfg, err
-			}
+		if err != nil {
+			return cfg, err
 		}
 	}
 	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {

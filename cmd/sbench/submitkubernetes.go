@@ -204,7 +204,7 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []
 			top = filepath.Dir(top)
 		}
 	}
-	tester = relative(top, t.Path)
+	tester, _ = filepath.Rel(top, t.Path) // both are absolute
 	if cmd.OnClaim != "" {
 		return tester, nil, nil
 	}
@@ -232,11 +232,6 @@ func isWithin(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
-// relative returns the path of name, which is within dir, with slashes.
-func relative(dir, name string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(name, strings.TrimRight(dir, "/")), "/")
-}
-
 // addFiles reads the files of source, without those of version control and in never.
 func addFiles(texts map[string]kubernetes.File, top, source string, never []string) error {
 	return filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
@@ -260,8 +255,9 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 		if info.Size() > 1<<20 {
 			return fmt.Errorf("%w: %s is larger than a ConfigMap: put the files on the claim, and say where by --on-claim", errUsage, name)
 		}
+		within, _ := filepath.Rel(top, name) // both are absolute
 		text, err := os.ReadFile(name)
-		texts[name] = kubernetes.File{Path: relative(top, name), Text: text, Executable: info.Mode()&0o111 != 0}
+		texts[name] = kubernetes.File{Path: within, Text: text, Executable: info.Mode()&0o111 != 0}
 		return err
 	})
 }
