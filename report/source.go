@@ -157,12 +157,12 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 		return
 	}
 	rec, err := decode(l.text)
-	switch {
-	case err != nil && !l.whole:
-		s.problem(record.RecordsFile, n, "the last line is not whole: the run was stopped while it wrote it, or is writing it now")
-		return
-	case err != nil:
-		s.problem(record.RecordsFile, n, "no record: "+err.Error())
+	if err != nil {
+		message := "no record: " + err.Error()
+		if !l.whole {
+			message = "the last line is not whole: the run was stopped while it wrote it, or is writing it now"
+		}
+		s.problem(record.RecordsFile, n, message)
 		return
 	}
 	if s.Records++; s.Records == 1 {
@@ -188,18 +188,16 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 }
 
 // decode decodes one record. It fails if the record cannot be counted.
-func decode(text []byte) (record.Record, error) {
-	var rec record.Record
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return rec, err
+func decode(text []byte) (rec record.Record, err error) {
+	err = json.Unmarshal(text, &rec)
+	switch {
+	case err != nil:
+	case rec.TaskID == "":
+		err = errors.New("it has no task_id")
+	case !rec.VerificationStatus.Valid():
+		err = errors.New("its verification_status is none")
 	}
-	if rec.TaskID == "" {
-		return rec, errors.New("it has no task_id")
-	}
-	if !rec.VerificationStatus.Valid() {
-		return rec, errors.New("its verification_status is none")
-	}
-	return rec, nil
+	return rec, err
 }
 
 // summarise returns what is kept in memory of a record.

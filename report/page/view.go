@@ -146,7 +146,7 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, First: first}
+	v := runView{Run: r, Index: index, First: first, Curve: newCurve(r), Measures: histograms(s.Attempts), Scatter: newScatter(s.Attempts, first)}
 	at, all := 0.0, float64(r.Counts.Attempts)
 	for _, p := range []part{
 		{Status: "passed", Count: r.Counts.Passed}, {Status: "failed", Count: r.Counts.Failed},
@@ -167,9 +167,6 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 		v.MostFailed = max(v.MostFailed, o.Count)
 	}
 	v.Outcomes = v.Outcomes[:min(len(v.Outcomes), maxGroups)]
-	v.Curve = newCurve(r)
-	v.Measures = histograms(s.Attempts)
-	v.Scatter = newScatter(s.Attempts, first)
 	v.Slowest = slices.Clone(r.Slowest)
 	for i, o := range v.Slowest {
 		if o.Producer+o.Verifier == 0 {
