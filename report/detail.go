@@ -58,8 +58,7 @@ type Output struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object, or its text if it is too long
 }
 
-// Detail reads the details of s.Attempts[at]. Its texts have about most bytes in total.
-// Detail.Missing says what could not be read.
+// Detail reads the details of s.Attempts[at], with texts of about most bytes in total.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	a := s.Attempts[at]
 	rec, err := s.reread(a.Tries[len(a.Tries)-1])

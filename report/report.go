@@ -12,8 +12,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Schema names the JSON form of a [Report]. New fields do not change the name; removing a
-// field or changing its meaning does.
+// Schema names the JSON form of a [Report]. It changes when a field is removed or gets another meaning.
 const Schema = "sbench.report/1"
 
 // A Report sums up one or more runs. Shares are from 0 to 1, times in seconds, memory in bytes.

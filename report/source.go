@@ -43,8 +43,7 @@ type Source struct {
 	egress   map[attemptKey]*egressIndex // nil until it is needed
 }
 
-// An Attempt is what memory holds of an attempt: the try that counts, and a list of all
-// tries. Times and memory of 0 are unknown.
+// An Attempt is what memory holds of an attempt: the try that counts, and a list of all tries.
 type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
@@ -54,10 +53,10 @@ type Attempt struct {
 	Retried                           bool   // an earlier try could not be measured
 
 	Started, Ended            time.Time
-	Producer, Verifier, Total float64  // seconds
+	Producer, Verifier, Total float64  // seconds; 0 if unknown
 	Tokens                    *Tokens  // nil if unknown
 	Cost                      float64  // in US dollars; 0 if unknown
-	PeakMemory                int64    // bytes
+	PeakMemory                int64    // bytes; 0 if unknown
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
 	Judge                     string   // the model that judged it; "" for none

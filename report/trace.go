@@ -113,8 +113,7 @@ func (t *tracer) add(from harness.Step) {
 	t.trim()
 }
 
-// result adds a result to the step of its call, which may have been left out already, and
-// reports whether there was such a call.
+// result adds a result to the step of its call, even one that was left out, and reports whether there is one.
 func (t *tracer) result(r harness.Step) bool {
 	s, ok := t.calls[r.Call]
 	if !ok {

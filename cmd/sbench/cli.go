@@ -117,8 +117,7 @@ func (a *app) say(level slog.Level, text string) {
 	}
 }
 
-// options returns the runtime's options: those of the flags or, where they set none, of the
-// tester file t, which is nil if the command has none.
+// options returns the runtime's options: of the flags, else of the tester file t, which may be nil.
 func (a *app) options(t *compiler.Tester) containerd.Options {
 	f := a.flags
 	o := containerd.Options{

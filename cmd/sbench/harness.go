@@ -108,8 +108,7 @@ type harnessRmCmd struct {
 	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
 }
 
-// Run removes packages and prints them. A name that matches nothing in the cache is an
-// error, but what the others match is removed.
+// Run removes and prints packages. A name that matches none is an error; the others are removed all the same.
 func (cmd *harnessRmCmd) Run(a *app, cache *tooling.Cache) error {
 	var all []tooling.Installed
 	var errs []error
@@ -160,8 +159,7 @@ func (a *app) tools() (*tooling.Cache, error) {
 	}, nil
 }
 
-// resolveVersion returns the exact version. It warns if the registry could not be reached
-// and the answer is from an earlier query.
+// resolveVersion returns the exact version, and warns if it is from an earlier query, as the registry is away.
 func (a *app) resolveVersion(ctx context.Context, cache *tooling.Cache, pkg tooling.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
@@ -195,8 +193,7 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// keysOf returns the keys of the harness's provider, any of which does, and the message that it
-// needs one. There are none if it has no provider.
+// keysOf returns the keys of the harness's provider, if it has one, and the message that it needs one of them.
 func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, problems compiler.Problems) {
 	agent, problems := agentOf(t)
 	if p := t.Harness.Config.Provider; p != nil {
@@ -347,8 +344,7 @@ func agentOptions(t *compiler.Tester) map[string]string {
 	return options
 }
 
-// checkAgent checks, before the first task, that an agent's provider can be reached and
-// accepts the key. Other harnesses have no provider.
+// checkAgent checks that the harness's provider, if it has one, can be reached and accepts the key.
 func checkAgent(ctx context.Context, t *compiler.Tester, p harness.Producer) error {
 	to := p.Identity().Relay
 	if to == nil {

@@ -161,8 +161,7 @@ func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageIn
 	return gone, err
 }
 
-// forEach returns what f returns for those items for which it does not fail, and all its errors. It
-// goes on after an error unless ctx is done.
+// forEach returns the results of f and all its errors. After an error it goes on unless ctx is done.
 func forEach[T, R any](ctx context.Context, list []T, f func(T) (R, error)) (all []R, err error) {
 	for _, item := range list {
 		result, failed := f(item)

@@ -192,8 +192,7 @@ func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, er
 	return b.resolver.find(ctx, ref)
 }
 
-// archived returns the builder that calls a program, which writes an archive, and imports that.
-// The program's output goes to standard error.
+// archived returns the builder that imports an archive which a program writes; a.stderr gets its output.
 func (cmd *imageBuildCmd) archived(a *app, c *containerd.Client, with, archive string) builder {
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		for _, args := range cmd.commands(with, image, ref, archive) {

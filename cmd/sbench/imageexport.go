@@ -30,8 +30,7 @@ type imageExportCmd struct {
 	AcceptUnsigned bool `help:"Accept records that are not sealed, or not signed by --key."`
 }
 
-// Run writes the image of the attempt's task with the recorded workspace and, where the whole
-// machine was the candidate, its layer.
+// Run writes the task's image with the recorded workspace and, if there is one, the layer of the machine.
 func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
 	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {

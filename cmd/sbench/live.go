@@ -191,8 +191,7 @@ func (l *live) takeAbove(end bool) string {
 	return text
 }
 
-// draw replaces the view in one write, unless nothing has changed. Once writing has
-// failed, it does nothing: the run goes on.
+// draw replaces the view in one write if it has changed, and does nothing once writing has failed.
 func (l *live) draw(d *drawing, above string, lines []string) {
 	text := strings.Join(append(lines, ""), "\n")
 	if d.broken || above == "" && text == d.drawn {
@@ -235,8 +234,7 @@ func (l *live) close(last func() string) {
 	}
 }
 
-// live returns the live view, and whether standard error can show it. It puts the view in
-// front of standard error if it is not there yet.
+// live returns the live view, which it puts in front of standard error, and whether that can show it.
 func (a *app) live() (*live, bool) {
 	if t, ok := terminalOf(a.stderr, os.Getenv); ok {
 		resized := make(chan os.Signal, 1)

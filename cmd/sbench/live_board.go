@@ -138,8 +138,7 @@ func (b *board) end(e run.Event) {
 	b.running = slices.DeleteFunc(b.running, func(r running) bool { return r.is(e) })
 }
 
-// canvas is the room for lines: their width in columns, which every line stays below, their
-// number, and whether they may have colours.
+// canvas is the room for lines: their number, the width in columns that they stay below, and colours or none.
 type canvas struct {
 	width, height int
 	colour        bool

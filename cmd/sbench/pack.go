@@ -104,8 +104,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	return cmd.print(a, report)
 }
 
-// pinner returns a function that returns an image's reference with its digest, and tags the
-// image with that reference so that a run finds it.
+// pinner returns a function that adds the digest to a reference, and tags the image so that a run finds it.
 func pinner(c *containerd.Client) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, ref string) (string, error) {
 		img, err := c.Image(ctx, ref, containerd.PullMissing)

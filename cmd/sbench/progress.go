@@ -139,8 +139,7 @@ func (p *plain) add(e run.Event) {
 	}
 }
 
-// eventLines returns the lines that tell people about an event: none for most kinds, and
-// without control characters. The pace includes the event.
+// eventLines returns an event's lines for people, without control characters. The pace includes the event.
 func eventLines(e run.Event, p pace) []string {
 	detail := report.Visible(e.Detail, shownLine)
 	task := report.Visible(e.Task, shownName)

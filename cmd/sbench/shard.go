@@ -74,8 +74,7 @@ func parseShard(text string, getenv func(string) string) (index, count int, err 
 	return index, count, nil
 }
 
-// jobIndex returns the number, from 1, of this job in an array of Slurm's, whose indexes are
-// to begin with 1, or in an Indexed Job of Kubernetes.
+// jobIndex returns this job's number, from 1, in an array of Slurm's or an Indexed Job of Kubernetes.
 func jobIndex(getenv func(string) string) (int, error) {
 	if text := getenv("SLURM_ARRAY_TASK_ID"); text != "" {
 		return strconv.Atoi(text)

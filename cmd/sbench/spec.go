@@ -26,8 +26,7 @@ type taskSpec struct {
 	Spec *specs.Spec `json:"spec"`
 }
 
-// Run makes the harness's sandbox of each task as a run would, prints its
-// specification and removes it again. Nothing is executed in it.
+// Run makes the sandbox of each task's harness as a run would, prints its specification, and executes nothing.
 func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	source, err := cmd.source()
 	if err != nil {
@@ -72,8 +71,7 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 	return nil
 }
 
-// specOf lets the harness run up to the point where it would execute its command, and
-// returns the specification of that sandbox.
+// specOf returns the specification of the sandbox in which the harness is about to execute its command.
 func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
 	_, err := cfg.Producer.Produce(ctx, dryEngine{cfg.Engine}, r)

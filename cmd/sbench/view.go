@@ -81,8 +81,7 @@ func (v *viewer) handler() http.Handler {
 	})
 }
 
-// page writes the page for the records as they are now. A truncated page has no script, so
-// that it cannot be taken for a whole one.
+// page writes the page for the present records. A truncated one has no script, and is not taken for whole.
 func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

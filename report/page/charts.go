@@ -10,8 +10,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A histogram counts attempts by a measure. If the largest value is more than twenty
-// times the smallest, its axis is logarithmic.
+// A histogram counts attempts by a measure, logarithmically if the largest is over twenty times the smallest.
 type histogram struct {
 	Name                   string
 	Bars                   []bar

@@ -113,8 +113,7 @@ func policy(script string, live bool) string {
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// writeJSON writes data that the script reads when necessary. json.Marshal escapes <, > and
-// &, so nothing in the data ends the element.
+// writeJSON writes data for the script. json.Marshal escapes <, > and &, so that it cannot end the element.
 func writeJSON(w io.Writer, id string, v any) error {
 	data, err := json.Marshal(v)
 	if err == nil {

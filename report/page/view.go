@@ -29,8 +29,7 @@ type view struct {
 	MatrixCut   int // tasks without a row
 }
 
-// A matrixRow has a task's attempts: a list for each run, in the order of their numbers. A
-// mark without a status means no attempt.
+// A matrixRow has a task's attempts by run and number. A mark without a status means no attempt.
 type matrixRow struct {
 	Task string
 	Runs [][]mark
