@@ -11,27 +11,26 @@ import (
 // compare compares the tasks that both runs scored. a and b are the runs' indices.
 func compare(a, b int, from, to *Source) Comparison {
 	c := Comparison{A: a, B: b, Differ: []Differs{}}
-	others := map[string][]Attempt{}
-	for _, task := range byTask(to.Attempts) {
-		if _, scored := score(task); scored > 0 {
-			others[task[0].Task] = task
+	others := map[string]Task{}
+	for _, t := range tasksOf(to.Attempts) {
+		if t.Scored > 0 {
+			others[t.TaskID] = t
 		}
 	}
 	var pairs []Differs
-	for _, task := range byTask(from.Attempts) {
-		id := task[0].Task
-		if _, scored := score(task); scored == 0 {
+	for _, t := range tasksOf(from.Attempts) {
+		if t.Scored == 0 {
 			continue
 		}
-		other, ok := others[id]
-		delete(others, id)
+		other, ok := others[t.TaskID]
+		delete(others, t.TaskID)
 		switch {
 		case !ok:
 			c.OnlyA++
-		case task[0].rows != "" && other[0].rows != "" && task[0].rows != other[0].rows:
+		case t.rows != "" && other.rows != "" && t.rows != other.rows:
 			c.Different++
 		default:
-			pairs = append(pairs, pair(id, task, other))
+			pairs = append(pairs, Differs{t.TaskID, t.share(), other.share(), t.Scored, other.Scored})
 		}
 	}
 	c.OnlyB, c.Tasks = len(others), len(pairs)
@@ -39,14 +38,8 @@ func compare(a, b int, from, to *Source) Comparison {
 	return c
 }
 
-func pair(id string, a, b []Attempt) Differs {
-	d := Differs{TaskID: id}
-	var passedA, passedB int
-	passedA, d.ScoredA = score(a)
-	passedB, d.ScoredB = score(b)
-	d.A, d.B = float64(passedA)/float64(d.ScoredA), float64(passedB)/float64(d.ScoredB)
-	return d
-}
+// share returns the share of scored attempts that passed.
+func (t Task) share() float64 { return float64(t.Passed) / float64(t.Scored) }
 
 // Apart returns the tasks of Differ that are better in B, and those that are worse.
 func (c Comparison) Apart() (better, worse []Differs) {
@@ -68,17 +61,12 @@ func (c *Comparison) sum(pairs []Differs) {
 	for i, p := range pairs {
 		c.MeanA, c.MeanB = c.MeanA+p.A, c.MeanB+p.B
 		clusters[i] = stat.Cluster{Sum: p.B - p.A, N: 1}
-		switch {
-		case p.B > p.A:
-			c.Better++
-		case p.B < p.A:
-			c.Worse++
-		default:
-			c.Same++
-			continue
+		if p.A != p.B {
+			c.Differ = append(c.Differ, p)
 		}
-		c.Differ = append(c.Differ, p)
 	}
+	better, worse := c.Apart()
+	c.Better, c.Worse, c.Same = len(better), len(worse), len(pairs)-len(c.Differ)
 	n := float64(len(pairs))
 	c.MeanA, c.MeanB = c.MeanA/n, c.MeanB/n
 	c.Difference = c.MeanB - c.MeanA

@@ -12,13 +12,11 @@ import (
 // spreadsheets that split lines at semicolons regardless of quotes.
 var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 
-// harmlessCell returns a hostile text as one line that no spreadsheet takes for a formula:
-// an apostrophe precedes whatever would begin one.
+// harmlessCell returns a hostile text as one line, with an apostrophe before whatever would begin a formula.
 func harmlessCell(s string) string { return formula.ReplaceAllString(Visible(s, 2000), "${1}'${2}") }
 
-// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are
-// in seconds, sizes in bytes; an empty cell is an unknown number. Control characters in
-// texts are escaped, and no text is a formula.
+// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in
+// bytes; an unknown number is empty. Control characters are escaped, and no text is a formula.
 func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below

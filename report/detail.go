@@ -17,8 +17,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Detail is everything that can be shown of one attempt, with texts cut to the requested
-// size.
+// A Detail is everything that can be shown of one attempt. Its texts are cut.
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
@@ -59,8 +58,7 @@ type Output struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"` // an object, or its text if it is too long
 }
 
-// Detail reads the details of s.Attempts[at]. Its texts have about most bytes in total.
-// Detail.Missing says what could not be read.
+// Detail reads the details of s.Attempts[at], with texts of about most bytes in total.
 func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	a := s.Attempts[at]
 	rec, err := s.reread(a.Tries[len(a.Tries)-1])
@@ -182,8 +180,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	}
 }
 
-// parserOf returns the parser of the agent's output; for an unknown agent, it finds no
-// events.
+// parserOf returns the parser of the agent's output. For an unknown agent, it finds no events.
 func (s *Source) parserOf(rec record.Record) func([]byte) ([]harness.Step, bool) {
 	if i := slices.IndexFunc(rec.Logs, func(l record.Log) bool { return path.Base(l.Path) == record.AgentFile }); i >= 0 {
 		if cli, ok := s.descriptor(rec.Logs[i].Path); ok {

@@ -32,8 +32,7 @@ const (
 	maxDepth   = 12      // nested directories
 )
 
-// files lists a candidate's directory, and reads text files in it up to most bytes in total.
-// It follows no links.
+// files lists a candidate's directory, and reads text files in it, most bytes in total. It follows no links.
 func (s *Source) files(directory string, most int) (list []File, more bool, err error) {
 	if !filepath.IsLocal(directory) {
 		return nil, false, errors.New("its directory leads out of the run's directory")
@@ -79,15 +78,14 @@ func (w *walker) walk(dir string, depth int) {
 			return
 		}
 		name := path.Join(dir, e.Name())
-		if e.IsDir() {
-			if depth == maxDepth {
-				w.more = true
-				continue
-			}
+		switch {
+		case !e.IsDir():
+			w.add(name)
+		case depth < maxDepth:
 			w.walk(name, depth+1)
-			continue
+		default:
+			w.more = true
 		}
-		w.add(name)
 	}
 }
 
@@ -142,8 +140,7 @@ func ends(f *os.File, most int) (Text, error) {
 	return textOf(string(head), string(tail), info.Size()), nil
 }
 
-// changes lists what a layer changes in the image, and reads text files in it up to most bytes
-// in total.
+// changes lists what a layer changes, and reads text files in it up to most bytes in total.
 func (s *Source) changes(ctx context.Context, name, digest string, most int) (list []File, more bool, err error) {
 	if !filepath.IsLocal(name) {
 		return nil, false, errors.New("the layer leads out of the run's directory")

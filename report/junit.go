@@ -45,10 +45,9 @@ type (
 	}
 )
 
-// WriteJUnit writes runs as JUnit XML: a suite for each run, a case for each attempt. Failed
-// attempts are failures, unmeasured ones errors, and pending ones skipped. If planned
-// attempts have no record, an additional case says so as an error. Warnings are properties
-// of the suite. Control characters in texts are escaped.
+// WriteJUnit writes runs as JUnit XML: a suite for each run, with its warnings as properties, and a case for
+// each attempt. Unmeasured attempts are errors, pending ones skipped; planned attempts without a record are one
+// more error. Control characters in texts are escaped.
 func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
 	var all junitSuites
 	for i, s := range sources {

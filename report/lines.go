@@ -37,8 +37,7 @@ func newLineReader(r io.Reader, offset int64, most int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), most: most, offset: offset}
 }
 
-// next returns the next line, or io.EOF after the last. For a line that is too long it
-// returns errLong; reading may continue.
+// next returns the next line, io.EOF after the last, and errLong for one that is too long: reading may go on.
 func (l *lineReader) next() (line, error) {
 	found := line{offset: l.offset}
 	l.buffer = l.buffer[:0]

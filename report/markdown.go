@@ -13,8 +13,7 @@ const (
 	markdownText = 80 // characters of a name
 )
 
-// WriteMarkdown writes a summary that fits into a comment. Names from records have no effect
-// in it as markup, links or mentions.
+// WriteMarkdown writes a summary for a comment. In it, names are no markup, links or mentions.
 func WriteMarkdown(w io.Writer, r Report) error {
 	var b strings.Builder
 	if len(r.Runs) > 1 {
@@ -60,7 +59,7 @@ func markdownSection(b *strings.Builder, s section) {
 		fmt.Fprintf(b, "- **%s**: %s\n", w.Kind, literal(w.Text, 400))
 	}
 	for _, f := range s.facts {
-		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + cell(f.says) + "\n")
+		b.WriteString("- " + strings.TrimPrefix(f.what+": ", ": ") + f.says + "\n")
 	}
 	for _, t := range s.tables {
 		markdownTable(b, t)

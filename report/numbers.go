@@ -6,7 +6,66 @@ import (
 	"strconv"
 
 	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/run/record"
 )
+
+// A Measure is a number that attempts have.
+type Measure struct {
+	Name  string
+	Chart string                // title of its histogram; "" has none
+	Write func(float64) string  // formats a value with its unit
+	Of    func(Attempt) float64 // negative if unknown
+}
+
+// Measures returns all measures, in the order to show them.
+func Measures() []Measure {
+	tokens := func(count func(Tokens) int64) func(Attempt) float64 {
+		return func(a Attempt) float64 {
+			if a.Tokens == nil {
+				return -1
+			}
+			return float64(count(*a.Tokens))
+		}
+	}
+	return []Measure{
+		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return known(a.Producer) }},
+		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return known(a.Verifier) }},
+		{"time, total", "", Seconds, func(a Attempt) float64 { return known(a.Total) }},
+		{"tokens, input", "Tokens read", Many, tokens(func(t Tokens) int64 { return t.Input })},
+		{"tokens, cached", "of them cached", Many, tokens(func(t Tokens) int64 { return t.Cached })},
+		{"tokens, output", "Tokens written", Many, tokens(func(t Tokens) int64 { return t.Output })},
+		{"tokens, reasoning", "", Many, tokens(func(t Tokens) int64 { return t.Reasoning })},
+		{"cost", "Cost", dollars, func(a Attempt) float64 { return known(a.Cost) }},
+		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return known(float64(a.PeakMemory)) }},
+	}
+}
+
+// known returns v, or -1 for 0, which means an unknown time or size.
+func known(v float64) float64 {
+	if v == 0 {
+		return -1
+	}
+	return v
+}
+
+// all returns the distributions in the order of Measures.
+func (d *Distributions) all() []*stat.Distribution {
+	return []*stat.Distribution{&d.Producer, &d.Verifier, &d.Total, &d.Input, &d.Cached, &d.Output, &d.Reasoning, &d.Cost, &d.PeakMemory}
+}
+
+// distributions leaves out errors and unknown values.
+func distributions(attempts []Attempt) (d Distributions) {
+	for i, m := range Measures() {
+		var values []float64
+		for _, a := range attempts {
+			if v := m.Of(a); v >= 0 && a.Status != record.Error {
+				values = append(values, v)
+			}
+		}
+		*d.all()[i] = stat.Describe(values)
+	}
+	return d
+}
 
 // Percent formats a share as a percentage, nil as "–".
 func Percent(share *float64) string {
@@ -35,8 +94,7 @@ func chance(p float64) string {
 	return fmt.Sprintf("%.3f", p)
 }
 
-// Seconds formats seconds with about three digits; from 100 s as min:sec, from one hour as
-// h:min. Zero and less become "–".
+// Seconds formats a time: three digits, from 100 s on min:sec, from an hour on h:min, and "–" if it is not above 0.
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:

@@ -12,12 +12,10 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Schema names the JSON form of a [Report]. New fields do not change the name; removing a
-// field or changing its meaning does.
+// Schema names the JSON form of a [Report]. It changes when a field is removed or gets another meaning.
 const Schema = "sbench.report/1"
 
-// A Report sums up one or more runs. Shares are between 0 and 1, times in seconds,
-// memory in bytes.
+// A Report sums up one or more runs. Shares are from 0 to 1, times in seconds, memory in bytes.
 type Report struct {
 	Schema      string       `json:"schema"`
 	Confidence  float64      `json:"confidence"` // of all intervals; [stat.Confidence]
@@ -74,8 +72,7 @@ type Problem struct {
 	Unverified bool `json:"unverified,omitempty"`
 }
 
-// Counts are the numbers of tasks and of attempts, and of attempts by the status of the try
-// that counts.
+// Counts are numbers of tasks and of attempts, these also by the status of the try that counts.
 type Counts struct {
 	Tasks    int `json:"tasks"`
 	Attempts int `json:"attempts"`
@@ -88,8 +85,7 @@ type Counts struct {
 // Scored returns the number of attempts with a verdict, the denominator of every share.
 func (c Counts) Scored() int { return c.Passed + c.Failed }
 
-// An Accuracy is the share of scored attempts that passed. Value and the intervals are
-// nil if none was scored.
+// An Accuracy is the share of scored attempts that passed; its pointers are nil if none was scored.
 type Accuracy struct {
 	Passed int            `json:"passed"`
 	Scored int            `json:"scored"`
@@ -115,8 +111,7 @@ type Retries struct {
 	Passed   int `json:"passed"` // of those, in the end
 }
 
-// A PassK is an unbiased estimate: the mean over tasks with at least k scored attempts.
-// Value is nil if there are none.
+// A PassK is an unbiased estimate: the mean over tasks with at least k scored attempts; nil if there are none.
 type PassK struct {
 	K       int      `json:"k"`
 	Value   *float64 `json:"value"`
@@ -154,8 +149,7 @@ type Unpassed struct {
 	Message string        `json:"message"`
 }
 
-// Distributions are over the tries that count, without errors; each is over those that
-// report its value.
+// Distributions are over the tries that count and report the value, without errors.
 type Distributions struct {
 	Producer   stat.Distribution `json:"producer_seconds"`
 	Verifier   stat.Distribution `json:"verifier_seconds"`
@@ -168,8 +162,7 @@ type Distributions struct {
 	PeakMemory stat.Distribution `json:"peak_memory_bytes"`
 }
 
-// Tokens are counted as in the proxy's Usage. Input includes Cached, Output includes
-// Reasoning.
+// Tokens are counted as in the proxy's Usage: Input includes Cached, Output includes Reasoning.
 type Tokens struct {
 	Input     int64 `json:"input"`
 	Cached    int64 `json:"cached"`
@@ -197,10 +190,10 @@ type Task struct {
 	Passed   int    `json:"passed"`
 	Scored   int    `json:"scored"`
 	Attempts int    `json:"attempts"`
+	rows     string // digests of the row and the evaluation
 }
 
-// A Comparison compares two runs over the tasks that both scored and that are the same in
-// both.
+// A Comparison compares two runs over the tasks that are the same in both, and that both scored.
 type Comparison struct {
 	A int `json:"a"` // index in Report.Runs
 	B int `json:"b"`

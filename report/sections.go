@@ -18,17 +18,14 @@ type section struct {
 	details  []table // of less interest
 }
 
-type fact struct {
-	what string
-	says any
-}
+type fact struct{ what, says string }
 
 type table struct {
 	heads []string
 	rows  [][]any
 }
 
-// A name is a text from the records in a fact or a cell; words are a longer one.
+// A name is a text from the records in a cell; words are a longer one.
 type (
 	name  string
 	words string
@@ -70,35 +67,36 @@ func (r Run) section() section {
 	if len(r.Contrast) > 0 {
 		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])
 	}
+	failures := slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status == record.Passed })
+	causes := tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
+		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
+	})
 	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks"}}
 	for i, k := range r.PassAtK {
 		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(r.PassAllK[i].Value), k.Tasks})
 	}
-	s.tables = []table{causes(r.Outcomes), passK, groupTable("family", r.ByFamily)}
+	s.tables = []table{causes, passK, groupTable("family", r.ByFamily)}
 	if len(r.ByCategory) > 1 {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
+	}
+	measures := table{heads: []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}}
+	for i, m := range Measures() {
+		if d := r.Distributions.all()[i]; d.Count > 0 {
+			measures.rows = append(measures.rows, []any{
+				m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean),
+			})
+		}
 	}
 	s.details = []table{
 		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u Unpassed) []any {
 			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
 		}),
-		tableOf([]string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}, r.measures(), func(m Measure) []any {
-			d := *m.in(&r.Distributions)
-			return []any{m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean)}
-		}),
+		measures,
 		tableOf([]string{"slowest", "attempt", "time", "producer", "verifier", "status"}, r.Slowest, func(s Slow) []any {
 			return []any{name(s.TaskID), s.Attempt, Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), s.Status}
 		}),
 	}
 	return s
-}
-
-// causes returns why attempts did not pass, with an example of each cause.
-func causes(outcomes []Outcome) table {
-	failures := slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool { return o.Status == record.Passed })
-	return tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
-		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
-	})
 }
 
 // leaders returns a table of several runs, best first.
@@ -159,11 +157,6 @@ func Letter(run int) string {
 	return fmt.Sprint(run + 1)
 }
 
-// measures returns the measures that have values.
-func (r Run) measures() []Measure {
-	return slices.DeleteFunc(Measures(), func(m Measure) bool { return m.in(&r.Distributions).Count == 0 })
-}
-
 func groupTable(what string, list []Group) table {
 	return tableOf([]string{what, "accuracy", "interval", "passed", "failed", "pending", "errors"}, list, func(g Group) []any {
 		c := g.Counts
@@ -209,9 +202,8 @@ func (r Run) Subtitle() string {
 // NameOr returns the name of a group, or a placeholder if it is empty.
 func NameOr(name string) string { return cmp.Or(name, "(none)") }
 
-// share formats a task's result: the verdict of a single attempt, or "passed/scored" for
-// several.
-func (Differs) share(share float64, scored int) string {
+// result formats a task's result: the verdict of a single attempt, or "passed/scored" for several.
+func result(share float64, scored int) string {
 	switch {
 	case scored != 1:
 		return fmt.Sprintf("%.0f/%d", share*float64(scored), scored)
@@ -222,10 +214,10 @@ func (Differs) share(share float64, scored int) string {
 }
 
 // InA returns a task's result in the first run.
-func (d Differs) InA() string { return d.share(d.A, d.ScoredA) }
+func (d Differs) InA() string { return result(d.A, d.ScoredA) }
 
 // InB returns a task's result in the second run.
-func (d Differs) InB() string { return d.share(d.B, d.ScoredB) }
+func (d Differs) InB() string { return result(d.B, d.ScoredB) }
 
 // Compared says how many tasks were compared, and how many were not.
 func (c Comparison) Compared() string {
@@ -268,4 +260,64 @@ func (c Comparison) Test() string {
 		return ""
 	}
 	return fmt.Sprintf("p = %s (exact, two-sided): %s alone passed %d, %s alone %d, both %d, neither %d", chance(m.P), Letter(c.A), m.PassedA, Letter(c.B), m.PassedB, m.BothPassed, m.BothFailed)
+}
+
+// A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
+type Warning struct {
+	Kind string // partial, unreadable, unverified, judged, degraded, uncalibrated or unscored
+	Text string // may contain hostile text of the records
+}
+
+// Warnings returns the warnings of a run, at most 30.
+func (r Run) Warnings() []Warning {
+	var list []Warning
+	warn := func(kind, format string, args ...any) {
+		list = append(list, Warning{kind, fmt.Sprintf(format, args...)})
+	}
+	if missing := r.Missing(); missing > 0 {
+		warn("partial", "%d of %d planned attempts are recorded: the run was interrupted, or is still going on", *r.Planned-missing, *r.Planned)
+	}
+	for i, p := range r.Problems {
+		if i == shownTasks {
+			warn("unreadable", "and %d more in --json", len(r.Problems)-i)
+			break
+		}
+		kind := "unreadable"
+		if p.Unverified {
+			kind = "unverified"
+		}
+		warn(kind, "%s", p)
+	}
+	if r.Judged > 0 {
+		warn("judged", "%s judged by a model: %s", count(r.Judged, "answer"), strings.Join(r.Judges, "; "))
+	}
+	if len(r.Degraded) > 0 {
+		warn("degraded", "the host did not enforce these limits: %s", strings.Join(r.Degraded, ", "))
+	}
+	if doubtful := r.Contrast["uncalibrated"] + r.Contrast["none"]; doubtful > 0 {
+		warn("uncalibrated", "%d of %d passes are not confirmed by calibrated changes to their tests", doubtful, doubtful+r.Contrast["calibrated"])
+	}
+	if c := r.Counts; c.Errors+c.Pending > 0 {
+		warn("unscored", "%s and %d pending are in no denominator", count(c.Errors, "error"), c.Pending)
+	}
+	return list
+}
+
+// Missing returns how many planned attempts have no record. It is 0 if the plan is unknown.
+func (r Run) Missing() int {
+	if r.Planned == nil {
+		return 0
+	}
+	return max(0, *r.Planned-r.Counts.Attempts)
+}
+
+// Doubts returns the kinds of the run's warnings, each once.
+func (r Run) Doubts() []string {
+	var kinds []string
+	for _, w := range r.Warnings() {
+		if !slices.Contains(kinds, w.Kind) {
+			kinds = append(kinds, w.Kind)
+		}
+	}
+	return kinds
 }

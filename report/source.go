@@ -43,8 +43,7 @@ type Source struct {
 	egress   map[attemptKey]*egressIndex // nil until it is needed
 }
 
-// An Attempt is what memory holds of an attempt: the try that counts, and a list of all
-// tries. Times and memory of 0 are unknown.
+// An Attempt is what memory holds of an attempt: the try that counts, and a list of all tries.
 type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
@@ -54,10 +53,10 @@ type Attempt struct {
 	Retried                           bool   // an earlier try could not be measured
 
 	Started, Ended            time.Time
-	Producer, Verifier, Total float64  // seconds
+	Producer, Verifier, Total float64  // seconds; 0 if unknown
 	Tokens                    *Tokens  // nil if unknown
 	Cost                      float64  // in US dollars; 0 if unknown
-	PeakMemory                int64    // bytes
+	PeakMemory                int64    // bytes; 0 if unknown
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
 	Judge                     string   // the model that judged it; "" for none
@@ -99,7 +98,13 @@ func Open(ctx context.Context, dir string) (*Source, error) {
 func (s *Source) Close() error { return s.root.Close() }
 
 func (s *Source) read(ctx context.Context) error {
-	s.readManifest()
+	// A resumed run may have planned more attempts than its manifest says; its seal says how many.
+	var seal record.Seal
+	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
+	s.readFile(record.SealFile, &seal)           // there is none before the run's end
+	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
+		s.Planned = &planned
+	}
 	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
@@ -131,17 +136,6 @@ func (s *Source) problem(file string, line int, message string) {
 	s.Problems = append(s.Problems, Problem{Finding: record.Finding{File: file, Line: line, Message: message}})
 }
 
-// readManifest reads what was planned. A resumed run may have planned more attempts than its
-// manifest says; its seal says how many.
-func (s *Source) readManifest() {
-	var seal record.Seal
-	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
-	s.readFile(record.SealFile, &seal)           // there is none before the run's end
-	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
-		s.Planned = &planned
-	}
-}
-
 // readFile decodes a file of the run, which may be missing.
 func (s *Source) readFile(name string, into any) {
 	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
@@ -162,12 +156,12 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 		return
 	}
 	rec, err := decode(l.text)
-	switch {
-	case err != nil && !l.whole:
-		s.problem(record.RecordsFile, n, "the last line is not whole: the run was stopped while it wrote it, or is writing it now")
-		return
-	case err != nil:
-		s.problem(record.RecordsFile, n, "no record: "+err.Error())
+	if err != nil {
+		message := "no record: " + err.Error()
+		if !l.whole {
+			message = "the last line is not whole: the run was stopped while it wrote it, or is writing it now"
+		}
+		s.problem(record.RecordsFile, n, message)
 		return
 	}
 	if s.Records++; s.Records == 1 {
@@ -193,18 +187,16 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 }
 
 // decode decodes one record. It fails if the record cannot be counted.
-func decode(text []byte) (record.Record, error) {
-	var rec record.Record
-	if err := json.Unmarshal(text, &rec); err != nil {
-		return rec, err
+func decode(text []byte) (rec record.Record, err error) {
+	err = json.Unmarshal(text, &rec)
+	switch {
+	case err != nil:
+	case rec.TaskID == "":
+		err = errors.New("it has no task_id")
+	case !rec.VerificationStatus.Valid():
+		err = errors.New("its verification_status is none")
 	}
-	if rec.TaskID == "" {
-		return rec, errors.New("it has no task_id")
-	}
-	if !rec.VerificationStatus.Valid() {
-		return rec, errors.New("its verification_status is none")
-	}
-	return rec, nil
+	return rec, err
 }
 
 // summarise returns what is kept in memory of a record.

@@ -38,13 +38,13 @@ func (s *Source) run() Run {
 	}
 	s.describe(&r)
 	all := s.Attempts
-	tasks := byTask(all)
-	r.Counts, r.Accuracy = counts(all), accuracy(all)
-	r.PassAtK, r.PassAllK = passK(tasks, stat.PassAtK), passK(tasks, stat.PassAllK)
+	r.Tasks = tasksOf(all)
+	r.Counts, r.Accuracy = tally(all)
+	r.PassAtK, r.PassAllK = passK(r.Tasks, stat.PassAtK), passK(r.Tasks, stat.PassAllK)
+	slices.SortStableFunc(r.Tasks, func(a, b Task) int { return Natural(a.TaskID, b.TaskID) })
 	r.ByFamily = groups(all, func(a Attempt) string { return a.Family })
 	r.ByCategory = groups(all, func(a Attempt) string { return a.Category })
-	r.Outcomes, r.Distributions, r.Slowest, r.Tasks = outcomes(all), distributions(all), slowest(all), summaries(tasks)
-	r.NotPassed = unpassed(all)
+	r.Outcomes, r.NotPassed, r.Distributions, r.Slowest = outcomes(all), unpassed(all), distributions(all), slowest(all)
 	return r
 }
 
@@ -93,26 +93,33 @@ func sortedKeys[V any](m map[string]V) []string {
 	return append([]string{}, slices.Sorted(maps.Keys(m))...)
 }
 
-// byTask groups attempts by task, in the order of the tasks' first records.
-func byTask(attempts []Attempt) [][]Attempt {
+// tasksOf returns the tasks of attempts, in the order of their first records.
+func tasksOf(attempts []Attempt) []Task {
 	index := map[string]int{}
-	var tasks [][]Attempt
+	tasks := []Task{}
 	for _, a := range attempts {
 		at, ok := index[a.Task]
 		if !ok {
 			at = len(tasks)
-			index[a.Task], tasks = at, append(tasks, nil)
+			index[a.Task] = at
+			tasks = append(tasks, Task{TaskID: a.Task, Family: a.Family, Category: a.Category, rows: a.rows})
 		}
-		tasks[at] = append(tasks[at], a)
+		t := &tasks[at]
+		t.Attempts++
+		switch a.Status {
+		case record.Passed:
+			t.Passed, t.Scored = t.Passed+1, t.Scored+1
+		case record.Failed:
+			t.Scored++
+		}
 	}
 	return tasks
 }
 
-func counts(attempts []Attempt) Counts {
-	c := Counts{Attempts: len(attempts)}
-	tasks := map[string]bool{}
+func tally(attempts []Attempt) (Counts, Accuracy) {
+	tasks := tasksOf(attempts)
+	c := Counts{Tasks: len(tasks), Attempts: len(attempts)}
 	for _, a := range attempts {
-		tasks[a.Task] = true
 		switch a.Status {
 		case record.Passed:
 			c.Passed++
@@ -124,55 +131,41 @@ func counts(attempts []Attempt) Counts {
 			c.Errors++
 		}
 	}
-	c.Tasks = len(tasks)
-	return c
-}
-
-// score returns how many attempts passed, and how many have a verdict.
-func score(attempts []Attempt) (passed, scored int) {
-	c := counts(attempts)
-	return c.Passed, c.Scored()
-}
-
-func accuracy(attempts []Attempt) Accuracy {
-	var a Accuracy
-	a.Passed, a.Scored = score(attempts)
+	a := Accuracy{Passed: c.Passed, Scored: c.Scored()}
 	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
 		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
 	}
 	var clusters []stat.Cluster
-	several := false
-	for _, task := range byTask(attempts) {
-		if passed, scored := score(task); scored > 0 {
-			clusters = append(clusters, stat.Cluster{Sum: float64(passed), N: scored})
-			several = several || scored > 1
+	for _, t := range tasks {
+		if t.Scored > 0 {
+			clusters = append(clusters, stat.Cluster{Sum: float64(t.Passed), N: t.Scored})
 		}
 	}
-	if several {
+	if a.Scored > len(clusters) { // a task has several
 		if i, ok := stat.Bootstrap(clusters); ok {
 			a.Clustered = &i
 		}
 	}
-	return a
+	return c, a
 }
 
 // passK returns an estimate for each k up to the largest number of scored attempts of a
 // task. The list is empty if no task has more than one: it would only repeat the accuracy.
-func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []PassK {
+func passK(tasks []Task, estimate func(n, c, k int) (float64, bool)) []PassK {
 	most := 0
-	for _, task := range tasks {
-		_, scored := score(task)
-		most = max(most, scored)
+	for _, t := range tasks {
+		most = max(most, t.Scored)
 	}
 	list := []PassK{}
 	if most < 2 {
 		return list
 	}
-	for _, k := range ks(most) {
+	// All k up to 5, then in growing steps, and the last.
+	ks := slices.DeleteFunc([]int{1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100}, func(k int) bool { return k >= most })
+	for _, k := range append(ks, most) {
 		p, sum := PassK{K: k}, 0.0
-		for _, task := range tasks {
-			passed, scored := score(task)
-			value, ok := estimate(scored, passed, k)
+		for _, t := range tasks {
+			value, ok := estimate(t.Scored, t.Passed, k)
 			if !ok {
 				p.LeftOut++
 				continue
@@ -188,17 +181,6 @@ func passK(tasks [][]Attempt, estimate func(n, c, k int) (float64, bool)) []Pass
 	return list
 }
 
-// ks returns the k to show: all up to 5, then in growing steps, and the last.
-func ks(most int) []int {
-	var list []int
-	for _, k := range []int{1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100} {
-		if k < most {
-			list = append(list, k)
-		}
-	}
-	return append(list, most)
-}
-
 func groups(attempts []Attempt, name func(Attempt) string) []Group {
 	members := map[string][]Attempt{}
 	for _, a := range attempts {
@@ -206,32 +188,31 @@ func groups(attempts []Attempt, name func(Attempt) string) []Group {
 	}
 	list := []Group{}
 	for _, n := range slices.SortedFunc(maps.Keys(members), Natural) {
-		list = append(list, Group{n, counts(members[n]), accuracy(members[n])})
+		c, a := tally(members[n])
+		list = append(list, Group{n, c, a})
 	}
 	return list
 }
 
 func outcomes(attempts []Attempt) []Outcome {
-	members := map[Outcome]map[string][]int{} // by message: indices of attempts
+	members := map[Outcome][]int{} // indices of attempts
 	for i, a := range attempts {
 		o := Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}
-		if members[o] == nil {
-			members[o] = map[string][]int{}
-		}
-		members[o][a.Message] = append(members[o][a.Message], i)
+		members[o] = append(members[o], i)
 	}
 	list := []Outcome{}
-	for o, byMessage := range members {
-		var best []int
-		for _, same := range byMessage {
-			o.Count += len(same)
-			if len(same) > len(best) || len(same) == len(best) && same[0] < best[0] {
-				best = same
-			}
-		}
+	for o, indices := range members {
+		o.Count = len(indices)
 		if o.Status != record.Passed {
-			a := attempts[best[0]]
-			o.Task, o.Attempt, o.Message, o.Index = a.Task, a.Number, a.Message, best[0]
+			times := map[string]int{} // that a message comes
+			for _, i := range indices {
+				times[attempts[i].Message]++
+			}
+			o.Index = slices.MaxFunc(indices, func(i, j int) int { // the first of several
+				return cmp.Compare(times[attempts[i].Message], times[attempts[j].Message])
+			})
+			a := attempts[o.Index]
+			o.Task, o.Attempt, o.Message = a.Task, a.Number, a.Message
 		}
 		list = append(list, o)
 	}
@@ -252,17 +233,6 @@ func slowest(attempts []Attempt) []Slow {
 	}
 	slices.SortStableFunc(list, func(a, b Slow) int { return cmp.Compare(b.Total, a.Total) })
 	return list[:min(len(list), maxSlowest)]
-}
-
-func summaries(tasks [][]Attempt) []Task {
-	list := []Task{}
-	for _, task := range tasks {
-		t := Task{TaskID: task[0].Task, Family: task[0].Family, Category: task[0].Category, Attempts: len(task)}
-		t.Passed, t.Scored = score(task)
-		list = append(list, t)
-	}
-	slices.SortStableFunc(list, func(a, b Task) int { return Natural(a.TaskID, b.TaskID) })
-	return list
 }
 
 // ordered sorts attempts by their tasks in natural order, then by number.

@@ -65,7 +65,7 @@ func (p printer) section(title string, s section) {
 		p.line("! "+w.Kind, w.Text)
 	}
 	for _, f := range s.facts {
-		p.line(f.what, fmt.Sprint(f.says))
+		p.line(f.what, f.says)
 	}
 	for _, t := range slices.Concat(s.tables, s.details) {
 		_ = p.w.Flush() // each table has its own column widths

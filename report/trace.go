@@ -49,8 +49,7 @@ type tracer struct {
 // maxSteps bounds the steps of a trace, however small.
 const maxSteps = 1000
 
-// readTrace turns an agent's output into steps. read is the agent's parser; a line that is
-// no event becomes a raw step.
+// readTrace turns an agent's output into steps with its parser, read. A line that is no event is a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	lines := newLineReader(r, 0, maxEvent)
@@ -114,8 +113,7 @@ func (t *tracer) add(from harness.Step) {
 	t.trim()
 }
 
-// result adds a result to the step of its call, which may have been left out already, and
-// reports whether there was such a call.
+// result adds a result to the step of its call, even one that was left out, and reports whether there is one.
 func (t *tracer) result(r harness.Step) bool {
 	s, ok := t.calls[r.Call]
 	if !ok {

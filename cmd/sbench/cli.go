@@ -90,14 +90,15 @@ type app struct {
 	flags          globals
 	stdout, stderr io.Writer
 	interrupts     *interruption
+	view           *live       // in front of stderr; nil if there is none
+	events         *jsonEvents // the same
 }
 
 func (a *app) logger() *slog.Logger {
-	level := slog.LevelWarn
+	options := &slog.HandlerOptions{Level: slog.LevelWarn}
 	if a.flags.Debug {
-		level = slog.LevelDebug
+		options.Level = slog.LevelDebug
 	}
-	options := &slog.HandlerOptions{Level: level}
 	if a.flags.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.stderr, options))
 	}
@@ -116,10 +117,13 @@ func (a *app) say(level slog.Level, text string) {
 	}
 }
 
-// options returns the runtime's options: those of the flags or, where they set none, of the
-// tester file t, which is nil if the command has none.
+// options returns the runtime's options: of the flags, else of the tester file t, which may be nil.
 func (a *app) options(t *compiler.Tester) containerd.Options {
-	o := containerd.Options{Address: a.flags.Address, Namespace: a.flags.Namespace, OCIRuntime: a.flags.OCIRuntime, Handler: a.flags.Handler, Timeout: a.flags.Timeout, Root: a.flags.Root, State: a.flags.State, Logger: a.logger(), AllowDegraded: a.flags.AllowDegraded}
+	f := a.flags
+	o := containerd.Options{
+		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Timeout: f.Timeout,
+		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
+	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
 		o.OCIRuntime, o.Handler = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Handler, t.Runtime.Handler)
@@ -131,24 +135,22 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 	return o
 }
 
-// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their
-// own read what is made for them as other users. Directories of mode 0700 keep out the
-// host's users.
+// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their own read what is made
+// for them as other users. Directories of mode 0700 keep out the host's users.
 func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
 	unix.Umask(0o022)
 	return containerd.Open(ctx, a.options(t))
 }
 
-// connect connects to the daemon and removes what dead runs left behind; t is as for options. The
-// caller closes the client.
-func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+// withClient connects to the daemon, removes what dead runs left behind, and calls f; t is as for options.
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
 	c, err := a.open(ctx, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	gone, err := c.GC(ctx)
 	if err != nil {
-		return nil, errors.Join(err, c.Close(ctx))
+		return errors.Join(err, c.Close(ctx))
 	}
 	if len(gone.Removed) > 0 {
 		a.logger().Warn("removed what dead runs left behind", "runs", gone.Removed)
@@ -156,43 +158,14 @@ func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Clie
 	for _, left := range gone.Left {
 		a.logger().Warn("something that a dead run left is still there", "cause", left)
 	}
-	return c, nil
-}
-
-// withClient calls f with a client that connect returns.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
-	c, err := a.connect(ctx, t)
-	if err != nil {
-		return err
-	}
 	return errors.Join(f(c), c.Close(ctx))
 }
 
-// A site is a connection to containerd with the engine of one run.
-type site struct {
-	client *containerd.Client
-	engine *containerd.Run
+// begin connects to the daemon for a run, and calls f with its completed configuration; see onClient.
+func (a *app) begin(ctx context.Context, cfg run.Config, f func(run.Config) error) error {
+	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
 }
 
-// begin connects to the daemon for a run, and returns its completed configuration; see onClient.
-// The caller closes the site.
-func (a *app) begin(ctx context.Context, cfg run.Config) (run.Config, *site, error) {
-	c, err := a.connect(ctx, cfg.Tester)
-	if err != nil {
-		return cfg, nil, err
-	}
-	cfg, engine, err := onClient(ctx, c, cfg)
-	if err != nil {
-		return cfg, nil, errors.Join(err, c.Close(ctx))
-	}
-	return cfg, &site{c, engine}, nil
-}
-
-func (s *site) close(ctx context.Context) error {
-	return errors.Join(s.engine.Close(ctx), s.client.Close(ctx))
-}
-
-// printf prints a result.
 func (a *app) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.stdout, format, args...)
 	return err
@@ -255,8 +228,7 @@ func marked(as, err error) error {
 	return fmt.Errorf("%w: %w", as, err)
 }
 
-// said is an error that sums up problems in the user's files that have been printed already.
-// It counts as a usage error.
+// said is a usage error that sums up problems in the user's files which have been printed already.
 type said string
 
 func (s said) Error() string { return string(s) }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +17,6 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// commandFor makes the harness of a command.
 func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
 	c := t.Harness.Config
 	files, err := filesFor(ctx, t)
@@ -52,13 +50,12 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 		all.Mounts = append(all.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
 	}
 	if len(all.Mounts) > 0 {
-		all.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		all.Digest = workspace.DigestOf(sum)
 	}
 	return all, nil
 }
 
-// readable returns the digest of a file or directory, all of which any user can read: users of
-// sandboxes are others.
+// readable returns the digest of a file or directory that every user can read: those of sandboxes are others.
 func readable(ctx context.Context, name string) (string, error) {
 	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/securebench/sbench/harness"
 )
 
-// testerFlags name a tester file, and override some of its keys. Each command has its own
-// help for --config.
+// testerFlags name a tester file and override some of its keys. The help of --config is the command's.
 type testerFlags struct {
 	Config string `short:"c" placeholder:"FILE" help:"${config}"`
 	setFlag
@@ -80,13 +79,16 @@ func (f testerArgs) source() (testerSource, error) {
 	return s, err
 }
 
+type jsonFlag struct {
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
 	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
 	Quiet    bool   `short:"q" help:"The same as --progress none."`
 }
 
-// check returns an error if the flags contradict each other.
 func (f progressFlags) check() error {
 	if f.Quiet && (f.Progress == "plain" || f.Progress == "json") {
 		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
@@ -94,7 +96,6 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// notNegative returns an error if the flag's value n is negative.
 func notNegative(flag string, n int) error {
 	if n < 0 {
 		return fmt.Errorf("%w: %s %d is negative", errUsage, flag, n)

@@ -25,7 +25,6 @@ type gradeCmd struct {
 	JSON bool `name:"json" help:"Print the summary as JSON."`
 }
 
-// Run judges the candidates as a run would.
 func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Config == "" {
 		return fmt.Errorf("%w: name the tester file by --config", errUsage)

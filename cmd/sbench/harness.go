@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	goruntime "runtime"
 	"slices"
 	"strings"
@@ -18,7 +18,6 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
@@ -35,10 +34,9 @@ type harnessCmd struct {
 type harnessInstallCmd struct {
 	Agents []string `arg:"" name:"agent" placeholder:"NAME[@VERSION]" help:"${agents}, with a version or latest."`
 	Musl   bool     `help:"For images with musl instead of glibc."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
-// Run installs the agents and prints what was installed.
 func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *agentcli.Cache) error {
 	var all []agentcli.Installed
 	for _, arg := range cmd.Agents {
@@ -83,7 +81,6 @@ type harnessShowCmd struct {
 	Agent string `arg:"" placeholder:"NAME" help:"${agents}."`
 }
 
-// Run prints the descriptor.
 func (cmd *harnessShowCmd) Run(a *app) error {
 	agent, ok := harness.CLIOf(cmd.Agent)
 	if !ok {
@@ -96,11 +93,8 @@ func noAgent(name string) error {
 	return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 }
 
-type harnessLsCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type harnessLsCmd struct{ jsonFlag }
 
-// Run prints what is in the cache.
 func (cmd *harnessLsCmd) Run(a *app, cache *agentcli.Cache) error {
 	all, err := cache.List()
 	if err != nil {
@@ -114,8 +108,7 @@ type harnessRmCmd struct {
 	JSON   bool     `name:"json" help:"Print what was removed as JSON."`
 }
 
-// Run removes packages and prints them. A name that matches nothing in the cache is an
-// error, but what the others match is removed.
+// Run removes and prints packages. A name that matches none is an error; the others are removed all the same.
 func (cmd *harnessRmCmd) Run(a *app, cache *agentcli.Cache) error {
 	var all []agentcli.Installed
 	var errs []error
@@ -148,8 +141,7 @@ func (a *app) printTools(all []agentcli.Installed, asJSON bool) error {
 	})
 }
 
-// tools returns the cache of agents' command lines, which is in SBENCH_CACHE or in the
-// user's cache directory.
+// tools returns the cache of agents' command lines, in SBENCH_CACHE or in the user's cache directory.
 func (a *app) tools() (*agentcli.Cache, error) {
 	dir := os.Getenv("SBENCH_CACHE")
 	if dir == "" {
@@ -167,8 +159,7 @@ func (a *app) tools() (*agentcli.Cache, error) {
 	}, nil
 }
 
-// resolveVersion returns the exact version. It warns if the registry could not be reached
-// and the answer is from an earlier query.
+// resolveVersion returns the exact version, and warns if it is from an earlier query, as the registry is away.
 func (a *app) resolveVersion(ctx context.Context, cache *agentcli.Cache, pkg agentcli.Package, version string) (string, error) {
 	exact, stale, err := cache.Resolve(ctx, pkg, version)
 	if stale {
@@ -177,8 +168,7 @@ func (a *app) resolveVersion(ctx context.Context, cache *agentcli.Cache, pkg age
 	return exact, err
 }
 
-// testerProblems returns what is wrong with a tester file beyond what the package compiler
-// can know.
+// testerProblems returns what is wrong with a tester file that the package compiler cannot know.
 func testerProblems(t *compiler.Tester) compiler.Problems {
 	_, err := egressFor(t)
 	problems := keyProblems(t)
@@ -188,8 +178,7 @@ func testerProblems(t *compiler.Tester) compiler.Problems {
 	return problems
 }
 
-// egressFor returns what the tester file lets a harness reach. The error holds
-// compiler.Problems.
+// egressFor returns what the tester file lets a harness reach. The error holds compiler.Problems.
 func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
@@ -204,15 +193,7 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
 }
 
-// setupEgress returns what the tester file lets the commands of environment.setup reach.
-func setupEgress(t *compiler.Tester) (harness.Egress, error) {
-	e, err := egressFor(t)
-	e.Domains, e.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
-	return e, err
-}
-
-// keysOf returns the keys of the harness's provider, any of which does, and the message that it
-// needs one. There are none if it has no provider.
+// keysOf returns the keys of the harness's provider, if it has one, and the message that it needs one of them.
 func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, problems compiler.Problems) {
 	agent, problems := agentOf(t)
 	if p := t.Harness.Config.Provider; p != nil {
@@ -221,7 +202,6 @@ func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, proble
 	return agent.Credentials, agent.Name + " needs a key of its provider", problems
 }
 
-// alternatives returns the names of keys.
 func alternatives(keys []compiler.Credential) string {
 	return joined(keys, " or ", func(c compiler.Credential) string { return c.Name })
 }
@@ -291,8 +271,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 	return made, nil
 }
 
-// agentOf returns the agent that the tester file names or describes; it has no name if the harness
-// is a command.
+// agentOf returns the agent that the tester file names or describes; that of a command has no name.
 func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems) {
 	if t.Harness.Type != harness.OwnAgent {
 		agent, _ = harness.CLIOf(t.Harness.Type)
@@ -315,7 +294,7 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems)
 		switch {
 		case i < 0:
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "its descriptor names: "+cmp.Or(known, "none"), agent.Name+" has no such key"))
-		case value == "" || strings.Trim(value, wordCharacters) != "":
+		case !ownWord.MatchString(value):
 			problems = append(problems, t.Problem("$.harness.config.options."+name, "letters, digits and . _ + -", "is no word"))
 		}
 	}
@@ -330,8 +309,7 @@ func beside(file, name string) string {
 	return filepath.Join(filepath.Dir(file), name)
 }
 
-// serverProblems returns a problem for each server of tools that the agent cannot use, or cannot
-// reach.
+// serverProblems returns a problem for each server of tools that the agent cannot use or cannot reach.
 func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Problems) {
 	for name, s := range t.Harness.Config.MCPServers {
 		at := "$.harness.config.mcp_servers." + name
@@ -347,8 +325,8 @@ func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Pr
 	return problems
 }
 
-// wordCharacters are those of schema.Word.
-const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+-"
+// ownWord matches what schema.Word allows.
+var ownWord = regexp.MustCompile(`^[a-zA-Z0-9._+-]+$`)
 
 // agentOptions returns the values of an own agent's own keys.
 func agentOptions(t *compiler.Tester) map[string]string {
@@ -366,8 +344,7 @@ func agentOptions(t *compiler.Tester) map[string]string {
 	return options
 }
 
-// checkAgent checks, before the first task, that an agent's provider can be reached and
-// accepts the key. Other harnesses have no provider.
+// checkAgent checks that the harness's provider, if it has one, can be reached and accepts the key.
 func checkAgent(ctx context.Context, t *compiler.Tester, p harness.Producer) error {
 	to := p.Identity().Relay
 	if to == nil {

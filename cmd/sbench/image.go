@@ -27,9 +27,7 @@ type imageCmd struct {
 	Prefetch imagePrefetchCmd `cmd:"" help:"Fetch and unpack the images of a pack before a run."`
 }
 
-type imageLsCmd struct {
-	JSON bool `name:"json" help:"Print JSON."`
-}
+type imageLsCmd struct{ jsonFlag }
 
 func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 	return a.withClient(ctx, nil, func(c *containerd.Client) error {
@@ -48,8 +46,8 @@ func printImageList(a *app, asJSON bool, list []containerd.ImageInfo) error {
 }
 
 type imagePullCmd struct {
-	Ref  string `arg:"" help:"Image reference."`
-	JSON bool   `name:"json" help:"Print JSON."`
+	Ref string `arg:"" help:"Image reference."`
+	jsonFlag
 }
 
 func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
@@ -70,7 +68,7 @@ func (a *app) printImages(asJSON bool, err error, list ...runtime.Image) error {
 type imageImportCmd struct {
 	Archive string `arg:"" help:"Archive file, or - for standard input."`
 	As      string `placeholder:"REF" help:"Name for the image, if the archive holds only one."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
@@ -92,7 +90,7 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 type imageTagCmd struct {
 	Source string `arg:"" help:"Local image."`
 	Target string `arg:"" help:"Other name, such as python:3.11-slim."`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
@@ -108,11 +106,8 @@ type imageRmCmd struct {
 
 func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		var errs []error
-		for _, ref := range cmd.Refs {
-			errs = append(errs, c.RemoveImage(ctx, ref))
-		}
-		return errors.Join(errs...)
+		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.RemoveImage(ctx, ref) })
+		return err
 	})
 }
 
@@ -122,7 +117,7 @@ type imagePruneCmd struct {
 	Keep      size          `placeholder:"SIZE" help:"Only as many as necessary, least recently used first, until all images take at most this much, such as 200g."`
 	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: those that were built, imported or tagged, and those of other programs."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
-	JSON      bool          `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // Run prints the images whose names it removed, with their former sizes.
@@ -151,8 +146,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// forget removes the names of images, and returns those that it removed: another process may have
-// been faster.
+// forget removes the names of images, and returns those that no other process has removed before.
 func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageInfo) ([]containerd.ImageInfo, error) {
 	var gone []containerd.ImageInfo
 	var err error
@@ -167,8 +161,7 @@ func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageIn
 	return gone, err
 }
 
-// forEach returns what f returns for those items for which it does not fail, and all its errors. It
-// goes on after an error unless ctx is done.
+// forEach returns the results of f and all its errors. After an error it goes on unless ctx is done.
 func forEach[T, R any](ctx context.Context, list []T, f func(T) (R, error)) (all []R, err error) {
 	for _, item := range list {
 		result, failed := f(item)

@@ -33,7 +33,7 @@ type imageBuildCmd struct {
 	With    string   `enum:"auto,buildkit,buildah,podman,sbench" default:"auto" help:"Builder: buildkit, buildah, podman, or sbench itself, in its own sandboxes. auto takes the first that this host has, or sbench for Dockerfiles whose base is an image of sbench.local."`
 	Addr    string   `env:"BUILDKIT_HOST" placeholder:"ADDRESS" help:"Address of BuildKit, as buildctl takes it."`
 	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach where sbench itself builds, with its subdomains; can be repeated. Default: none."`
-	JSON    bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // buildkitSocket is where buildctl looks for BuildKit if no address is given.
@@ -48,7 +48,7 @@ const (
 )
 
 // builder builds an image under the name ref.
-type builder func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error)
+type builder func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error)
 
 // Run builds the images one after the other, and goes on with the next when one fails.
 func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
@@ -73,21 +73,21 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	}
 	var built []runtime.Image
 	err = a.withClient(ctx, nil, func(c *containerd.Client) (err error) {
-		build := cmd.archived(a, with, filepath.Join(dir, "image.tar"))
+		build := cmd.archived(a, c, with, filepath.Join(dir, "image.tar"))
 		if with == withSbench {
 			engine, newErr := c.NewRun(ctx)
 			if newErr != nil {
 				return newErr
 			}
 			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
-			build = cmd.own(a, engine, domains, dir)
+			egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
+			images := &resolver{c: c, engine: engine, policy: containerd.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
+			build = cmd.own(a, images, dir)
 		}
 		built, err = forEach(ctx, images, func(image pack.BuiltImage) (img runtime.Image, err error) {
 			ref, err := containerd.NormalizeRef(image.Ref)
-			if err != nil {
-				err = marked(errUsage, err)
-			} else {
-				img, err = build(ctx, c, image, ref)
+			if err = marked(errUsage, err); err == nil {
+				img, err = build(ctx, image, ref)
 			}
 			if err != nil {
 				err = fmt.Errorf("build %s: %w", image.Ref, err)
@@ -124,8 +124,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
-// ownBase matches a Dockerfile that begins with an image that only sbench's daemon has; see
-// containerd.Local.
+// ownBase matches a Dockerfile whose base only sbench's daemon has; see containerd.Local.
 var ownBase = regexp.MustCompile(`(?im)^\s*FROM\s+(--\S+\s+)*sbench\.local/`)
 
 // find returns what builds. A choice that this host does not have is an error.
@@ -160,21 +159,20 @@ func (cmd *imageBuildCmd) find(images []pack.BuiltImage) (string, error) {
 	return withSbench, nil
 }
 
-// buildWall is how long a step of a build or of a task's set-up may take.
-const buildWall = time.Hour
-
-// buildLimits returns the limits of such steps.
-func buildLimits() runtime.Limits {
-	return runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}.Over(runtime.DefaultLimits())
+// builder returns what runs the steps of a build, or of a task's set-up, in sandboxes.
+func (r *resolver) builder(temp string) build.Builder {
+	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
+	return build.Builder{
+		Engine: r.engine, Images: buildImages{r.c, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
+		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
+	}
 }
 
 // own returns the builder that runs commands in sbench's sandboxes.
-func (cmd *imageBuildCmd) own(a *app, engine *containerd.Run, domains []domain.Domain, temp string) builder {
-	return func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error) {
-		b := build.Builder{
-			Engine: engine, Images: buildImages{c, &resolver{c: c, engine: engine, policy: containerd.PullMissing}}, Limits: buildLimits(), Wall: buildWall,
-			Egress: harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}, Capabilities: compiler.PackageCapabilities(), Output: a.stderr, Temp: temp,
-		}
+func (cmd *imageBuildCmd) own(a *app, images *resolver, temp string) builder {
+	b := images.builder(temp)
+	b.Output = a.stderr
+	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
 		if fault := (build.Fault{}); errors.As(err, &fault) {
 			err = marked(errUsage, err)
@@ -194,10 +192,9 @@ func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, er
 	return b.resolver.find(ctx, ref)
 }
 
-// archived returns the builder that calls a program, which writes an archive, and imports that.
-// The program's output goes to standard error.
-func (cmd *imageBuildCmd) archived(a *app, with, archive string) builder {
-	return func(ctx context.Context, c *containerd.Client, image pack.BuiltImage, ref string) (runtime.Image, error) {
+// archived returns the builder that imports an archive which a program writes; a.stderr gets its output.
+func (cmd *imageBuildCmd) archived(a *app, c *containerd.Client, with, archive string) builder {
+	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		for _, args := range cmd.commands(with, image, ref, archive) {
 			process := exec.CommandContext(ctx, args[0], args[1:]...)
 			process.Stdout, process.Stderr = a.stderr, a.stderr

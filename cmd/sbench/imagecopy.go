@@ -16,7 +16,7 @@ import (
 type packImagesFlags struct {
 	Pack string   `arg:"" help:"Directory of the pack."`
 	Task []string `short:"t" placeholder:"GLOB" help:"Only images of tasks whose id matches. Can be repeated."`
-	JSON bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // images returns the names of the images that the tasks and their side-cars use, sorted.
@@ -31,23 +31,17 @@ func (f packImagesFlags) images() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if matches != nil && !matches(task.ID()) {
-			continue
-		}
-		env := task.Environment()
-		used := []string{env.Image}
-		for _, s := range env.Sidecars {
-			used = append(used, s.Image)
-		}
-		for _, ref := range used {
-			if ref == "" {
-				continue
+		if matches == nil || matches(task.ID()) {
+			refs = append(refs, task.Environment().Image)
+			for _, s := range task.Environment().Sidecars {
+				refs = append(refs, s.Image)
 			}
-			full, err := containerd.NormalizeRef(ref)
-			if err != nil {
-				return nil, err
-			}
-			refs = append(refs, full)
+		}
+	}
+	refs = slices.DeleteFunc(refs, func(ref string) bool { return ref == "" })
+	for i := range refs {
+		if refs[i], err = containerd.NormalizeRef(refs[i]); err != nil {
+			return nil, err
 		}
 	}
 	slices.Sort(refs)
@@ -68,7 +62,6 @@ type copiedImage struct {
 	Digest string `json:"digest"`
 }
 
-// Run copies the images, and prints their digests.
 func (cmd *imageCopyCmd) Run(ctx context.Context, a *app) error {
 	refs, err := cmd.images()
 	if err != nil {
@@ -89,7 +82,6 @@ type imagePrefetchCmd struct {
 	Keep size   `placeholder:"SIZE" help:"Before and after, forget the least recently used pulled images, until all images take at most this much, such as 200g."`
 }
 
-// Run makes the images ready.
 func (cmd *imagePrefetchCmd) Run(ctx context.Context, a *app) error {
 	refs, err := cmd.images()
 	if err != nil {

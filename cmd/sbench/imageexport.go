@@ -30,10 +30,9 @@ type imageExportCmd struct {
 	AcceptUnsigned bool `help:"Accept records that are not sealed, or not signed by --key."`
 }
 
-// Run writes the image of the attempt's task with the recorded workspace and, where the whole
-// machine was the candidate, its layer.
+// Run writes the task's image with the recorded workspace and, if there is one, the layer of the machine.
 func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}
@@ -54,9 +53,9 @@ func (cmd *imageExportCmd) Run(ctx context.Context, a *app) error {
 		err = cmd.write(ctx, a, rec, kept, to, as)
 	}
 	if err = errors.Join(err, to.Sync(), to.Close()); err != nil {
-		return errors.Join(err, os.Remove(cmd.Output))
+		err = errors.Join(err, os.Remove(cmd.Output))
 	}
-	return nil
+	return err
 }
 
 func (cmd *imageExportCmd) write(ctx context.Context, a *app, rec record.Record, kept candidate.Candidate, to io.Writer, as string) error {

@@ -15,7 +15,7 @@ import (
 type initCmd struct {
 	Dir   string `arg:"" default:"." help:"Directory to create, or to add the files to. Default: the current one."`
 	Image string `default:"docker.io/library/debian:12-slim" placeholder:"REF" help:"Image of the tasks. It needs bash, and whatever your agent needs. Default: ${default}."`
-	JSON  bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 //go:embed starter

@@ -17,10 +17,9 @@ type inspectCmd struct {
 	Task   string `arg:"" help:"Id of the task."`
 	setFlag
 	Reveal bool `help:"Show values that are not public."`
-	JSON   bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
-// Run shows which component sees which file and value of a task.
 func (cmd *inspectCmd) Run(a *app) error {
 	source, err := testerFlags{cmd.Config, cmd.setFlag}.source()
 	if err != nil {

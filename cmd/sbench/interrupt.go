@@ -11,14 +11,12 @@ import (
 	"time"
 )
 
-// lastGrace is how long a command may take to end after the second signal has canceled
-// its context.
+// lastGrace is how long a command may take to end after a second signal has canceled its context.
 const lastGrace = 10 * time.Second
 
-// interruption cancels a context when a signal comes. For a command that called graceful,
-// the first signal closes a channel instead, and the second cancels the context. Any signal
-// after the cancellation ends the process. So does lastGrace passing after a second signal
-// canceled the context, whatever hangs.
+// interruption cancels a context when a signal comes. For a command that called graceful, the first signal
+// closes a channel instead, and the second cancels the context. Any signal after the cancellation ends the
+// process, whatever hangs, and so does lastGrace after a second signal.
 type interruption struct {
 	ctx    context.Context
 	cancel context.CancelFunc

@@ -49,13 +49,12 @@ func terminalOf(w io.Writer, getenv func(string) string) (terminal, bool) {
 	return terminal{f, size, getenv("NO_COLOR") == ""}, err == nil && columns > 0 && rows > 0
 }
 
-// A live view redraws some lines at the bottom of a terminal. It does not change the
-// terminal's mode, hide the cursor or read keys: if the process is killed, the last view
-// stays, with a free line below it.
+// A live view redraws some lines at the bottom of a terminal, from the first event on. It does not change the
+// terminal's mode, hide the cursor or read keys: if the process is killed, the last view stays, with a free
+// line below it.
 //
-// Text written to it appears above the view, in whole lines; without a view it passes
-// through. Its methods may be called concurrently. While there is a view, neither events nor
-// writes wait for the terminal.
+// Text written to it appears above the view, in whole lines; without a view it passes through. Its methods may
+// be called concurrently. While there is a view, neither events nor writes wait for the terminal.
 //
 // No library draws it. bubbletea hides the cursor and enables bracketed paste, which persist
 // if the process is killed, and adds 17 modules. In mpb, a write above the bars waits for
@@ -81,13 +80,6 @@ type drawing struct {
 	drawn  string // the view on the terminal
 	rows   int    // of drawn
 	broken bool   // writing to the terminal has failed
-}
-
-// newLive makes a live view. It writes nothing before the first event.
-func newLive(t terminal) *live {
-	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, syscall.SIGWINCH)
-	return &live{term: t, now: time.Now, resized: resized}
 }
 
 // add shows an event. The first event opens the view; the end of the run closes it and
@@ -156,8 +148,7 @@ func (l *live) bound() {
 	}
 }
 
-// keepDrawing draws the view when it has changed, but not more often than redrawEvery
-// unless the terminal is resized.
+// keepDrawing draws the view when it has changed: at most every redrawEvery, and when the terminal is resized.
 func (l *live) keepDrawing(ctx context.Context, d *drawing) {
 	tick := time.NewTicker(redrawEvery)
 	defer tick.Stop()
@@ -185,8 +176,7 @@ func (l *live) canvas() canvas {
 	return canvas{min(columns, maxColumns), rows - 1, l.term.colour}
 }
 
-// takeAbove takes the waiting whole lines and, at the end, also an incomplete one. The
-// caller holds the lock.
+// takeAbove takes the waiting lines; at the end, also an incomplete one. The caller holds the lock.
 func (l *live) takeAbove(end bool) string {
 	if end && l.begun.Len() > 0 {
 		l.above.Write(append(l.begun.Bytes(), '\n'))
@@ -201,8 +191,7 @@ func (l *live) takeAbove(end bool) string {
 	return text
 }
 
-// draw replaces the view in one write, unless nothing has changed. Once writing has
-// failed, it does nothing: the run goes on.
+// draw replaces the view in one write if it has changed, and does nothing once writing has failed.
 func (l *live) draw(d *drawing, above string, lines []string) {
 	text := strings.Join(append(lines, ""), "\n")
 	if d.broken || above == "" && text == d.drawn {
@@ -218,20 +207,16 @@ func (l *live) draw(d *drawing, above string, lines []string) {
 
 // verdicts returns what replaces the view when the run has ended. The caller holds the lock.
 func (l *live) verdicts() string {
-	lines := l.board.totals(l.now(), l.canvas())
-	var rows strings.Builder
-	_ = l.table.write(&rows) // a strings.Builder never returns an error
-	for line := range strings.Lines(rows.String()) {
-		lines = append(lines, harmless(strings.TrimSuffix(line, "\n")))
-	}
-	return strings.Join(append(lines, ""), "\n")
+	var text strings.Builder
+	text.WriteString(strings.Join(append(l.board.totals(l.now(), l.canvas()), ""), "\n"))
+	_ = l.table.write(&text) // a strings.Builder never returns an error
+	return text.String()
 }
 
 // stop removes the view, if there is one.
 func (l *live) stop() { l.close(func() string { return "" }) }
 
-// close ends the goroutine and prints the text from last in place of the view. It holds the
-// lock while it calls last.
+// close ends the goroutine, and prints in place of the view what last returns. It calls last with the lock.
 func (l *live) close(last func() string) {
 	l.mu.Lock()
 	d := l.loop
@@ -249,24 +234,20 @@ func (l *live) close(last func() string) {
 	}
 }
 
-// live returns the live view, and whether standard error can show it. It puts the view in
-// front of standard error if it is not there yet.
+// live returns the live view, which it puts in front of standard error, and whether that can show it.
 func (a *app) live() (*live, bool) {
-	if l, ok := a.stderr.(*live); ok {
-		return l, true
+	if t, ok := terminalOf(a.stderr, os.Getenv); ok {
+		resized := make(chan os.Signal, 1)
+		signal.Notify(resized, syscall.SIGWINCH)
+		a.view = &live{term: t, now: time.Now, resized: resized}
+		a.stderr = a.view
 	}
-	t, ok := terminalOf(a.stderr, os.Getenv)
-	if !ok {
-		return nil, false
-	}
-	l := newLive(t)
-	a.stderr = l
-	return l, true
+	return a.view, a.view != nil
 }
 
 // endLive removes the live view, so that results and errors can be printed.
 func (a *app) endLive() {
-	if l, ok := a.stderr.(*live); ok {
-		l.stop()
+	if a.view != nil {
+		a.view.stop()
 	}
 }

@@ -30,9 +30,8 @@ const (
 	faint     = "2"
 )
 
-// A board is what a live view shows, gathered from events. Its size depends on the number of
-// concurrent attempts, not of all attempts. The zero board is ready; it is not for
-// concurrent use.
+// A board is what a live view shows, gathered from events. Its size depends on the number of concurrent attempts
+// alone. The zero board is ready; it is not for concurrent use.
 type board struct {
 	began    time.Time // of the first event
 	started  bool      // the run has started: its images are there
@@ -62,7 +61,6 @@ type running struct {
 
 func (r running) is(e run.Event) bool { return r.Task == e.Task && r.Attempt == e.Attempt }
 
-// add updates the board with an event.
 func (b *board) add(e run.Event) {
 	if b.began.IsZero() {
 		b.began = e.Time
@@ -97,7 +95,11 @@ func (b *board) add(e run.Event) {
 	case run.TaskDone:
 		b.addVerdict(e)
 	case run.AgentOutput:
-		b.addSaid(e)
+		for line := range strings.Lines(e.Detail) {
+			if line = strings.TrimSpace(line); line != "" {
+				b.said = newest(b.said, maxSaid, fit(e.Task+": "+line, maxColumns))
+			}
+		}
 	}
 }
 
@@ -117,23 +119,13 @@ func (b *board) addVerdict(e run.Event) {
 	b.verdicts[e.Status]++
 }
 
-// addSaid keeps the last lines; of a long one, it keeps the beginning.
-func (b *board) addSaid(e run.Event) {
-	for line := range strings.Lines(e.Detail) {
-		if line = strings.TrimSpace(line); line != "" {
-			b.said = newest(b.said, maxSaid, fit(e.Task+": "+line, maxColumns))
-		}
-	}
-}
-
 // newest adds a line to the last ones.
 func newest(lines []string, most int, line string) []string {
 	lines = append(lines, line)
 	return slices.Clone(lines[max(0, len(lines)-most):])
 }
 
-// attempt returns the event's attempt for changes; if it is not running, changes have no
-// effect.
+// attempt returns the event's attempt for changes, which have no effect if it is not running.
 func (b *board) attempt(e run.Event) *running {
 	if i := slices.IndexFunc(b.running, func(r running) bool { return r.is(e) }); i >= 0 {
 		return &b.running[i]
@@ -146,8 +138,7 @@ func (b *board) end(e run.Event) {
 	b.running = slices.DeleteFunc(b.running, func(r running) bool { return r.is(e) })
 }
 
-// canvas is the room for lines: their width in columns, which every line stays below, their
-// number, and whether they may have colours.
+// canvas is the room for lines: their number, the width in columns that they stay below, and colours or none.
 type canvas struct {
 	width, height int
 	colour        bool
@@ -269,8 +260,7 @@ func (c canvas) paint(colour, text string) string {
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-// harmless replaces characters that a terminal would obey, and those that reorder or break a
-// line or change its width.
+// harmless replaces characters that a terminal obeys, and those that reorder or break a line or have no width.
 func harmless(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Variation_Selector) {
@@ -288,8 +278,7 @@ func fit(text string, columns int) string {
 	return runewidth.Truncate(harmless(text), columns, cutMark)
 }
 
-// fitEnd is fit for texts that differ at their ends, such as a pack's task ids: it cuts off
-// the beginning.
+// fitEnd is fit for texts that differ at their ends, such as task ids: it cuts off the beginning.
 func fitEnd(text string, columns int) string {
 	text = harmless(text)
 	if excess := runewidth.StringWidth(text) - columns; excess > 0 && columns > 0 {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,9 +13,13 @@ import (
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
+	kongcompletion "github.com/jotaen/kong-completion"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -40,11 +45,12 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
+	exit := func(code int) { exited = code }
 	parser, err := kong.New(&c,
 		kong.Name("sbench"),
 		kong.Description("Run untrusted agents on benchmark tasks in hardened sandboxes on containerd.\n\n"+exitCodes),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { exited = code }),
+		kong.Exit(exit),
 		helpVars(formats),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
@@ -55,8 +61,10 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		_, _ = fmt.Fprintln(stderr, "sbench:", err)
 		return codeBug
 	}
-	if answerShell(parser, func(code int) { exited = code }); exited >= 0 {
-		return exited
+	if os.Getenv("COMP_LINE") != "" { // a shell asks how that command line goes on
+		if kongcompletion.Register(parser, kongcompletion.WithExitFunc(exit)); exited >= 0 {
+			return exited
+		}
 	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 { // --help or --version
@@ -70,13 +78,11 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	// Libraries must not write to the operator's terminal: what they say about a connection
 	// may contain data from it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
-	// The containerd client logs every failing request of a pull, although the returned
-	// error says the same.
-	if err := containerdlog.SetLevel("error"); err != nil {
-		_, _ = fmt.Fprintln(stderr, "sbench:", err)
-		return codeBug
+	// The containerd client logs each request of a pull that fails. The returned error says the same.
+	if err = containerdlog.SetLevel("error"); err == nil {
+		err = app.enter(ctx, parsed.Selected())
 	}
-	if err = app.enter(ctx, parsed.Selected()); err == nil {
+	if err == nil {
 		err = parsed.Run()
 	}
 	app.endLive()
@@ -93,4 +99,28 @@ func helpVars(formats []pack.Format) kong.Vars {
 		"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
 		"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
 	}
+}
+
+// enter runs the program again, as root in a user namespace, if an ordinary user started a command with the tag
+// daemon. The command's tester file may name the daemon.
+func (a *app) enter(ctx context.Context, command *kong.Node) error {
+	if os.Geteuid() == 0 || !command.Tag.Has("daemon") && !command.Parent.Tag.Has("daemon") {
+		return nil
+	}
+	var tester *compiler.Tester
+	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
+		s, err := c.source()
+		if err == nil && s.path != "" {
+			tester, _, err = s.load()
+		}
+		if err != nil {
+			return nil // the command reports everything that is wrong with it
+		}
+	}
+	o := a.options(tester)
+	root, state := containerd.DefaultDirectories()
+	err := rootless.Enter(ctx, rootless.Options{
+		Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger,
+	})
+	return marked(runtime.ErrUnavailable, err)
 }

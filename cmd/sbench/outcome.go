@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -70,17 +69,13 @@ func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 	}
 	list("failed, with an example of each cause:", func(st record.Status) bool { return st == record.Failed })
 	list("not measured, and in no score:", func(st record.Status) bool { return st != record.Failed })
-	next := "next:"
-	line("\n%s sbench report %s", next, quoted(filepath.Dir(s.Output)))
+	line("\nnext: sbench report %s", quoted(filepath.Dir(s.Output)))
 	if s.Interrupted() || s.Errors > 0 {
-		var words []string
-		for _, a := range args {
-			words = append(words, quoted(a))
-		}
+		again := joined(args, " ", quoted)
 		if !slices.Contains(args, "--resume") {
-			words = append(words, "--resume")
+			again += " --resume"
 		}
-		line("%*s sbench %s", len(next), "", strings.Join(words, " "))
+		line("      sbench %s", again)
 	}
 	return tw.Flush()
 }
@@ -93,14 +88,4 @@ func quoted(word string) string {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// conclude prints the outcome of a run for people, on standard error. With JSON events, the
-// last event has it.
-func (cmd *runCmd) conclude(a *app, s run.Summary) error {
-	_, isJSON := a.stderr.(*jsonEvents)
-	if s.RunID == "" || isJSON || cmd.Quiet || cmd.Progress == "none" {
-		return nil
-	}
-	return writeOutcome(a.stderr, s, os.Args[1:])
 }

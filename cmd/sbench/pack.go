@@ -32,7 +32,7 @@ type packImportCmd struct {
 	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
 	Pin    bool     `help:"Write the names of images with the digests that they have on this machine."`
 	Skip   bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 
 	formats      []pack.Format
 	kong.Plugins                  // the formats' options
@@ -104,8 +104,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	return cmd.print(a, report)
 }
 
-// pinner returns a function that returns an image's reference with its digest, and tags the
-// image with that reference so that a run finds it.
+// pinner returns a function that adds the digest to a reference, and tags the image so that a run finds it.
 func pinner(c *containerd.Client) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, ref string) (string, error) {
 		img, err := c.Image(ctx, ref, containerd.PullMissing)

@@ -25,11 +25,10 @@ type packCheckCmd struct {
 	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
 	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs in this directory, below reference and empty."`
 	progressFlags
-	JSON bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
-// checkReport lists the tasks whose reference solution does not pass, or whose empty
-// candidate does not fail.
+// checkReport lists the tasks whose reference does not pass, or whose empty candidate does not fail.
 type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
@@ -51,8 +50,7 @@ type wrongTask struct {
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// Run makes both runs. The exit code is 2 for a pack that does not measure anything, as for
-// an invalid one.
+// Run makes both runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := errors.Join(cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
@@ -130,7 +128,7 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	p.cfg.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	p.cfg.StandIn, p.cfg.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	progress := func(e run.Event) {
+	p.cfg.Progress = func(e run.Event) {
 		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			if e.Status == record.Error && e.Reason != run.Infrastructure {
@@ -144,20 +142,17 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	p.cfg.Progress = progress
-	cfg, engine, err := onClient(ctx, p.client, p.cfg)
-	if err != nil {
-		return summary, err
-	}
-	summary, err = run.Run(ctx, cfg)
-	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-		err = nil
-	}
-	return summary, errors.Join(err, engine.Close(ctx))
+	err = onClient(ctx, p.client, p.cfg, func(cfg run.Config) (err error) {
+		summary, err = run.Run(ctx, cfg)
+		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+			err = nil
+		}
+		return err
+	})
+	return summary, err
 }
 
-// inOrder sorts the results, which arrive in any order: the references first, then by the
-// pack's order of tasks.
+// inOrder sorts the results, which arrive in any order: references first, then as the pack's tasks.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {

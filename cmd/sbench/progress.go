@@ -87,15 +87,14 @@ type jsonEvents struct {
 
 // jsonEvents puts the event writer in front of standard error, if it is not there yet.
 func (a *app) jsonEvents() *jsonEvents {
-	if j, ok := a.stderr.(*jsonEvents); ok {
-		return j
+	if a.events == nil {
+		a.events = &jsonEvents{enc: json.NewEncoder(a.stderr)}
+		a.stderr = a.events
+		if a.interrupts != nil {
+			a.interrupts.sayTo(a.events)
+		}
 	}
-	j := &jsonEvents{enc: json.NewEncoder(a.stderr)}
-	a.stderr = j
-	if a.interrupts != nil {
-		a.interrupts.sayTo(j)
-	}
-	return j
+	return a.events
 }
 
 func (j *jsonEvents) add(e run.Event) {
@@ -121,8 +120,7 @@ func (j *jsonEvents) Write(p []byte) (int, error) {
 	}
 }
 
-// plain writes a line for each finished attempt and for what should not be missed, and the
-// table of verdicts at the end.
+// plain writes a line for what should not be missed and for each finished attempt, then the table of verdicts.
 type plain struct {
 	out   io.Writer
 	table table
@@ -141,8 +139,7 @@ func (p *plain) add(e run.Event) {
 	}
 }
 
-// eventLines returns the lines that tell people about an event: none for most kinds, and
-// without control characters. The pace includes the event.
+// eventLines returns an event's lines for people, without control characters. The pace includes the event.
 func eventLines(e run.Event, p pace) []string {
 	detail := report.Visible(e.Detail, shownLine)
 	task := report.Visible(e.Task, shownName)

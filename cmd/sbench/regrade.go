@@ -47,7 +47,7 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}
@@ -60,12 +60,10 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer sent()
-	cfg, at, err := a.begin(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	summary, changes, err := run.Regrade(ctx, cfg, old)
-	return errors.Join(err, cmd.print(a, summary, changes), at.close(ctx))
+	return a.begin(ctx, cfg, func(cfg run.Config) error {
+		summary, changes, err := run.Regrade(ctx, cfg, old)
+		return errors.Join(err, cmd.print(a, summary, changes))
+	})
 }
 
 func (cmd *regradeCmd) print(a *app, summary run.Summary, changes []run.Change) error {

@@ -33,7 +33,6 @@ type reportCmd struct {
 	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
 }
 
-// Run sums up the records of runs.
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
 		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)
@@ -65,7 +64,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 
 // open opens the runs' directories. The caller closes the sources, also after an error.
 func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return nil, err
 	}
@@ -113,9 +112,8 @@ func (cmd *reportCmd) judge(r report.Report) error {
 	return errors.Join(errs...)
 }
 
-// believe refuses records that are damaged or not signed by key. With --accept-unsigned, the
-// report mentions that instead. Without a key, it also mentions a missing seal, but does not
-// refuse: a run in progress has none yet.
+// believe refuses records that are damaged or not signed by key; with --accept-unsigned, the report mentions that
+// instead. It also mentions a missing seal if there is no key: a run in progress has none yet.
 func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
@@ -140,8 +138,7 @@ func complain(w io.Writer, dir string, problems []report.Problem) error {
 	return nil
 }
 
-// files writes the requested files, and says so: on standard error if the report itself goes
-// to standard output.
+// files writes the requested files, and says so where the report itself is not printed.
 func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
 	say := a.stdout
 	if cmd.JSON || cmd.Markdown {

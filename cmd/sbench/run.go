@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/build"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -51,9 +52,7 @@ type runCmd struct {
 
 	From string `placeholder:"DIR" help:"Take the candidates of another run instead of producing any."`
 
-	// predictions is a file or directory with candidates; see gradeCmd.
-	predictions string
-	variant     *compiler.Variant // to run; nil for the tester file itself
+	predictions string // file or directory with candidates; see gradeCmd
 
 	AcceptUnsigned bool `help:"With --resume or --from, continue even if the records are not signed, or signed with another key. The seal says so."`
 }
@@ -69,16 +68,15 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
 	case err == nil && len(variants) > 0 && cmd.harnessed():
-		return cmd.matrix(ctx, a, variants)
+		return cmd.matrix(ctx, a, source, variants)
 	case len(cmd.Variant) > 0:
 		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
 	}
-	return cmd.one(ctx, a)
+	return cmd.one(ctx, a, source)
 }
 
-// matrix runs the variants one after the other. A variant that cannot be run does not keep the
-// others from it.
-func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Variant) error {
+// matrix runs the variants one after the other. One that cannot be run does not keep the others from it.
+func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []compiler.Variant) error {
 	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
 	for _, name := range cmd.Variant {
 		if !slices.ContainsFunc(variants, func(v compiler.Variant) bool { return v.Name == name }) {
@@ -92,11 +90,11 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Varia
 		}
 		a.say(slog.LevelInfo, "variant "+v.Name)
 		sub := *cmd
-		sub.variant = &v
+		source.variant = &v
 		if cmd.OutputDir != "" {
 			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
 		}
-		if err := sub.one(ctx, a); err != nil {
+		if err := sub.one(ctx, a, source); err != nil {
 			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
 		}
 		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
@@ -106,10 +104,9 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, variants []compiler.Varia
 	return errors.Join(errs...)
 }
 
-// one runs the benchmark once.
-func (cmd *runCmd) one(ctx context.Context, a *app) error {
+func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
-	in, err := cmd.load(ctx, a)
+	in, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
 	}
@@ -125,18 +122,20 @@ func (cmd *runCmd) one(ctx context.Context, a *app) error {
 	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	cfg, at, err := a.begin(ctx, cfg)
-	if err != nil {
+	var summary run.Summary
+	err = a.begin(ctx, cfg, func(cfg run.Config) (err error) {
+		if cmd.Plan {
+			return cmd.plan(ctx, a, cfg)
+		}
+		cfg.Stop = a.interrupts.graceful(a.stderr)
+		summary, err = run.Run(ctx, cfg)
 		return err
-	}
-	if cmd.Plan {
-		return errors.Join(cmd.plan(ctx, a, cfg), at.close(ctx))
-	}
-	cfg.Stop = a.interrupts.graceful(a.stderr)
-	summary, err := run.Run(ctx, cfg)
-	err = errors.Join(err, at.close(ctx))
+	})
 	a.endLive()
-	return errors.Join(err, cmd.conclude(a, summary), a.printSummary(summary, cmd.JSON))
+	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
+		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
+	}
+	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
 
 // printSummary prints nothing if nothing started.
@@ -151,10 +150,10 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 }
 
 // load reads the tester file, the manifest and the environment.
-func (cmd *runCmd) load(ctx context.Context, a *app) (run.Inputs, error) {
-	source, err := cmd.source()
+func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.Inputs, error) {
+	var err error
 	if cmd.AcceptUnsigned && !cmd.Resume && cmd.From == "" {
-		err = errors.Join(err, fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage))
+		err = fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage)
 	}
 	if cmd.Harness != "" && cmd.From != "" {
 		err = errors.Join(err, fmt.Errorf("%w: give --harness or --from", errUsage))
@@ -180,7 +179,6 @@ func (cmd *runCmd) harnessed() bool {
 // source returns the tester file, with the flags that override its keys.
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
-	s.variant = cmd.variant
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
@@ -209,7 +207,6 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-// environment returns the values of harness.env.
 func (cmd *runCmd) environment(ctx context.Context, a *app, tester *compiler.Tester) (map[string]string, error) {
 	file, err := envFile(cmd.EnvFile)
 	if err != nil {
@@ -241,8 +238,8 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names, and its key, which the environment has or
-// the env file; nil and "" if it names none.
+// judgeFor returns the judge that the tester file names, and its key, from the environment or the env file;
+// nil and "" if it names none.
 func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
 	file, err := envFile(env)
 	j := t.Verification.Judge
@@ -298,27 +295,21 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 		return cfg, err
 	}
 	if cmd.harnessed() {
-		if cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env); err != nil {
-			return cfg, err
+		cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
+		if err == nil && !cmd.Plan {
+			err = checkAgent(ctx, in.Tester, cfg.Producer)
 		}
-		if !cmd.Plan {
-			if err = checkAgent(ctx, in.Tester, cfg.Producer); err != nil {
-				return cfg, err
-			}
+		if err != nil {
+			return cfg, err
 		}
 	}
 	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {
 		return cfg, err
 	}
-	if cmd.Sign != "" {
-		if cfg.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return cfg, fmt.Errorf("%w: --sign: %w", errUsage, err)
-		}
-	}
-	return cfg, nil
+	cfg.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
+	return cfg, err
 }
 
-// plan prints what would run.
 func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	attempts, summary, err := run.Plan(ctx, cfg)
 	a.endLive()
@@ -334,27 +325,26 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	)
 }
 
-// onClient completes the configuration of a run on c, and returns its engine, which the caller
-// closes. The harness and its egress may be missing; of the options it sets the limits and, unless
-// it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
+// onClient completes the configuration of a run on c, and calls f with it. The harness and its egress
+// may be missing; of the options it sets the limits and, unless it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return cfg, nil, marked(run.ErrInfrastructure, err)
+		return marked(run.ErrInfrastructure, err)
 	}
 	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
-		return cfg, nil, err
+		return err
 	}
-	setup, err := setupEgress(t)
+	setup, err := egressFor(t)
 	if err != nil {
-		return cfg, nil, err
+		return err
 	}
+	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return cfg, nil, err
+		return err
 	}
-	policy := containerd.PullPolicy(t.Runtime.Pull)
-	images := &resolver{c: c, engine: engine, policy: policy, progress: cfg.Progress, setup: setup}
+	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
 		images.capabilities = compiler.PackageCapabilities()
 	}
@@ -362,7 +352,7 @@ func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.
 	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return cfg, engine, nil
+	return errors.Join(f(cfg), engine.Close(ctx))
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each
@@ -382,16 +372,15 @@ func selector(lists ...[]string) func(string) bool {
 	}
 }
 
-// resolver finds images by the tester file's pull policy. On the first image it also tries a
-// sandbox, so that whatever keeps every sandbox from working is a single error before any
-// task starts.
+// resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
+// sandbox from working is a single error before any task starts.
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run
 	policy   containerd.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
-	// setup and capabilities are for the commands of environment.setup.
+	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
 }
@@ -410,8 +399,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	if len(env.Setup) == 0 {
 		return img, nil
 	}
-	b := build.Builder{Engine: r.engine, Images: buildImages{r.c, r}, Limits: buildLimits(), Wall: buildWall, Egress: r.setup, Capabilities: r.capabilities, Temp: os.TempDir()}
-	return b.Setup(ctx, img, env.Setup)
+	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {

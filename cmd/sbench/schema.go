@@ -14,7 +14,6 @@ type schemaCmd struct {
 	JSON bool   `name:"json" help:"Print the names as JSON. A schema is always JSON."`
 }
 
-// Run prints a JSON schema, or the names of all schemas.
 func (cmd *schemaCmd) Run(a *app) error {
 	const suffix = ".schema.json"
 	files, err := fs.Glob(docs.Schemas, "schemas/*"+suffix)

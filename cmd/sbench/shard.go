@@ -50,7 +50,6 @@ func shardDir(index, count int) string {
 	return fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(count)), index, count)
 }
 
-// parseShard parses the value of --shard.
 func parseShard(text string, getenv func(string) string) (index, count int, err error) {
 	first, last, whole := strings.Cut(text, "/")
 	if first != "auto" {
@@ -75,8 +74,7 @@ func parseShard(text string, getenv func(string) string) (index, count int, err 
 	return index, count, nil
 }
 
-// jobIndex returns the number, from 1, of this job in an array of Slurm's, whose indexes are
-// to begin with 1, or in an Indexed Job of Kubernetes.
+// jobIndex returns this job's number, from 1, in an array of Slurm's or an Indexed Job of Kubernetes.
 func jobIndex(getenv func(string) string) (int, error) {
 	if text := getenv("SLURM_ARRAY_TASK_ID"); text != "" {
 		return strconv.Atoi(text)
@@ -98,21 +96,19 @@ type mergeCmd struct {
 
 // Run merges the shards. If attempts are missing, the exit code is 3.
 func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}
-	options := record.MergeOptions{Key: key}
-	if cmd.Sign != "" {
-		if options.Sign, err = record.LoadKey(cmd.Sign); err != nil {
-			return fmt.Errorf("%w: --sign: %w", errUsage, err)
-		}
+	sign, err := keyFrom("--sign", cmd.Sign, record.LoadKey)
+	if err != nil {
+		return err
 	}
 	dirs, err := shardsIn(cmd.RunDirs)
 	if err != nil {
 		return err
 	}
-	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, options)
+	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign})
 	switch {
 	case errors.Is(err, record.ErrDamaged):
 		return marked(errNotVerified, err)
@@ -121,13 +117,11 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return marked(run.ErrInfrastructure, err)
 	}
-	if err := cmd.print(a, merged); err != nil {
+	missing := merged.Planned - merged.Attempts
+	if err := cmd.print(a, merged); err != nil || missing <= 0 {
 		return err
 	}
-	if missing := merged.Planned - merged.Attempts; missing > 0 {
-		return fmt.Errorf("%w: %d of %d attempts are missing", run.ErrInfrastructure, missing, merged.Planned)
-	}
-	return nil
+	return fmt.Errorf("%w: %d of %d attempts are missing", run.ErrInfrastructure, missing, merged.Planned)
 }
 
 // maxMissing bounds the list of what is missing.

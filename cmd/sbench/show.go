@@ -19,7 +19,7 @@ type showCmd struct {
 	Task    string `arg:"" help:"Id of the task, or a pattern that matches one."`
 	Attempt int    `placeholder:"N" help:"Attempt of the task. Default: the first that did not pass, else the first."`
 	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
-	JSON    bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 
 	AcceptUnsigned bool `help:"Show records even if they are damaged, or not signed by --key."`
 }
@@ -41,7 +41,6 @@ type attemptView struct {
 	report.Detail
 }
 
-// Run shows one attempt.
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
@@ -72,8 +71,7 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	return v.print(a.stdout)
 }
 
-// find returns the index of the attempt to show, and how many attempts of its task there
-// are.
+// find returns the index of the attempt to show, and the number of its task's attempts.
 func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 	var ids []string // of matching tasks
 	indices := map[string][]int{}

@@ -26,8 +26,7 @@ type taskSpec struct {
 	Spec *specs.Spec `json:"spec"`
 }
 
-// Run makes the harness's sandbox of each task as a run would, prints its
-// specification and removes it again. Nothing is executed in it.
+// Run makes the sandbox of each task's harness as a run would, prints its specification, and executes nothing.
 func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	source, err := cmd.source()
 	if err != nil {
@@ -53,11 +52,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Producer: producer, Egress: egress}, Options: options}
-	cfg, at, err := a.begin(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	return errors.Join(cmd.print(ctx, a, cfg), at.close(ctx))
+	return a.begin(ctx, cfg, func(cfg run.Config) error { return cmd.print(ctx, a, cfg) })
 }
 
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
@@ -76,40 +71,36 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 	return nil
 }
 
-// specOf lets the harness run up to the point where it would execute its command, and
-// returns the specification of that sandbox.
+// specOf returns the specification of the sandbox in which the harness is about to execute its command.
 func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
-	dry := &dryEngine{Engine: cfg.Engine}
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := cfg.Producer.Produce(ctx, dry, r)
-	if !errors.Is(err, errShown) {
+	_, err := cfg.Producer.Produce(ctx, dryEngine{cfg.Engine}, r)
+	var s shownSpec
+	if !errors.As(err, &s) {
 		return nil, fmt.Errorf("no sandbox was created: %w", err)
 	}
-	return dry.spec, nil
+	return s.spec, nil
 }
 
-// errShown ends a harness that is about to execute its command.
-var errShown = errors.New("specification shown")
+// shownSpec is the error that ends a harness which is about to execute its command.
+type shownSpec struct{ spec *specs.Spec }
 
-// dryEngine makes sandboxes that note their specification instead of executing the
-// harness's command.
-type dryEngine struct {
-	harness.Engine
-	spec *specs.Spec
-}
+func (shownSpec) Error() string { return "specification shown" }
 
-func (e *dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+// dryEngine makes sandboxes that show their specification instead of executing the harness.
+type dryEngine struct{ harness.Engine }
+
+func (e dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	sandbox, err := e.Engine.Create(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return drySandbox{sandbox, e, cfg.Name}, nil
+	return drySandbox{sandbox, cfg.Name}, nil
 }
 
 type drySandbox struct {
 	runtime.Sandbox
-	engine *dryEngine
-	name   string
+	name string
 }
 
 func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
@@ -117,9 +108,8 @@ func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, er
 		return runtime.Exit{Reason: runtime.Exited}, nil
 	}
 	spec, err := s.Sandbox.(*containerd.Sandbox).Spec(p)
-	if err != nil {
-		return runtime.Exit{}, err
+	if err == nil {
+		err = shownSpec{spec}
 	}
-	s.engine.spec = spec
-	return runtime.Exit{}, errShown
+	return runtime.Exit{}, err
 }

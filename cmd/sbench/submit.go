@@ -76,7 +76,6 @@ func (f *submitFlags) command(program, config, output string, p submissionPlan, 
 // ownMemory is what a shard needs besides that of its sandboxes, in bytes.
 const ownMemory = 1 << 30
 
-// resources returns the cores and the memory of a shard.
 func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64) {
 	l := t.Runtime.Limits
 	each := runtime.Limits{Memory: l.Memory, CPUs: l.CPUs}.Over(runtime.DefaultLimits())
@@ -85,8 +84,7 @@ func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64)
 
 var otherCharacters = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// submission is what is known of jobs that were submitted; it is in the file job.json. One of
-// Jobs and Kubernetes is set.
+// submission is the content of job.json: the jobs that were submitted. One of Jobs and Kubernetes is set.
 type submission struct {
 	Jobs       []string       `json:"jobs,omitempty"` // ids of Slurm's, the latest last
 	Kubernetes *kubernetesJob `json:"kubernetes,omitempty"`
@@ -105,7 +103,6 @@ func (p submissionPlan) begin() (within string, err error) {
 	return within, os.MkdirAll(within, 0o755)
 }
 
-// write notes the submission.
 func (s submission) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -158,10 +155,9 @@ type shardState struct {
 
 type submitStatusCmd struct {
 	submitArg
-	JSON bool `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
-// Run prints the states of the shards.
 func (cmd *submitStatusCmd) Run(ctx context.Context, a *app) error {
 	with, err := cmd.read()
 	if err != nil {
@@ -217,7 +213,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 type submitCancelCmd struct{ submitArg }
 
-// Run ends the shards.
 func (cmd *submitCancelCmd) Run(ctx context.Context) error {
 	with, err := cmd.read()
 	if err == nil {
@@ -228,7 +223,6 @@ func (cmd *submitCancelCmd) Run(ctx context.Context) error {
 
 type submitRetryCmd struct{ submitArg }
 
-// Run submits what has ended and is not complete.
 func (cmd *submitRetryCmd) Run(ctx context.Context, a *app) error {
 	with, err := cmd.read()
 	if err != nil {

@@ -52,7 +52,6 @@ type kubernetesJob struct {
 // objectsFile is the file of a submission's objects, without the Secret.
 const objectsFile = "objects.yaml"
 
-// Run submits the job.
 func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	p, err := cmd.load(a, cmd.OutputDir)
 	if err != nil {
@@ -93,7 +92,6 @@ func (cmd *submitKubernetesCmd) Run(ctx context.Context, a *app) error {
 	return a.printf("submitted as job %s in namespace %s: sbench submit wait %s\n", job.Name, job.Namespace, p.dir)
 }
 
-// objects returns what is created.
 func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissionPlan) (kubernetes.Objects, error) {
 	job, err := cmd.job(ctx, a, p)
 	if err != nil {
@@ -123,7 +121,6 @@ func (cmd *submitKubernetesCmd) objects(ctx context.Context, a *app, p submissio
 	return changed, nil
 }
 
-// job returns the Job.
 func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPlan) (kubernetes.Job, error) {
 	cpus, memory := cmd.resources(p.tester)
 	j := kubernetes.Job{
@@ -185,9 +182,8 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	return values, err
 }
 
-// files returns the files that a run reads on the machine that makes it (the tester file, its pack
-// and the other files that it names), unless they are on the claim, and the path of the tester file
-// among them.
+// files returns what a run reads on the machine that makes it (the tester file, its pack and the files that it
+// names), unless that is on the claim, and the path of the tester file among these files.
 func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
 	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
@@ -208,7 +204,7 @@ func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []
 			top = filepath.Dir(top)
 		}
 	}
-	tester = relative(top, t.Path)
+	tester, _ = filepath.Rel(top, t.Path) // both are absolute
 	if cmd.OnClaim != "" {
 		return tester, nil, nil
 	}
@@ -236,11 +232,6 @@ func isWithin(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
-// relative returns the path of name, which is within dir, with slashes.
-func relative(dir, name string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(name, strings.TrimRight(dir, "/")), "/")
-}
-
 // addFiles reads the files of source, without those of version control and in never.
 func addFiles(texts map[string]kubernetes.File, top, source string, never []string) error {
 	return filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
@@ -264,14 +255,14 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 		if info.Size() > 1<<20 {
 			return fmt.Errorf("%w: %s is larger than a ConfigMap: put the files on the claim, and say where by --on-claim", errUsage, name)
 		}
+		within, _ := filepath.Rel(top, name) // both are absolute
 		text, err := os.ReadFile(name)
-		texts[name] = kubernetes.File{Path: relative(top, name), Text: text, Executable: info.Mode()&0o111 != 0}
+		texts[name] = kubernetes.File{Path: within, Text: text, Executable: info.Mode()&0o111 != 0}
 		return err
 	})
 }
 
-// checkFiles loads the files as a pod will, which finds those that the tester file names by a path
-// of this machine.
+// checkFiles loads the files as a pod will: the tester file may name others by a path of this machine.
 func checkFiles(files []kubernetes.File, tester string, source testerSource) error {
 	dir, err := os.MkdirTemp("", "sbench-submit-")
 	if err != nil {
@@ -355,8 +346,7 @@ func (k kubernetesEngine) busy(ctx context.Context) (bool, error) {
 	return err == nil && !job.Ended, err
 }
 
-// merge merges the shards in a pod, as they are on the claim. Once all are there, the keys are
-// deleted.
+// merge merges the shards on the claim, in a pod. Once all are there, it deletes the keys.
 func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) error {
 	if cmd.Sign != "" {
 		return fmt.Errorf("%w: --sign: the key is here, and the results are not: sbench merge --sign signs them where the claim is mounted", errUsage)
@@ -403,8 +393,7 @@ func (k kubernetesEngine) cancel(ctx context.Context) error {
 	return marked(run.ErrInfrastructure, k.Suspend(ctx, k.name, true))
 }
 
-// retry lets a suspended Job go on, and makes one that has ended again: its complete shards end
-// at once.
+// retry lets a suspended Job go on, and replaces one that has ended: complete shards end at once.
 func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 	job, err := k.job(ctx)
 	if err != nil {

@@ -29,7 +29,6 @@ type submitSlurmCmd struct {
 	Script    string        `placeholder:"FILE" help:"Submit this script, such as an edited output of --print."`
 }
 
-// Run submits the job.
 func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 	p, err := cmd.load(a, cmd.OutputDir)
 	if err != nil {
@@ -61,7 +60,6 @@ func (cmd *submitSlurmCmd) Run(ctx context.Context, a *app) error {
 	return slurmEngine{p.dir, submission{Shards: cmd.Shards}}.retry(ctx, a, nil)
 }
 
-// job returns the array job.
 func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,8 +93,7 @@ func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
 	return j, nil
 }
 
-// exported returns the names of the variables that jobs get: where programs and files are, and
-// none that may be a secret.
+// exported returns the names of the variables that tell jobs where things are. None may be a secret.
 func exported(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
@@ -112,8 +109,7 @@ func exported(environ []string) (names []string) {
 	return names
 }
 
-// keys returns the flags for the env file, after checking that jobs can find every value of
-// harness.env.
+// keys returns the flags for the env file, if jobs can find every value of harness.env.
 func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	name := cmd.EnvFile
 	if _, err := os.Stat(".env"); name == "" && err == nil {
@@ -131,10 +127,8 @@ func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if name, err = filepath.Abs(name); err != nil {
-		return nil, err
-	}
-	return []string{"--env-file", name}, nil
+	name, err = filepath.Abs(name)
+	return []string{"--env-file", name}, err
 }
 
 // slurmEngine is Slurm with the jobs of a submission.
@@ -168,8 +162,7 @@ func (s slurmEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd) erro
 }
 
 func (s slurmEngine) cancel(ctx context.Context) error {
-	err := os.WriteFile(filepath.Join(s.dir, submitDir, slurm.Cancelled), nil, 0o644)
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(s.dir, submitDir, slurm.Cancelled), nil, 0o644); err != nil {
 		return err
 	}
 	return marked(run.ErrInfrastructure, slurm.Cancel(ctx, s.is.Jobs...))

@@ -13,12 +13,11 @@ import (
 type validateCmd struct {
 	Paths  []string `arg:"" name:"path" help:"Tester file, manifest, file of rows, or directory of these."`
 	Strict bool     `help:"Fail on warnings too."`
-	JSON   bool     `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
-// Run prints every problem as it is found, so that a million rows need no memory, and then a
-// summary. Output is lines, or one JSON object with the summary's fields and the list of
-// problems.
+// Run prints every problem as it is found, so that a million rows need no memory, and then a summary: as lines,
+// or as one JSON object with the summary's fields and the list of problems.
 func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 	var failed error // the first error of printing
 	printf := func(format string, args ...any) {
@@ -44,13 +43,8 @@ func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 		printf("\n  ")
 	}
 	printf(total, s.Testers, s.Packs, s.Rows, s.Errors, s.Warnings)
-	switch {
-	case err != nil:
-		return err
-	case failed != nil:
-		return failed
-	case s.Errors > 0 || cmd.Strict && s.Warnings > 0:
-		return said(fmt.Sprintf("found %d error(s) and %d warning(s)", s.Errors, s.Warnings))
+	if err = cmp.Or(err, failed); err == nil && (s.Errors > 0 || cmd.Strict && s.Warnings > 0) {
+		err = said(fmt.Sprintf("found %d error(s) and %d warning(s)", s.Errors, s.Warnings))
 	}
-	return nil
+	return err
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,27 +13,26 @@ import (
 type verifyCmd struct {
 	RunDir string `arg:"" name:"run-dir" help:"Output directory of a run."`
 	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
-	JSON   bool   `name:"json" help:"Print JSON."`
+	jsonFlag
 }
 
 // errNotVerified means that the records are not what was written.
 var errNotVerified = errors.New("the run is not what was written")
 
-// publicKey reads the file that --key names; the key is nil if name is "".
-func publicKey(name string) (ed25519.PublicKey, error) {
+// keyFrom loads a key from the file that a flag names; the key is nil if name is "".
+func keyFrom[K any](flag, name string, load func(name string) (K, error)) (key K, err error) {
 	if name == "" {
-		return nil, nil
+		return key, nil
 	}
-	key, err := record.LoadPublicKey(name)
-	if err != nil {
-		return nil, fmt.Errorf("%w: --key: %w", errUsage, err)
+	if key, err = load(name); err != nil {
+		err = fmt.Errorf("%w: %s: %w", errUsage, flag, err)
 	}
-	return key, nil
+	return key, err
 }
 
 // Run prints the findings. If one of them is not a note, the exit code is 4.
 func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
-	key, err := publicKey(cmd.Key)
+	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return err
 	}
@@ -45,13 +43,10 @@ func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	if err := cmd.print(a, v); err != nil {
+	if err := cmd.print(a, v); err != nil || v.OK() {
 		return err
 	}
-	if !v.OK() {
-		return errNotVerified
-	}
-	return nil
+	return errNotVerified
 }
 
 func (cmd *verifyCmd) print(a *app, v record.Verification) error {

@@ -23,9 +23,8 @@ type viewCmd struct {
 	Port int `placeholder:"N" help:"Port on 127.0.0.1. Default: a free one."`
 }
 
-// The records are looked at every viewLooks. A browser waits for an answer for at most
-// viewWaits. Pages are apart by at least viewRests, and by viewTimes the time that one takes
-// to write.
+// The records are looked at every viewLooks. A browser waits at most viewWaits for an answer. Pages are apart by
+// at least viewRests, and by viewTimes the time that one takes to write.
 const (
 	viewLooks = 500 * time.Millisecond
 	viewWaits = 20 * time.Second
@@ -82,8 +81,7 @@ func (v *viewer) handler() http.Handler {
 	})
 }
 
-// page writes the page for the records as they are now. A truncated page has no script, so
-// that it cannot be taken for a whole one.
+// page writes the page for the present records. A truncated one has no script, and is not taken for whole.
 func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -102,8 +100,7 @@ func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.next = time.Now().Add(max(viewRests, viewTimes*time.Since(began)))
 }
 
-// wait answers 200 as soon as the records differ from the state since, and 204 if they have
-// not changed after some time.
+// wait answers 200 once the records differ from the state since, or 204 if they do not for viewWaits.
 func (v *viewer) wait(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), viewWaits)
 	defer cancel()

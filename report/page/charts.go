@@ -10,8 +10,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// A histogram counts attempts by a measure. If the largest value is more than twenty
-// times the smallest, its axis is logarithmic.
+// A histogram counts attempts by a measure, logarithmically if the largest is over twenty times the smallest.
 type histogram struct {
 	Name                   string
 	Bars                   []bar
@@ -54,18 +53,13 @@ func newHistogram(m report.Measure, attempts []report.Attempt) (histogram, bool)
 		Name: m.Chart, Logarithmic: d.Max > 20*d.Min,
 		Min: m.Write(d.Min), Median: m.Write(d.P50), High: m.Write(d.P90), Max: m.Write(d.Max),
 	}
-	at := h.scale(d)
+	at := func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) } // from 0 to 1
+	if h.Logarithmic {
+		at = func(v float64) float64 { return math.Log(v/d.Min) / math.Log(d.Max/d.Min) }
+	}
 	h.MedianAt, h.HighAt = at(d.P50), at(d.P90)
 	h.Bars = bars(attempts, m.Of, at)
 	return h, true
-}
-
-// scale returns a function that maps values to the range from 0 to 1.
-func (h histogram) scale(d stat.Distribution) func(float64) float64 {
-	if h.Logarithmic {
-		return func(v float64) float64 { return math.Log(v/d.Min) / math.Log(d.Max/d.Min) }
-	}
-	return func(v float64) float64 { return (v - d.Min) / (d.Max - d.Min) }
 }
 
 // bars stacks the statuses within each column.

@@ -21,13 +21,16 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
 
 	"github.com/securebench/sbench/report"
 )
 
-//go:embed assets
-var assets embed.FS
+var (
+	//go:embed assets
+	assets embed.FS
+	//go:embed assets/page.css
+	style string
+)
 
 // All attempts' texts together may have about allBytes, shared equally within these bounds.
 const (
@@ -40,23 +43,21 @@ const (
 type Page struct {
 	Report  report.Report
 	Sources []*report.Source
-	// Live identifies the present records, if a server shows the page while they grow. The
-	// page then asks the server for wait?since=LIVE, and reloads itself when the answer is
-	// 200 instead of 204. A page with an empty Live asks for nothing.
+	// Live identifies the present records, if a server shows the page while they grow. The page then asks it for
+	// wait?since=LIVE, and reloads itself if the answer is 200 and not 204. It asks for nothing if Live is "".
 	Live string
 }
 
 // Write writes the page. It holds the details of one attempt at a time in memory.
 func (p Page) Write(ctx context.Context, w io.Writer) error {
-	sources := p.Sources
-	style, script, err := programs()
+	script, err := program()
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(w, 1<<16)
 	put := func(text string) { _, _ = out.WriteString(text) } // out keeps the error
 	put("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n")
-	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(style, script, p.Live != "") + "\">\n")
+	put("<meta http-equiv=\"Content-Security-Policy\" content=\"" + policy(script, p.Live != "") + "\">\n")
 	put("<style>" + style + "</style>\n")
 	if err := p.writeBody(out); err != nil {
 		return err
@@ -65,12 +66,12 @@ func (p Page) Write(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	attempts := 0
-	for _, s := range sources {
+	for _, s := range p.Sources {
 		attempts += len(s.Attempts)
 	}
 	share := min(max(allBytes/max(1, attempts), leastBytes), mostBytes)
 	n := 0
-	for _, s := range sources {
+	for _, s := range p.Sources {
 		for i := range s.Attempts {
 			d, err := s.Detail(ctx, i, share)
 			if err == nil {
@@ -86,23 +87,20 @@ func (p Page) Write(ctx context.Context, w io.Writer) error {
 	return out.Flush()
 }
 
-// programs returns the page's only style sheet and its only script.
-func programs() (style, script string, err error) {
-	for _, name := range []string{"page.css", "text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
+// program returns the page's only script.
+func program() (string, error) {
+	script := "\"use strict\";\n(() => {\n"
+	for _, name := range []string{"text.js", "code.js", "table.js", "attempt.js", "app.js", "live.js"} {
 		data, err := assets.ReadFile("assets/" + name)
 		if err != nil {
-			return "", "", err
+			return "", err
 		}
-		if strings.HasSuffix(name, ".css") {
-			style += string(data)
-		} else {
-			script += string(data)
-		}
+		script += string(data)
 	}
-	return style, "\"use strict\";\n(() => {\n" + script + "})();\n", nil
+	return script + "})();\n", nil
 }
 
-func policy(style, script string, live bool) string {
+func policy(script string, live bool) string {
 	connect := ""
 	if live {
 		connect = "; connect-src 'self'"
@@ -115,8 +113,7 @@ func policy(style, script string, live bool) string {
 		"; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 }
 
-// writeJSON writes data that the script reads when necessary. json.Marshal escapes <, > and
-// &, so nothing in the data ends the element.
+// writeJSON writes data for the script. json.Marshal escapes <, > and &, so that it cannot end the element.
 func writeJSON(w io.Writer, id string, v any) error {
 	data, err := json.Marshal(v)
 	if err == nil {

@@ -29,8 +29,7 @@ type view struct {
 	MatrixCut   int // tasks without a row
 }
 
-// A matrixRow has a task's attempts: a list for each run, in the order of their numbers. A
-// mark without a status means no attempt.
+// A matrixRow has a task's attempts by run and number. A mark without a status means no attempt.
 type matrixRow struct {
 	Task string
 	Runs [][]mark
@@ -146,7 +145,18 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, First: first, Parts: parts(r.Counts)}
+	v := runView{Run: r, Index: index, First: first, Curve: newCurve(r), Measures: histograms(s.Attempts), Scatter: newScatter(s.Attempts, first)}
+	at, all := 0.0, float64(r.Counts.Attempts)
+	for _, p := range []part{
+		{Status: "passed", Count: r.Counts.Passed}, {Status: "failed", Count: r.Counts.Failed},
+		{Status: "pending", Count: r.Counts.Pending}, {Status: "error", Count: r.Counts.Errors},
+	} {
+		if p.Count > 0 {
+			p.Start, p.Size = at/all, float64(p.Count)/all
+			at += float64(p.Count)
+			v.Parts = append(v.Parts, p)
+		}
+	}
 	if r.StartedAt != nil && r.EndedAt != nil {
 		v.Took = report.Seconds(r.EndedAt.Sub(*r.StartedAt).Seconds())
 	}
@@ -156,9 +166,6 @@ func newRun(index int, r report.Run, s *report.Source, first int) runView {
 		v.MostFailed = max(v.MostFailed, o.Count)
 	}
 	v.Outcomes = v.Outcomes[:min(len(v.Outcomes), maxGroups)]
-	v.Curve = newCurve(r)
-	v.Measures = histograms(s.Attempts)
-	v.Scatter = newScatter(s.Attempts, first)
 	v.Slowest = slices.Clone(r.Slowest)
 	for i, o := range v.Slowest {
 		if o.Producer+o.Verifier == 0 {
@@ -174,29 +181,13 @@ func (v runView) Share(count int) string { return pc(float64(count) / float64(v.
 // RowOf returns the row of one of the run's attempts in the table.
 func (v runView) RowOf(attempt int) int { return v.First + attempt }
 
-// A groupsView is a list of groups, with the key by which the table's filter finds their
-// attempts.
+// A groupsView is a list of groups, and the key by which the table's filter finds their attempts.
 type groupsView struct {
 	Key  string
 	List []report.Group
 }
 
-func parts(c report.Counts) []part {
-	var list []part
-	at := 0
-	for _, p := range []part{{Status: "passed", Count: c.Passed}, {Status: "failed", Count: c.Failed}, {Status: "pending", Count: c.Pending}, {Status: "error", Count: c.Errors}} {
-		if p.Count == 0 {
-			continue
-		}
-		p.Start, p.Size = float64(at)/float64(c.Attempts), float64(p.Count)/float64(c.Attempts)
-		at += p.Count
-		list = append(list, p)
-	}
-	return list
-}
-
-// term returns a term of the table's filter. A term cannot contain a quote, so the value is
-// cut at the first one.
+// term returns a term of the table's filter, with the value up to the first quote, which it cannot contain.
 func term(key string, value any) string {
 	text, _, _ := strings.Cut(cut(fmt.Sprint(value)), `"`)
 	return key + `:"` + text + `"`

@@ -21,9 +21,8 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// Wilson returns the score interval of a share: Wilson, JASA 22 (1927). It
-// assumes that the n trials are independent. It is defined only for
-// 0 <= passed <= n and n > 0.
+// Wilson returns the score interval of a share: Wilson, JASA 22 (1927). It assumes independent trials, and is
+// defined for 0 <= passed <= n and n > 0.
 func Wilson(passed, n int) (Interval, bool) {
 	if n <= 0 || passed < 0 || passed > n {
 		return Interval{}, false
@@ -42,9 +41,8 @@ func Wilson(passed, n int) (Interval, bool) {
 	return i, true
 }
 
-// PassAtK estimates, without bias, the chance that at least one of k attempts
-// passes, from c of n that did: 1 - C(n-c, k)/C(n, k), see Chen et al.,
-// arXiv:2107.03374. It is not defined for k > n.
+// PassAtK estimates, without bias, the chance that at least one of k attempts passes, from c of n that did:
+// 1 - C(n-c, k)/C(n, k), see Chen et al., arXiv:2107.03374. It is not defined for k > n.
 func PassAtK(n, c, k int) (float64, bool) {
 	none, ok := PassAllK(n, n-c, k)
 	return 1 - none, ok
@@ -63,10 +61,9 @@ func PassAllK(n, c, k int) (float64, bool) {
 	return p, true
 }
 
-// McNemar returns the exact two-sided p-value of McNemar's test: the probability that
-// the pairs that differ split at least as unevenly as these if neither side is better.
-// It is a binomial test of onlyA against onlyA+onlyB at one half, and 1 without such
-// pairs.
+// McNemar returns the exact two-sided p-value of McNemar's test: the probability that the pairs that differ
+// split at least as unevenly as these if neither side is better. It is a binomial test of onlyA against
+// onlyA+onlyB at one half, and 1 without such pairs.
 func McNemar(onlyA, onlyB int) float64 {
 	n, few := onlyA+onlyB, min(onlyA, onlyB)
 	if few < 0 || n == 0 {
@@ -91,9 +88,8 @@ type Cluster struct {
 	N   int     // how many there are
 }
 
-// Bootstrap returns the percentile interval of the mean over all members of
-// clusters, which are drawn with replacement. It is deterministic. It is not defined for
-// fewer than two clusters.
+// Bootstrap returns the percentile interval of the mean over all members of clusters, which are drawn with
+// replacement. It is deterministic, and not defined for fewer than two clusters.
 func Bootstrap(clusters []Cluster) (Interval, bool) {
 	if len(clusters) < 2 {
 		return Interval{}, false
@@ -115,9 +111,8 @@ func Bootstrap(clusters []Cluster) (Interval, bool) {
 	return Interval{quantile(means, (1-Confidence)/2), quantile(means, (1+Confidence)/2)}, true
 }
 
-// quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between
-// the two nearest (Hyndman and Fan's type 7, the default of R and NumPy). It is 0 if
-// there are no values.
+// quantile returns the q-quantile of sorted values, 0 <= q <= 1, interpolated between the two nearest (Hyndman
+// and Fan's type 7, the default of R and NumPy). It is 0 without values.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0
