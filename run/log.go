@@ -199,10 +199,14 @@ const (
 // outsource moves long outputs of a record to log files.
 func (l *attemptLog) outsource(r *record.Record) error {
 	var errs []error
-	for name, text := range map[string]*string{
-		"harness-stdout.txt": &r.ProducerStdout, "harness-stderr.txt": &r.ProducerStderr,
-		"verifier-stdout.txt": &r.VerifierStdout, "verifier-stderr.txt": &r.VerifierStderr,
+	for _, output := range []struct {
+		name string
+		text *string
+	}{
+		{"harness-stdout.txt", &r.ProducerStdout}, {"harness-stderr.txt", &r.ProducerStderr},
+		{"verifier-stdout.txt", &r.VerifierStdout}, {"verifier-stderr.txt", &r.VerifierStderr},
 	} {
+		name, text := output.name, output.text
 		if len(*text) <= inlineBytes {
 			continue
 		}

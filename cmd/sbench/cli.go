@@ -142,15 +142,16 @@ func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client,
 	return containerd.Open(ctx, a.options(t))
 }
 
-// withClient connects to the daemon, removes what dead runs left behind, and calls f; t is as for options.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+// connect connects to the daemon and removes what dead runs left behind; t is as for options. The
+// caller closes the client.
+func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	gone, err := c.GC(ctx)
 	if err != nil {
-		return errors.Join(err, c.Close(ctx))
+		return nil, errors.Join(err, c.Close(ctx))
 	}
 	if len(gone.Removed) > 0 {
 		a.logger().Warn("removed what dead runs left behind", "runs", gone.Removed)
@@ -158,12 +159,40 @@ func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*contai
 	for _, left := range gone.Left {
 		a.logger().Warn("something that a dead run left is still there", "cause", left)
 	}
+	return c, nil
+}
+
+// withClient calls f with a client that connect returns.
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+	c, err := a.connect(ctx, t)
+	if err != nil {
+		return err
+	}
 	return errors.Join(f(c), c.Close(ctx))
 }
 
-// begin connects to the daemon for a run, and calls f with its completed configuration; see onClient.
-func (a *app) begin(ctx context.Context, cfg run.Config, f func(run.Config) error) error {
-	return a.withClient(ctx, cfg.Tester, func(c *containerd.Client) error { return onClient(ctx, c, cfg, f) })
+// A site is a connection to containerd with the engine of one run.
+type site struct {
+	client *containerd.Client
+	engine *containerd.Run
+}
+
+// begin connects to the daemon for a run, and returns its completed configuration; see onClient.
+// The caller closes the site.
+func (a *app) begin(ctx context.Context, cfg run.Config) (run.Config, *site, error) {
+	c, err := a.connect(ctx, cfg.Tester)
+	if err != nil {
+		return cfg, nil, err
+	}
+	cfg, engine, err := onClient(ctx, c, cfg)
+	if err != nil {
+		return cfg, nil, errors.Join(err, c.Close(ctx))
+	}
+	return cfg, &site{c, engine}, nil
+}
+
+func (s *site) close(ctx context.Context) error {
+	return errors.Join(s.engine.Close(ctx), s.client.Close(ctx))
 }
 
 func (a *app) printf(format string, args ...any) error {

@@ -142,14 +142,15 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	err = onClient(ctx, p.client, p.cfg, func(cfg run.Config) (err error) {
-		summary, err = run.Run(ctx, cfg)
-		if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
-			err = nil
-		}
-		return err
-	})
-	return summary, err
+	cfg, engine, err := onClient(ctx, p.client, p.cfg)
+	if err != nil {
+		return summary, err
+	}
+	summary, err = run.Run(ctx, cfg)
+	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
+		err = nil
+	}
+	return summary, errors.Join(err, engine.Close(ctx))
 }
 
 // inOrder sorts the results, which arrive in any order: references first, then as the pack's tasks.

@@ -60,10 +60,12 @@ func (cmd *regradeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer sent()
-	return a.begin(ctx, cfg, func(cfg run.Config) error {
-		summary, changes, err := run.Regrade(ctx, cfg, old)
-		return errors.Join(err, cmd.print(a, summary, changes))
-	})
+	cfg, at, err := a.begin(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	summary, changes, err := run.Regrade(ctx, cfg, old)
+	return errors.Join(err, cmd.print(a, summary, changes), at.close(ctx))
 }
 
 func (cmd *regradeCmd) print(a *app, summary run.Summary, changes []run.Change) error {

@@ -122,15 +122,16 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	var summary run.Summary
-	err = a.begin(ctx, cfg, func(cfg run.Config) (err error) {
-		if cmd.Plan {
-			return cmd.plan(ctx, a, cfg)
-		}
-		cfg.Stop = a.interrupts.graceful(a.stderr)
-		summary, err = run.Run(ctx, cfg)
+	cfg, at, err := a.begin(ctx, cfg)
+	if err != nil {
 		return err
-	})
+	}
+	if cmd.Plan {
+		return errors.Join(cmd.plan(ctx, a, cfg), at.close(ctx))
+	}
+	cfg.Stop = a.interrupts.graceful(a.stderr)
+	summary, err := run.Run(ctx, cfg)
+	err = errors.Join(err, at.close(ctx))
 	a.endLive()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
 		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
@@ -325,24 +326,25 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	)
 }
 
-// onClient completes the configuration of a run on c, and calls f with it. The harness and its egress
-// may be missing; of the options it sets the limits and, unless it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(run.Config) error) (err error) {
+// onClient completes the configuration of a run on c, and returns its engine, which the caller
+// closes. The harness and its egress may be missing; of the options it sets the limits and, unless
+// it is set, the output directory.
+func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return marked(run.ErrInfrastructure, err)
+		return cfg, nil, marked(run.ErrInfrastructure, err)
 	}
 	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
-		return err
+		return cfg, nil, err
 	}
 	setup, err := egressFor(t)
 	if err != nil {
-		return err
+		return cfg, nil, err
 	}
 	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
 	engine, err := c.NewRun(ctx)
 	if err != nil {
-		return err
+		return cfg, nil, err
 	}
 	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
@@ -352,7 +354,7 @@ func onClient(ctx context.Context, c *containerd.Client, cfg run.Config, f func(
 	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
 	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return errors.Join(f(cfg), engine.Close(ctx))
+	return cfg, engine, nil
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each

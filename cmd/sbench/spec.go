@@ -52,7 +52,11 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Producer: producer, Egress: egress}, Options: options}
-	return a.begin(ctx, cfg, func(cfg run.Config) error { return cmd.print(ctx, a, cfg) })
+	cfg, at, err := a.begin(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return errors.Join(cmd.print(ctx, a, cfg), at.close(ctx))
 }
 
 func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {

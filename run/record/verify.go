@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
@@ -227,7 +228,9 @@ func (v *verifier) egressLines() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.wrong(EgressFile, 0, "%v", err)
 	}
-	for key, want := range v.claimed {
+	inOrder := func(a, b egressKey) int { return cmp.Compare(v.claimed[a].line, v.claimed[b].line) }
+	for _, key := range slices.SortedFunc(maps.Keys(v.claimed), inOrder) {
+		want := v.claimed[key]
 		got := ""
 		if h := logged[key]; h != nil {
 			got = workspace.DigestOf(h)
