@@ -109,7 +109,12 @@ func (g Group) Stats() (s Stats, err error) {
 		s.PeakMemory = read("memory", "memory.max_usage_in_bytes", "")
 		s.OOMKills = read("memory", "memory.oom_control", "oom_kill ")
 		// Version 1 does not count the first (from Linux 6.15 on, not even in memsw.failcnt).
-		if s.PeakMemory > read("memory", "memory.limit_in_bytes", "")-nearLimit {
+		reached := func(peak int64, limit string) bool {
+			most := read("memory", limit, "")
+			return most > 0 && peak > most-nearLimit
+		}
+		if reached(s.PeakMemory, "memory.limit_in_bytes") ||
+			reached(read("memory", "memory.memsw.max_usage_in_bytes", ""), "memory.memsw.limit_in_bytes") {
 			s.OOMs = s.OOMKills
 		}
 	}

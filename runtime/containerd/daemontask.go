@@ -66,11 +66,13 @@ func (s *Sandbox) fifos(std *streams) (cio.Creator, *input) {
 	if std.out == nil {
 		return cio.NullIO, nil
 	}
-	if std.in == nil {
-		return cio.NewCreator(cio.WithStreams(nil, std.out, std.err), cio.WithFIFODir(s.dir)), nil
+	var in *input
+	var reader io.Reader // not in, or it would not be nil
+	if std.in != nil {
+		in = &input{Reader: std.in, eof: make(chan struct{}), ended: std.ended}
+		reader = in
 	}
-	in := &input{Reader: std.in, eof: make(chan struct{}), ended: std.ended}
-	return cio.NewCreator(cio.WithStreams(in, std.out, std.err), cio.WithFIFODir(s.dir)), in
+	return cio.NewCreator(cio.WithStreams(reader, std.out, std.err), cio.WithFIFODir(s.dir)), in
 }
 
 func (t daemonTask) Wait(ctx context.Context) (uint32, error) {

@@ -138,7 +138,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams
 		return nil, startError(err)
 	}
 	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
-		return nil, errors.Join(startError(err), s.group.KillAll(ctx, s.idlePid()), next.Delete(ctx))
+		return nil, errors.Join(startError(err), kill(ctx, s.group, s.idlePid(), cleanupTimeout), next.Delete(ctx))
 	}
 	started := hold(next)
 	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's

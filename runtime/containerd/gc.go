@@ -143,7 +143,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 func (c *Client) reap(ctx context.Context, l leftovers) error {
 	group := c.newGroup("/"+cgroupPrefix+l.run, runtime.Limits{}, nil)
 	errs := []error{
-		kill(ctx, group, cleanupTimeout), // first, so that nothing uses the rest
+		kill(ctx, group, 0, cleanupTimeout), // first, so that nothing uses the rest
 		c.reapContainers(ctx, l.run),
 		c.reapShims(ctx, l.run),
 		c.reapSnapshots(ctx, l.run),

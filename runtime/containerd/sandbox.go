@@ -305,7 +305,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		errs = append(errs, s.init.close())
 	}
 	if !s.dead {
-		errs = append(errs, kill(ctx, s.group, killTimeout))
+		errs = append(errs, kill(ctx, s.group, 0, killTimeout))
 	}
 	ctx, cancel := s.run.c.cleanup(ctx)
 	defer cancel()
@@ -341,11 +341,12 @@ func (s *Sandbox) unmount() error {
 	return mounts.DetachBelow(s.dir)
 }
 
-// kill kills all processes of a group within the given time, even if ctx is cancelled.
-func kill(ctx context.Context, g group, within time.Duration) error {
+// kill kills all processes of a group but spare (0 spares none) within the given time, even if ctx
+// is cancelled.
+func kill(ctx context.Context, g group, spare int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	return g.KillAll(ctx, 0)
+	return g.KillAll(ctx, spare)
 }
 
 func (s *Sandbox) deleteContainer(ctx context.Context) error {

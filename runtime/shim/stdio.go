@@ -21,33 +21,41 @@ func PipeName(f *os.File) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	name := ""
-	var st unix.Stat_t
-	controlErr := conn.Control(func(fd uintptr) {
-		name, err = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd), unix.Fstat(int(fd), &st)
-	})
-	return fmt.Sprintf("%s pipe:[%d]", name, st.Ino), errors.Join(err, controlErr)
+	path := ""
+	if err := conn.Control(func(fd uintptr) { path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd) }); err != nil {
+		return "", err
+	}
+	is, err := os.Readlink(path)
+	return path + " " + is, err
 }
 
-// openPipe opens the end of a pipe that [PipeName] has named. It does not wait.
+// openPipe opens the end of a pipe that [PipeName] has named. Another file in its place is not
+// opened, which could have an effect.
 func openPipe(name string, mode int) (*os.File, error) {
 	path, want, _ := strings.Cut(name, " ")
-	var fd int
-	var err error
+	found, err := open(path, unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	self := fmt.Sprintf("/proc/self/fd/%d", found.Fd())
+	if is, err := os.Readlink(self); err != nil || is != want {
+		return nil, errors.Join(fmt.Errorf("standard stream %s: is %q", name, is), err)
+	}
+	return open(self, mode)
+}
+
+// open does what os.OpenFile does, but leaves a pipe blocking, since the sandbox shares the mode.
+func open(path string, mode int) (*os.File, error) {
 	for {
-		// os.OpenFile would make the stream non-blocking, for the sandbox as well.
-		if fd, err = unix.Open(path, mode|unix.O_CLOEXEC, 0); err != unix.EINTR {
-			break
+		fd, err := unix.Open(path, mode|unix.O_CLOEXEC, 0)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), path), nil
+		case err != unix.EINTR:
+			return nil, &os.PathError{Op: "open", Path: path, Err: err}
 		}
 	}
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), name)
-	if is, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || is != want {
-		return nil, errors.Join(fmt.Errorf("standard stream %s: is %q", name, is), err, f.Close())
-	}
-	return f, nil
 }
 
 // openStdio opens a caller's pipes. With an owner other than 0, they become this user's, who may

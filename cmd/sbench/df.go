@@ -11,34 +11,8 @@ import (
 
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/hostcheck"
 )
-
-type doctorCmd struct{ jsonFlag }
-
-// Run prints a line for each finding. If one of them is an error, the exit code is 3.
-func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
-	findings := containerd.Diagnose(ctx, a.options(nil))
-	bad := 0
-	for _, f := range findings {
-		if f.Severity == hostcheck.Error {
-			bad++
-		}
-	}
-	err := printList(a, cmd.JSON, findings, func(f hostcheck.Finding) string {
-		line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
-		if f.Cure != "" {
-			line += "\n\t\tcure: " + f.Cure
-		}
-		return line
-	})
-	if err == nil && bad > 0 {
-		err = fmt.Errorf("%w: %d findings keep sandboxes from running", run.ErrInfrastructure, bad)
-	}
-	return err
-}
 
 type dfCmd struct{ jsonFlag }
 
@@ -122,22 +96,4 @@ func diskUsage(dir, without string) (int64, error) {
 		return nil
 	})
 	return bytes, err
-}
-
-type gcCmd struct{ jsonFlag }
-
-func (cmd *gcCmd) Run(ctx context.Context, a *app) error {
-	c, err := a.open(ctx, nil)
-	if err != nil {
-		return err
-	}
-	gone, err := c.GC(ctx)
-	err = errors.Join(err, c.Close(ctx))
-	if len(gone.Left) > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: not all could be removed: %w", run.ErrInfrastructure, errors.Join(gone.Left...)))
-	}
-	if cmd.JSON {
-		return errors.Join(err, a.json(map[string]any{"removed": append([]string{}, gone.Removed...)}))
-	}
-	return errors.Join(err, printTable(a, gone.Removed, func(id string) string { return "removed what run " + id + " left" }))
 }
