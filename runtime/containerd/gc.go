@@ -46,7 +46,7 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 	if err := c.reapTrials(ctx); err != nil {
 		done.Left = append(done.Left, fmt.Errorf("gc: trials: %w", err))
 	}
-	gate, err := filelock.Acquire(ctx, gateOf(c.opts.State), filelock.Exclusive)
+	gate, err := c.gate(ctx, c.opts.State, filelock.Exclusive)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,16 +28,25 @@ const nativeSnapshotter = "native"
 // it.
 func trials(under string) string { return filepath.Join(under, "trials") }
 
-// gateOf returns the path of the lock on what is below a directory. A collection holds it
-// exclusively; those who make something that a collection would take for a leftover share
-// it.
-func gateOf(under string) string { return filepath.Join(under, "gc.lock") }
+// slowGate is how long a wait at the gate is nothing to tell anybody about.
+const slowGate = 2 * time.Second
+
+// gate locks what is below a directory: exclusively for a collection, and shared for those who
+// make something that a collection would take for a leftover. The caller closes the file.
+func (c *Client) gate(ctx context.Context, under string, mode filelock.Mode) (*os.File, error) {
+	name := filepath.Join(under, "gc.lock")
+	slow := time.AfterFunc(slowGate, func() {
+		c.log.Warn("waiting for another sbench, which starts a run or removes what runs left behind", "lock", name)
+	})
+	defer slow.Stop()
+	return filelock.Acquire(ctx, name, mode)
+}
 
 // reapTrials removes leftovers of trials whose process was killed.
 func (c *Client) reapTrials(ctx context.Context) error {
 	var errs []error
 	for _, under := range []string{c.opts.State, c.opts.Root} {
-		gate, err := filelock.Acquire(ctx, gateOf(under), filelock.Exclusive)
+		gate, err := c.gate(ctx, under, filelock.Exclusive)
 		if err != nil {
 			return err
 		}
@@ -90,7 +100,7 @@ func (c *Client) tryOverlay(ctx context.Context, s rootfs.Stacker) (err error) {
 	if s.OnDisk {
 		under = c.opts.Root
 	}
-	gate, err := filelock.Acquire(ctx, gateOf(under), filelock.Shared)
+	gate, err := c.gate(ctx, under, filelock.Shared)
 	if err != nil {
 		return err
 	}

@@ -107,7 +107,7 @@ func (r *Run) claim(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Dir(r.dir), 0o711); err != nil {
 		return err
 	}
-	gate, err := filelock.Acquire(ctx, gateOf(r.c.opts.State), filelock.Shared)
+	gate, err := r.c.gate(ctx, r.c.opts.State, filelock.Shared)
 	if err != nil {
 		return err
 	}
