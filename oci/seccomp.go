@@ -19,12 +19,13 @@ const (
 )
 
 // The bits of clone(2) that are denied to a sandbox. cloneNamespaces are all CLONE_NEW*: NEWNS,
-// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. With clonePtrace, the host's process that
-// is the parent of the sandbox's first, and so can be made to trace that, would trace the new
-// one too; until it had reaped it, the sandbox's PID namespace could not end.
+// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. With the two others, the host's process that
+// is the parent of one in the sandbox, which can make it its tracer, would be the tracer or the
+// parent of the new one too; until it had reaped that, the sandbox's PID namespace could not end.
 const (
 	cloneNamespaces = 0x7e02_0000
 	clonePtrace     = 0x2000
+	cloneParent     = 0x8000
 )
 
 // filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
@@ -58,7 +59,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	rules := slices.Concat(
 		[]specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
-			allow("clone", block{cloneNamespaces | clonePtrace, 0}.of(0)),
+			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.of(0)),
 			answer(errnoNOSYS, absent),
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
