@@ -151,11 +151,12 @@ func noSwap() bool { return !strings.Contains(proc.Text("/proc/swaps"), "\n") }
 type Group struct {
 	h    Hierarchies
 	path string
+	ooms *oomCounter // nil unless CountOOMs made it
 }
 
 // Group names the group at path, absolute within the hierarchies or, if [Usable] returned
 // them to an ordinary user, within the delegated group. It creates nothing.
-func (h Hierarchies) Group(path string) Group { return Group{h, path} }
+func (h Hierarchies) Group(path string) Group { return Group{h: h, path: path} }
 
 // dirs lists the group's directories without duplicates.
 func (g Group) dirs() []string {
@@ -305,6 +306,9 @@ func gone(err error) bool {
 // Remove deletes the group and those below it, none of which may contain a process. A
 // missing group is no error.
 func (g Group) Remove() error {
+	if err := g.ooms.close(); err != nil {
+		return err
+	}
 	alone := true
 	for _, dir := range g.dirs() {
 		if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {

@@ -83,14 +83,10 @@ type Stats struct {
 	CPU        time.Duration // user and system time of all processes
 	PeakMemory int64         // bytes
 	PeakPids   int64         // processes and threads
-	OOMs       int64         // how often the group reached its own limit on memory
+	OOMs       int64         // how often the group reached its own limit on memory; see [Group.CountOOMs]
 	OOMKills   int64         // processes killed because the group, one above it, or the host was out of memory
 	PidsDenied int64         // forks refused because of the limit on processes
 }
-
-// nearLimit is how close to its limit a group is that can get no more memory: the kernel may have
-// asked for a huge page on x86, and kept some pages for each processor.
-const nearLimit = 4 << 20
 
 // Stats reads the counters, which are 0 for a group that does not exist.
 func (g Group) Stats() (s Stats, err error) {
@@ -108,14 +104,10 @@ func (g Group) Stats() (s Stats, err error) {
 		s.CPU = time.Duration(read("cpuacct", "cpuacct.usage", ""))
 		s.PeakMemory = read("memory", "memory.max_usage_in_bytes", "")
 		s.OOMKills = read("memory", "memory.oom_control", "oom_kill ")
-		// Version 1 does not count the first (from Linux 6.15 on, not even in memsw.failcnt).
-		reached := func(peak int64, limit string) bool {
-			most := read("memory", limit, "")
-			return most > 0 && peak > most-nearLimit
-		}
-		if reached(s.PeakMemory, "memory.limit_in_bytes") ||
-			reached(read("memory", "memory.memsw.max_usage_in_bytes", ""), "memory.memsw.limit_in_bytes") {
-			s.OOMs = s.OOMKills
+		if g.ooms != nil {
+			var countErr error
+			s.OOMs, countErr = g.ooms.count()
+			err = errors.Join(err, countErr)
 		}
 	}
 	return s, err

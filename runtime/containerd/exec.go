@@ -133,6 +133,9 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams
 	if err != nil {
 		return nil, err
 	}
+	if !isOwn(s.run.c.shim) && std.in == nil {
+		std.in = strings.NewReader("") // see null: containerd's shim would take the host's /dev/null
+	}
 	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, std)
 	if err != nil {
 		return nil, startError(err)
@@ -307,8 +310,9 @@ func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
 }
 
 // account adds the usage and the limits that were reached, and changes the reason of a
-// failure to the limit that explains it. It fails if a process was killed because the host was
-// out of memory, or a group above the sandbox's: that is not the process's fault.
+// failure to the limit that explains it. It fails if a process was killed, or a failed one could
+// not fork, because the host, or a group above the sandbox's, had no more memory or processes: that
+// is not the process's fault.
 func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	near := false
 	if g, ok := s.group.(*watchdog.Group); ok {
@@ -325,6 +329,14 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	}
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || killed, after.PidsDenied > before.PidsDenied
+	// The peak is 0 where the kernel does not count it. With version 1, and with version 2 before
+	// Linux 6.10, denials count where the process is, not where the limit is.
+	if outOfPids && after.PeakPids > 0 && after.PeakPids < s.cfg.Limits.Pids {
+		if !e.Success() {
+			return fmt.Errorf("%w: the host, or a control group above the sandbox's, refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, s.cfg.Limits.Pids)
+		}
+		outOfPids = false
+	}
 	full, err := s.full()
 	reached := func(limit runtime.Limit, is bool) {
 		if is {

@@ -121,7 +121,8 @@ func (c *Client) limitOptions(l runtime.Limits, group string) ([]oci.Option, err
 }
 
 // checkLimits verifies that the kernel has the limits of a sandbox before its first process
-// starts, and sets the limit on sockets, which OCI runtimes do not set.
+// starts, and sets the limit on sockets, which OCI runtimes do not set. From then on it is counted
+// how often the memory limit is reached.
 func (s *Sandbox) checkLimits() error {
 	g, ok := s.group.(cgroup.Group)
 	if !ok {
@@ -135,6 +136,10 @@ func (s *Sandbox) checkLimits() error {
 	if slices.Contains(degraded, "cpu") {
 		want.CPUs = 0
 	}
+	if g, err = g.CountOOMs(); err != nil {
+		return err
+	}
+	s.group = g
 	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !c.cgroups.CountsSocketsApart() {
 		return err
 	}

@@ -1,0 +1,98 @@
+package cgroup
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// An oomCounter counts how often a group of version 1 has reached its own limit on memory. The
+// kernel tells of that in eventfds, and each of the groups below one that has reached its limit is
+// told, too: so the group's own are those of which the group above was not told
+// (Documentation/admin-guide/cgroup-v1/memory.rst, "OOM Control").
+type oomCounter struct {
+	mu         sync.Mutex
+	own, above oomEvents
+}
+
+type oomEvents struct {
+	fd int
+	n  int64
+}
+
+// CountOOMs returns the group, which must exist, with what [Group.Stats] needs to count how often
+// it reaches its limit on memory. [Group.Remove] releases it.
+func (g Group) CountOOMs() (Group, error) {
+	if g.h.Mode() == V2 { // the kernel counts
+		return g, nil
+	}
+	above := Group{h: g.h, path: filepath.Dir(g.path)}
+	own, err := g.oomEvents()
+	if err != nil {
+		return g, err
+	}
+	aboves, err := above.oomEvents()
+	if err != nil {
+		return g, errors.Join(err, unix.Close(own.fd))
+	}
+	g.ooms = &oomCounter{own: own, above: aboves}
+	return g, nil
+}
+
+func (g Group) oomEvents() (oomEvents, error) {
+	control, err := os.Open(g.file("memory", "memory.oom_control"))
+	if err != nil {
+		return oomEvents{}, err
+	}
+	defer func() { _ = control.Close() }() // the kernel needs it only for the registration
+	fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
+	if err != nil {
+		return oomEvents{}, fmt.Errorf("eventfd: %w", err)
+	}
+	err = os.WriteFile(g.file("memory", "cgroup.event_control"), fmt.Appendf(nil, "%d %d", fd, control.Fd()), 0)
+	if err != nil {
+		return oomEvents{}, errors.Join(fmt.Errorf("count when the group reaches its limit on memory: %w", err), unix.Close(fd))
+	}
+	return oomEvents{fd: fd}, nil
+}
+
+// count reads the group's own first: an event in between is then taken for one of the group above,
+// which is nobody's fault.
+func (c *oomCounter) count() (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := errors.Join(c.own.read(), c.above.read())
+	return max(c.own.n-c.above.n, 0), err
+}
+
+func (e *oomEvents) read() error {
+	var n [8]byte
+	_, err := unix.Read(e.fd, n[:])
+	if errors.Is(err, unix.EAGAIN) {
+		return nil // none since the last time
+	}
+	if err != nil {
+		return fmt.Errorf("read an eventfd: %w", err)
+	}
+	e.n += int64(binary.NativeEndian.Uint64(n[:]))
+	return nil
+}
+
+func (c *oomCounter) close() error {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own.fd < 0 {
+		return nil
+	}
+	err := errors.Join(unix.Close(c.own.fd), unix.Close(c.above.fd))
+	c.own.fd, c.above.fd = -1, -1
+	return err
+}
