@@ -22,10 +22,16 @@ type pipes struct {
 	copies sync.WaitGroup
 }
 
-// newPipes makes the pipes of those streams that are wanted, and starts to copy.
-func newPipes(std *streams) (*pipes, error) {
+// newPipes makes the pipes of those streams that are wanted, and starts to copy. The others are
+// null, which it closes; nil is the host's /dev/null.
+func newPipes(std *streams, null *os.File) (*pipes, error) {
 	p := &pipes{}
 	var errs []error
+	if null != nil {
+		name, err := shim.StreamName(null)
+		p.config.Stdin, p.config.Stdout, p.config.Stderr = name, name, name
+		p.theirs, errs = append(p.theirs, null), append(errs, err)
+	}
 	open := func(input bool, name *string) (ours *os.File) {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -37,7 +43,7 @@ func newPipes(std *streams) (*pipes, error) {
 			ours, theirs = w, r
 		}
 		p.ours, p.theirs = append(p.ours, ours), append(p.theirs, theirs)
-		*name, err = shim.PipeName(theirs)
+		*name, err = shim.StreamName(theirs)
 		errs = append(errs, err)
 		return ours
 	}

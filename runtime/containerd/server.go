@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v2"
@@ -122,6 +123,7 @@ func (c boundedConn) Write(b []byte) (int, error) {
 
 // ownTask is a task that the server of sbench's own shim makes.
 type ownTask struct {
+	s      *Sandbox
 	server *server
 	id     string // of the container
 	added  string // id of a process beside the first; "" for the first
@@ -139,7 +141,11 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, std *strea
 	if err != nil {
 		return nil, err
 	}
-	io, err := newPipes(std)
+	null, err := s.null()
+	if err != nil {
+		return nil, err
+	}
+	io, err := newPipes(std, null)
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +161,7 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, std *strea
 		}
 		return nil, errors.Join(err, io.Close())
 	}
-	return &ownTask{server: server, id: s.id, pid: made.Pid, io: io}, nil
+	return &ownTask{s: s, server: server, id: s.id, pid: made.Pid, io: io}, nil
 }
 
 func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, std *streams) (task, error) {
@@ -163,7 +169,11 @@ func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, std *str
 	if err != nil {
 		return nil, err
 	}
-	io, err := newPipes(std)
+	null, err := t.s.null()
+	if err != nil && std.in == nil { // the sandbox may have removed it
+		std.in = strings.NewReader("")
+	}
+	io, err := newPipes(std, null)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +183,7 @@ func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, std *str
 	if err != nil {
 		return nil, errors.Join(errgrpc.ToNative(err), io.Close())
 	}
-	return &ownTask{server: t.server, id: t.id, added: id, io: io}, nil
+	return &ownTask{s: t.s, server: t.server, id: t.id, added: id, io: io}, nil
 }
 
 func (t *ownTask) Pid() uint32 { return t.pid }

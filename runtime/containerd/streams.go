@@ -1,7 +1,10 @@
 package containerd
 
 import (
+	"errors"
+	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/containerd/containerd/v2/pkg/cio"
@@ -11,7 +14,7 @@ import (
 )
 
 // streams are the standard input, output and error of a process; those that are nil are
-// /dev/null.
+// /dev/null, see [Sandbox.null].
 type streams struct {
 	in       io.Reader
 	out, err *runtime.Capture
@@ -20,6 +23,43 @@ type streams struct {
 
 func newStreams(p runtime.Process) *streams {
 	return &streams{in: p.Stdin, out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr), ended: make(chan struct{})}
+}
+
+// null opens the sandbox's own /dev/null, for standard streams that lead nowhere. The host's would
+// be a device file that the sandbox shares with the host and all others: it could lock and watch
+// it, and set its times, and with the ids of the host even its mode. It is nil where the OCI
+// runtime opens the sandbox's own instead, or where that is the host's.
+func (s *Sandbox) null() (*os.File, error) {
+	var dev, fd int
+	var err error
+	switch pid := s.idlePid(); {
+	case pid != 0:
+		if dev, err = unix.Open(fmt.Sprintf("/proc/%d/root/dev", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
+			return nil, fmt.Errorf("sandbox's /dev: %w", err)
+		}
+	case s.ids.own != nil: // a mount without a place has no path of the host's
+		if dev, err = unix.OpenTree(unix.AT_FDCWD, s.root.Devices(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
+			return nil, fmt.Errorf("sandbox's /dev: %w", err)
+		}
+	default:
+		return nil, nil
+	}
+	defer func() { _ = unix.Close(dev) }()
+	var st unix.Stat_t
+	// The sandbox may have put anything in its place: a FIFO would be waited for.
+	fd, err = unix.Openat2(dev, "null", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err == nil {
+		if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3)) {
+			err = errors.New("it is another file")
+		}
+		if err != nil {
+			_ = unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox's /dev/null: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "/dev/null"), nil
 }
 
 // drain waits until all output has been read, which may be after the exit. Every process of

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdio are the standard streams of a process; those that are nil are /dev/null. They are
-// the caller's pipes themselves: nothing is copied.
+// stdio are the standard streams of a process; those that are nil are the host's /dev/null. They
+// are the caller's files themselves: nothing is copied.
 type stdio struct{ in, out, err *os.File }
 
-// PipeName returns the name by which the server opens an end of a pipe that this process has: its
-// path in /proc/PID/fd, and what must be there, because a descriptor that this process closes can
-// become another file's.
-func PipeName(f *os.File) (string, error) {
+// StreamName returns the name by which the server opens a file of this process, such as an end of
+// a pipe, as a standard stream: its path in /proc/PID/fd, and what must be there, because a
+// descriptor that this process closes can become another file's.
+func StreamName(f *os.File) (string, error) {
 	conn, err := f.SyscallConn() // not Fd, which would make it blocking
 	if err != nil {
 		return "", err
@@ -29,9 +29,9 @@ func PipeName(f *os.File) (string, error) {
 	return path + " " + is, err
 }
 
-// openPipe opens the end of a pipe that [PipeName] has named. Another file in its place is not
-// opened, which could have an effect.
-func openPipe(name string, mode int) (*os.File, error) {
+// openStream opens a file that [StreamName] has named. Another file in its place is not opened,
+// which could have an effect.
+func openStream(name string, mode int) (*os.File, error) {
 	path, want, _ := strings.Cut(name, " ")
 	found, err := open(path, unix.O_PATH)
 	if err != nil {
@@ -58,7 +58,7 @@ func open(path string, mode int) (*os.File, error) {
 	}
 }
 
-// openStdio opens a caller's pipes. With an owner other than 0, they become this user's, who may
+// openStdio opens a caller's files. With an owner other than 0, pipes become this user's, who may
 // then open them anew as /dev/stdout.
 func openStdio(in, out, err string, owner uint32) (s stdio, _ error) {
 	for _, f := range []struct {
@@ -69,8 +69,8 @@ func openStdio(in, out, err string, owner uint32) (s stdio, _ error) {
 		if f.name == "" {
 			continue
 		}
-		file, err := openPipe(f.name, f.mode)
-		if err == nil && owner != 0 {
+		file, err := openStream(f.name, f.mode)
+		if err == nil && owner != 0 && strings.Contains(f.name, " pipe:") {
 			err = file.Chown(int(owner), int(owner))
 		}
 		*f.file = file

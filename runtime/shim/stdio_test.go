@@ -14,18 +14,18 @@ func TestPipes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	name, err := PipeName(w)
+	name, err := StreamName(w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := openPipe(name, os.O_WRONLY)
+	f, err := openStream(name, os.O_WRONLY)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openPipe(name, os.O_WRONLY); err == nil {
+	if _, err := openStream(name, os.O_WRONLY); err == nil {
 		t.Error("a closed descriptor was opened")
 	}
 	other, err := os.Create(t.TempDir() + "/other") // has the number of the one that was closed
@@ -34,10 +34,10 @@ func TestPipes(t *testing.T) {
 	}
 	defer func() { _ = other.Close() }()
 	path := func(name string) string { path, _, _ := strings.Cut(name, " "); return path }
-	if got, err := PipeName(other); err != nil || path(got) != path(name) {
+	if got, err := StreamName(other); err != nil || path(got) != path(name) {
 		t.Errorf("%s in place of %s, %v", got, name, err)
 	}
-	if _, err := openPipe(name, os.O_WRONLY); err == nil {
+	if _, err := openStream(name, os.O_WRONLY); err == nil {
 		t.Error("another file was opened")
 	}
 	if _, err := f.WriteString("x"); err != nil {
