@@ -236,7 +236,9 @@ func (s *Sandbox) files() ([]rootfs.File, error) {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)
-	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o555}), err
+	// A process that may not read its program cannot be traced, or its descriptors opened, by others
+	// of its user (ptrace(2), PR_SET_DUMPABLE): they would outlive their end in it.
+	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o111}), err
 }
 
 func (s *Sandbox) workdir() string { return cmp.Or(s.cfg.Workdir, s.cfg.Image.Workdir, "/") }

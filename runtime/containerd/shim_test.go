@@ -320,32 +320,6 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 	goneWithRun(t, c, run.ID())
 }
 
-// TestSiblings: a process can make others that are children of the shim (clone(2), CLONE_PARENT).
-// They count no longer than it, and do not keep the sandbox from ending.
-func TestSiblings(t *testing.T) {
-	ctx := context.Background()
-	c, run, image := ownShim(t)
-	cfg := runtime.Config{Name: "siblings", Image: image, Persistent: true, Limits: runtime.DefaultLimits()}
-	cfg.Limits.Pids = 30
-	sandbox := create(t, run, cfg)
-	script := `
-import ctypes, os, platform
-number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
-for i in range(20):
-    if ctypes.CDLL(None).syscall(number, 0x8000 | 17, 0, 0, 0, 0) == 0: os._exit(0)
-`
-	for range 3 {
-		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 1 << 16})
-		report(t, err)
-		if !exit.Success() {
-			t.Errorf("%v %s", exit, exit.Stderr.String())
-		}
-	}
-	report(t, sandbox.Close(ctx))
-	report(t, run.Close(ctx))
-	goneWithRun(t, c, run.ID())
-}
-
 // TestAnchorKilled: when somebody has the daemon kill a run's anchor, or removes its bundle, which
 // is what the daemon does with a server that does not answer it, sandboxes fail with an error that
 // is nobody's verdict, and the next one but one has a new server.
@@ -461,7 +435,8 @@ func TestSymlinkedSocket(t *testing.T) {
 }
 
 // TestTracedByTheShim: a process whose parent is the shim can make the shim trace its threads
-// (ptrace(2), PTRACE_TRACEME), but not its children, and ends nevertheless.
+// (ptrace(2), PTRACE_TRACEME), but can make it neither the tracer nor the parent of others (clone(2),
+// CLONE_PTRACE and CLONE_PARENT), and ends nevertheless.
 func TestTracedByTheShim(t *testing.T) {
 	ctx := context.Background()
 	c, run, image := ownShim(t)
@@ -469,7 +444,8 @@ func TestTracedByTheShim(t *testing.T) {
 import ctypes, os, platform, threading
 c = ctypes.CDLL(None, use_errno=True)
 number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
-assert c.syscall(number, 0x2000 | 17, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 1
+for flag in 0x2000, 0x8000:
+    assert c.syscall(number, flag | 17, 0, 0, 0, 0) == -1 and ctypes.get_errno() == 1
 traced = []
 for i in range(3):
     t = threading.Thread(target=lambda: traced.append(c.ptrace(0, 0, 0, 0)))
@@ -489,6 +465,24 @@ os._exit(7)
 	}
 	report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
+}
+
+// TestPauseIsClosed: the first process of a persistent sandbox, which outlives the others, cannot be
+// taken over by them.
+func TestPauseIsClosed(t *testing.T) {
+	_, run, image := ownShim(t)
+	sandbox := create(t, run, runtime.Config{Name: "pause", Image: image, Persistent: true})
+	script := `
+import ctypes, os
+c = ctypes.CDLL(None, use_errno=True)
+print(c.ptrace(16, 1, 0, 0), ctypes.get_errno())
+for path in "/proc/1/mem", "/proc/1/fd/0", "/proc/1/root":
+    try: print(os.open(path, os.O_RDONLY))
+    except PermissionError: print("refused")
+`
+	if got := output(t, sandbox, "python3", "-c", script); got != "-1 1\nrefused\nrefused\nrefused" {
+		t.Errorf("%q", got)
+	}
 }
 
 // TestServerGivenUp: when the daemon removes what it takes for a dead server's, as after a restart

@@ -104,6 +104,9 @@ func (c *Client) reapSockets(run string) error {
 // isShim reports whether a process's arguments are those of a shim of a container of the
 // run, on this daemon.
 func (c *Client) isShim(pid int, run string) bool {
+	if !proc.Ours(pid) { // whose arguments can take as long to read as their owner likes
+		return false
+	}
 	args := proc.Args(pid)
 	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") {
 		return false
@@ -114,7 +117,7 @@ func (c *Client) isShim(pid int, run string) bool {
 		}
 		return ""
 	}
-	return strings.HasPrefix(value("-id"), run+"-") && sameFile(value("-address"), c.address) && proc.Ours(pid)
+	return strings.HasPrefix(value("-id"), run+"-") && sameFile(value("-address"), c.address)
 }
 
 // sameFile reports whether two paths are equal, or lead to the same file: the daemon's

@@ -194,8 +194,11 @@ func Find(state string) ([]int, error) {
 
 // serves reports whether a process is a daemon with that state directory.
 func serves(pid int, state string) bool {
+	if !proc.Ours(pid) { // whose arguments can take as long to read as their owner likes
+		return false
+	}
 	args := proc.Args(pid)
-	return len(args) == 3 && filepath.Base(args[0]) == program && args[1] == "--config" && args[2] == configFile(state) && proc.Ours(pid)
+	return len(args) == 3 && filepath.Base(args[0]) == program && args[1] == "--config" && args[2] == configFile(state)
 }
 
 func configFile(state string) string { return filepath.Join(state, "config.toml") }

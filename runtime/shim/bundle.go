@@ -106,6 +106,7 @@ const removal = 4 * time.Second
 // gives up. The error says what the runtime said.
 func (r ociRuntime) run(ctx context.Context, stdio stdio, args ...string) error {
 	logFile := r.bundle.file("log.json")
+	_ = os.Remove(logFile) // what an earlier execution said
 	cmd := exec.CommandContext(ctx, r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
 	cmd.Dir = string(r.bundle)
 	// A file that is nil must not become an interface that is not.

@@ -42,6 +42,7 @@ func (p *process) adopt(pidFile string) error {
 	if err != nil {
 		return fmt.Errorf("process %d: %w", pid, err)
 	}
+	defer reapThreadsOf(pid) // those that ended before reapThreads knew of the process
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pid, p.pidfd, p.namespace = pid, os.NewFile(uintptr(fd), "pidfd"), pidNamespace(pid)

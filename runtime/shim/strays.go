@@ -54,15 +54,21 @@ func (t *task) reapStrays() {
 	}
 }
 
-// threadsDelay is how long reapThreads waits for more to reap: a busy server has many children.
-const threadsDelay = 20 * time.Millisecond
+// reapThreads waits at least threadsDelay for more to reap, since a busy server has many children,
+// and threadsRest times as long as the last time took: sandboxes can send signals without end.
+const (
+	threadsDelay = 20 * time.Millisecond
+	threadsRest  = 30
+)
 
 // reapThreads reaps the ended threads of which this process is the tracer, each time that
 // childEnded gets a signal (SIGCHLD). A thread of a process whose parent this process is can make
 // it so (ptrace(2), PTRACE_TRACEME), and until it is reaped, the thread's process does not end.
 func (s *service) reapThreads(childEnded <-chan os.Signal) {
+	delay := threadsDelay
 	for range childEnded {
-		time.Sleep(threadsDelay)
+		time.Sleep(delay)
+		begun := time.Now()
 		s.mu.Lock()
 		tasks := slices.Collect(maps.Values(s.tasks))
 		s.mu.Unlock()
@@ -71,6 +77,7 @@ func (s *service) reapThreads(childEnded <-chan os.Signal) {
 				reapThreadsOf(pid)
 			}
 		}
+		delay = max(threadsDelay, threadsRest*time.Since(begun))
 	}
 }
 
