@@ -147,7 +147,7 @@ func tellingAttempts() []attempt {
 				if err != nil {
 					return errors.Join(errSetup, err)
 				}
-				if name != "/dev/null" && !strings.HasPrefix(name, "pipe:[") {
+				if name != "/null" && name != "/dev/null" && !strings.HasPrefix(name, "pipe:[") {
 					fmt.Println(name)
 					return nil
 				}
