@@ -78,8 +78,9 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	// Libraries must not write to the operator's terminal: what they say about a connection
 	// may contain data from it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
-	// The containerd client logs each request of a pull that fails. The returned error says the same.
-	if err = containerdlog.SetLevel("error"); err == nil {
+	// The containerd client logs each request of a pull that fails, and each answer that comes after
+	// the call was given up. The returned errors say the same.
+	if err = containerdlog.SetLevel("fatal"); err == nil {
 		err = app.enter(ctx, parsed.Selected())
 	}
 	if err == nil {
