@@ -185,10 +185,14 @@ func groupMemory(root string) int64 {
 	return least
 }
 
-// pidsLeft returns half of the processes that the kernel allows, at most 16384.
+// pidsLeft returns half of the processes that the kernel allows, or the container around, at most
+// 16384.
 func pidsLeft() int64 {
 	most := int64(32768)
-	for _, name := range []string{"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"} {
+	for _, name := range []string{
+		"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max",
+		"/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max", // the top of what is mounted, which on a host has none
+	} {
 		if n, ok := numberIn(name); ok {
 			most = min(most, n)
 		}

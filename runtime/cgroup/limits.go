@@ -104,6 +104,7 @@ func (g Group) Stats() (s Stats, err error) {
 		s.CPU = time.Duration(read("cpuacct", "cpuacct.usage", ""))
 		s.PeakMemory = read("memory", "memory.max_usage_in_bytes", "")
 		s.OOMKills = read("memory", "memory.oom_control", "oom_kill ")
+		s.OOMs = s.OOMKills // where the kernel does not tell, all are its own
 		if g.ooms != nil {
 			var countErr error
 			s.OOMs, countErr = g.ooms.count()

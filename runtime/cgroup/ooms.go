@@ -12,9 +12,8 @@ import (
 )
 
 // An oomCounter counts how often a group of version 1 has reached its own limit on memory. The
-// kernel tells of that in eventfds, and each of the groups below one that has reached its limit is
-// told, too: so the group's own are those of which the group above was not told
-// (Documentation/admin-guide/cgroup-v1/memory.rst, "OOM Control").
+// kernel signals that in eventfds, those of the group and of all groups below it. So the events of
+// the group above are subtracted (Documentation/admin-guide/cgroup-v1/memory.rst, "OOM Control").
 type oomCounter struct {
 	mu         sync.Mutex
 	own, above oomEvents
@@ -25,14 +24,18 @@ type oomEvents struct {
 	n  int64
 }
 
-// CountOOMs returns the group, which must exist, with what [Group.Stats] needs to count how often
-// it reaches its limit on memory. [Group.Remove] releases it.
+// CountOOMs returns the group, which must exist and have no process that runs, with what
+// [Group.Stats] needs to count how often it reaches its limit on memory. [Group.Remove] releases
+// it.
 func (g Group) CountOOMs() (Group, error) {
 	if g.h.Mode() == V2 { // the kernel counts
 		return g, nil
 	}
 	above := Group{h: g.h, path: filepath.Dir(g.path)}
 	own, err := g.oomEvents()
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) { // a kernel without, such as one for real time
+		return g, nil
+	}
 	if err != nil {
 		return g, err
 	}
@@ -41,6 +44,12 @@ func (g Group) CountOOMs() (Group, error) {
 		return g, errors.Join(err, unix.Close(own.fd))
 	}
 	g.ooms = &oomCounter{own: own, above: aboves}
+	// What the group above signaled so far, the own may have missed.
+	err = errors.Join(g.ooms.above.read(), g.ooms.own.read())
+	g.ooms.above.n, g.ooms.own.n = 0, 0
+	if err != nil {
+		return g, errors.Join(err, g.ooms.close())
+	}
 	return g, nil
 }
 

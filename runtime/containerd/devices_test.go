@@ -59,7 +59,7 @@ func TestNullIsOwn(t *testing.T) {
 			t.Errorf("ids: %s, persistent %v, user %q: %q", test.ids, test.persistent, test.user, got)
 		}
 	}
-	// A sandbox that has none is still of use.
+	// A sandbox that has put something else in its place is still of use.
 	sandbox := create(t, own, runtime.Config{Name: "without", Image: image, Persistent: true})
 	if got := output(t, sandbox, "sh", "-c", "rm /dev/null; mkfifo /dev/null; stat -L -c %a /proc/self/fd/0"); got != "666" {
 		t.Errorf("removal: %q", got)

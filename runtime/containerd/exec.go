@@ -310,9 +310,9 @@ func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
 }
 
 // account adds the usage and the limits that were reached, and changes the reason of a
-// failure to the limit that explains it. It fails if a process was killed, or a failed one could
-// not fork, because the host, or a group above the sandbox's, had no more memory or processes: that
-// is not the process's fault.
+// failure to the limit that explains it. It fails if a process was killed because the host was
+// out of memory, or a group above the sandbox's, and if one failed by itself that could not fork
+// because of a group above: that is not the process's fault.
 func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	near := false
 	if g, ok := s.group.(*watchdog.Group); ok {
@@ -330,10 +330,10 @@ func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	e.Usage = runtime.Usage{CPU: after.CPU - before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || killed, after.PidsDenied > before.PidsDenied
 	// The peak is 0 where the kernel does not count it. With version 1, and with version 2 before
-	// Linux 6.10, denials count where the process is, not where the limit is.
+	// Linux 6.11, refusals count where the process is, not where the limit is.
 	if outOfPids && after.PeakPids > 0 && after.PeakPids < s.cfg.Limits.Pids {
-		if !e.Success() {
-			return fmt.Errorf("%w: the host, or a control group above the sandbox's, refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, s.cfg.Limits.Pids)
+		if !e.Success() && e.Reason != runtime.WallTime && !outOfMemory {
+			return fmt.Errorf("%w: a control group above the sandbox's refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, s.cfg.Limits.Pids)
 		}
 		outOfPids = false
 	}

@@ -290,7 +290,7 @@ sys.stdin.read()
 b = b"x" * (100 << 20)
 `
 		report(t, limitAbove(run.ID(), "memory", 1<<30))
-		exit, err := onceReady(t, sandbox, func() error { return limitAbove(run.ID(), "memory", 60<<20) }, script, strconv.Itoa(written))
+		exit, err := onceReady(t, sandbox, wall, func() error { return limitAbove(run.ID(), "memory", 60<<20) }, script, strconv.Itoa(written))
 		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "the host ran out of memory") {
 			t.Errorf("after %d MiB: %v, %v, %s", written, err, exit, exit.Stderr.String())
 		}
@@ -311,26 +311,37 @@ func TestNotItsOwnProcesses(t *testing.T) {
 import os, sys, time
 print("ready", flush=True)
 sys.stdin.read()
-for i in range(40):
-    if os.fork() == 0: time.sleep(30)
+try:
+    for i in range(40):
+        if os.fork() == 0: time.sleep(300)
+except OSError:
+    if "wait" not in sys.argv: raise
+    time.sleep(300)
 `
-	exit, err := onceReady(t, sandbox, func() error { return limitAbove(run.ID(), "pids", 20) }, script)
+	above := func() error { return limitAbove(run.ID(), "pids", 20) }
+	exit, err := onceReady(t, sandbox, wall, above, script)
 	switch {
 	case errors.Is(err, runtime.ErrUnavailable) && strings.Contains(err.Error(), "refused it processes, of which it had 2"):
-	case err == nil && exit.Reason == runtime.Exited && !slices.Contains(exit.Reached, runtime.LimitPids): // from Linux 6.10 on, with version 2
+	case err == nil && exit.Reason == runtime.Exited && !slices.Contains(exit.Reached, runtime.LimitPids): // from Linux 6.11 on, with version 2
 	default:
+		t.Errorf("%v, %v %v, %s", err, exit, exit.Reached, exit.Stderr.String())
+	}
+	// What ended it for another reason ends it all the same.
+	waiting := create(t, run, runtime.Config{Name: "waits", Image: image})
+	exit, err = onceReady(t, waiting, time.Second*slowness(t), above, script, "wait")
+	if err != nil || exit.Reason != runtime.WallTime || !slices.Equal(exit.Reached, []runtime.Limit{runtime.LimitWall}) {
 		t.Errorf("%v, %v %v, %s", err, exit, exit.Reached, exit.Stderr.String())
 	}
 }
 
-// onceReady runs a script of Python's that reads its standard input to the end after it has written
-// its first word, which happens after event.
-func onceReady(t *testing.T, sandbox runtime.Sandbox, event func() error, script string, args ...string) (runtime.Exit, error) {
+// onceReady runs a script of Python's, for at most the given time, that reads its standard input to
+// the end after it has written its first word, which happens after event.
+func onceReady(t *testing.T, sandbox runtime.Sandbox, within time.Duration, event func() error, script string, args ...string) (runtime.Exit, error) {
 	t.Helper()
 	in, started := io.Pipe()
 	first := sync.OnceFunc(func() { report(t, errors.Join(event(), started.Close())) })
 	return sandbox.Exec(context.Background(), runtime.Process{
-		Args: append([]string{"python3", "-c", script}, args...), Wall: wall, Stdin: in, OutputBytes: 1 << 16,
+		Args: append([]string{"python3", "-c", script}, args...), Wall: within, Stdin: in, OutputBytes: 1 << 16,
 		Stdout: writer(func(b []byte) (int, error) { first(); return len(b), nil }),
 	})
 }

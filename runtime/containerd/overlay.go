@@ -28,7 +28,7 @@ const nativeSnapshotter = "native"
 // it.
 func trials(under string) string { return filepath.Join(under, "trials") }
 
-// slowGate is how long a wait at the gate is nothing to tell anybody about.
+// slowGate is after how long a wait at the gate is logged.
 const slowGate = 2 * time.Second
 
 // gate locks what is below a directory: exclusively for a collection, and shared for those who

@@ -236,8 +236,8 @@ func (s *Sandbox) files() ([]rootfs.File, error) {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)
-	// A process that may not read its program cannot be traced, or its descriptors opened, by others
-	// of its user (ptrace(2), PR_SET_DUMPABLE): they would outlive their end in it.
+	// A process that may not read its program cannot be traced by others of its user, nor have its
+	// descriptors opened (ptrace(2), PR_SET_DUMPABLE). They could go on in it after their end.
 	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o111}), err
 }
 

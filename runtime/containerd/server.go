@@ -141,7 +141,7 @@ func (s *Sandbox) newOwnContainer(ctx context.Context, bundle string, std *strea
 	if err != nil {
 		return nil, err
 	}
-	null, err := s.null()
+	null, err := s.null(std)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (t *ownTask) Add(ctx context.Context, id string, p *specs.Process, std *str
 	if err != nil {
 		return nil, err
 	}
-	null, err := t.s.null()
+	null, err := t.s.null(std)
 	if err != nil && std.in == nil { // the sandbox may have removed it
 		std.in = strings.NewReader("")
 	}

@@ -25,14 +25,17 @@ func newStreams(p runtime.Process) *streams {
 	return &streams{in: p.Stdin, out: runtime.NewCapture(p.OutputBytes, p.Stdout), err: runtime.NewCapture(p.OutputBytes, p.Stderr), ended: make(chan struct{})}
 }
 
-// null opens the sandbox's own /dev/null, for standard streams that lead nowhere. The host's would
-// be a device file that the sandbox shares with the host and all others: it could lock and watch
-// it, and set its times, and with the ids of the host even its mode. It is nil where the OCI
-// runtime opens the sandbox's own instead, or where that is the host's.
-func (s *Sandbox) null() (*os.File, error) {
+// null opens the sandbox's own /dev/null, for those of a process's standard streams that lead
+// nowhere. The host's would be a device file that the sandbox shares with the host and all others:
+// it could lock and watch it, and set its times, and with the ids of the host even its mode. The
+// result is nil if there are no such streams, and where the OCI runtime opens the sandbox's own by
+// itself, or the sandbox has none of its own.
+func (s *Sandbox) null(std *streams) (*os.File, error) {
 	var dev, fd int
 	var err error
 	switch pid := s.idlePid(); {
+	case std.in != nil && std.out != nil:
+		return nil, nil
 	case pid != 0:
 		if dev, err = unix.Open(fmt.Sprintf("/proc/%d/root/dev", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
 			return nil, fmt.Errorf("sandbox's /dev: %w", err)

@@ -34,10 +34,9 @@ func (t *task) awaitEnd(ctx context.Context, p *process) error {
 }
 
 // reapStrays reaps those children of this process in the sandbox's PID namespace that are none of
-// its known processes: an added process can make siblings (clone(2), CLONE_PARENT), and an OCI
-// runtime that is killed while it adds one leaves some. Until they are reaped, each counts as one
-// of the sandbox's processes, and the namespace's first process does not end
-// (pid_namespaces(7)). The caller holds changing, so that no process is about to become known.
+// its known processes: an OCI runtime that is killed while it adds one leaves some. Until they are
+// reaped, each counts as one of the sandbox's processes, and the namespace's first process does not
+// end (pid_namespaces(7)). The caller holds changing, so that no process is about to become known.
 func (t *task) reapStrays() {
 	t.mu.Lock()
 	first, strays := t.first, t.strays
@@ -55,10 +54,12 @@ func (t *task) reapStrays() {
 }
 
 // reapThreads waits at least threadsDelay for more to reap, since a busy server has many children,
-// and threadsRest times as long as the last time took: sandboxes can send signals without end.
+// and threadsRest times as long as the last time took, but no longer than threadsWait: sandboxes
+// can send signals without end.
 const (
 	threadsDelay = 20 * time.Millisecond
 	threadsRest  = 30
+	threadsWait  = time.Second
 )
 
 // reapThreads reaps the ended threads of which this process is the tracer, each time that
@@ -77,7 +78,7 @@ func (s *service) reapThreads(childEnded <-chan os.Signal) {
 				reapThreadsOf(pid)
 			}
 		}
-		delay = max(threadsDelay, threadsRest*time.Since(begun))
+		delay = min(max(threadsDelay, threadsRest*time.Since(begun)), threadsWait)
 	}
 }
 
