@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/shim"
 )
 
 // TestDevicesAreOwn: no device file in a sandbox is the host's or another sandbox's.
@@ -39,9 +40,9 @@ func TestDevicesAreOwn(t *testing.T) {
 // TestNullIsOwn: a standard input from nowhere is the sandbox's own /dev/null, which no path of the
 // host's names.
 func TestNullIsOwn(t *testing.T) {
-	_, nested, _ := ownShim(t)
-	_, own, image := ownIDs(t)
 	opts := containerdtest.Options()
+	opts.Handler = shim.Runtime // with containerd's, see docs/sandbox.md
+	usual, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	opts.UserNamespace = "host"
 	host, _ := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	for _, test := range []struct {
@@ -50,17 +51,17 @@ func TestNullIsOwn(t *testing.T) {
 		persistent bool
 		user       string
 	}{
-		{"own", own, false, ""}, {"own", own, true, ""}, {"own", own, true, "1000:1000"}, {"those of the host", host, false, ""},
-		{"those of the host", host, true, ""}, {"those of this host", nested, true, ""},
+		{"usual", usual, false, ""}, {"usual", usual, true, ""}, {"usual", usual, true, "1000:1000"},
+		{"those of the host", host, false, ""}, {"those of the host", host, true, ""},
 	} {
 		sandbox := create(t, test.run, runtime.Config{Name: "null", Image: image, Persistent: test.persistent, User: test.user})
-		got := output(t, sandbox, "sh", "-c", "stat -L -c %d:%i:%t:%T:%u /proc/self/fd/0 /dev/null | sort -u | wc -l; readlink /proc/self/fd/0; stat -c %a:%u /dev/null; wc -c; echo x 2>/dev/null >/dev/null")
-		if fields := strings.Fields(got); len(fields) != 4 || fields[0] != "1" || fields[1] != "/null" && fields[1] != "/dev/null" || fields[2] != "666:0" || fields[3] != "0" {
+		got := output(t, sandbox, "sh", "-c", "stat -L -c %d:%i:%t:%T:%u /proc/self/fd/0 /dev/null | sort -u | wc -l; readlink /proc/self/fd/0; stat -c %a /dev/null; wc -c; echo x 2>/dev/null >/dev/null")
+		if fields := strings.Fields(got); len(fields) != 4 || fields[0] != "1" || fields[1] != "/null" && fields[1] != "/dev/null" || fields[2] != "666" || fields[3] != "0" {
 			t.Errorf("ids: %s, persistent %v, user %q: %q", test.ids, test.persistent, test.user, got)
 		}
 	}
 	// A sandbox that has put something else in its place is still of use.
-	sandbox := create(t, own, runtime.Config{Name: "without", Image: image, Persistent: true})
+	sandbox := create(t, usual, runtime.Config{Name: "without", Image: image, Persistent: true})
 	if got := output(t, sandbox, "sh", "-c", "rm /dev/null; mkfifo /dev/null; stat -L -c %a /proc/self/fd/0"); got != "666" {
 		t.Errorf("removal: %q", got)
 	}

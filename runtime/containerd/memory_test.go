@@ -270,14 +270,19 @@ func available(t *testing.T) int64 {
 // written say nothing about that, although the kernel counts them as its memory.
 func TestNotItsOwnMemory(t *testing.T) {
 	c := containerdtest.Open(t)
-	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
+	degraded, err := c.Degraded()
+	if err != nil || slices.Contains(degraded, "memory") {
 		t.Logf("without control groups, nobody tells why a process was killed: %v %v", degraded, err)
 		return
+	}
+	files := []int{0, 260} // MiB
+	if slices.Contains(degraded, "disk") {
+		files = files[:1] // more than the limit cannot be written, since the files are in memory
 	}
 	run, image := containerdtest.NewRun(t, c)
 	limits := runtime.DefaultLimits()
 	limits.Memory, limits.LayerBytes = 200<<20, 512<<20
-	for _, written := range []int{0, 260} { // MiB
+	for _, written := range files {
 		sandbox := create(t, run, runtime.Config{Name: "victim", Image: image, Limits: limits, WritableRoot: true})
 		script := `
 import os, sys

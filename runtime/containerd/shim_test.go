@@ -470,7 +470,7 @@ os._exit(7)
 // TestPauseIsClosed: the first process of a persistent sandbox, which outlives the others, cannot be
 // taken over by them.
 func TestPauseIsClosed(t *testing.T) {
-	_, run, image := ownShim(t)
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	sandbox := create(t, run, runtime.Config{Name: "pause", Image: image, Persistent: true})
 	script := `
 import ctypes, os
