@@ -58,7 +58,7 @@ func newAdmission(dir string, jobs int) (*admission, error) {
 	}
 	return &admission{
 		jobs: jobs, wake: make(chan struct{}, 1),
-		free: need{memory: memory / 10 * 9, pids: pidsLeft(), disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
+		free: need{memory: memory / 10 * 9, pids: pidsLeft("/"), disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
 	}, nil
 }
 
@@ -186,14 +186,14 @@ func groupMemory(root string) int64 {
 }
 
 // pidsLeft returns half of the processes that the kernel allows, or the container around, at most
-// 16384.
-func pidsLeft() int64 {
+// 16384. Files are below root, "/" except in tests.
+func pidsLeft(root string) int64 {
 	most := int64(32768)
 	for _, name := range []string{
-		"/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max",
-		"/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max", // the top of what is mounted, which on a host has none
+		"proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max",
+		"sys/fs/cgroup/pids.max", "sys/fs/cgroup/pids/pids.max", // the top of what is mounted, which on a host has none
 	} {
-		if n, ok := numberIn(name); ok {
+		if n, ok := numberIn(filepath.Join(root, name)); ok {
 			most = min(most, n)
 		}
 	}

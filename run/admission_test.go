@@ -31,20 +31,47 @@ func TestAvailableMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
 			files := map[string]string{"proc/meminfo": "MemTotal:  2097152 kB\nMemAvailable:  1048576 kB\n", "proc/self/cgroup": tt.groups}
-			for _, part := range []map[string]string{files, tt.limits} {
-				for name, text := range part {
-					name = filepath.Join(root, name)
-					if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
-			}
+			writeBelow(t, root, files)
+			writeBelow(t, root, tt.limits)
 			if got, err := run.AvailableMemory(root); err != nil || got != tt.want {
 				t.Errorf("%d, %v, want %d", got, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestPidsLeft: the least limit of the kernel and of the container counts.
+func TestPidsLeft(t *testing.T) {
+	const kernel = "proc/sys/kernel/"
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+	}{
+		{"much", map[string]string{kernel + "pid_max": "4194304\n", kernel + "threads-max": "190000\n"}, 16384},
+		{"few threads", map[string]string{kernel + "pid_max": "32768\n", kernel + "threads-max": "4000\n"}, 2000},
+		{"a container's", map[string]string{kernel + "pid_max": "4194304\n", "sys/fs/cgroup/pids.max": "2048\n"}, 1024},
+		{"a container's, version 1", map[string]string{kernel + "pid_max": "4194304\n", "sys/fs/cgroup/pids/pids.max": "2048\n"}, 1024},
+		{"a container without", map[string]string{kernel + "pid_max": "4194304\n", "sys/fs/cgroup/pids.max": "max\n"}, 16384},
+	} {
+		root := t.TempDir()
+		writeBelow(t, root, tt.files)
+		if got := run.PidsLeft(root); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// writeBelow writes files, by their names below root.
+func writeBelow(t *testing.T, root string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

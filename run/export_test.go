@@ -23,3 +23,6 @@ func (r Redactor) Output(o runtime.Output) string { return r.r.output(o) }
 
 // AvailableMemory is availableMemory.
 func AvailableMemory(root string) (int64, error) { return availableMemory(root) }
+
+// PidsLeft is pidsLeft.
+func PidsLeft(root string) int64 { return pidsLeft(root) }
