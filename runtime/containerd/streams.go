@@ -31,38 +31,33 @@ func newStreams(p runtime.Process) *streams {
 // result is nil if there are no such streams, and where the OCI runtime opens the sandbox's own by
 // itself, or the sandbox has none of its own.
 func (s *Sandbox) null(std *streams) (*os.File, error) {
-	var dev, fd int
+	var dev int
 	var err error
 	switch pid := s.idlePid(); {
 	case std.in != nil && std.out != nil:
 		return nil, nil
 	case pid != 0:
-		if dev, err = unix.Open(fmt.Sprintf("/proc/%d/root/dev", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err != nil {
-			return nil, fmt.Errorf("sandbox's /dev: %w", err)
-		}
+		dev, err = unix.Open(fmt.Sprintf("/proc/%d/root/dev", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	case s.ids.own != nil: // a mount without a place has no path of the host's
-		if dev, err = unix.OpenTree(unix.AT_FDCWD, s.root.Devices(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC); err != nil {
-			return nil, fmt.Errorf("sandbox's /dev: %w", err)
-		}
+		dev, err = unix.OpenTree(unix.AT_FDCWD, s.root.Devices(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	default:
 		return nil, nil
 	}
-	defer func() { _ = unix.Close(dev) }()
-	var st unix.Stat_t
-	// The sandbox may have put anything in its place: a FIFO would be waited for.
-	fd, err = unix.Openat2(dev, "null", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
-	if err == nil {
-		if err = unix.Fstat(fd, &st); err == nil && (st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3)) {
-			err = errors.New("it is another file")
-		}
-		if err != nil {
-			_ = unix.Close(fd)
-		}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox's /dev: %w", err)
 	}
+	defer func() { _ = unix.Close(dev) }()
+	fd, err := unix.Openat2(dev, "null", &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
 	if err != nil {
 		return nil, fmt.Errorf("sandbox's /dev/null: %w", err)
 	}
-	return os.NewFile(uintptr(fd), "/dev/null"), nil
+	null := os.NewFile(uintptr(fd), "/dev/null")
+	var st unix.Stat_t
+	// The sandbox may have put anything in its place: a FIFO would be waited for.
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
+		return nil, errors.Join(fmt.Errorf("sandbox's /dev/null is another file (%v)", err), null.Close())
+	}
+	return null, nil
 }
 
 // drain waits until all output has been read, which may be after the exit. Every process of
