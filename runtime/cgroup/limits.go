@@ -78,6 +78,16 @@ func (g Group) LimitSockets(bytes int64) error {
 	return nil
 }
 
+// Sockets returns the memory of the group, in bytes, that the data in its sockets is part of: all
+// of it on version 2, on version 1 that of TCP and UDP sockets alone. The kernel may let it exceed
+// the limit.
+func (g Group) Sockets() (int64, error) {
+	if g.h.Mode() == V2 {
+		return g.number("memory", "memory.current", "")
+	}
+	return g.number("memory", "memory.kmem.tcp.usage_in_bytes", "")
+}
+
 // Stats are the kernel's counters for a group. Counters that the kernel lacks are 0.
 type Stats struct {
 	CPU        time.Duration // user and system time of all processes

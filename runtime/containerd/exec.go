@@ -234,7 +234,7 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	case e = <-done:
 		ended = true
 	case <-s.overflow(waitCtx):
-	case <-s.uncounted(waitCtx):
+	case <-s.unbounded(waitCtx):
 		reason = runtime.OutOfMemory
 	case <-limit.C:
 		reason, grace = runtime.WallTime, cmp.Or(max(p.Grace, 0), runtime.DefaultGrace)

@@ -146,6 +146,7 @@ func (s *Sandbox) checkLimits() error {
 	return g.LimitSockets(min(want.Memory, socketBytes))
 }
 
+
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.
 // The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
 // one process from taking the host's memory between two readings, and is generous, since

@@ -24,7 +24,7 @@ import (
 // queue opens as many sockets as it can, fills them without reading, and prints how many
 // bytes the kernel took.
 const queue = `
-import socket, sys, time
+import os, socket, sys, time
 kind, kept, listeners, total, blob = sys.argv[1], [], [], 0, b"x" * 32768
 listener = None
 def pair():
@@ -40,6 +40,28 @@ def pair():
     s = socket.socket(); s.connect(listener.getsockname())
     if kind == "unaccepted": return s, s
     return s, listener.accept()[0]
+if kind in ("datagrams", "streams"): # first the sockets, for which the kernel refuses memory over a limit
+    for _ in range(4):
+        if os.fork() == 0: break
+    else:
+        for _ in range(4): os.wait()
+        sys.exit()
+    if kind == "datagrams":
+        s, blob = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), b"x" * 65000
+        for n in range(2000):
+            r = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); r.bind(("127.0.0.1", 0)); kept.append(r)
+        to = [r.getsockname() for r in kept]
+        print(0, flush=True)
+        for address in to: s.sendto(blob, address)
+    else:
+        for n in range(950): kept.append(pair())
+        for s, r in kept: s.setblocking(False)
+        print(0, flush=True)
+        for s, r in kept:
+            try: s.send(blob)
+            except OSError: pass
+    time.sleep(3)
+    sys.exit()
 try:
     for n in range(1800):
         s, r = pair(); kept.append((s, r)); s.setblocking(False)
@@ -57,58 +79,83 @@ time.sleep(1)
 
 // TestSocketMemory: what a sandbox queues in sockets is bounded by its memory limit and,
 // with cgroup v1, by 64 MiB for each of TCP and UDP. The host's count of the memory of all
-// sockets must show it.
+// sockets must show it. For connections that are not accepted, and for datagrams where the kernel
+// takes them over the limit, the bound is what is queued until sbench sees it. Others use
+// processors and sockets, too, so that one good result in three is enough.
 func TestSocketMemory(t *testing.T) {
 	c := containerdtest.Open(t)
-	kinds := []string{"unaccepted", "udp", "tcp", "unix"}
+	kinds := []string{"unaccepted", "udp", "datagrams", "streams", "tcp", "unix"}
 	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
 		t.Logf("without control groups nothing bounds other sockets, as docs/rootless.md says: %v %v", degraded, err)
 		kinds = kinds[:1]
 	}
 	run, image := containerdtest.NewRun(t, c)
-	const limit = 256 << 20
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			cfg := runtime.Config{Name: "sockets", Image: image, Workdir: "/tmp", Limits: runtime.DefaultLimits()}
-			cfg.Limits.Memory = limit
-			sandbox := create(t, run, cfg)
-			before, most := socketMemory(t), int64(0)
-			stop, done := make(chan struct{}), make(chan struct{})
-			go func() {
-				defer close(done)
-				for {
-					most = max(most, socketMemory(t)-before)
-					select {
-					case <-stop:
-						return
-					case <-time.After(20 * time.Millisecond): // the kernel's count can only be polled for
-					}
+			var err error
+			for range 3 {
+				if err = queueMuch(t, run, image, kind); err == nil {
+					return
 				}
-			}()
-			exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", queue, kind}, Wall: wall})
-			close(stop)
-			<-done
-			if err != nil {
-				t.Fatal(err)
+				t.Log(err)
 			}
-			lines := strings.Fields(exit.Stdout.String())
-			if len(lines) == 0 {
-				t.Fatalf("%v: %s", exit, exit.Stderr.String())
-			}
-			taken, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
-			report(t, err)
-			if kind == "udp" { // the kernel accepts datagrams and drops them
-				taken = 0
-			}
-			if taken > limit || most > limit+limit/10 {
-				t.Errorf("the kernel took %d MB into sockets, the host has %d MB more for all sockets; %v", taken>>20, most>>20, exit)
-			}
-			if kind == "unaccepted" && exit.Reason != runtime.OutOfMemory {
-				t.Errorf("%v with %d MB that are counted to nobody", exit, most>>20)
-			}
-			t.Logf("took %d MB, the host's sockets %d MB; %v", taken>>20, most>>20, exit)
+			t.Error(err)
 		})
 	}
+}
+
+// queueMuch returns an error if a sandbox can queue more in sockets of a kind than its limit
+// allows.
+func queueMuch(t *testing.T, run *containerd.Run, image runtime.Image, kind string) error {
+	t.Helper()
+	const limit = 256 << 20
+	bound := int64(limit + limit/10)
+	if kind == "udp" || kind == "datagrams" { // Linux 7.2 takes more, until sbench sees it
+		bound = limit + limit/4
+	}
+	cfg := runtime.Config{Name: "sockets", Image: image, Workdir: "/tmp", Limits: runtime.DefaultLimits()}
+	cfg.Limits.Memory = limit
+	if kind == "streams" { // which are never more than 8000, or they use too much that is charged to nobody
+		cfg.Limits.Memory = limit / 2
+	}
+	sandbox := create(t, run, cfg)
+	defer func() { report(t, sandbox.Close(context.Background())) }() // the next one counts anew
+	before, most := socketMemory(t), int64(0)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			most = max(most, socketMemory(t)-before)
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond): // the kernel's count can only be polled for
+			}
+		}
+	}()
+	exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", queue, kind}, Wall: wall})
+	close(stop)
+	<-done
+	if err != nil {
+		return err
+	}
+	lines := strings.Fields(exit.Stdout.String())
+	if len(lines) == 0 {
+		return fmt.Errorf("%v: %s", exit, exit.Stderr.String())
+	}
+	taken, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+	report(t, err)
+	if kind == "udp" { // the kernel accepts datagrams and drops them
+		taken = 0
+	}
+	t.Logf("took %d MB, the host's sockets %d MB; %v", taken>>20, most>>20, exit)
+	if taken > limit || most > bound {
+		return fmt.Errorf("the kernel took %d MB into sockets, the host has %d MB more for all sockets; %v", taken>>20, most>>20, exit)
+	}
+	if (kind == "unaccepted" || kind == "streams") && exit.Reason != runtime.OutOfMemory {
+		return fmt.Errorf("%v with %d MB that the kernel does not bound", exit, most>>20)
+	}
+	return nil
 }
 
 // socketMemory returns how many bytes the TCP and UDP sockets of the whole host hold

@@ -3,28 +3,77 @@ package containerd
 import (
 	"context"
 	"time"
+
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/netns"
 )
 
-// watchInterval is the least time between two counts of a directory's contents,
-// socketInterval between two counts of socket memory.
+// The least times between two counts: of a directory's contents, of a sandbox's memory and that of
+// all the host's connections, and of a namespace's connections, which takes the kernel longer.
 const (
-	watchInterval  = 200 * time.Millisecond
-	socketInterval = 50 * time.Millisecond
+	watchInterval      = 200 * time.Millisecond
+	memoryInterval     = 10 * time.Millisecond
+	connectionInterval = 50 * time.Millisecond
 )
 
-// uncounted returns a channel that is closed once the sandbox's connections use too much
-// memory that is charged to no control group: more than 16 MiB and more than a sixteenth of
-// the sandbox's memory limit. Connections of a namespace that two sandboxes share count for its
-// owner, while that runs a process.
-func (s *Sandbox) uncounted(ctx context.Context) <-chan struct{} {
-	if s.cfg.Beside != nil {
-		return nil // the other sandbox counts them
-	}
-	space, limit := s.netns, max(s.cfg.Limits.Memory/16, 16<<20)
-	return watch(ctx, socketInterval, func() bool {
-		bytes, err := space.Uncounted()
-		return err == nil && bytes > limit // an error means that the kernel is short of memory for a moment
+// unbounded returns a channel that is closed once the sandbox uses more memory, by more than 16
+// MiB and more than a sixteenth of its limit, than its control group lets it have: connections
+// that are charged to no group, and data that the kernel takes over a group's limit, such as the
+// first datagram in each UDP socket on Linux 7.2 (__sk_mem_raise_allocated in net/core/sock.c).
+// Connections of a namespace that two sandboxes share count for its owner, while that runs a
+// process.
+func (s *Sandbox) unbounded(ctx context.Context) <-chan struct{} {
+	limit := max(s.cfg.Limits.Memory/16, 16<<20)
+	connections := s.connections(limit)
+	return watch(ctx, memoryInterval, func() bool {
+		return connections()+s.excess() > limit
 	})
+}
+
+// excess returns by how many bytes the sandbox's memory is over its limit, 0 if that is unknown.
+// On control groups version 1 only data in sockets can be over a limit. There no process is killed
+// for that, which slows programs with many connections down; so they may have twice as much.
+func (s *Sandbox) excess() int64 {
+	g, ok := s.group.(cgroup.Group)
+	if !ok {
+		return 0
+	}
+	used, err := g.Sockets()
+	if err != nil {
+		return 0
+	}
+	limit := s.cfg.Limits.Memory
+	if s.run.c.cgroups.CountsSocketsApart() {
+		limit = min(limit, 2*socketBytes)
+	}
+	return max(used-limit, 0)
+}
+
+// connections returns a function that returns how much memory, in bytes, the sandbox's
+// connections use that is charged to no group. It asks the kernel again if its last answer is old,
+// or if all of the host's connections have since grown by half of limit, which is quick to know,
+// unless all of them use less than limit.
+func (s *Sandbox) connections(limit int64) func() int64 {
+	if s.cfg.Beside != nil {
+		return func() int64 { return 0 } // the other sandbox counts them
+	}
+	var uncounted, then int64
+	var asked time.Time
+	return func() int64 {
+		all, err := netns.TCPMemory()
+		switch {
+		case err != nil:
+		case all < limit:
+			return 0
+		case all < then+limit/2 && time.Since(asked) < connectionInterval:
+			return uncounted
+		}
+		// An error means that the kernel is short of memory for a moment.
+		if n, err := s.netns.Uncounted(); err == nil {
+			uncounted, then, asked = n, all, time.Now()
+		}
+		return uncounted
+	}
 }
 
 // overflow returns a channel that is closed once the contents of a layer that is only a

@@ -230,6 +230,9 @@ func TestUncounted(t *testing.T) {
 		if waiting < size || waiting > 8*size {
 			t.Errorf("%s: %d bytes wait, %d are counted", address, size, waiting)
 		}
+		if all, err := netns.TCPMemory(); err != nil || all < waiting {
+			t.Errorf("%s: %d bytes for the whole host's connections, %d for those of one namespace; %v", address, all, waiting, err)
+		}
 		accepted, err := listener.Accept()
 		if err != nil {
 			t.Fatal(err)
