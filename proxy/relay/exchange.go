@@ -285,8 +285,6 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	trace := &httptrace.ClientTrace{
 		GotConn:      func(info httptrace.GotConnInfo) { x.entry.Address = info.Conn.RemoteAddr().String() },
 		WroteHeaders: func() { x.sent.Store(true) },
-		// For HTTP/1 only: net/http prints what arrives on idle connections.
-		PutIdleConn: func(error) { x.relay.up.CloseIdleConnections() },
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
 	var body io.Reader

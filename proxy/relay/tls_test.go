@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -46,12 +48,14 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestTLS: the relay speaks HTTP/2 with a provider whose certificate is valid, and sends
-// nothing to one whose certificate is not.
+// TestTLS: the relay speaks HTTP/2, on one connection, with a provider whose certificate is valid,
+// and sends nothing to one whose certificate is not.
 func TestTLS(t *testing.T) {
 	var asked atomic.Int64
+	var from sync.Map // addresses
 	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
+		from.Store(r.RemoteAddr, true)
 		if r.ProtoMajor != 2 {
 			t.Errorf("%s", r.Proto)
 		}
@@ -73,6 +77,9 @@ func TestTLS(t *testing.T) {
 	}
 	if f := good.relay.Facts(); asked.Load() != 3 || f.Succeeded != 3 || f.Usage != (proxy.Usage{Input: 30, Output: 15}) {
 		t.Errorf("facts %+v", f)
+	}
+	if all := maps.Collect(from.Range); len(all) != 1 {
+		t.Errorf("asked on %d connections: %v", len(all), all)
 	}
 
 	bad := newRig(t, relay.Anthropic, up.URL, func(c *relay.Config) { c.RootCAs = x509.NewCertPool() })

@@ -25,7 +25,7 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
-		MaxIdleConnsPerHost:    4,
+		MaxIdleConnsPerHost:    -1, // for HTTP/1 only: net/http prints what arrives on idle connections
 		IdleConnTimeout:        90 * time.Second,
 		ResponseHeaderTimeout:  cfg.Limits.Silence,
 		MaxResponseHeaderBytes: 256 << 10,
