@@ -144,8 +144,11 @@ func swapAccounted(dir string) bool {
 	return noSwap()
 }
 
-// noSwap reports whether the host has no swap: a line in /proc/swaps besides the headings.
-func noSwap() bool { return !strings.Contains(proc.Text("/proc/swaps"), "\n") }
+// noSwap reports whether the host has no swap: /proc/swaps does not exist, or has only its headings.
+func noSwap() bool {
+	text, err := os.ReadFile("/proc/swaps")
+	return errors.Is(err, fs.ErrNotExist) || err == nil && strings.Count(string(text), "\n") <= 1
+}
 
 // A Group names one control group in every hierarchy. It need not exist.
 type Group struct {

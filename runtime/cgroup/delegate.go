@@ -292,12 +292,11 @@ func askManager(unit string) (bool, error) {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid()))
 	}
 	out, err := cmd.Output()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) {
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 		return false, fmt.Errorf("systemctl --user show: %w: %s", err, strings.TrimSpace(string(failed.Stderr)))
 	}
-	if err != nil {
-		return false, err
-	}
-	return strings.TrimSpace(string(out)) == "yes", nil
+	return err == nil && strings.TrimSpace(string(out)) == "yes", err
 }

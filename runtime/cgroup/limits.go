@@ -78,10 +78,10 @@ func (g Group) LimitSockets(bytes int64) error {
 	return nil
 }
 
-// Sockets returns the memory of the group, in bytes, that the data in its sockets is part of: all
-// of it on version 2, on version 1 that of TCP and UDP sockets alone. The kernel may let it exceed
-// the limit.
-func (g Group) Sockets() (int64, error) {
+// SocketCharge returns the counter, in bytes, to which the kernel charges data in the group's
+// sockets: that of all memory on version 2, that of TCP and UDP sockets on version 1. The kernel may
+// let it exceed the limit. It is 0 for a group that does not exist.
+func (g Group) SocketCharge() (int64, error) {
 	if g.h.Mode() == V2 {
 		return g.number("memory", "memory.current", "")
 	}

@@ -309,10 +309,10 @@ func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
 	return nil
 }
 
-// account adds the usage and the limits that were reached, and changes the reason of a
-// failure to the limit that explains it. It fails if a process was killed because the host was
-// out of memory, or a group above the sandbox's, and if one failed by itself that could not fork
-// because of a group above: that is not the process's fault.
+// account adds the usage and the limits that were reached, and makes the limit that explains a
+// failure its reason. The error is ErrUnavailable if the process is not to blame: the host or a
+// group above the sandbox's ran out of memory and the kernel killed a process, or the process
+// failed by itself after a group above had refused it a fork.
 func (s *Sandbox) account(e *runtime.Exit, before cgroup.Stats) error {
 	near := false
 	if g, ok := s.group.(*watchdog.Group); ok {
@@ -419,7 +419,7 @@ func (s *Sandbox) Path(dir string) (string, error) {
 
 // left returns an error unless a one-shot sandbox has ended its process and is not closed.
 func (s *Sandbox) left() error {
-	if s.closed || s.cfg.Persistent || !s.spent {
+	if s.closed || !s.dead { // only a one-shot sandbox dies before it is closed
 		return errors.New("sandbox has not stopped, or is closed")
 	}
 	return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/securebench/sbench/runtime/containerd/volume"
 )
 
-// socketBytes bounds what a sandbox may queue in sockets where that does not count as its
+// maxSocketBytes bounds what a sandbox may queue in sockets where that does not count as its
 // memory (cgroup v1). It is enough for lo, the only interface.
-const socketBytes = 64 << 20
+const maxSocketBytes = 64 << 20
 
 // group finds, counts and kills the processes of a sandbox, except the one with the pid
 // spare. It is a control group or a group of the watchdog.
@@ -82,8 +82,8 @@ func (c *Client) findMissing() (degraded []string, refusal error) {
 		}
 	}
 	if len(refused) > 0 {
-		return degraded, fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s; to run with what can be done without it, "+
-			"list them in runtime.allow_degraded or --allow-degraded: %s", strings.Join(refused, ", "), strings.Join(cured, "; "))
+		return degraded, fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s. Remedy: %s. "+
+			"To run without them, list them in runtime.allow_degraded or --allow-degraded", strings.Join(refused, ", "), strings.Join(cured, "; "))
 	}
 	return degraded, nil
 }
@@ -143,9 +143,8 @@ func (s *Sandbox) checkLimits() error {
 	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !c.cgroups.CountsSocketsApart() {
 		return err
 	}
-	return g.LimitSockets(min(want.Memory, socketBytes))
+	return g.LimitSockets(min(want.Memory, maxSocketBytes))
 }
-
 
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.
 // The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps

@@ -23,7 +23,7 @@ type pipes struct {
 }
 
 // newPipes makes the pipes of those streams that are wanted, and starts to copy. The others are
-// null, which it closes; nil is the host's /dev/null.
+// null, which it closes, even if it fails; if null is nil, they are the host's /dev/null.
 func newPipes(std *streams, null *os.File) (*pipes, error) {
 	p := &pipes{}
 	var errs []error

@@ -193,8 +193,8 @@ func (s *Sandbox) base(ctx context.Context) ([]string, error) {
 	}
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	if from.closed || from.cfg.Persistent || !from.spent {
-		return nil, errors.New("base sandbox has not stopped, or is closed")
+	if err := from.left(); err != nil {
+		return nil, fmt.Errorf("base %w", err)
 	}
 	return from.root.Layers(), nil
 }

@@ -34,8 +34,8 @@ type server struct {
 	gone   chan struct{} // closed once the connection has ended
 }
 
-// reach waits for a restarting daemon, if the next sandbox needs it: with sbench's own shim, only
-// the server does.
+// reach waits for what the next sandbox needs: the daemon, which may be restarting, or with
+// sbench's own shim only the run's server, which it starts if there is none.
 func (r *Run) reach(ctx context.Context) error {
 	if !isOwn(r.c.shim) {
 		return r.c.ready(ctx)
@@ -89,17 +89,17 @@ func (r *Run) startServer(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, native(err)
 	}
-	_, err = anchor.NewTask(ctx, cio.NullIO)
-	if err == nil {
-		var conn net.Conn
-		if conn, err = net.Dial("unix", shim.Socket(r.c.address, anchor.ID())); err == nil {
-			s := &server{anchor: anchor, gone: make(chan struct{})}
-			s.conn = ttrpc.NewClient(boundedConn{conn, r.c.opts.Timeout}, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
-			s.tasks = taskapi.NewTTRPCTaskClient(s.conn)
-			return s, nil
-		}
+	if _, err := anchor.NewTask(ctx, cio.NullIO); err != nil {
+		return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
 	}
-	return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+	conn, err := net.Dial("unix", shim.Socket(r.c.address, id))
+	if err != nil {
+		return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+	}
+	s := &server{anchor: anchor, gone: make(chan struct{})}
+	s.conn = ttrpc.NewClient(boundedConn{conn, r.c.opts.Timeout}, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
+	s.tasks = taskapi.NewTTRPCTaskClient(s.conn)
+	return s, nil
 }
 
 // boundedConn ends a connection whose other end does not read: ttrpc writes with a lock, whatever

@@ -68,7 +68,7 @@ func (c *Client) Shim() string {
 }
 
 // reapShims kills those shims of the run that the daemon does not know, and removes their sockets.
-// It starts a shim before it records it, so a client killed in between leaves one behind.
+// The daemon starts a shim before it records it, so a client killed in between leaves one behind.
 func (c *Client) reapShims(ctx context.Context, run string) error {
 	pids, err := proc.All()
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *Sandbox) null(std *streams) (*os.File, error) {
 	var st unix.Stat_t
 	// The sandbox may have put anything in its place: a FIFO would be waited for.
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
-		return nil, errors.Join(fmt.Errorf("sandbox's /dev/null is another file (%v)", err), null.Close())
+		return nil, errors.Join(errors.New("sandbox's /dev/null is another file"), err, null.Close())
 	}
 	return null, nil
 }

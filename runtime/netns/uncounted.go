@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/mdlayher/netlink"
@@ -31,7 +32,11 @@ const socketBytes = 2 << 10
 // namespaces of the host together (/proc/net/sockstat in proc(5)), which takes the kernel much
 // less time.
 func TCPMemory() (int64, error) {
-	const apart = 1 << 20 // what a processor may count apart (net.core.mem_pcpu_rsv)
+	const apart = 1 << 20 // what each processor may count for itself (net.core.mem_pcpu_rsv)
+	processors, err := processors()
+	if err != nil {
+		return 0, err
+	}
 	text, err := os.ReadFile("/proc/net/sockstat")
 	if err != nil {
 		return 0, err
@@ -39,11 +44,23 @@ func TCPMemory() (int64, error) {
 	for line := range strings.Lines(string(text)) {
 		var sockets, pages, other int64
 		if n, _ := fmt.Sscanf(line, "TCP: inuse %d orphan %d tw %d alloc %d mem %d", &other, &other, &other, &sockets, &pages); n == 5 {
-			return pages*int64(os.Getpagesize()) + sockets*socketBytes + int64(runtime.NumCPU())*apart, nil
+			return pages*int64(os.Getpagesize()) + sockets*socketBytes + processors*apart, nil
 		}
 	}
 	return 0, errors.New("no count of TCP's memory in /proc/net/sockstat")
 }
+
+// processors returns how many processors the host can have, which are more than those that this
+// process may use.
+var processors = sync.OnceValues(func() (int64, error) {
+	text, err := os.ReadFile("/sys/devices/system/cpu/possible") // such as "0-3"
+	if err != nil {
+		return 0, err
+	}
+	ranges := strings.TrimSpace(string(text))
+	last, err := strconv.ParseInt(ranges[strings.LastIndexAny(ranges, "-,")+1:], 10, 64)
+	return last + 1, err
+})
 
 // A diagnosis asks the kernel for the sockets of a network namespace (sock_diag(7)). An agent
 // decides how long the answer is, up to a million sockets. So it is read in parts, each of which

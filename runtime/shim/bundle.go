@@ -83,7 +83,7 @@ func (r ociRuntime) remove() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), removal, errors.New("it does not end"))
 	defer cancel()
 	for {
-		if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); err != nil {
+		if _, err := os.Stat(filepath.Join(r.bundle.state(), r.id)); errors.Is(err, os.ErrNotExist) {
 			return nil
 		}
 		err := r.run(ctx, stdio{}, "delete", "--force", r.id)

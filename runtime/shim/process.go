@@ -16,10 +16,11 @@ type process struct {
 	spec                  []byte // of an added process
 	namespace             string // its PID namespace; known once the OCI runtime has made it
 
-	mu      sync.Mutex
-	pid     int      // 0 until the OCI runtime has made it
-	pidfd   *os.File // nil before that, and after the end
-	started bool     // it executes its program
+	started bool // it executes its program; guarded by the task's changing
+
+	mu    sync.Mutex
+	pid   int      // 0 until the OCI runtime has made it
+	pidfd *os.File // nil before that, and after the end
 
 	done   chan struct{} // closed at the end, when the following are known
 	status uint32
@@ -92,17 +93,11 @@ func (p *process) hasEnded() bool {
 	}
 }
 
-// state returns the pid, 0 if there is none yet, and whether the process has been started.
-func (p *process) state() (pid uint32, started bool) {
+// id returns the pid, 0 if there is none yet.
+func (p *process) id() uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return uint32(p.pid), p.started
-}
-
-func (p *process) setStarted() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.started = true
+	return uint32(p.pid)
 }
 
 func (p *process) signal(number uint32) error {

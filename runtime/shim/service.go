@@ -123,7 +123,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		s.unregister(t)
 		return nil, toGRPC(err)
 	}
-	pid, _ := p.state()
+	pid := p.id()
 	return &taskapi.CreateTaskResponse{Pid: pid}, nil
 }
 
@@ -192,8 +192,8 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	}
 	t.changing.Lock()
 	defer t.changing.Unlock()
-	switch _, started := p.state(); {
-	case started || p.hasEnded():
+	switch {
+	case p.started || p.hasEnded():
 		err = fmt.Errorf("the process was started, or has ended: %w", errdefs.ErrFailedPrecondition)
 	case r.ExecID == "":
 		err = t.oci.release(ctx, p.done)
@@ -203,9 +203,8 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 	if err != nil {
 		return nil, toGRPC(err)
 	}
-	p.setStarted()
-	pid, _ := p.state()
-	return &taskapi.StartResponse{Pid: pid}, nil
+	p.started = true
+	return &taskapi.StartResponse{Pid: p.id()}, nil
 }
 
 // add starts a process beside the first.
@@ -250,7 +249,7 @@ func (s *service) Exec(_ context.Context, r *taskapi.ExecProcessRequest) (*empty
 // control group is within sbench's, which sbench removes.
 func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskapi.DeleteResponse, error) {
 	if r.ID == s.anchor.id {
-		if s.anchorState() == tasktypes.Status_RUNNING { // the daemon would end this process next
+		if _, status := s.anchorState(); status == tasktypes.Status_RUNNING { // the daemon would end this process next
 			return nil, toGRPC(fmt.Errorf("the anchor has not ended: %w", errdefs.ErrFailedPrecondition))
 		}
 		return deleted(s.anchor.self), nil
@@ -278,7 +277,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 }
 
 func deleted(p *process) *taskapi.DeleteResponse {
-	pid, _ := p.state()
+	pid := p.id()
 	answer := &taskapi.DeleteResponse{Pid: pid}
 	if p.hasEnded() {
 		answer.ExitStatus, answer.ExitedAt = p.status, timestamppb.New(p.ended)
@@ -356,17 +355,17 @@ func (s *service) isEnding() bool {
 	return s.ended
 }
 
-// anchorState returns the anchor's status for the daemon: UNKNOWN before it was created.
-func (s *service) anchorState() tasktypes.Status {
+// anchorState returns the anchor's bundle and status: "" and UNKNOWN before it was created.
+func (s *service) anchorState() (bundle, tasktypes.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.anchor.self.hasEnded():
-		return tasktypes.Status_STOPPED
+		return s.anchor.bundle, tasktypes.Status_STOPPED
 	case s.anchor.bundle != "":
-		return tasktypes.Status_RUNNING
+		return s.anchor.bundle, tasktypes.Status_RUNNING
 	}
-	return tasktypes.Status_UNKNOWN
+	return "", tasktypes.Status_UNKNOWN
 }
 
 // State tells the daemon of the anchor.
@@ -375,9 +374,10 @@ func (s *service) State(_ context.Context, r *taskapi.StateRequest) (*taskapi.St
 		return nil, errUnused
 	}
 	p := s.anchor.self
-	state := &taskapi.StateResponse{ID: r.ID, Bundle: string(s.anchor.bundle), Pid: uint32(p.pid), Status: tasktypes.Status_RUNNING}
-	if p.hasEnded() {
-		state.Status, state.ExitStatus, state.ExitedAt = tasktypes.Status_STOPPED, p.status, timestamppb.New(p.ended)
+	at, status := s.anchorState()
+	state := &taskapi.StateResponse{ID: r.ID, Bundle: string(at), Pid: uint32(p.pid), Status: status}
+	if status == tasktypes.Status_STOPPED {
+		state.ExitStatus, state.ExitedAt = p.status, timestamppb.New(p.ended)
 	}
 	return state, nil
 }

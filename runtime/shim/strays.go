@@ -17,7 +17,7 @@ import (
 
 // awaitEnd waits for the end of a process, unless it was never made. The caller holds changing.
 func (t *task) awaitEnd(ctx context.Context, p *process) error {
-	pid, _ := p.state()
+	pid := p.id()
 	if pid == 0 {
 		return nil
 	}
@@ -53,9 +53,9 @@ func (t *task) reapStrays() {
 	}
 }
 
-// reapThreads waits at least threadsDelay for more to reap, since a busy server has many children,
-// and threadsRest times as long as the last time took, but no longer than threadsWait: sandboxes
-// can send signals without end.
+// After each pass, reapThreads rests for threadsRest times as long as the pass took, because
+// sandboxes can cause signals without end: at least threadsDelay, so that one pass serves many
+// signals, and at most threadsWait.
 const (
 	threadsDelay = 20 * time.Millisecond
 	threadsRest  = 30
@@ -103,7 +103,7 @@ func (t *task) living() (pids []int) {
 		all = append(all, t.first)
 	}
 	for _, p := range all {
-		if pid, _ := p.state(); pid != 0 && !p.hasEnded() {
+		if pid := p.id(); pid != 0 && !p.hasEnded() {
 			pids = append(pids, int(pid))
 		}
 	}
@@ -130,9 +130,6 @@ func children() (pids []int) {
 // pidNamespace returns the name of a process's PID namespace, also if it has ended; "" if it was
 // reaped.
 func pidNamespace(pid int) string {
-	name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-	if err != nil {
-		return ""
-	}
+	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
 	return name
 }
