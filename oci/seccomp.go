@@ -61,8 +61,9 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 			{Names: allowed, Action: specs.ActAllow},
 			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.of(0)),
 			answer(errnoNOSYS, absent),
+			answer(errnoINVAL, []string{"splice"}), // as between files that cannot; see getOptionRules
 		},
-		filterRules(s.ownFilters), optionRules(s.ownFilters), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
+		filterRules(s.ownFilters), optionRules(s.ownFilters), getOptionRules(), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),
 	)
 	if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
@@ -146,35 +147,51 @@ func filterRules(own bool) []specs.LinuxSyscall {
 }
 
 // optionRules admit all socket options except filters and those that use up memory or flow
-// labels of the whole host, or change its kernel's code: the first socket with a time stamp
-// or with UDP encapsulation, and the end of the last one, interrupt every processor (static
+// labels of the whole host, or change its kernel's code: the first socket with a time stamp,
+// UDP encapsulation or a least TTL, and the end of the last one, interrupt every processor (static
 // keys, static-keys.rst).
+//
+// IP_RECVERR and IPV6_RECVERR, which C libraries' resolvers need, succeed without effect: with them
+// a socket keeps each datagram that was too long to be sent, and no cgroup is charged for it.
 func optionRules(own bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solUDP, solIPv6 = 0, 1, 6, 17, 41
+	const ipRecvErr, ipv6RecvErr = 11, 25
 	denied := map[uint32][]uint32{
 		// Group memberships and source lists, charged to no cgroup: IP_MSFILTER,
-		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*.
-		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48},
+		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*. IP_RECVERR, IP_MINTTL.
+		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48, ipRecvErr, 21},
 		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
 		// that is charged to no cgroup. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY,
 		// TCP_AO_DEL_KEY, TCP_AO_INFO: keys for connections between routers, a thousand per
 		// socket, also charged to no cgroup.
 		solTCP: {8, 31, 14, 32, 38, 39, 40},
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
-		// host shares one pool of flow labels.
-		solIPv6:   {20, 27, 42, 43, 44, 46, 48, 32},
-		solUDP:    {100, 104},               // UDP_ENCAP, UDP_GRO
-		solSocket: {29, 35, 37, 63, 64, 65}, // SO_TIMESTAMP*, old and new
+		// host shares one pool of flow labels. IPV6_RECVERR, IPV6_MINHOPCOUNT.
+		solIPv6: {20, 27, 42, 43, 44, 46, 48, 32, ipv6RecvErr, 73},
+		solUDP:  {100, 104}, // UDP_ENCAP, UDP_GRO
+		// SO_TIMESTAMP*, old and new. SO_RESERVE_MEM: memory of all the host's TCP sockets.
+		solSocket: {29, 35, 37, 63, 64, 65, 73},
 	}
 	if !own {
 		denied[solSocket] = append(denied[solSocket], 26, 50, 51, 52) // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
 	}
 	levels := slices.Sorted(maps.Keys(denied))
-	rules := allowIn("setsockopt", 1, below(512, levels...))
+	rules := append(allowIn("setsockopt", 1, below(512, levels...)),
+		answer(0, []string{"setsockopt"}, only(solIP).of(1), only(ipRecvErr).of(2)),
+		answer(0, []string{"setsockopt"}, only(solIPv6).of(1), only(ipv6RecvErr).of(2)))
 	for _, level := range levels {
 		rules = append(rules, allowIn("setsockopt", 2, below(128, denied[level]...), only(level).of(1))...)
 	}
 	return rules
+}
+
+// getOptionRules admit all options but TCP_ZEROCOPY_RECEIVE, which maps what a connection has
+// received. Those pages are charged to no cgroup, and no longer to the connection. Neither are
+// those that splice(2) moves into a pipe, so programs must read and write instead.
+func getOptionRules() []specs.LinuxSyscall {
+	const solTCP, zerocopyReceive = 6, 35
+	return append(allowIn("getsockopt", 1, below(512, solTCP)),
+		allowIn("getsockopt", 2, below(128, zerocopyReceive), only(solTCP).of(1))...)
 }
 
 // ioctlRules admit all requests except those for which the kernel loads modules for any

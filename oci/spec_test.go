@@ -322,7 +322,8 @@ func TestFilters(t *testing.T) {
 	}
 	const garbage = 0x1234_5678_0000_0000
 	denied := map[uint64][]uint64{
-		0: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48}, 1: {26, 29, 35, 37, 50, 51, 52, 63, 64, 65}, 6: {8, 14, 31, 32, 38, 39, 40}, 17: {100, 104}, 41: {20, 27, 32, 42, 43, 44, 46, 48},
+		0: {11, 21, 35, 37, 38, 39, 41, 42, 43, 44, 46, 48}, 1: {26, 29, 35, 37, 50, 51, 52, 63, 64, 65, 73},
+		6: {8, 14, 31, 32, 38, 39, 40}, 17: {100, 104}, 41: {20, 25, 27, 32, 42, 43, 44, 46, 48, 73},
 	}
 	for _, upper := range []uint64{0, garbage} {
 		for level := range uint64(300) {
@@ -331,6 +332,14 @@ func TestFilters(t *testing.T) {
 				if got := admits(s, "setsockopt", 3, level|upper, option|upper); got != want {
 					t.Fatalf("setsockopt level %d option %d upper %x: %v", level, option, upper, got)
 				}
+				if got := admits(s, "getsockopt", 3, level|upper, option|upper); got != (level != 6 || option != 35) {
+					t.Fatalf("getsockopt level %d option %d upper %x: %v", level, option, upper, got)
+				}
+			}
+		}
+		for level, option := range map[uint64]uint64{0: 11, 41: 25} {
+			if got := verdict(s, "setsockopt", 3, level|upper, option|upper); got != "pretend" {
+				t.Errorf("setsockopt level %d option %d upper %x: %v", level, option, upper, got)
 			}
 		}
 		for option := range uint64(128) {

@@ -11,7 +11,7 @@ import (
 //
 // That default allows some calls that are left out here: memfd_secret, modify_ldt,
 // name_to_handle_at, process_vm_readv and process_vm_writev, process_mrelease,
-// remap_file_pages, vmsplice, adjtimex, socketcall, listmount, statmount, and asynchronous
+// remap_file_pages, splice, vmsplice, adjtimex, socketcall, listmount, statmount, and asynchronous
 // I/O, since io_uring bypasses this filter and the slots of io_setup are counted for the
 // whole host. ptrace is kept, because debuggers and leak checkers have legitimate uses for
 // it and, since Linux 4.8, a tracer cannot change a call after the filter has judged it.
@@ -20,7 +20,7 @@ func allowedSyscalls() []string {
 		// files by descriptor; ioctl has rules of its own
 		`close close_range copy_file_range dup dup2 dup3 fallocate fdatasync flock fsync ftruncate
 		 getdents getdents64 lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
-		 sendfile splice sync_file_range syncfs tee write writev pipe pipe2`,
+		 sendfile sync_file_range syncfs tee write writev pipe pipe2`,
 		// files by name
 		`access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat fstat fstatfs
 		 futimesat getcwd lchown link linkat lstat mkdir mkdirat newfstatat open openat openat2 readlink readlinkat
@@ -59,8 +59,8 @@ func allowedSyscalls() []string {
 		// System V and POSIX communication, private to the sandbox's IPC namespace
 		`mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl
 		 semget semop semtimedop shmat shmctl shmdt`,
-		// sockets; socket, socketpair and setsockopt have rules of their own
-		`accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg
+		// sockets; socket, socketpair, getsockopt and setsockopt have rules of their own
+		`accept accept4 bind connect getpeername getsockname listen recvfrom recvmmsg recvmsg sendmmsg
 		 sendmsg sendto shutdown`,
 		// the system
 		`getrandom sysinfo uname`,

@@ -230,11 +230,12 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
 	var ended bool
+	overflow, unbounded := s.overflow(waitCtx), s.unbounded(waitCtx)
 	select {
 	case e = <-done:
 		ended = true
-	case <-s.overflow(waitCtx):
-	case <-s.unbounded(waitCtx):
+	case <-overflow:
+	case <-unbounded:
 		reason = runtime.OutOfMemory
 	case <-limit.C:
 		reason, grace = runtime.WallTime, cmp.Or(max(p.Grace, 0), runtime.DefaultGrace)
@@ -243,7 +244,7 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	}
 	if !ended {
 		var err error
-		if e, err = s.end(ctx, grace, proc, done); err != nil {
+		if e, err = s.end(ctx, grace, proc, done, overflow, unbounded); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
@@ -261,9 +262,9 @@ func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, be
 	return exit, nil
 }
 
-// end sends SIGTERM to every process, unless grace is 0, and after grace kills those that
-// remain. The daemon then reports the end in done.
-func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end) (end, error) {
+// end sends SIGTERM to every process, unless grace is 0, and after grace, or when they hold more
+// than they may, kills those that remain. The daemon then reports the end in done.
+func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, done <-chan end, overflow, unbounded <-chan struct{}) (end, error) {
 	if grace > 0 {
 		if err := s.group.Signal(unix.SIGTERM, s.idlePid()); err != nil {
 			return end{}, errors.Join(err, s.killAll(ctx, proc))
@@ -271,6 +272,8 @@ func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, d
 		select {
 		case e := <-done:
 			return e, nil
+		case <-overflow:
+		case <-unbounded:
 		case <-time.After(grace):
 		}
 	}

@@ -40,7 +40,7 @@ def pair():
     s = socket.socket(); s.connect(listener.getsockname())
     if kind == "unaccepted": return s, s
     return s, listener.accept()[0]
-if kind in ("datagrams", "streams"): # first the sockets, for which the kernel refuses memory over a limit
+if kind in ("datagrams", "streams", "corked"): # first the sockets, for which the kernel refuses memory over a limit
     for _ in range(4):
         if os.fork() == 0: break
     else:
@@ -53,6 +53,11 @@ if kind in ("datagrams", "streams"): # first the sockets, for which the kernel r
         to = [r.getsockname() for r in kept]
         print(0, flush=True)
         for address in to: s.sendto(blob, address)
+    elif kind == "corked":
+        print(0, flush=True)
+        for n in range(2500):
+            s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect(("127.0.0.1", 9)); kept.append(s)
+            s.send(blob, socket.MSG_MORE)
     else:
         for n in range(950): kept.append(pair())
         for s, r in kept: s.setblocking(False)
@@ -84,7 +89,7 @@ time.sleep(1)
 // that one good result in three is enough.
 func TestSocketMemory(t *testing.T) {
 	c := containerdtest.Open(t)
-	kinds := []string{"unaccepted", "udp", "datagrams", "streams", "tcp", "unix"}
+	kinds := []string{"unaccepted", "udp", "datagrams", "corked", "streams", "tcp", "unix"}
 	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
 		t.Logf("without control groups nothing bounds other sockets, as docs/rootless.md says: %v %v", degraded, err)
 		kinds = kinds[:1]
@@ -152,10 +157,33 @@ func queueMuch(t *testing.T, run *containerd.Run, image runtime.Image, kind stri
 	if taken > limit || most > bound {
 		return fmt.Errorf("the kernel took %d MB into sockets, the host has %d MB more for all sockets; %v", taken>>20, most>>20, exit)
 	}
-	if (kind == "unaccepted" || kind == "streams") && exit.Reason != runtime.OutOfMemory {
+	if (kind == "unaccepted" || kind == "corked" || kind == "streams") && exit.Reason != runtime.OutOfMemory {
 		return fmt.Errorf("%v with %d MB that the kernel does not bound", exit, most>>20)
 	}
 	return nil
+}
+
+// TestErrorQueue: a datagram that cannot be sent is not kept, although programs may ask for that.
+func TestErrorQueue(t *testing.T) {
+	const program = `
+import socket
+for family, address, level, option in (socket.AF_INET, "127.0.0.1", socket.SOL_IP, 11), (socket.AF_INET6, "::1", socket.IPPROTO_IPV6, 25):
+    s = socket.socket(family, socket.SOCK_DGRAM)
+    s.setsockopt(level, option, 1)
+    s.connect((address, 9))
+    for n in range(3): # the second and third may also fail since nobody listens
+        try: s.send(b"x" * (65535 if family == socket.AF_INET6 else 65520))
+        except OSError as e: print(e.errno)
+    try: s.recvmsg(1, 1000, socket.MSG_ERRQUEUE)
+    except BlockingIOError: print("empty")
+`
+	c := containerdtest.Open(t)
+	run, image := containerdtest.NewRun(t, c)
+	sandbox := create(t, run, runtime.Config{Name: "errors", Image: image})
+	exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"python3", "-c", program}, Wall: wall})
+	if got := exit.Stdout.String(); err != nil || strings.Count(got, "empty") != 2 || strings.Count(got, "90\n") < 2 {
+		t.Errorf("%v, %v: %q %s", exit, err, got, exit.Stderr.String())
+	}
 }
 
 // socketMemory returns how many bytes the TCP and UDP sockets of the whole host hold

@@ -114,6 +114,9 @@ func optionCalls() []singleCall {
 		{"upper layer of a TCP connection", tcp, unix.IPPROTO_TCP, unix.TCP_ULP},
 		{"life of a connection without a process", tcp, unix.IPPROTO_TCP, unix.TCP_LINGER2},
 		{"life of an IPv6 connection without a process", tcp6, unix.IPPROTO_TCP, unix.TCP_LINGER2},
+		{"least TTL", udp, unix.IPPROTO_IP, unix.IP_MINTTL},
+		{"least number of hops", udp6, unix.IPPROTO_IPV6, unix.IPV6_MINHOPCOUNT},
+		{"reserved memory", tcp, unix.SOL_SOCKET, unix.SO_RESERVE_MEM},
 		{"membership of a group", udp, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP},
 		{"membership of a group, one source", udp, unix.IPPROTO_IP, unix.IP_ADD_SOURCE_MEMBERSHIP},
 		{"membership of a group by interface", udp, unix.IPPROTO_IP, unix.MCAST_JOIN_GROUP},
@@ -136,6 +139,8 @@ func optionCalls() []singleCall {
 		all = append(all, singleCall{name, []uintptr{unix.SYS_IOCTL, udp, request, buffer}, unix.EPERM, nobody}) // the kernel would load a module
 	}
 	return append(all,
+		singleCall{"map what a connection received", []uintptr{unix.SYS_GETSOCKOPT, tcp, unix.IPPROTO_TCP, unix.TCP_ZEROCOPY_RECEIVE, buffer, buffer}, unix.EPERM, anyRoot},
+		singleCall{"splice", []uintptr{unix.SYS_SPLICE, tcp, 0, udp, 0, 0, 0}, unix.EINVAL, nobody}, // the same without the filter
 		singleCall{"line discipline of a terminal", []uintptr{unix.SYS_IOCTL, terminal, unix.TIOCSETD, buffer}, unix.EPERM, anyRoot},
 		singleCall{"name a mapping", []uintptr{unix.SYS_PRCTL, unix.PR_SET_VMA, 0, buffer, 4096, 0}, unix.EINVAL, nobody},
 		singleCall{"merge equal pages", []uintptr{unix.SYS_PRCTL, unix.PR_SET_MEMORY_MERGE, 1, 0, 0, 0}, unix.EINVAL, nobody},

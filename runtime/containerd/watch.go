@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/netns"
 )
 
-// The least times between two counts: of a directory's contents; of a sandbox's memory and that of
-// all the host's connections; and of a namespace's connections, unless those of the host have grown.
+// The least times between two counts: of a directory's contents; of a sandbox's memory and sockets,
+// and of the memory of all the host's connections; and of a namespace's connections, unless those of
+// the host have grown. If they are few, those of a namespace are counted every idleInterval.
 const (
 	watchInterval      = 200 * time.Millisecond
 	memoryInterval     = 10 * time.Millisecond
 	connectionInterval = 50 * time.Millisecond
+	idleInterval       = 500 * time.Millisecond
 )
 
 // unbounded returns a channel that is closed once the sandbox's memory that no control group bounds
@@ -50,30 +51,30 @@ func (s *Sandbox) excess() int64 {
 	return max(used-limit, 0)
 }
 
-// connections returns a function that returns how much memory, in bytes, the sandbox's
-// connections use that is charged to no group. That takes long to count, so it is counted only
-// while the connections of the whole host, which are quick to count, use at least limit; and then
-// every connectionInterval, or sooner if they have grown by half of limit.
+// connections returns a function that returns how much memory, in bytes, the sandbox's sockets
+// use that is charged to no group. For connections that takes long to count. So it is counted
+// every idleInterval; while the connections of the whole host, which are quick to count, use at
+// least limit, every connectionInterval; and at once if they have grown by half of limit.
 func (s *Sandbox) connections(limit int64) func() int64 {
 	if s.cfg.Beside != nil {
 		return func() int64 { return 0 } // the other sandbox counts them
 	}
 	space := s.netns // Close clears the field, perhaps before the last count has ended
 	var uncounted, then int64
-	var asked time.Time
+	asked := time.Now() // there was nothing then
 	return func() int64 {
-		host, err := netns.TCPMemory() // 0 after an error
-		switch {
-		case err == nil && host < limit:
-			return 0
-		case host < then+limit/2 && time.Since(asked) < connectionInterval:
-			return uncounted
+		own, host, err := space.Estimate() // 0 after an error
+		interval := connectionInterval
+		if err == nil && host < limit {
+			interval = idleInterval
 		}
-		// An error means that the kernel is short of memory for a moment.
-		if n, err := space.Uncounted(); err == nil {
-			uncounted, then, asked = n, host, time.Now()
+		if host >= then+limit/2 || time.Since(asked) >= interval {
+			// An error means that the kernel is short of memory for a moment.
+			if n, err := space.Uncounted(); err == nil {
+				uncounted, then, asked = n, host, time.Now()
+			}
 		}
-		return uncounted
+		return max(own, uncounted)
 	}
 }
 

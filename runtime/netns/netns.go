@@ -36,6 +36,7 @@ type Options struct {
 // its last process has ended.
 type Namespace struct {
 	file    *os.File
+	stat    *os.File    // /proc/net/sockstat of the namespace
 	sockets []io.Closer // those below
 
 	mu        sync.Mutex
@@ -70,6 +71,9 @@ func (n *Namespace) make(o Options) error {
 	}
 	var err error
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
+		return err
+	}
+	if n.stat, err = os.Open("/proc/thread-self/net/sockstat"); err != nil {
 		return err
 	}
 	if err := loopbackUp(); err != nil {
@@ -216,8 +220,10 @@ func (n *Namespace) Close() error {
 			errs = append(errs, err)
 		}
 	}
-	if n.file != nil {
-		errs = append(errs, n.file.Close())
+	for _, f := range []*os.File{n.stat, n.file} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

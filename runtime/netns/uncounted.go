@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -24,30 +25,32 @@ const (
 	timeWait, listening          = 6, 10  // tcp_states.h
 )
 
-// socketBytes is the approximate size of a socket without its queues. An incoming
-// connection's socket is charged to no control group, whether it is accepted or not.
+// socketBytes is the approximate size of what no control group is charged for a socket without
+// its queues. All of an incoming connection's socket is charged to none, whether it is accepted
+// or not.
 const socketBytes = 2 << 10
 
-// TCPMemory returns an upper bound, in bytes, of what [Namespace.Uncounted] returns for all
-// namespaces of the host together (/proc/net/sockstat in proc(5)), which takes the kernel much
-// less time.
-func TCPMemory() (int64, error) {
+// Estimate returns what takes the kernel much less time than [Namespace.Uncounted], in bytes: in
+// own something for each socket of the namespace, of any kind; in host how much, at most, the
+// connections of all the host's namespaces use together that is charged to no control group,
+// without those that are still being made (/proc/net/sockstat in proc(5)).
+func (n *Namespace) Estimate() (own, host int64, err error) {
 	const apart = 1 << 20 // what each processor may count for itself (net.core.mem_pcpu_rsv)
 	processors, err := processors()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	text, err := os.ReadFile("/proc/net/sockstat")
-	if err != nil {
-		return 0, err
+	text := make([]byte, 4<<10)
+	size, err := n.stat.ReadAt(text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		var sockets, pages, other int64
-		if n, _ := fmt.Sscanf(line, "TCP: inuse %d orphan %d tw %d alloc %d mem %d", &other, &other, &other, &sockets, &pages); n == 5 {
-			return pages*int64(os.Getpagesize()) + sockets*socketBytes + processors*apart, nil
-		}
+	var sockets, connections, pages, other int64
+	if _, err := fmt.Sscanf(string(text[:size]), "sockets: used %d\nTCP: inuse %d orphan %d tw %d alloc %d mem %d",
+		&sockets, &other, &other, &other, &connections, &pages); err != nil {
+		return 0, 0, fmt.Errorf("/proc/net/sockstat: %w", err)
 	}
-	return 0, errors.New("no count of TCP's memory in /proc/net/sockstat")
+	return sockets * socketBytes, pages*int64(os.Getpagesize()) + connections*socketBytes + processors*apart, nil
 }
 
 // processors returns how many processors the host can have, which are more than those that this
