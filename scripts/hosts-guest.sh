@@ -354,7 +354,7 @@ main() {
 		[ "$length:$who" != short:u ] || contract=""
 		step shim tests containerd.test runtime/containerd "^(TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim|TestPauseIsClosed|TestNullIsOwn$contract)\$"
 		if [ "$length" != short ]; then
-			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestHostMemory|TestNotItsOwn|TestProcTellsLittle'
+			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestErrorQueue|TestHostMemory|TestNotItsOwn|TestProcTellsLittle'
 			step probe tests containerd.test runtime/containerd TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
