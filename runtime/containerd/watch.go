@@ -20,14 +20,13 @@ const (
 // unbounded returns a channel that is closed once the sandbox's memory that no control group bounds
 // exceeds both 16 MiB and a sixteenth of its limit: connections that are charged to no group, and
 // data that the kernel accepts beyond a group's limit, such as the first datagram in each UDP socket
-// on Linux 7.2 (__sk_mem_raise_allocated in net/core/sock.c).
-// Connections of a namespace that two sandboxes share count for its owner, while that runs a
-// process.
+// on Linux 7.2 (__sk_mem_raise_allocated in net/core/sock.c). Sockets of a namespace that two
+// sandboxes share count for its owner, while that runs a process.
 func (s *Sandbox) unbounded(ctx context.Context) <-chan struct{} {
 	limit := max(s.cfg.Limits.Memory/16, 16<<20)
-	connections := s.connections(limit)
+	uncounted := s.uncounted(limit)
 	return watch(ctx, memoryInterval, func() bool {
-		return connections()+s.excess() > limit
+		return uncounted()+s.excess() > limit
 	})
 }
 
@@ -51,19 +50,19 @@ func (s *Sandbox) excess() int64 {
 	return max(used-limit, 0)
 }
 
-// connections returns a function that returns how much memory, in bytes, the sandbox's sockets
-// use that is charged to no group. For connections that takes long to count. So it is counted
-// every idleInterval; while the connections of the whole host, which are quick to count, use at
-// least limit, every connectionInterval; and at once if they have grown by half of limit.
-func (s *Sandbox) connections(limit int64) func() int64 {
+// uncounted returns a function that returns how much memory, in bytes, the sandbox's sockets use
+// that is charged to no group. Connections take long to count. So they are counted every
+// idleInterval; while those of the whole host, which are quick to count, use at least limit, every
+// connectionInterval; and at once if these have grown by half of limit.
+func (s *Sandbox) uncounted(limit int64) func() int64 {
 	if s.cfg.Beside != nil {
 		return func() int64 { return 0 } // the other sandbox counts them
 	}
-	space := s.netns // Close clears the field, perhaps before the last count has ended
-	var uncounted, then int64
-	asked := time.Now() // there was nothing then
+	space := s.netns               // Close clears the field, perhaps before the last count has ended
+	_, then, _ := space.Estimate() // 0 after an error
+	counted, asked := int64(0), time.Now()
 	return func() int64 {
-		own, host, err := space.Estimate() // 0 after an error
+		own, host, err := space.Estimate()
 		interval := connectionInterval
 		if err == nil && host < limit {
 			interval = idleInterval
@@ -71,10 +70,10 @@ func (s *Sandbox) connections(limit int64) func() int64 {
 		if host >= then+limit/2 || time.Since(asked) >= interval {
 			// An error means that the kernel is short of memory for a moment.
 			if n, err := space.Uncounted(); err == nil {
-				uncounted, then, asked = n, host, time.Now()
+				counted, then, asked = n, host, time.Now()
 			}
 		}
-		return max(own, uncounted)
+		return max(own, counted)
 	}
 }
 

@@ -30,10 +30,10 @@ const (
 // or not.
 const socketBytes = 2 << 10
 
-// Estimate returns what takes the kernel much less time than [Namespace.Uncounted], in bytes: in
-// own something for each socket of the namespace, of any kind; in host how much, at most, the
-// connections of all the host's namespaces use together that is charged to no control group,
-// without those that are still being made (/proc/net/sockstat in proc(5)).
+// Estimate takes the kernel much less time than [Namespace.Uncounted]. Both results are bytes of
+// memory that is charged to no control group: own is that of all sockets of the namespace, of any
+// kind, without their queues; host is an upper bound for the connections of all the host's
+// namespaces together, except those that are still being made (/proc/net/sockstat in proc(5)).
 func (n *Namespace) Estimate() (own, host int64, err error) {
 	const apart = 1 << 20 // what each processor may count for itself (net.core.mem_pcpu_rsv)
 	processors, err := processors()

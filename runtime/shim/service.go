@@ -123,8 +123,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 		s.unregister(t)
 		return nil, toGRPC(err)
 	}
-	pid := p.id()
-	return &taskapi.CreateTaskResponse{Pid: pid}, nil
+	return &taskapi.CreateTaskResponse{Pid: p.id()}, nil
 }
 
 func (s *service) createAnchor(b bundle) (*taskapi.CreateTaskResponse, error) {
@@ -277,8 +276,7 @@ func (s *service) Delete(ctx context.Context, r *taskapi.DeleteRequest) (*taskap
 }
 
 func deleted(p *process) *taskapi.DeleteResponse {
-	pid := p.id()
-	answer := &taskapi.DeleteResponse{Pid: pid}
+	answer := &taskapi.DeleteResponse{Pid: p.id()}
 	if p.hasEnded() {
 		answer.ExitStatus, answer.ExitedAt = p.status, timestamppb.New(p.ended)
 	}
