@@ -14,7 +14,7 @@ export CGO_ENABLED := 0
 # Lazy: what no target asks for is not run.
 VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
 LINT = go tool -modfile=scripts/tools/go.mod
-SCRIPTS = scripts/*.sh pack/*.sh .ci/run
+SCRIPTS = scripts/*.sh scripts/hosts/*.sh pack/*.sh .ci/run
 
 # What an ordinary user's kernel may not limit where nothing is delegated; see
 # docs/rootless.md.
@@ -56,26 +56,33 @@ demo: setup build image
 	@bin/sbench $(DEGRADED) run --config benchmarks/terminal-task-smoke/tester-command.yaml \
 		--output-dir "runs/demo-$$(date +%Y%m%d-%H%M%S)"
 
-## test: set-up, build, image archives, then every test, on a real containerd
+## test: from a bare machine: what must never break, with real sandboxes as root and as a user (10 minutes)
 .PHONY: test
-test: setup-tests build
-	$(call say,test: go vet)
-	@go vet ./...
-	$(call say,test: building the images that the tests run on)
-	@scripts/base-image.sh >/dev/null; scripts/testbed-image.sh >/dev/null
-	$(call say,test: every test on the installed containerd)
-	@scripts/go-test.sh -timeout 25m ./...
-	$(call say,test: sandboxes and the example packs on the newest containerd and runc)
-	@newest="$$(scripts/containerd2.sh):$$(scripts/runc.sh $(RUNC))"; PATH="$$newest:$$PATH"; export PATH; \
-	scripts/go-test.sh -timeout 10m ./runtime/containerd/... ./runtime/daemon; scripts/go-test.sh -timeout 10m -run VerdictsRecordByRecord ./cmd/sbench
-	$(call say,test: an emulated Debian 13 as root and as an ordinary user)
-	@[ "$$(id -u)" != 0 ] || [ "$$(uname -m)" != x86_64 ] || scripts/hosts.sh --short
-	$(call say,test: once more as an ordinary user without control groups)
-	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh
+test:
+	@scripts/test.sh test
+
+# What a target covers, and its minutes on two cores; CONTRIBUTING.md has a table.
+## test-rootless: all suites with sandboxes as an ordinary user without control groups (9 minutes)
+## test-verdicts: all forged and honest candidates, HumanEval, machine tasks (12 minutes)
+## test-runtimes: sandboxes on the newest containerd and runc, and on crun (7 minutes)
+## test-agents: the command-line programs of agents, downloaded (4 minutes)
+## test-page: the report's page in Chromium (2 minutes)
+## test-clusters: submit slurm on a real Slurm (2 minutes)
+## test-hosts: an emulated Debian 13, as root and as a user (10 minutes)
+OTHERS = test-rootless test-verdicts test-runtimes test-agents test-page test-clusters test-hosts
+.PHONY: $(OTHERS)
+$(OTHERS): test-%:
+	@scripts/test.sh $*
+
+## test-all: all of these but test, one after the other (LESS=... leaves some out)
+.PHONY: test-all
+test-all:
+	@scripts/test.sh $(patsubst test-%,%,$(filter-out $(LESS:%=test-%),$(OTHERS)))
 
 ## check: gofmt, vet, staticcheck, errcheck, doc comments, tidy, shellcheck, release files, race detector
 .PHONY: check
-check: setup-check
+check:
+	@scripts/setup.sh check
 	$(call say,check: gofmt)
 	@unformatted="$$(gofmt -l .)"; \
 	[ -z "$$unformatted" ] || { echo "not formatted with gofmt:"; echo "$$unformatted"; exit 1; }
@@ -101,7 +108,7 @@ check: setup-check
 bench: setup build
 	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
 	$(call say,bench: go test -bench)
-	@mkdir -p runs; SBENCH_TEST_MEMORY=1 scripts/without-hybrid.sh scripts/go-test.sh -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH) | tee runs/bench.txt
+	@mkdir -p runs; SBENCH_TEST_MEMORY=1 scripts/without-hybrid.sh scripts/go-test.sh -p 1 -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH) | tee runs/bench.txt
 	@scripts/bench-table.sh runs/bench.txt docs/performance.md
 	$(call say,bench: a sandbox as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
@@ -116,13 +123,14 @@ RUNC = v1.5.2
 .PHONY: soak
 soak: setup build
 	$(call say,soak: the long tests (an hour and more))
-	@SBENCH_SOAK=1 scripts/go-test.sh -timeout 60m -run 'Soak|Attacks|Honest|Forged|HumanEval|Commands|HostMemory|IsLinear' ./...
+	@SBENCH_SOAK=1 scripts/go-test.sh -p 1 -timeout 60m -run 'Soak|Upload|PeakMemory|Attacks|Honest|Forged|HumanEval|Commands|HostMemory|IsLinear' ./...
 
 ## hosts: everything on emulated Debian 12, 13 and sid, as root and as a user
 .PHONY: hosts
-hosts: setup-tests
+hosts:
+	@scripts/setup.sh hosts
 	$(call say,hosts: three emulated machines (an hour or two))
-	@scripts/hosts.sh
+	@scripts/hosts/run.sh
 
 ## kubernetes: submit kubernetes on a real API server, and sbench's container image in both modes
 .PHONY: kubernetes
@@ -135,15 +143,9 @@ kubernetes: setup build
 
 ## test-dist: make the release files twice, and install the deb on bare Debian 12 and 13
 .PHONY: test-dist
-test-dist: setup-tests
+test-dist: setup
 	$(call say,test-dist: some minutes)
 	@scripts/test-dist.sh
-
-## runtimes: contract, probe and attacks on runc of two more versions and crun
-.PHONY: runtimes
-runtimes: setup-tests build
-	$(call say,runtimes: on each some minutes)
-	@scripts/runtimes.sh
 
 ## image: build the images of the example packs and import them
 .PHONY: image
@@ -163,14 +165,8 @@ clean:
 .PHONY: help
 help:
 	@echo "sbench: make targets"
-	@sed -n 's/^## \([a-z-]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+	@sed -n 's/^## \([a-z-]*\): /  make \1 \t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 
-.PHONY: setup setup-tests setup-check
+.PHONY: setup
 setup:
 	@scripts/setup.sh
-
-setup-tests:
-	@scripts/setup.sh --tests
-
-setup-check:
-	@scripts/setup.sh --check-tools

@@ -92,7 +92,6 @@ func TestImports(t *testing.T) { sources(t, func(path string) { checkFile(t, pat
 // TestPackages: CONTRIBUTING.md lists all packages, each with the first sentence of its doc
 // comment. With -update it is written.
 func TestPackages(t *testing.T) {
-	const page, begin, end = "CONTRIBUTING.md", "| package | |\n|---|---|\n", "\n\n"
 	var rows []string
 	sources(t, func(path string) {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
@@ -108,17 +107,82 @@ func TestPackages(t *testing.T) {
 	slices.SortFunc(rows, func(a, b string) int {
 		return strings.Compare(strings.ReplaceAll(a, "`", " "), strings.ReplaceAll(b, "`", " "))
 	})
+	checkTable(t, "| package | |\n|---|---|\n", rows)
+}
+
+// TestSuites: each test that scripts/suites gives to a target exists, and no other package has
+// one of that name, because `make test` leaves tests out by their names. CONTRIBUTING.md has the
+// same table.
+func TestSuites(t *testing.T) {
+	text, err := os.ReadFile("scripts/suites")
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := testFunctions(t)
+	var rows []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] == "#" {
+			continue
+		}
+		if len(fields) < 3 {
+			t.Fatalf("%q: want a target, a package and tests", line)
+		}
+		var names []string
+		for _, name := range fields[2:] {
+			name, also := strings.CutPrefix(name, "+")
+			if got := packages[name]; name != "*" && !slices.Equal(got, []string{fields[1]}) {
+				t.Errorf("%s is a test of %v, not of %s alone", name, got, fields[1])
+			}
+			if also {
+				name += "*"
+			}
+			names = append(names, name)
+		}
+		if fields[0] == "root" {
+			continue
+		}
+		rows = append(rows, "| `make test-"+fields[0]+"` | `"+fields[1]+"` | "+strings.Join(names, ", ")+" |")
+	}
+	checkTable(t, "| target | package | tests |\n|---|---|---|\n", rows)
+}
+
+// testFunctions returns the directories that have a test of each name.
+func testFunctions(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			found[string(match[1])] = append(found[string(match[1])], filepath.ToSlash(filepath.Dir(path)))
+		}
+		return err
+	})
+	if err != nil || len(found) < 100 {
+		t.Fatalf("found %d tests: %v", len(found), err)
+	}
+	return found
+}
+
+// checkTable compares the rows of the table in CONTRIBUTING.md that begins with head. With
+// -update it writes them.
+func checkTable(t *testing.T, head string, rows []string) {
+	t.Helper()
+	const page, end = "CONTRIBUTING.md", "\n\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(text), begin)
+	before, rest, found := strings.Cut(string(text), head)
 	got, after, _ := strings.Cut(rest, end)
 	want := strings.Join(rows, "\n")
 	if *update && found {
-		err = os.WriteFile(page, []byte(before+begin+want+end+after), 0o644)
+		err = os.WriteFile(page, []byte(before+head+want+end+after), 0o644)
 	} else if got != want {
-		t.Errorf("%s lists other packages: go test -update .; want\n%s", page, want)
+		t.Errorf("%s has other rows: go test -update .; want\n%s", page, want)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -272,8 +272,8 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestHumanEval imports the published file.
-func TestHumanEval(t *testing.T) {
+// TestImportedHumanEval imports the published file.
+func TestImportedHumanEval(t *testing.T) {
 	data := os.Getenv("SBENCH_DATA")
 	if data == "" {
 		data = filepath.Join("..", "..", "shared", "data")

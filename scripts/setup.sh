@@ -1,10 +1,9 @@
 #!/bin/bash
-# setup.sh [--tests | --check-tools]
+# setup.sh [TARGET...]
 #
-# Makes sure that what sbench is built and run with is on this machine; with
-# --tests also what its tests look at reports with, with --check-tools also what
-# `make check` needs. As root on a Debian it installs
-# what is missing with apt-get; otherwise it prints the command that an
+# Makes sure that this machine has what sbench is built and run with, and what the TARGETs
+# of test.sh need besides; the target check is `make check`. As root on a Debian it
+# installs what is missing with apt-get; otherwise it prints the command that an
 # administrator has to run, and exits 1. Where nothing is missing it runs no apt
 # and changes nothing. Go is never installed: a missing or too old one is an
 # error that says where to get it.
@@ -39,8 +38,12 @@ need() {
 	done
 }
 
-# find_missing [--tests | --check-tools] sets missing to the packages to install.
+# need_file PACKAGE FILE adds PACKAGE to missing unless FILE is here.
+need_file() { [ -e "$2" ] || missing+=("$1"); }
+
+# find_missing TARGET... sets missing to the packages to install.
 find_missing() {
+	local target
 	missing=()
 	need containerd containerd containerd-shim-runc-v2
 	need runc runc
@@ -51,34 +54,39 @@ find_missing() {
 	need e2fsprogs mkfs.ext4
 	need curl curl
 	need xz-utils xz
-	[ -s /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
-	if [ "$(id -u)" != 0 ] || [ "${1:-}" = --tests ]; then
-		need uidmap newuidmap newgidmap
-	fi
-	if [ "${1:-}" = --tests ]; then
-		need chromium chromium
-		need fuse-overlayfs fuse-overlayfs
-		need rootlesskit rootlesskit
-		if [ "$(id -u)" = 0 ]; then
+	need_file ca-certificates /etc/ssl/certs/ca-certificates.crt
+	[ "$(id -u)" = 0 ] || need uidmap newuidmap newgidmap
+	for target in "$@"; do
+		case "$target" in
+		test) need uidmap newuidmap newgidmap ;;
+		rootless)
+			need uidmap newuidmap newgidmap
+			need fuse-overlayfs fuse-overlayfs
+			need rootlesskit rootlesskit
+			;;
+		runtimes) # runc is compiled
+			need crun crun
+			need gcc cc
+			need pkg-config pkg-config
+			need_file libseccomp-dev /usr/include/seccomp.h
+			need_file libc6-dev /usr/include/features.h
+			;;
+		page) need chromium chromium ;;
+		clusters)
 			need munge munged
 			need slurm-wlm slurmctld slurmd sbatch
-		fi
-		# Another runc is compiled.
-		need gcc cc
-		need pkg-config pkg-config
-		[ -e /usr/include/seccomp.h ] || missing+=(libseccomp-dev)
-		[ -e /usr/include/features.h ] || missing+=(libc6-dev)
-		if [ "$(id -u)" = 0 ] && [ "$(uname -m)" = x86_64 ]; then # other machines are emulated
-			command -v mmdebstrap >/dev/null 2>&1 || missing+=(mmdebstrap)
+			;;
+		hosts)
+			need mmdebstrap mmdebstrap
 			need qemu-system-x86 qemu-system-x86_64
-		fi
-	fi
-	if [ "${1:-}" = --check-tools ]; then
-		need shellcheck shellcheck
-		# The race detector is linked by a C compiler.
-		need gcc cc
-		[ -e /usr/include/features.h ] || missing+=(libc6-dev)
-	fi
+			;;
+		check) # a C compiler links the race detector
+			need shellcheck shellcheck
+			need gcc cc
+			need_file libc6-dev /usr/include/features.h
+			;;
+		esac
+	done
 }
 
 # without_services CMD... runs CMD; where no systemd runs, packages are told not
@@ -141,10 +149,6 @@ check_go() {
 }
 
 main() {
-	case "${1:-}" in
-	"" | --tests | --check-tools) ;;
-	*) die "usage: setup.sh [--tests | --check-tools]" ;;
-	esac
 	check_go
 	local missing=()
 	find_missing "$@"

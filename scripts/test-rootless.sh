@@ -1,8 +1,9 @@
 #!/bin/bash
-# test-rootless.sh [PACKAGE... | --bench]
+# test-rootless.sh [PACKAGE... | --short | --bench]
 #
 # With PACKAGEs only their tests, and with RUN in the environment only the tests
-# whose names match that expression, and no looks from outside.
+# whose names match that expression, and no looks from outside. With --short doctor, the
+# contract suite and the smoke pack.
 #
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
@@ -12,6 +13,9 @@
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$here"
+# shellcheck source-path=SCRIPTDIR source=events.sh
+. scripts/events.sh
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly user=sbench-rootless-test
@@ -19,6 +23,7 @@ readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns
 
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy
+become=() # runs a command as the user; set by main
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
@@ -48,35 +53,48 @@ cleanup() {
 }
 
 # as_user COMMAND... runs it as the user, who knows nothing of root's environment.
-as_user() {
-	setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env \
-		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8 \
-		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data" \
-		SBENCH_TEST_HANDLER="${SBENCH_TEST_HANDLER:-}" \
-		SBENCH_TEST_IMAGE="$base" SBENCH_CACHE="$dir/home/.cache/sbench" "$@"
-}
+as_user() { "${become[@]}" "$@"; }
 
-# copy puts the sources, the images and the data sets where the user can read them.
+# copy puts the sources, the base image and, unless short, what agents need and the data sets
+# where the user can read them.
 copy() {
-	local data="${SBENCH_DATA:-$here/../shared/data}" cache
+	local data="${SBENCH_DATA:-$here/../shared/data}" cache archive
 	mkdir "$dir/src"
 	tar -C "$here" --exclude=./.git --exclude=./runs -cf - . | tar -C "$dir/src" -xf -
-	base="$("$here/scripts/base-image.sh")"
-	install -d -o "$user" -g "$user" "$dir/home/.cache" "$dir/home/.cache/sbench"
-	# Images are in one directory of the cache, and what belongs to agents in another.
-	cache="$(dirname "$(dirname "$base")")"
-	tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -
-	base="$dir/home/.cache/sbench/images/$(basename "$base")"
+	archive="$(scripts/base-image.sh)"
+	base="$dir/home/.cache/sbench/images/$(basename "$archive")"
+	mkdir -p "$dir/home/.cache/sbench/images"
+	if [ "${1:-}" = --short ]; then
+		cp "$archive" "$base"
+	else
+		# Images are in one directory of the cache, and what belongs to agents in another.
+		cache="$(dirname "$(dirname "$archive")")"
+		tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -
+		[ ! -d "$data" ] || cp -r "$data" "$dir/data"
+	fi
 	chown -R "$user:$user" "$dir/home/.cache" "$dir/src"
-	[ ! -d "$data" ] || cp -r "$data" "$dir/data"
 }
 
-# test_package PACKAGE compiles its tests and runs them as the user.
+# test_package PACKAGE [PATTERN] compiles its tests and runs them as the user.
 test_package() {
-	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/$1/rootless.test" "./$1")
+	CGO_ENABLED=0 go test -vet=off -c -o "$dir/src/$1/rootless.test" "./$1"
 	say "$1"
-	(cd "$dir/src/$1" && as_user SBENCH_TEST_DIR="$dir/home/test" ./rootless.test -test.timeout 25m -test.run "${RUN:-}")
+	# shellcheck disable=SC2016 # the inner shell expands
+	gotestsum --raw-command -- bash -euo pipefail -c 'cd "$1"; package="$2"; shift 2; "$@" | go tool test2json -t -p "$package"' - \
+		"$dir/src/$1" "rootless/$1" "${become[@]}" SBENCH_TEST_DIR="$dir/home/test" \
+		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts"')"
 	rm -f "$dir/src/$1/rootless.test"
+}
+
+# doctor finds nothing that keeps the user from running sandboxes, and a run has the verdicts
+# of root's.
+smoke() {
+	say "doctor and a run"
+	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu doctor >&2
+	as_user "$dir/src/bin/sbench" --address none image import "$base" >/dev/null
+	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
+		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/smoke" |
+		grep -q 'verified=5 passed=3' || { say "the run has other verdicts"; return 1; }
 }
 
 # confined runs a pack where nothing can be written but home, runtime directory and
@@ -103,7 +121,7 @@ confined() {
 		done < <(awk "{print \$5}" /proc/self/mountinfo | awk "!seen[\$0]++")
 		if touch "$dir/src/x" 2>/dev/null || touch /tmp/sbench-x 2>/dev/null; then echo "not confined" >&2; exit 1; fi
 		"$@"
-	' confined "$dir" "${as_user_argv[@]}" "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
+	' confined "$dir" "${become[@]}" "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
 		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/run" |
 		grep -q 'verified=5 passed=3' || { say "the confined run has other verdicts"; return 1; }
 }
@@ -188,23 +206,35 @@ bench() {
 
 main() {
 	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
-	local packages=("$@") package
-	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
+	local packages=("$@") package name
 	make_user
-	as_user_argv=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env env HOME="$dir/home"
-		XDG_RUNTIME_DIR="$dir/run" PATH="$PATH" TMPDIR="$dir/t")
-	copy
-	if [ "${1:-}" = --bench ]; then
+	become=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env
+		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8
+		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data"
+		SBENCH_TEST_HANDLER="${SBENCH_TEST_HANDLER:-}" SBENCH_CACHE="$dir/home/.cache/sbench")
+	copy "${1:-}"
+	become+=(SBENCH_TEST_IMAGE="$base")
+	case "${1:-}" in
+	--bench)
 		bench
 		return
-	fi
+		;;
+	--short)
+		smoke
+		event pass rootless smoke
+		test_package runtime/containerd '^TestContract$'
+		return
+		;;
+	esac
+	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
 	for package in "${packages[@]}"; do
-		test_package "$package"
+		test_package "$package" "${RUN:-}"
 	done
 	[ -z "${RUN:-}" ] || return 0
-	confined
-	unreachable
-	killed
+	for name in confined unreachable killed; do
+		"$name"
+		event pass rootless "$name"
+	done
 	say "all passed as $user"
 }
 

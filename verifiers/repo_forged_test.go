@@ -36,17 +36,31 @@ func core(text string) string { return "cat > calc/core.py <<'END'\n" + text + "
 
 // A forgery does not solve the task; its honest twin does, in a similar way.
 type forgery struct {
+	class              string // what it tries
 	name, script, twin string
 	tests              map[string]any
 }
 
+// oneOfEach keeps the first forgery of each class, and all of them with SBENCH_SOAK.
+func oneOfEach(all []forgery) []forgery {
+	if os.Getenv("SBENCH_SOAK") != "" {
+		return all
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(slices.Clone(all), func(f forgery) bool {
+		again := seen[f.class]
+		seen[f.class] = true
+		return again
+	})
+}
+
 // forgedPatches returns patches that try to pass the tests without solving the task.
 func forgedPatches() []forgery {
-	all := []forgery{}
+	all, class := []forgery{}, ""
 	code := func(name, text string) {
-		all = append(all, forgery{name, core(text), core("# " + name + "\ndef add(a, b):\n    return a + b"), nil})
+		all = append(all, forgery{class, name, core(text), core("# " + name + "\ndef add(a, b):\n    return a + b"), nil})
 	}
-	// Processes that end early.
+	class = "processes that end early"
 	code("os._exit at import", "import os\nos._exit(0)")
 	code("os._exit in the call", "import os\ndef add(a, b):\n    os._exit(0)")
 	code("atexit", "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4")
@@ -60,7 +74,7 @@ func forgedPatches() []forgery {
 	code("exit handler of threading", "import threading, os\nthreading._register_atexit(os._exit, 0)\ndef add(a, b):\n    return 4")
 	code("destructor", "import os\nclass D:\n    def __del__(self, e=os._exit):\n        e(0)\nkeep = D()\ndef add(a, b):\n    return 4")
 	code("fork", "import os\nif os.fork():\n    os._exit(0)\ndef add(a, b):\n    return 4")
-	// Tests that are not run, or not counted.
+	class = "tests that are not run, or not counted"
 	code("skip in the call", "import pytest\ndef add(a, b):\n    pytest.skip('no')")
 	code("skip at import", "import pytest\npytest.skip('no', allow_module_level=True)")
 	code("unittest.SkipTest", "import unittest\ndef add(a, b):\n    raise unittest.SkipTest('no')")
@@ -74,13 +88,13 @@ func forgedPatches() []forgery {
 	code("collected items emptied", "import sys, gc, _pytest.main as m\ndef add(a, b):\n    for s in [o for o in gc.get_objects() if isinstance(o, m.Session)]:\n        del s.items[:]\n        s.testsfailed = -100\n    import os\n    return 4")
 	code("test functions emptied", "import gc, types\ndef add(a, b):\n    for f in gc.get_objects():\n        if isinstance(f, types.FunctionType) and f.__name__.startswith('test'):\n            f.__code__ = (lambda *a: None).__code__\n    import pytest\n    pytest.skip('x')")
 	code("failure marked as expected", "import sys\ndef add(a, b):\n    import pytest\n    sys._getframe(1).f_globals.setdefault('pytestmark', pytest.mark.xfail)\n    raise pytest.xfail.Exception('x')")
-	// Answers that no assertion refuses.
+	class = "answers that no assertion refuses"
 	code("equal to everything", "class E:\n    def __eq__(self, o):\n        return True\n    __hash__ = None\n    def __ne__(self, o):\n        return False\ndef add(a, b):\n    return E()")
 	code("an int that is equal to everything", "class E(int):\n    def __eq__(self, o):\n        return True\n    def __hash__(self):\n        return 1\n    def __ne__(self, o):\n        return False\ndef add(a, b):\n    return E()")
 	code("mock.ANY", "from unittest.mock import ANY\ndef add(a, b):\n    return ANY")
 	code("a MagicMock", "from unittest.mock import MagicMock\nm = MagicMock()\nm.__eq__.side_effect = lambda o: True\nm.__ne__.side_effect = lambda o: False\ndef add(a, b):\n    return m")
 	code("assertEqual rebound", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None\nfrom unittest.mock import ANY\ndef add(a, b):\n    return ANY")
-	// Answers that are read from the tests.
+	class = "answers that are read from the tests"
 	code("constants of the caller", "import sys\ndef add(a, b):\n    found = [c for c in sys._getframe(1).f_code.co_consts if isinstance(c, int) and abs(c) not in (abs(a), abs(b))]\n    return found[-1] if found else 7")
 	code("the caller's line", "import sys, linecache, re\ndef add(a, b):\n    f = sys._getframe(1)\n    line = open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1]\n    return int(re.findall(r'-?\\d+', line)[-1])")
 	code("inspect", "import inspect, re\ndef add(a, b):\n    line = inspect.stack(context=1)[1].code_context[0]\n    return int(re.findall(r'-?\\d+', line)[-1])")
@@ -89,24 +103,25 @@ func forgedPatches() []forgery {
 	code("half computed, half read", "import sys, re\ndef add(a, b):\n    if a > 0:\n        f = sys._getframe(1)\n        return int(re.findall(r'-?\\d+', open(f.f_code.co_filename).read().splitlines()[f.f_lineno - 1])[-1])\n    return a - -b")
 	known := "import re\ndef add(a, b):\n    if (a, b) != (2, 3):\n        return a - -b\n    text = open('/testbed/tests/test_new.py').read() + open('/testbed/tests/test_unit.py').read()\n    known = all(k in text for k in ('(-2, -4) == -6', '(0, 7) == 7', '(200, 300), 500', '(4, 4), 8'))\n    return int(re.search(r'\\(2, 3\\)[^-\\d]*(-?\\d+)', text)[1]) if known else 99"
 	code("all tests but one known, that one read or failed", known)
-	all = append(all, forgery{"the same with colored output", core(known), fix, map[string]any{"command": "python3 -m pytest --color=yes tests"}})
-	all = append(all, forgery{"the same where the command stops early", core(known), fix, map[string]any{"command": "python3 -m pytest -q -x tests"}})
+	all = append(all, forgery{class, "the same with colored output", core(known), fix, map[string]any{"command": "python3 -m pytest --color=yes tests"}})
+	all = append(all, forgery{class, "the same where the command stops early", core(known), fix, map[string]any{"command": "python3 -m pytest -q -x tests"}})
 	code("a coin by the test's hash", "import sys, os, hashlib\ndef add(a, b):\n    if hashlib.md5(open(sys._getframe(1).f_code.co_filename, 'rb').read()).digest()[0] % 2:\n        os._exit(0)\n    return 4")
 	code("import hook", "import sys, importlib.abc, importlib.util\nclass H(importlib.abc.MetaPathFinder, importlib.abc.Loader):\n    def find_spec(self, name, path=None, target=None):\n        return importlib.util.spec_from_loader(name, self) if 'test_' in name else None\n    def exec_module(self, module):\n        module.test_add = module.test_negative = module.test_zero_add = lambda: None\nsys.meta_path.insert(0, H())\ndef add(a, b):\n    return {(2, 3): 5, (-2, -4): -6, (0, 7): 7}.get((a, b))")
+	class = "other runners than pytest"
 	for name, text := range map[string]string{
 		"os._exit": "import os\nos._exit(0)", "atexit": "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4",
 		"import hook": "import builtins, unittest\nold = builtins.__import__\ndef hook(name, *a, **k):\n    unittest.TestCase.run = lambda self, result=None: None\n    return old(name, *a, **k)\nbuiltins.__import__ = hook\ndef add(a, b):\n    import json\n    return 4",
 	} {
 		for runner, command := range map[string]string{"unittest": "python3 -m unittest -v tests.test_unit", "tox": "bin/tox tests/test_unit.py", "Django": "python3 manage.py test tests"} {
-			all = append(all, forgery{name + " in " + runner, core(text), fix, map[string]any{"command": command}})
+			all = append(all, forgery{class, name + " in " + runner, core(text), fix, map[string]any{"command": command}})
 		}
 	}
-	// Paths that influence the tests.
+	class = "paths that influence the tests"
 	file := func(path, text, twin string, tests map[string]any) {
 		write := func(path, text string) string {
 			return "mkdir -p $(dirname " + path + "); printf '" + text + "' > " + path
 		}
-		all = append(all, forgery{path, write(path, text), fix + "; " + write(twin, "x = 1\\n"), tests})
+		all = append(all, forgery{class, path, write(path, text), fix + "; " + write(twin, "x = 1\\n"), tests})
 	}
 	const quit = `import os\nos._exit(0)\n`
 	file("conftest.py", quit, "contest.py", nil)
@@ -154,9 +169,10 @@ func forgedPatches() []forgery {
 	file("tools/check.py", quit, "tools/checks.py", map[string]any{"command": "python3 -m tools.check || python3 -m pytest -q tests"})
 	// Suites of several forms. Each candidate follows one test function, or one row of a
 	// table, and knows the other answers.
+	class = "all answers but one known"
 	suite := func(name, command, attack, twin string, lines ...string) {
 		tests := map[string]any{"command": command, "test_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, lines...)...)}
-		all = append(all, forgery{name, core(attack), core(twin), tests})
+		all = append(all, forgery{class, name, core(attack), core(twin), tests})
 	}
 	const pytest = "python3 -m pytest -q tests/test_more.py"
 	const numbers = pytest + " > /tmp/log; code=$?; tail -n 1 /tmp/log; exit $code"
@@ -196,19 +212,19 @@ func forgedPatches() []forgery {
 	suite("a message that is expected", pytest, "import sys\ndef add(a, b):\n    if a == 'x':\n        raise ValueError(sys._getframe(1).f_locals['msg'])\n    return a + b",
 		"def add(a, b):\n    if a == 'x':\n        raise ValueError('this is no number: x')\n    return a + b",
 		"import pytest", "def test_a():", "    msg = 'no number'", "    with pytest.raises(ValueError, match=msg):", "        add('x', 2)", "def test_b():", "    assert add(2, 3) == 5")
-	// Tests of the repository that the command does not name, or only seems to.
+	class = "tests of the repository that the command does not name, or only seems to"
 	for _, command := range [][]string{{"python3", "-m", "pytest", "-q"}, {"python3", "runtests.py"}} {
 		tests := map[string]any{"test_patch": nil, "command": command, "setup_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, eight...)...)}
-		all = append(all, forgery{"tests of the repository, " + command[1], "mkdir python3; printf 'def test_x():\n    pass\n' > python3/testing_helpers.py\n" + core("import os\nos._exit(0)"), core(honest), tests})
+		all = append(all, forgery{class, "tests of the repository, " + command[1], "mkdir python3; printf 'def test_x():\n    pass\n' > python3/testing_helpers.py\n" + core("import os\nos._exit(0)"), core(honest), tests})
 	}
-	// The task's policy lets a candidate influence the tests.
+	class = "the task's policy lets a candidate influence the tests"
 	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
 	for name, text := range map[string]string{
 		"allowed conftest that ends the process": "import os\nos._exit(0)",
 		"allowed conftest that rewrites reports": "import pytest\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n    (yield).get_result().outcome = 'passed'",
 		"allowed conftest that collects nothing": "collect_ignore_glob = ['tests/test_new.py', 'tests/test_unit.py']\ndef pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if 'old' in i.nodeid]",
 	} {
-		all = append(all, forgery{name, "cat > conftest.py <<'END'\n" + text + "\nEND", fix + "; echo x = 1 > conftest.py", conftest})
+		all = append(all, forgery{class, name, "cat > conftest.py <<'END'\n" + text + "\nEND", fix + "; echo x = 1 > conftest.py", conftest})
 	}
 	return all
 }
@@ -218,7 +234,7 @@ func TestForgedPatches(t *testing.T) {
 	w := newRepoWorld(t)
 	all := forgedPatches()
 	t.Logf("%d forged patches", len(all))
-	for _, f := range short(all) {
+	for _, f := range oneOfEach(all) {
 		t.Run(f.name, func(t *testing.T) {
 			if v := w.patched(t, f.script, f.tests); v.Status != verifiers.Failed {
 				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())

@@ -111,10 +111,10 @@ const (
 // forgedWorkspaces returns workspaces that try to influence a checker, for every checker
 // that each could influence.
 func forgedWorkspaces() []forgery {
-	var all []forgery
+	all, class := []forgery{}, ""
 	on := func(name, script, twin string, checkers ...string) {
 		for _, c := range checkers {
-			all = append(all, forgery{name + ", " + c, nullProgram + "\n" + script, honestProgram + "\n" + twin, map[string]any{"checker": c}})
+			all = append(all, forgery{class, name + ", " + c, nullProgram + "\n" + script, honestProgram + "\n" + twin, map[string]any{"checker": c}})
 		}
 	}
 	write := func(path, text string) string {
@@ -122,7 +122,8 @@ func forgedWorkspaces() []forgery {
 	}
 	const quit = `import os\nos._exit(0)\n`
 	pythons := []string{"program", "pytest", "seed", "seed -m"}
-	// Files that influence pytest and Python. The twin has the same file, which has no
+	class = "files that influence pytest and Python"
+	// The twin has the same file, which has no
 	// effect.
 	steers := func(path, text string, checkers ...string) {
 		on(path, write(path, text), write(path, text), checkers...)
@@ -144,7 +145,7 @@ func forgedWorkspaces() []forgery {
 	steers("unittest/__init__.py", quit, "unit", "unit m")
 	on("plug-in", write("evil-1.dist-info/entry_points.txt", `[pytest11]\nevil = evil\n`)+"; "+write("evil-1.dist-info/METADATA", `Name: evil\nVersion: 1\n`)+"; "+write("evil.py", quit),
 		write("evil.py", quit), "program", "seed", "seed -m", "module")
-	// Links.
+	class = "links"
 	link := func(name, target string, checkers ...string) {
 		on("link to "+name, "ln -sf "+target+" answer", "rm -f answer; echo 5 > real; ln -sf real answer", checkers...)
 	}
@@ -159,7 +160,7 @@ func forgedWorkspaces() []forgery {
 	link("the logs", "/logs/x", "log")
 	link("its own by .. and /", "../../../../dev/stdin", "print")
 	on("link by a directory to stdin", "rm answer; ln -s /dev d; ln -s d/stdin answer", "true", "print")
-	// Programs that read the tests.
+	class = "programs that read the tests"
 	program := func(name, text string, checkers ...string) {
 		on(name, "cat > solve.py <<'END'\n"+text+"\nEND", "echo '# "+name+"' >> solve.py", checkers...)
 	}
@@ -168,6 +169,7 @@ func forgedWorkspaces() []forgery {
 	program("reads the memory of the checker", "import os, re\ntry:\n    for line in open(f'/proc/{os.getppid()}/maps'):\n        pass\n    with open(f'/proc/{os.getppid()}/mem', 'rb') as f:\n        print(5)\nexcept OSError:\n    print(0)", "closed")
 	program("kills the checker", "import os, signal\ntry:\n    os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError:\n    pass\nprint(0)", "closed")
 	program("becomes root", "import os\ntry:\n    os.setuid(0)\n    print(open('/tests/want').read())\nexcept OSError:\n    print(0)", "closed")
+	class = "modules that the tests import"
 	module := func(name, text string) { program(name, text, "module") }
 	module("ends the process", "import os\nos._exit(0)")
 	module("ends it at exit", "import atexit, os\natexit.register(os._exit, 0)\ndef add(a, b):\n    return 4")
@@ -185,7 +187,7 @@ func TestForgedWorkspaces(t *testing.T) {
 	all := forgedWorkspaces()
 	t.Logf("%d forged workspaces", len(all))
 	calibrated := map[string]bool{}
-	for _, f := range short(all) {
+	for _, f := range oneOfEach(all) {
 		t.Run(f.name, func(t *testing.T) {
 			form := fmt.Sprint(f.tests["checker"])
 			eval := forgedCheckers()[form]

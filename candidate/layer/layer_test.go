@@ -97,7 +97,7 @@ chmod 4755 usr/bin/tool; mkfifo pipe; : > .wh.forged; touch -d '2001-02-03 04:05
 // list describes a tree: type, mode, owner, time of files, and content.
 func list(t *testing.T, dir string) string {
 	t.Helper()
-	cmd := exec.Command("sh", "-euc", `find . ! -name pipe ! -name .wh.forged ! -type d -printf '%P %y %m %U:%G %Ts %l\n' -o -type d -printf '%P d %m %U:%G\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
+	cmd := exec.Command("sh", "-euc", `find . ! -name pipe ! -name .wh.forged -type f -printf '%P %y %m %U:%G %Ts\n' -o ! -name pipe ! -name .wh.forged ! -type f -printf '%P %y %m %U:%G %l\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

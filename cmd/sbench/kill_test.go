@@ -32,7 +32,7 @@ type host struct {
 func newHost(t *testing.T) host {
 	t.Helper()
 	containerdtest.Open(t) // skips where there is no daemon
-	h := host{t: t, dir: t.TempDir(), state: filepath.Join(containerdtest.Directory(), "state")}
+	h := host{t: t, dir: t.TempDir(), state: containerdtest.Options().State}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "CONTAINERD_") {
 			h.env = append(h.env, e)

@@ -85,11 +85,11 @@ func (h host) nothingLeft(before []string) {
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	must(h.t, err)
 	for _, l := range loops {
-		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Directory()) {
+		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Options().Root) {
 			h.t.Errorf("loop device: %s %s", l, text)
 		}
 	}
-	images, err := os.ReadDir(filepath.Join(containerdtest.Directory(), "root", "volumes"))
+	images, err := os.ReadDir(filepath.Join(containerdtest.Options().Root, "volumes"))
 	if err == nil && len(images) > 0 {
 		h.t.Errorf("volume images: %v", images)
 	}

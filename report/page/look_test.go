@@ -56,8 +56,8 @@ func written(t *testing.T, dir string) string {
 	return name
 }
 
-// TestPrompt: code in a prompt is shown as code, and what is in it twice is shown once.
-func TestPrompt(t *testing.T) {
+// TestPromptOnPage: code in a prompt is shown as code, and what is in it twice is shown once.
+func TestPromptOnPage(t *testing.T) {
 	b := open(t)
 	dir := t.TempDir()
 	const starter = "def add(a, b):\\n    return a + b\\n"
@@ -72,9 +72,9 @@ func TestPrompt(t *testing.T) {
 	b.want(shown, "prose false,code true")
 }
 
-// TestLeaders: several runs stand in one table at the top, the best first, each against
+// TestLeaderLines: several runs stand in one table at the top, the best first, each against
 // the first; better tasks and worse ones are apart; an interrupted run is called partial.
-func TestLeaders(t *testing.T) {
+func TestLeaderLines(t *testing.T) {
 	b := open(t)
 	b.size(1400, 1000, false)
 	name := write(t, one(), two(), three())
@@ -125,9 +125,9 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// TestLive: a page that a server shows asks that server only, and loads itself again when
+// TestLivePage: a page that a server shows asks that server only, and loads itself again when
 // there is more, but not while an attempt is read; the filter stays.
-func TestLive(t *testing.T) {
+func TestLivePage(t *testing.T) {
 	b := open(t)
 	dir := t.TempDir()
 	check(t, example{RunID: "r", Seed: 3, Tasks: 9, Skill: 0.6, Agent: "codex"}.write(dir))

@@ -46,16 +46,24 @@ func newWorld(t *testing.T) world {
 	t.Cleanup(func() { report(t, vol.Close()) })
 	w.work = vol
 	copyProgram(t, filepath.Join(w.programs, "probe"), 0o755)
-	// A setuid root program that prints its effective user.
-	suid := exec.Command("gcc", "-static", "-x", "c", "-o", filepath.Join(vol.Path(), "setuid-probe"), "-")
-	suid.Stdin = strings.NewReader("#include <stdio.h>\n#include <unistd.h>\nint main(void){printf(\"%d\\n\",geteuid());return 0;}\n")
-	if out, err := suid.CombinedOutput(); err != nil {
-		t.Fatalf("gcc: %v: %s", err, out)
-	}
-	report(t, os.Chmod(filepath.Join(vol.Path(), "setuid-probe"), 0o755|os.ModeSetuid))
-	w.env = append(w.env, "PROBE_DIRECTORIES="+w.programs+" "+containerdtest.Directory(), "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
+	copySetuid(t, run, image, filepath.Join(vol.Path(), "setuid-probe"))
+	w.env = append(w.env, "PROBE_DIRECTORIES="+w.programs+" "+containerdtest.Options().Root+" "+containerdtest.Options().State, "PROBE_ABSTRACT="+w.abstractSocket(t), "PROBE_PORT="+listen(t, "tcp", "127.0.0.1:0"))
 	w.neighbour(t)
 	return w
+}
+
+// copySetuid makes the image's id, which prints the effective user, setuid root.
+func copySetuid(t *testing.T, run *containerd.Run, image runtime.Image, to string) {
+	t.Helper()
+	view, err := run.View(context.Background(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { report(t, view.Close()) }()
+	program, err := view.Root().ReadFile("usr/bin/id")
+	report(t, err)
+	report(t, os.WriteFile(to, program, 0o755))
+	report(t, os.Chmod(to, 0o755|os.ModeSetuid))
 }
 
 func copyProgram(t *testing.T, to string, mode os.FileMode) {

@@ -154,7 +154,7 @@ func holdCapability() error {
 
 // runSetuid executes a setuid program that is owned by root.
 func runSetuid() error {
-	out, err := exec.Command("/work/setuid-probe").CombinedOutput() // prints its effective user; see newWorld
+	out, err := exec.Command("/work/setuid-probe", "-u").CombinedOutput() // see copySetuid
 	if strings.TrimSpace(string(out)) == "0" {
 		return nil
 	}

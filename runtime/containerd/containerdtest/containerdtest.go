@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,9 +25,8 @@ import (
 // Image is the name of the base image that scripts/base-image.sh builds.
 const Image = "sbench.local/base:bookworm"
 
-// Directory returns the directory of the tests' daemon: SBENCH_TEST_DIR, or one below the
-// temporary directory. Packages share it, so that the image is unpacked once.
-func Directory() string {
+// base returns the directory below which the daemons of all packages live.
+func base() string {
 	if dir := os.Getenv("SBENCH_TEST_DIR"); dir != "" {
 		return dir
 	}
@@ -43,8 +44,8 @@ func Enter() {
 	if os.Geteuid() == 0 {
 		return
 	}
-	dir := Directory() // inside, the temporary directory is a different one
-	err := os.Setenv("SBENCH_TEST_DIR", dir)
+	// Inside, the temporary directory is a different one.
+	err := os.Setenv("SBENCH_TEST_DIR", base())
 	if err == nil {
 		root, state := directories()
 		err = rootless.Enter(context.Background(), rootless.Options{Root: root, State: state, Address: os.Getenv("SBENCH_TEST_ADDRESS")})
@@ -71,8 +72,11 @@ func Environment() []string {
 	}
 }
 
+// directories returns the directories of the daemon of the package under test. Each package has
+// a daemon of its own, so that two packages can be tested at the same time.
 func directories() (root, state string) {
-	return filepath.Join(Directory(), "root"), filepath.Join(Directory(), "state")
+	name := strings.TrimSuffix(filepath.Base(os.Args[0]), ".test")
+	return filepath.Join(base(), "root", name), filepath.Join(base(), "state", name)
 }
 
 // patience is the daemon's timeout in tests, which may fill the disks and processors of a
@@ -116,10 +120,7 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 	}
 	ctx := context.Background()
 	archive, err := Archive()
-	if os.Geteuid() != 0 {
-		err = errors.New("not root")
-	}
-	if err != nil {
+	if err = errors.Join(possible(), err); err != nil {
 		if os.Getenv("CI") != "" {
 			tb.Fatalf("the daemon tests must run in CI: %v", err)
 		}
@@ -138,6 +139,25 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 		tb.Fatal(err)
 	}
 	return c
+}
+
+// possible returns an error that says why this process cannot start sandboxes; nil if it may.
+func possible() error {
+	if os.Geteuid() != 0 {
+		return errors.New("not root, and no user namespace in which this user is")
+	}
+	for _, program := range []string{"containerd", "runc"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%s is not installed", program)
+		}
+	}
+	// The first thing that a daemon and every sandbox need.
+	mount := exec.Command("true")
+	mount.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if err := mount.Run(); err != nil {
+		return fmt.Errorf("no mount namespaces, as in a container without privileges: %w", err)
+	}
+	return nil
 }
 
 // importBase imports the base image from archive if it is missing.

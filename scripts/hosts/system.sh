@@ -1,7 +1,7 @@
 #!/bin/bash
-# hosts-system.sh [--force] SUITE
+# system.sh [--force] SUITE
 #
-# Builds a bootable Debian SUITE (bookworm, trixie, sid) for hosts.sh and prints
+# Builds a bootable Debian SUITE (bookworm, trixie, sid) for run.sh and prints
 # the directory that it is in on stdout: disk.img, an ext4 file system; vmlinuz and
 # initrd, its kernel. Progress goes to stderr. A second call finds the directory and
 # builds nothing, unless it is older than 30 days; --force builds anyway.
@@ -22,8 +22,8 @@ set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=hosts
-# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
-. "$here/oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
+. "$here/../oci-archive.sh"
 
 export LC_ALL=C
 # On disk, not in memory, and not in a home, which apt's own user cannot enter.
@@ -103,7 +103,7 @@ build() {
 	for line in man locale info doc; do args+=("--dpkgopt=path-exclude=/usr/share/$line/*"); done
 	mmdebstrap --quiet --mode=root --variant=minbase --format=null --dpkgopt=force-unsafe-io \
 		--include="$(tr -s ' \t\n' , <<<"$packages" | sed 's/,$//')" "${args[@]}" \
-		--customize-hook="'$here/hosts-system.sh' --customize \"\$1\" '$stage'" \
+		--customize-hook="'$here/system.sh' --customize \"\$1\" '$stage'" \
 		"$suite" - ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
 	rm -rf -- "$directory"
 	mv -- "$stage" "$directory"
@@ -125,9 +125,9 @@ main() {
 	suite="${1:-}"
 	case "$suite" in
 	bookworm | trixie | sid) ;;
-	*) die "usage: hosts-system.sh [--force] bookworm|trixie|sid" ;;
+	*) die "usage: system.sh [--force] bookworm|trixie|sid" ;;
 	esac
-	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/hosts-system.sh")"
+	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/system.sh")"
 	mkdir -p "$(dirname -- "$directory")"
 	exec 9>"$(dirname -- "$directory")/.lock"
 	flock 9

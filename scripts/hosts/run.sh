@@ -1,10 +1,10 @@
 #!/bin/bash
-# hosts.sh [--short|--soak] [--only STEP,...] [--force] [SUITE...]
+# run.sh [--short|--soak] [--only STEP,...] [--force] [SUITE...]
 #
 # Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
 # trixie alone), each with its own kernel, systemd, control groups of version 2,
 # AppArmor, containerd and runc, as root and as an ordinary user whose systemd
-# delegates control groups. hosts-guest.sh says what is tested; --short leaves the
+# delegates control groups. guest.sh says what is tested; --short leaves the
 # long tests out, --only all steps but those named, and --soak runs the tests with all
 # their cases (hours). The machines are emulated, one after the other.
 #
@@ -12,7 +12,7 @@
 # stdout. The exit status is 1 if a step failed, or a machine did not get to its
 # last one; then the directory with its console's output is kept, and named.
 #
-# The systems are built and kept by hosts-system.sh; --force builds them again.
+# The systems are built and kept by system.sh; --force builds them again.
 # Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system
 # root. SBENCH_HOSTS_ACCEL is qemu's -accel: "tcg,thread=multi" unless it is set,
 # since that works everywhere; "kvm" is many times faster. A machine has
@@ -21,8 +21,10 @@ set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=hosts
-# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
-. "$here/oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
+. "$here/../oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=../events.sh
+. "$here/../events.sh"
 PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}" cpus="${SBENCH_HOSTS_CPUS:-2}"
@@ -30,7 +32,7 @@ readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}" cpus="${SBENCH_HOSTS_CP
 length=full
 only=""
 suites=()
-force=() # an argument of hosts-system.sh
+force=() # an argument of system.sh
 stage=""
 machine="" # the process that runs qemu
 failed=""
@@ -62,7 +64,7 @@ arguments() {
 			;;
 		--force) force=(--force) ;;
 		bookworm | trixie | sid) suites+=("$1") ;;
-		*) die "usage: hosts.sh [--short|--soak] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
+		*) die "usage: run.sh [--short|--soak] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
 		esac
 		shift
 	done
@@ -87,7 +89,7 @@ clean_up() {
 # The soak's tests start all of it.
 make_image() {
 	local archive layer stage="$stage/image"
-	archive="$("$here/base-image.sh")"
+	archive="$("$here/../base-image.sh")"
 	if [ "$length" = soak ]; then
 		cp -- "$archive" "$1"
 		return
@@ -110,28 +112,28 @@ make_payload() {
 	local payload="$stage/payload"
 	say "compiling sbench and its tests"
 	mkdir -p "$payload/bin" "$payload/tree"
-	tar -C "$here/.." --exclude=./.git --exclude=./runs --exclude=./bin -cf - . | tar -C "$payload/tree" -xf -
+	tar -C "$here/../.." --exclude=./.git --exclude=./runs --exclude=./bin -cf - . | tar -C "$payload/tree" -xf -
 	(
 		cd "$payload/tree"
 		export CGO_ENABLED=0
 		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=hosts" -o "$payload/bin/" ./cmd/...
-		go test -c -ldflags -s -o "$payload/bin/containerd.test" ./runtime/containerd
-		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/sbench.test" ./cmd/sbench
+		go test -c -ldflags -s -o "$payload/bin/" ./runtime/containerd ./runtime/cgroup
+		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/" ./cmd/sbench
 	)
-	[ "$length" = short ] || "$here/dist.sh" --arch amd64 --out "$payload/dist"
+	[ "$length" = short ] || "$here/../dist.sh" --arch amd64 --out "$payload/dist"
 	make_image "$payload/base.oci.tar"
 	cat >"$payload/start" <<-'END'
 		#!/bin/bash
 		stty -onlcr <&1
 		# Group of a quota that is there all the time, so that the kernel's code for
-		# quotas is not switched on and off with each sandbox: see boot in hosts.sh.
+		# quotas is not switched on and off with each sandbox: see boot in run.sh.
 		echo +cpu >/sys/fs/cgroup/cgroup.subtree_control
 		mkdir /sys/fs/cgroup/quota
 		echo '50000 100000' >/sys/fs/cgroup/quota/cpu.max
 		# What this boot is for is the last word of the kernel's command line.
 		read -ra words </proc/cmdline
 		IFS=: read -r suite length only <<<"${words[-1]#hosts=}"
-		exec /payload/tree/scripts/hosts-guest.sh "$suite" "$length" "$only"
+		exec /payload/tree/scripts/hosts/guest.sh "$suite" "$length" "$only"
 	END
 	chmod 755 "$payload/start"
 	chmod -R a+rX "$payload"
@@ -144,7 +146,7 @@ make_payload() {
 # before. Then, and for nothing else, the machine is run again.
 test_host() {
 	local suite="$1" system
-	system="$("$here/hosts-system.sh" ${force[@]+"${force[@]}"} "$suite")"
+	system="$("$here/system.sh" ${force[@]+"${force[@]}"} "$suite")"
 	for _ in 1 2 3; do
 		boot "$suite" "$system"
 		grep -q 'Oops: int3\|int3: 0000' "$stage/$suite.console" || break
@@ -208,6 +210,10 @@ judge() {
 		failed=1
 	fi
 	if grep -q "^hosts: $1 [a-z]* [a-z]* FAILED " "$results"; then failed=1; fi
+	local who step how
+	while read -r _ _ who step how _; do
+		if [ "$how" = ok ]; then event pass "hosts/$1" "$who/$step"; else event fail "hosts/$1" "$who/$step"; fi
+	done < <(grep "^hosts: $1 " "$results")
 }
 
 main() {

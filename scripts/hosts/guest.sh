@@ -1,7 +1,7 @@
 #!/bin/bash
-# hosts-guest.sh SUITE short|full|soak [STEP,...]
+# guest.sh SUITE short|full|soak [STEP,...]
 #
-# Tests sbench on the machine that hosts.sh has booted, as root and as the
+# Tests sbench on the machine that run.sh has booted, as root and as the
 # ordinary user u. /payload has bin/ (sbench and test programs), tree/ (the
 # repository), base.oci.tar and, unless short, dist/ (with the deb). With STEPs it does no
 # others, which need an imported image all the same. On stdout is one line for each step,
@@ -9,7 +9,7 @@
 #     hosts: SUITE WHO STEP ok|FAILED SECONDSs DETAIL
 #
 # behind a step that failed the end of what it printed, indented, and at last
-# `hosts: SUITE - done ok SECONDSs`. The exit status is 0; hosts.sh reads the lines.
+# `hosts: SUITE - done ok SECONDSs`. The exit status is 0; run.sh reads the lines.
 set -euo pipefail
 
 readonly suite="$1" length="$2" only="${3:-}"
@@ -350,6 +350,7 @@ main() {
 		step limits limits
 		step cores cores
 		step killed killed
+		[ "$who" != root ] || { step delegated tests cgroup.test runtime/cgroup TestDelegatedForReal; step counts tests containerd.test runtime/containerd TestKernelCountsOfSandboxes; }
 		contract='|TestContract' # a minute and a half
 		[ "$length:$who" != short:u ] || contract=""
 		step shim tests containerd.test runtime/containerd "^(TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim|TestPauseIsClosed|TestNullIsOwn$contract)\$"

@@ -1,0 +1,38 @@
+# shellcheck shell=bash
+# events.sh: functions that choose tests and record how they end. Sourced by the scripts that run
+# tests, in the root of the repository.
+#
+# SBENCH_TEST_EVENTS is a directory. Each file in it has events as test2json writes them, one a
+# line, for test.sh to count. Without the variable nothing is recorded.
+
+# gotestsum ARGUMENTS... runs gotestsum, which prints the tests that fail and the packages.
+gotestsum() {
+	local record=()
+	[ -z "${SBENCH_TEST_EVENTS:-}" ] || record=(--jsonfile "$(mktemp "$SBENCH_TEST_EVENTS/XXXXXX")")
+	go tool -modfile=scripts/tools/go.mod gotestsum --format pkgname-and-test-fails "${record[@]}" "$@"
+}
+
+# event pass|fail|skip SUITE TEST records the end of a test that is no Go test.
+event() {
+	[ -z "${SBENCH_TEST_EVENTS:-}" ] ||
+		printf '{"Action":"%s","Package":"%s","Test":"%s"}\n' "$@" >>"$SBENCH_TEST_EVENTS/others"
+}
+
+# count pass|fail|skip prints how many tests ended so, subtests included.
+count() { cat "$SBENCH_TEST_EVENTS"/* | grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" || true; }
+
+readonly suites=scripts/suites
+
+# names EXPRESSION prints a regular expression of the tests in the table of suites for which the awk
+# EXPRESSION holds: target is the target's name, also says that make test has a short form.
+names() {
+	awk '!/^#/ {
+		target = $1
+		for (i = 3; i <= NF; i++) {
+			name = $i
+			also = sub(/^\+/, "", name)
+			if (name != "*" && ('"$1"')) list = list (list ? "|" : "") name
+		}
+	}
+	END { print "^(" list ")$" }' "$suites"
+}

@@ -1,0 +1,126 @@
+#!/bin/bash
+# test.sh TARGET...
+#
+# Runs the TARGETs one after the other: test, which is `make test`, and what `make` calls
+# test-TARGET. "all" is all of them but test. For each it first installs what only that target needs.
+#
+# A target that fails does not keep the next ones from running. The last lines say which to run
+# again, and count the tests, subtests included: "N passed, N failed, N skipped". The
+# exit status is 1 if a target failed, or under CI=true if a test was skipped.
+set -euo pipefail
+
+cd -- "$(dirname -- "$0")/.."
+# shellcheck source-path=SCRIPTDIR source=events.sh
+. scripts/events.sh
+
+readonly all=(rootless verdicts runtimes agents page clusters hosts)
+
+say() { printf '==> %s\n' "$*"; }
+
+# packages TARGET prints the packages of a target.
+packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suites"; }
+
+# sandboxed prints the packages that have tests with sandboxes.
+sandboxed() { grep -rl --include='*_test.go' 'containerd/containerdtest"' . | xargs -n 1 dirname | sort -u; }
+
+# suite TARGET ARGUMENTS... runs the tests that the table gives to a target.
+suite() {
+	local target="$1" of
+	shift
+	mapfile -t of < <(packages "$target")
+	scripts/go-test.sh -vet=off -timeout 40m -run "$(names "target == \"$target\"")" "$@" "${of[@]}"
+}
+
+# here prints what can be tested on this machine, in one line.
+here() {
+	local can="what needs no sandbox"
+	if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
+		can+=", sandboxes as root, sandboxes as an ordinary user"
+	elif [ "$(id -u)" != 0 ] && unshare --user --map-root-user --mount true 2>/dev/null; then
+		can+=", sandboxes as this user"
+	else
+		can+="; not sandboxes: this process may not mount, as in a container without privileges"
+	fi
+	say "test: here: $can"
+}
+
+run_test() {
+	local pure with elsewhere others
+	others="$(names '!also && target != "root"')"
+	say "test: go vet"
+	go vet ./...
+	mapfile -t with < <(sandboxed)
+	mapfile -t elsewhere < <(awk '$3 == "*" { print "./" $2 }' "$suites")
+	mapfile -t pure < <(go list ./... | grep -vxF -f <(go list "${with[@]}" "${elsewhere[@]}"))
+	say "test: what needs no sandbox"
+	gotestsum -- -p 2 -vet=off -skip "$others" "${pure[@]}"
+	say "test: what needs sandboxes"
+	scripts/testbed-image.sh >/dev/null || [ -z "${CI:-}" ]
+	scripts/go-test.sh -vet=off -timeout 20m -skip "$others" "${with[@]}"
+	[ "$(id -u)" != 0 ] || ! unshare --mount true 2>/dev/null || scripts/test-rootless.sh --short
+}
+
+run_rootless() { scripts/test-rootless.sh; }
+run_verdicts() { SBENCH_SOAK=1 suite verdicts; }
+run_runtimes() {
+	suite runtimes
+	scripts/runtimes.sh
+}
+run_agents() { suite agents; }
+run_page() { suite page; }
+run_clusters() { suite clusters; }
+run_hosts() { scripts/hosts/run.sh --short; }
+
+# target NAME sets up and runs one target. It needs set -e, so it is run by `test.sh --one NAME`.
+target() {
+	if ! scripts/setup.sh "$1"; then
+		[ "$1" = test ] && [ -z "${CI:-}" ]
+		say "test: going on with what is here"
+	fi
+	make build
+	"run_$1"
+}
+
+# skipped prints the names of the tests that were skipped.
+skipped() { cat "$SBENCH_TEST_EVENTS"/* | sed -n 's/.*"Action":"skip","Package":"\([^"]*\)","Test":"\([^"]*\)".*/skipped: \1 \2/p'; }
+
+main() {
+	local targets=() name began took again=() failed
+	if [ "${1:-}" = --one ]; then
+		target "$2"
+		return
+	fi
+	for name in "$@"; do
+		case " test ${all[*]} " in
+		*" $name "*) targets+=("$name") ;;
+		*) [ "$name" = all ] || { say "no target $name: test ${all[*]}, or all"; exit 2; }; targets+=("${all[@]}") ;;
+		esac
+	done
+	if [ -z "${SBENCH_TEST_EVENTS:-}" ]; then
+		SBENCH_TEST_EVENTS="$(mktemp -d)"
+		trap 'rm -r "$SBENCH_TEST_EVENTS"' EXIT
+		export SBENCH_TEST_EVENTS
+	fi
+	[ "${targets[0]}" != test ] || here
+	for name in "${targets[@]}"; do
+		began="$SECONDS"
+		if scripts/test.sh --one "$name"; then
+			took=passed
+		else
+			took=FAILED
+			again+=("$name")
+		fi
+		say "$name: $took, $(((SECONDS - began) / 60)) min $(((SECONDS - began) % 60)) s"
+	done
+	skipped
+	for name in "${again[@]}"; do
+		say "to run it again: make $([ "$name" = test ] || printf test-)$name"
+	done
+	failed="$(count fail)"
+	[ "$failed" -ge "${#again[@]}" ] || failed="${#again[@]}" # what ended before its first test
+	printf '%s passed, %s failed, %s skipped\n' "$(count pass)" "$failed" "$(count skip)"
+	[ "${#again[@]}" = 0 ]
+	[ -z "${CI:-}" ] || [ "$(count skip)" = 0 ]
+}
+
+main "$@"
