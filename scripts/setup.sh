@@ -58,9 +58,13 @@ find_missing() {
 	[ "$(id -u)" = 0 ] || need uidmap newuidmap newgidmap
 	for target in "$@"; do
 		case "$target" in
-		test) need uidmap newuidmap newgidmap ;;
+		test)
+			need uidmap newuidmap newgidmap
+			need python3 python3
+			;;
 		rootless)
 			need uidmap newuidmap newgidmap
+			need python3 python3
 			need fuse-overlayfs fuse-overlayfs
 			need rootlesskit rootlesskit
 			;;

@@ -18,7 +18,7 @@ readonly all=(rootless verdicts runtimes agents page clusters hosts)
 say() { printf '==> %s\n' "$*"; }
 
 # packages TARGET prints the packages of a target.
-packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suites"; }
+packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suites" | sort -u; }
 
 # sandboxed prints the packages that have tests with sandboxes.
 sandboxed() { grep -rl --include='*_test.go' 'containerd/containerdtest"' . | xargs -n 1 dirname | sort -u; }
@@ -45,7 +45,9 @@ here() {
 }
 
 run_test() {
-	local pure with elsewhere others
+	local pure with elsewhere others images
+	scripts/testbed-image.sh >/dev/null & # while vet compiles
+	images=$!
 	others="$(names '!also && target != "root"')"
 	say "test: go vet"
 	go vet ./...
@@ -55,7 +57,7 @@ run_test() {
 	say "test: what needs no sandbox"
 	gotestsum -- -p 2 -vet=off -skip "$others" "${pure[@]}"
 	say "test: what needs sandboxes"
-	scripts/testbed-image.sh >/dev/null || [ -z "${CI:-}" ]
+	wait "$images" || [ -z "${CI:-}" ] # without it tests skip
 	scripts/go-test.sh -vet=off -timeout 20m -skip "$others" "${with[@]}"
 	[ "$(id -u)" != 0 ] || ! unshare --mount true 2>/dev/null || scripts/test-rootless.sh --short
 }

@@ -75,8 +75,8 @@ func program(dir string) error {
 	return nil
 }
 
-// ordinary skips the test for root, for whom Enter does nothing. make test runs the
-// tests as an ordinary user too.
+// ordinary skips the test for root, for whom Enter does nothing. `make
+// test-rootless` runs the tests as an ordinary user.
 func ordinary(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() == 0 {
