@@ -19,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -30,9 +31,7 @@ type machine struct{ dir string }
 func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 func newMachine(t *testing.T) machine {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	m := machine{t.TempDir()}
 	if err := unix.Mount("tmpfs", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"); err != nil {
 		t.Fatal(err)

@@ -9,16 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/runtimetest"
 )
 
 // TestSharesDirectory looks into mount namespaces that share mounts and that do not.
 func TestSharesDirectory(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	dir, private := t.TempDir(), t.TempDir()
 	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
-		t.Skipf("needs to mount: %v", err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {

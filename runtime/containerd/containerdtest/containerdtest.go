@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -143,21 +143,12 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 
 // possible returns an error that says why this process cannot start sandboxes; nil if it may.
 func possible() error {
-	if os.Geteuid() != 0 {
-		return errors.New("not root, and no user namespace in which this user is")
-	}
 	for _, program := range []string{"containerd", "runc"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%s is not installed", program)
 		}
 	}
-	// The first thing that a daemon and every sandbox need.
-	mount := exec.Command("true")
-	mount.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if err := mount.Run(); err != nil {
-		return fmt.Errorf("no mount namespaces, as in a container without privileges: %w", err)
-	}
-	return nil
+	return runtimetest.MayMount()
 }
 
 // importBase imports the base image from archive if it is missing.

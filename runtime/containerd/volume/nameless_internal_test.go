@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/runtimetest"
 )
 
 // TestNamelessInMovedMount: an agent cannot hide its open files by moving the mount point of
 // their overlay to where its path is longer than a line of the mount table usually is.
 func TestNamelessInMovedMount(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	top := t.TempDir()
 	ended := make(chan struct{})
 	go func() {
