@@ -103,7 +103,7 @@ func (h *packHasher) digests(t *Task) (Digests, error) {
 		}
 	}
 	if checker := t.Checker(); checker.Path != "" {
-		files = append(files, checker.Directory())
+		files = append(files, checker.Files())
 	}
 	eval := []byte("{}") // if absent or null
 	if v := t.eval(); v.Kind() == document.Object {

@@ -76,7 +76,9 @@ func TestDigestInPython(t *testing.T) {
 	if !ok {
 		t.Fatal("no script in docs/digests.md")
 	}
-	dir, pack := openDigestPack(t, nil)
+	dir, pack := openDigestPack(t, func(f map[string]string) { // a checker directly in the root
+		f["tasks.jsonl"] += `{"id":"f","input":{"instructions":"f"},"eval":{"checker":{"source":"pytest","path":"unused"}}}` + "\n"
+	})
 	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
 		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", checkerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+".")),
+		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+", without what any row names as hidden.")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
@@ -107,24 +107,17 @@ type Checker struct {
 	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`
 
-	directory string
+	files, mounted string
 }
 
-// Directory returns the directory below Pack.EvalRoot that is mounted at CheckerMount: Path
-// if that is a directory, otherwise its parent, so that a test finds its conftest.py and its
-// data. It is "." for a file directly in the root, and "" for a command.
-func (c Checker) Directory() string { return c.directory }
+// Files returns the file or directory below Pack.EvalRoot that is mounted: Path if that is a
+// directory, otherwise the directory that holds it, so that a test finds its conftest.py and
+// its data. The root itself belongs to all tasks: of a file directly in it, only the file is
+// mounted. It is "" for a command.
+func (c Checker) Files() string { return c.files }
 
 // Mounted returns the path of the file or directory Path in a sandbox; "" for a command.
-func (c Checker) Mounted() string {
-	switch c.directory {
-	case "":
-		return ""
-	case c.Path:
-		return CheckerMount
-	}
-	return path.Join(CheckerMount, path.Base(c.Path))
-}
+func (c Checker) Mounted() string { return c.mounted }
 
 // TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".
@@ -167,9 +160,13 @@ func checkerOf(t *Task) Checker {
 		return checker
 	}
 	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
-	checker.directory = path.Dir(checker.Path)
-	if info, err := os.Lstat(filepath.Join(t.pack.EvalRoot, checker.Path)); err == nil && info.IsDir() {
-		checker.directory = checker.Path
+	checker.files, checker.mounted = path.Dir(checker.Path), path.Join(CheckerMount, path.Base(checker.Path))
+	info, err := os.Lstat(filepath.Join(t.pack.EvalRoot, checker.Path))
+	switch {
+	case err == nil && info.IsDir():
+		checker.files, checker.mounted = checker.Path, CheckerMount
+	case checker.files == ".":
+		checker.files = checker.Path
 	}
 	return checker
 }

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"slices"
+	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
@@ -32,6 +33,10 @@ type Pack struct {
 	defaultFamily      *Family
 	environment        Environment
 	manifest           *document.Document
+
+	hiddenOnce sync.Once // for the next two
+	hidden     hiddenFiles
+	hiddenErr  error
 }
 
 // Tasks reads the rows and yields them as tasks, in order. For an invalid row it yields nil

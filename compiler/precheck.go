@@ -26,12 +26,13 @@ type Precheck struct {
 	eval    fileProbe
 	used    map[string]bool // files and directories below the pack's eval root that rows refer to
 	noImage bool            // the lack of an image was reported
+	held    map[string]held // by the file or directory that is mounted
 }
 
 // NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds
 // what is wrong for that tester file alone. The caller closes it.
 func (p *Pack) NewPrecheck(tester *Tester) *Precheck {
-	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}}
+	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}, held: map[string]held{}}
 	c.public.path, c.eval.path = p.PublicRoot, p.EvalRoot
 	return c
 }
@@ -76,8 +77,10 @@ func (c *Precheck) row(t *Task) (all Problems) {
 			if err := c.public.check(v.file.Path, v.file.Mount); err != nil {
 				all = append(all, c.at(t, v.Path()+".path", below(c.pack.publicRel, err), "asset %v", err))
 			}
-		default:
+		case v.lane == HiddenLane:
 			all = append(all, c.evalFile(t, v.Path()+".path", v.file.Path, "eval file")...)
+		default:
+			all = append(all, c.mounted(t, v.Path()+".path", v.file.Path, "eval file")...)
 		}
 	}
 	return append(append(all, c.checker(t)...), c.patches(t)...)
@@ -90,6 +93,39 @@ func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
 		return Problems{c.at(t, path, below(c.pack.evalRel, err), "%s %v", what, err)}
 	}
 	return nil
+}
+
+// held is an answer of Pack.Withheld.
+type held struct {
+	files []Withheld
+	err   error
+}
+
+// mounted is evalFile for a file or directory that is mounted for evaluation.
+func (c *Precheck) mounted(t *Task, path, name, what string) Problems {
+	if problems := c.evalFile(t, path, name, what); problems != nil {
+		return problems
+	}
+	if err := c.withheld(name).err; err != nil {
+		return Problems{c.at(t, path, sideBySide, "%s %v", what, err)}
+	}
+	return nil
+}
+
+// sideBySide is the cure for hidden files among those that are mounted for evaluation.
+const sideBySide = "put tests and solutions side by side: TASK/tests and TASK/solution"
+
+// withheld is Pack.Withheld with a cache.
+func (c *Precheck) withheld(name string) held {
+	h, ok := c.held[name]
+	if !ok {
+		h.files, h.err = c.pack.Withheld(name)
+		if len(c.held) > maxKnown {
+			clear(c.held)
+		}
+		c.held[name] = h
+	}
+	return h
 }
 
 // below hints at where a file belongs if the error is that it does not exist.
@@ -107,9 +143,9 @@ func (c *Precheck) checker(t *Task) Problems {
 	if checker.Path == "" {
 		return nil
 	}
-	problems := c.evalFile(t, field, checker.Path, "checker file")
-	if problems == nil { // all of its directory is mounted
-		problems = c.evalFile(t, field, checker.Directory(), "directory of the checker")
+	problems := c.mounted(t, field, checker.Path, "checker file")
+	if problems == nil && checker.Files() != checker.Path {
+		problems = c.mounted(t, field, checker.Files(), "directory of the checker")
 	}
 	if problems != nil || checker.Source != CheckerScript {
 		return problems

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,6 +36,23 @@ func (pv *packValidator) checkerSmells(t *Task) {
 	if m := steerable.FindString(line); checker.Source == checkerCommand && m != "" {
 		pv.warn(pv.check.at(t, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
 			"with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)))
+	}
+}
+
+// laneSmells warns about hidden files in the directories that are mounted for evaluation.
+func (pv *packValidator) laneSmells(t *Task) {
+	fields := map[string]string{"$.eval.checker.path": t.Checker().Files()}
+	for _, ref := range t.evaluationFiles() {
+		fields["$.eval."+ref.Name+".path"] = ref.Path
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		name := fields[field]
+		if name == "" {
+			continue
+		}
+		for _, w := range pv.check.withheld(name).files {
+			pv.once(pv.check.at(t, field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
+		}
 	}
 }
 

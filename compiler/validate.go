@@ -295,6 +295,7 @@ func (pv *packValidator) row(t *Task, warnings Problems) {
 		pv.environmentSmells(pv.pack.TasksPath, "$.environment", t.doc.Root().Get("environment"))
 		pv.leakSmells(t)
 		pv.checkerSmells(t)
+		pv.laneSmells(t)
 	}
 	if needed := t.eval().Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
 		pv.warn(Problem{

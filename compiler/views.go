@@ -111,7 +111,7 @@ func (t *Task) Secrets() []string {
 		}
 	}
 	if t.family.Checker != nil {
-		places := []string{t.Checker().Directory()}
+		places := []string{t.Checker().Files()}
 		for _, f := range t.evaluationFiles() {
 			places = append(places, f.Path)
 		}

@@ -236,6 +236,56 @@ for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
 }
 
 // TestNeededCommands: the operator must allow commands, and a denial takes precedence.
+// TestHiddenOutOfReach: whatever the layout of a pack, a candidate that searches all files of
+// the verifier's sandbox does not find the reference solution. It does find the tests.
+func TestHiddenOutOfReach(t *testing.T) {
+	w := newTerminalWorld(t)
+	const tests = "# the-tests\nimport subprocess, sys\ndef test_answer():\n    r = subprocess.run([sys.executable, '/workspace/answer.py'], capture_output=True, text=True)\n    assert r.stdout == '44\\n'\n"
+	for _, dir := range []string{"", "leak"} {
+		must(t, os.MkdirAll(filepath.Join(w.dir, "hidden", dir, "solution"), 0o755))
+		must(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "solution/solve.sh"), []byte("# the-solution\necho 44\n"), 0o755))
+		must(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "test_leak.py"), []byte(tests), 0o644))
+	}
+	must(t, os.Link(filepath.Join(w.dir, "hidden/leak/solution/solve.sh"), filepath.Join(w.dir, "hidden/leak/same.sh")))
+	state := map[string]any{"path": "leak/solution"}
+	search := func(word string) string {
+		return `cat > answer.py <<'END'
+import os
+def found():
+    for directory, below, names in os.walk("/"):
+        below[:] = [d for d in below if os.path.join(directory, d) not in ("/proc", "/sys")]
+        for name in names:
+            path = os.path.join(directory, name)
+            if os.path.isfile(path) and b"the-" + b"` + word + `" in open(path, "rb").read():
+                return True
+    return False
+if found():
+    print(44)
+END`
+	}
+	layouts := []struct {
+		name string
+		eval map[string]any
+	}{
+		{"in the checker's directory", map[string]any{"checker": map[string]any{"source": "pytest", "path": "leak/test_leak.py"}, "expected_state": state}},
+		{"in test_files", map[string]any{"checker": map[string]any{"command": "python3 -m pytest -q securebench/evaluation_inputs/leak"}, "test_files": map[string]any{"path": "leak"}, "expected_state": state}},
+		{"beside a checker in the root", map[string]any{"checker": map[string]any{"source": "pytest", "path": "test_leak.py"}, "expected_state": map[string]any{"path": "solution"}}},
+	}
+	for _, layout := range layouts {
+		for _, c := range []struct{ name, script, reason string }{
+			{"solution", search("solution"), "checker_failed"},
+			{"tests", search("tests"), ""},
+			{"reference", "echo 'print(44)' > answer.py", ""},
+		} {
+			t.Run(layout.name+", "+c.name, func(t *testing.T) {
+				if _, v := w.attempt(t, c.script, layout.eval, verifiers.Permissions{}); v.Reason != c.reason {
+					t.Errorf("got %v %q %q\n%s", v.Status, v.Reason, v.Message, v.Stdout)
+				}
+			})
+		}
+	}
+}
+
 func TestNeededCommands(t *testing.T) {
 	w := newTerminalWorld(t)
 	tests := []struct {

@@ -123,10 +123,10 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 			files = append(files, file)
 			continue
 		}
-		err := e.walk(func(rel string, info fs.FileInfo) {
+		err := cmp.Or(e.withhold(in.pack), e.walk(func(rel string, info fs.FileInfo) {
 			file.Path, file.Source, file.Size = path.Join(e.Dest, rel), path.Join(e.Source.Path, rel), info.Size()
 			files = append(files, file)
-		})
+		}))
 		if err != nil {
 			in.problem(fmt.Errorf("%s: %w", e.Name, err))
 		}

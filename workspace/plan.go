@@ -35,16 +35,18 @@ type Entry struct {
 type Source struct {
 	Data compiler.Hidden[[]byte]
 	Root string // absolute
-	Path string // clean, relative to Root; "." for all of it
+	Path string // clean, relative to Root
 	Dir  bool   // whether the source is a directory
 	Size int64  // of a file, in bytes
+	// Without are files and directories in a directory that are left out; relative to Path.
+	Without []string
 }
 
 // PlanAgent plans what a harness sees: every public value as
 // securebench/public/<name>.json, and the assets at their mounts. It fails if an asset is
 // missing, is or contains a symbolic link, or collides with another entry.
 func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
-	return agentPlan(t.AgentView(), p).resolve()
+	return agentPlan(t.AgentView(), p).resolve(p)
 }
 
 // agentPlan gets only the agent's view, so no other lane can enter the plan.
@@ -60,15 +62,15 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 }
 
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
-// files and the evaluation inputs below securebench/evaluation_inputs.
+// files and the evaluation inputs below securebench/evaluation_inputs, without what is hidden.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
-	return viewPlan(t.TestSandboxView(), p).resolve()
+	return viewPlan(t.TestSandboxView(), p).resolve(p)
 }
 
 // PlanEvaluator plans what a verifier may use in its own process. The plan is for display
 // only and must never be written to a sandbox.
 func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
-	return viewPlan(t.EvaluatorView(), p).resolve()
+	return viewPlan(t.EvaluatorView(), p).resolve(p)
 }
 
 func viewPlan(view compiler.View, p *compiler.Pack) Plan {
@@ -94,24 +96,28 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 }
 
 // PlanChecker plans the contents of compiler.CheckerMount in the sandbox of a task's checker:
-// the directory of the checker's path. The plan is empty without a checker or a path.
+// the checker's files, without what is hidden. The plan is empty without a checker or a path.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
 	if len(plan.Entries) == 0 {
 		return plan, nil
 	}
-	if err := compiler.WalkFiles(p.EvalRoot, t.Checker().Path, func(string, fs.FileInfo) error { return nil }); err != nil {
+	if _, err := p.Withheld(t.Checker().Path); err != nil {
 		return Plan{}, fmt.Errorf("checker: %w", err)
 	}
-	return plan.resolve()
+	return plan.resolve(p)
 }
 
 func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	var plan Plan
-	if directory := t.Checker().Directory(); directory != "" {
+	if c := t.Checker(); c.Path != "" {
+		dest := "."
+		if c.Files() == c.Path && c.Mounted() != compiler.CheckerMount {
+			dest = path.Base(c.Path)
+		}
 		plan.Entries = []Entry{{
-			Name: "checker", Lane: compiler.EvaluationInputs, Dest: ".",
-			Source: Source{Root: p.EvalRoot, Path: directory, Dir: true}, ReadOnly: true,
+			Name: "checker", Lane: compiler.EvaluationInputs, Dest: dest,
+			Source: Source{Root: p.EvalRoot, Path: c.Files()}, ReadOnly: true,
 		}}
 	}
 	return plan
@@ -134,12 +140,13 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// resolve opens the sources to fill in their sizes, and checks the plan as a whole.
-func (p Plan) resolve() (Plan, error) {
+// resolve opens the sources to fill in their sizes and what is left out, and checks the plan
+// as a whole.
+func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 	var errs []error
 	p.Entries = slices.Clone(p.Entries)
 	for i := range p.Entries {
-		if err := p.Entries[i].resolve(); err != nil {
+		if err := p.Entries[i].resolve(pack); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Entries[i].Name, err))
 		}
 	}
@@ -149,17 +156,29 @@ func (p Plan) resolve() (Plan, error) {
 	return p, nil
 }
 
-func (e *Entry) resolve() error {
+func (e *Entry) resolve(pack *compiler.Pack) error {
 	if _, err := compiler.ParsePath(e.Dest); err != nil && e.Dest != "." {
 		return err
 	}
 	if e.Source.Root == "" {
 		return nil
 	}
-	if err := e.walk(func(string, fs.FileInfo) {}); err != nil {
+	if err := cmp.Or(e.withhold(pack), e.walk(func(string, fs.FileInfo) {})); err != nil {
 		return fmt.Errorf("below %q: %w", e.Source.Root, err)
 	}
 	return nil
+}
+
+// withhold leaves hidden files out of what is mounted for evaluation.
+func (e *Entry) withhold(pack *compiler.Pack) error {
+	if e.Lane != compiler.EvaluationInputs || e.Source.Root == "" {
+		return nil
+	}
+	all, err := pack.Withheld(e.Source.Path)
+	for _, w := range all {
+		e.Source.Without = append(e.Source.Without, strings.TrimPrefix(w.Path, e.Source.Path+"/"))
+	}
+	return err
 }
 
 // walk calls visit for the files in the entry's source, with their paths relative to it; "."
@@ -171,6 +190,10 @@ func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
 		switch {
 		case err != nil:
 			return err
+		case slices.Contains(e.Source.Without, rel) && info.IsDir():
+			return fs.SkipDir
+		case slices.Contains(e.Source.Without, rel):
+			return nil
 		case rel == ".":
 			if e.Source.Dir, e.Source.Size = info.IsDir(), 0; !info.IsDir() {
 				e.Source.Size = info.Size()

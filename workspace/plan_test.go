@@ -124,6 +124,84 @@ func TestPlanTestSandbox(t *testing.T) {
 	}
 }
 
+// TestHiddenStaysOut: whatever the layout of a pack, what a row hides is not mounted for the
+// first row's evaluation; the tests are. An error is as good.
+func TestHiddenStaysOut(t *testing.T) {
+	const marker = "hidden marker"
+	row := func(eval string) string {
+		return `{"id":"a","input":{"instructions":"x"},"metadata":{"note":"` + marker + `"},"eval":{` + eval + `}}`
+	}
+	pytest := func(path string) string { return `"checker":{"source":"pytest","path":"` + path + `"}` }
+	command := `"checker":{"command":"true"}`
+	state := func(path string) string { return `,"expected_state":{"path":"` + path + `"}` }
+	tests := []struct {
+		name, row, other string            // other is the eval of another row
+		hidden           []string          // files with the marker
+		links            map[string]string // hard links to them
+		want             string            // of the error
+	}{
+		{name: "below the checker's directory", row: row(pytest("t/test_it.py") + state("t/solution")), hidden: []string{"t/solution/solve.sh"}},
+		{name: "below test_files", row: row(command + `,"test_files":{"path":"t"}` + state("t/solution")), hidden: []string{"t/solution/solve.sh"}},
+		{name: "beside a checker in the root", row: row(pytest("test_it.py")), other: command + state("other/solution"), hidden: []string{"other/solution/solve.sh"}},
+		{name: "beside a checker in the root, unnamed", row: row(pytest("test_it.py")), hidden: []string{"other/solution/solve.sh", "solve.sh"}},
+		{name: "deep below a directory", row: row(pytest("t") + state("t/a/b/solve.sh")), hidden: []string{"t/a/b/solve.sh"}},
+		{name: "of another row", row: row(pytest("t")), other: command + state("t/x"), hidden: []string{"t/x/y/z"}},
+		{name: "of a row of another family", row: row(pytest("t")), other: `"answer":{"path":"t/x"}`, hidden: []string{"t/x"}},
+		{name: "in another case", row: row(pytest("t")), other: command + state("T/SOLUTION"), hidden: []string{"t/solution/solve.sh"}},
+		{name: "file, of which the directory has a link", row: row(pytest("t")), other: command + state("u/solve.sh"), hidden: []string{"u/solve.sh"}, links: map[string]string{"t/data": "u/solve.sh"}},
+		{name: "in a directory, of which test_files has a link", row: row(command + `,"test_files":{"path":"t/data"}`), other: command + state("u"), hidden: []string{"u/solve.sh"}, links: map[string]string{"t/data": "u/solve.sh"}, want: "is a hard link to a file of $.eval.expected_state of line 2"},
+		{name: "the rows themselves", row: row(pytest("t/test_it.py")), links: map[string]string{"t/rows.jsonl": "../tasks.jsonl"}},
+		{name: "tests are hidden", row: row(pytest("t/test_it.py") + state("t")), hidden: []string{"t/solve.sh"}, want: `"t/test_it.py" is hidden: $.eval.expected_state of line 1 refers to "t"`},
+		{name: "tests are another row's answer", row: row(pytest("t/test_it.py")), other: command + state("t/test_it.py"), want: `"t/test_it.py" is hidden: $.eval.expected_state of line 2`},
+		{name: "test file is hidden", row: row(command + `,"run_tests":{"path":"t/test_it.py"}` + state("t/test_it.py")), want: `"t/test_it.py" is hidden`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			files := map[string]string{"hidden/t/test_it.py": "the tests", "hidden/test_it.py": "the tests"}
+			for _, name := range test.hidden {
+				files["hidden/"+name] = marker
+			}
+			rows := test.row
+			if test.other != "" {
+				family := "terminal_task"
+				if !strings.Contains(test.other, "checker") {
+					family = "multimodal_qa"
+				}
+				rows += "\n" + `{"id":"b","family":"` + family + `","input":{"instructions":"x"},"eval":{` + test.other + `}}`
+			}
+			pack, task := openPack(t, terminalManifest, rows, files)
+			for link, file := range test.links {
+				must(t, os.Link(filepath.Join(pack.EvalRoot, file), filepath.Join(pack.EvalRoot, link)))
+			}
+			got := ""
+			for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanTestSandbox, workspace.PlanChecker} {
+				p, err := plan(task, pack)
+				if err != nil {
+					if test.want == "" || !strings.Contains(err.Error(), test.want) {
+						t.Errorf("error %v, want %q", err, test.want)
+					}
+					return
+				}
+				dir := tempDir(t)
+				must(t, p.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+				got += list(t, dir)
+			}
+			inspection, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
+			must(t, err)
+			for _, c := range inspection.Components {
+				for _, f := range c.Files {
+					if c.Component == compiler.TestSandbox && slices.Contains(test.hidden, f.Source) {
+						t.Errorf("inspect shows %q", f.Source)
+					}
+				}
+			}
+			if test.want != "" || strings.Contains(got, marker) || !strings.Contains(got, "the tests") && !strings.Contains(test.row, "t/data") {
+				t.Errorf("no error %q, and the files:\n%s", test.want, got)
+			}
+		})
+	}
+}
+
 // TestPlanChecker: the plan for a checker is the directory that contains it, or the directory that
 // it is.
 func TestPlanChecker(t *testing.T) {

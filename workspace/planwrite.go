@@ -74,9 +74,12 @@ func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	return places, nil
 }
 
-// assetCopy makes a treeWalk refuse symbolic links and special files, and overwrite
-// existing files.
-type assetCopy struct{ readOnly bool }
+// assetCopy makes a treeWalk refuse symbolic links and special files, leave out the paths in
+// without, and overwrite existing files.
+type assetCopy struct {
+	readOnly bool
+	without  []string
+}
 
 // mode returns the permission bits that a pack's file has in a fresh checkout, whatever they
 // are on this host.
@@ -93,7 +96,7 @@ func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 
 // place writes one entry below the open directory top.
 func (w *treeWalk) place(top *os.File, e Entry) error {
-	w.asset = &assetCopy{e.ReadOnly}
+	w.asset = &assetCopy{e.ReadOnly, e.Source.Without}
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
 	}

@@ -163,6 +163,9 @@ func (w *treeWalk) tooMany() error {
 }
 
 func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
+	if w.asset != nil && slices.Contains(w.asset.without, rel) {
+		return nil
+	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd(src), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
