@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
+
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -65,7 +67,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		case !slices.Contains(environmentKeys(), name):
 			at.Message = fmt.Sprintf("environment key %q is unused", name)
 			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
-		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:"):
+		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:") && !isLocal(value.Text()):
 			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
 		default:
 			continue
@@ -80,6 +82,13 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 			})
 		}
 	}
+}
+
+// isLocal reports whether an image is built where it is used, and in no registry. Another
+// build of it has another digest.
+func isLocal(image string) bool {
+	named, err := reference.ParseDockerRef(strings.TrimSpace(image))
+	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
 // Lengths in bytes from which values that are not public are searched for in public text.

@@ -75,6 +75,13 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	if !errdefs.IsNotFound(err) {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
 	}
+	if img, err := c.byDigest(ctx, name); img != nil || err != nil {
+		if err != nil {
+			return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
+		}
+		c.noteUse(ctx, img)
+		return c.prepare(ctx, img)
+	}
 	switch {
 	case Local(name):
 		return runtime.Image{}, fmt.Errorf("image %s: %w in %s", name, runtime.ErrNotFound, c.store())
@@ -82,6 +89,26 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 		return runtime.Image{}, fmt.Errorf("image %s: %w, and the pull policy is never, in %s", name, runtime.ErrNotFound, c.store())
 	}
 	return c.Pull(ctx, name)
+}
+
+// byDigest returns an image of the same repository that has the reference's digest, under
+// whatever name; nil if there is none.
+func (c *Client) byDigest(ctx context.Context, name string) (client.Image, error) {
+	named, err := reference.ParseDockerRef(name)
+	digested, ok := named.(reference.Digested)
+	if err != nil || !ok {
+		return nil, err
+	}
+	list, err := c.c.ImageService().List(c.ctx(ctx), "target.digest=="+digested.Digest().String())
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range list {
+		if other, err := reference.ParseDockerRef(i.Name); err == nil && other.Name() == named.Name() {
+			return client.NewImage(c.c, i), nil
+		}
+	}
+	return nil, nil
 }
 
 // noteUse notes that an image is used now, for image prune --keep. If this fails, the image counts

@@ -283,6 +283,16 @@ func TestTag(t *testing.T) {
 	if _, err := c.Image(ctx, "python:3.11-slim", containerd.PullNever); err != nil {
 		t.Error(err)
 	}
+	for ref, want := range map[string]error{
+		"python:3.11-slim@" + img.Digest:           nil,
+		"python@" + img.Digest:                     nil,
+		"ruby@" + img.Digest:                       sbruntime.ErrNotFound,
+		"python@sha256:" + strings.Repeat("0", 64): sbruntime.ErrNotFound,
+	} {
+		if got, err := c.Image(ctx, ref, containerd.PullNever); !errors.Is(err, want) || err == nil && got.Digest != img.Digest {
+			t.Errorf("%s: %+v, %v", ref, got, err)
+		}
+	}
 	must(t, c.RemoveImage(ctx, "python:3.11-slim"))
 	if _, err := c.Tag(ctx, "no.such/image:1", "x"); !errors.Is(err, sbruntime.ErrNotFound) {
 		t.Errorf("tag of nothing: %v", err)
