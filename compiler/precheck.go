@@ -20,6 +20,10 @@ import (
 // be executed. Validate and every run use it, so that they agree. It is not safe for
 // concurrent use.
 type Precheck struct {
+	// NoHarness says that candidates were produced elsewhere. Then a task needs no image if its
+	// candidates are texts, which are judged without a sandbox.
+	NoHarness bool
+
 	pack    *Pack
 	tester  *Tester // nil for none
 	public  fileProbe
@@ -46,7 +50,24 @@ func (c *Precheck) Close() {
 // Task returns everything that is wrong with a task of the pack. It reports a missing image
 // only for the first task without one.
 func (c *Precheck) Task(t *Task) Problems {
-	return slices.Concat(c.row(t), c.collisions(t), c.capabilities(t))
+	return slices.Concat(c.row(t), c.forTester(t))
+}
+
+// forTester returns what is wrong with the task only for the tester file.
+func (c *Precheck) forTester(t *Task) (all Problems) {
+	if c.tester != nil && !c.NoHarness && t.CandidateKind() == CandidateText {
+		all = c.image(t)
+	}
+	return slices.Concat(all, c.collisions(t), c.capabilities(t))
+}
+
+// image returns that the task has no image, for the first one.
+func (c *Precheck) image(t *Task) Problems {
+	if c.noImage || t.environment.Image != "" {
+		return nil
+	}
+	c.noImage = true
+	return Problems{c.at(t, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs")}
 }
 
 // capabilities returns whether the task needs capabilities that the tester file does not allow.
@@ -66,9 +87,8 @@ func (c *Precheck) at(t *Task, path, hint, format string, args ...any) Problem {
 
 // row returns what is wrong with the row whatever the tester file.
 func (c *Precheck) row(t *Task) (all Problems) {
-	if !c.noImage && t.environment.Image == "" {
-		c.noImage = true
-		all = append(all, c.at(t, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs"))
+	if t.CandidateKind() != CandidateText {
+		all = c.image(t)
 	}
 	for _, v := range t.resources() {
 		switch {

@@ -303,7 +303,7 @@ func (pv *packValidator) row(t *Task, warnings Problems) {
 			Hint: "verification.disallow_dangerous_commands: false",
 		})
 	}
-	pv.emit(append(pv.check.collisions(t), pv.check.capabilities(t)...)...)
+	pv.emit(pv.check.forTester(t)...)
 	for i, matched := range pv.matched {
 		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], t.id)
 	}

@@ -46,6 +46,55 @@ func TestValidateOnce(t *testing.T) {
 	}
 }
 
+// TestValidateWithoutImage: only a harness, and what judges in a sandbox, need an image.
+func TestValidateWithoutImage(t *testing.T) {
+	const tester = "schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nharness: {type: command, config: {command: x}}\n"
+	const text = `{"id":"a","family":"short_answer","input":{"question":"Capital of France?"},"eval":{"accepted_answers":["Paris"]}}`
+	const code = `{"id":"b","family":"code_completion","input":{"prompt":"p"},"eval":{"tests":{"source":"inline","code":"assert f"}}}`
+	tests := []struct {
+		name, rows, tester string
+		errors             int
+		graded             int // errors of a Precheck for candidates from elsewhere
+	}{
+		{"texts alone", text, "", 0, 0},
+		{"texts and a harness", text, tester, 1, 0},
+		{"code", code, "", 1, 1},
+		{"code and a harness", code, tester, 1, 1},
+		{"both and a harness", text + "\n" + code, tester, 2, 1}, // for the pack and for the tester file
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": test.rows}
+			if test.tester != "" {
+				files["tester.yaml"] = test.tester
+			}
+			writeFiles(t, dir, files)
+			summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(compiler.Problem) {})
+			if err != nil || summary.Errors != test.errors || summary.Warnings != 0 {
+				t.Errorf("%+v, %v", summary, err)
+			}
+			pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			check := pack.NewPrecheck(new(compiler.Tester))
+			defer check.Close()
+			check.NoHarness = true
+			graded := 0
+			for task, err := range pack.Tasks() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				graded += len(check.Task(task))
+			}
+			if graded != test.graded {
+				t.Errorf("%d errors without a harness, want %d", graded, test.graded)
+			}
+		})
+	}
+}
+
 func TestValidateStops(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "tasks.jsonl": `{"id":"a"}`})
