@@ -200,7 +200,8 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // repositoryPlaces returns the paths, relative to the repository, at which to mount the
-// entries of dir. There are none unless the candidate is a patch.
+// entries of dir. There are none unless the candidate is a patch. It is an error if the sandbox's
+// user cannot write to the repository.
 func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]string, error) {
 	if r.Kind != compiler.CandidatePatch {
 		return nil, nil
@@ -209,8 +210,10 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	places, err := workspace.Places(dir, view.Root(), r.Task.Environment().Workdir)
-	return places, errors.Join(err, view.Close())
+	env := r.Task.Environment()
+	err = candidate.CheckOwner(view.Root(), env.Workdir, cmp.Or(env.User, r.Image.User))
+	places, placesErr := workspace.Places(dir, view.Root(), env.Workdir)
+	return places, errors.Join(err, placesErr, view.Close())
 }
 
 // takePatch compares the repository in the stopped sandbox with the image's.

@@ -266,11 +266,12 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	places, err := workspace.Places(dir, view.Root(), c.repo())
+	err = candidate.CheckOwner(view.Root(), c.repo(), cmp.Or(c.in.Task.Environment().User, c.in.Image.User))
+	places, placesErr := workspace.Places(dir, view.Root(), c.repo())
 	for _, p := range places {
 		c.inputs = append(c.inputs, runtime.Mount{Source: filepath.Join(dir, p), Dest: path.Join(c.repo(), p)})
 	}
-	return errors.Join(err, view.Close())
+	return errors.Join(err, placesErr, view.Close())
 }
 
 // config returns what the check's sandboxes have in common.

@@ -1,0 +1,60 @@
+package candidate
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/securebench/sbench/runtime/containerd/passwd"
+)
+
+// CheckOwner returns an error unless the user of a task's sandboxes, in the form of image
+// configurations, can change something in the repository at the absolute path repo of the image
+// whose files are below root. Root cannot change other users' files in a sandbox: it lacks
+// CAP_DAC_OVERRIDE, capabilities(7). Nobody could solve the task, and no candidate be applied.
+func CheckOwner(root *os.Root, repo, user string) error {
+	u, err := passwd.Lookup(root.Name(), user)
+	if err != nil {
+		return err
+	}
+	top, err := root.OpenRoot(strings.TrimPrefix(repo, "/"))
+	if err != nil {
+		return nil // that there is no repository is found by others
+	}
+	defer func() { _ = top.Close() }()
+	info, err := top.Stat(".")
+	if err != nil {
+		return err
+	}
+	if writable(info, u) {
+		return nil
+	}
+	below, err := fs.ReadDir(top.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range below {
+		if there, err := e.Info(); err == nil && e.IsDir() && e.Name() != ".git" && writable(there, u) {
+			return nil
+		}
+	}
+	owner := info.Sys().(*syscall.Stat_t)
+	return fmt.Errorf("the repository %s of the image belongs to %d:%d, and the user of the task's sandboxes, %d:%d, cannot write to it: change its owner in the image, or set environment.user",
+		repo, owner.Uid, owner.Gid, u.UID, u.GID)
+}
+
+// writable reports whether the mode of a directory lets a user without capabilities change what
+// is in it.
+func writable(info fs.FileInfo, u passwd.User) bool {
+	st, mode := info.Sys().(*syscall.Stat_t), info.Mode().Perm()
+	switch {
+	case st.Uid == u.UID:
+		return mode&0o200 != 0
+	case st.Gid == u.GID || slices.Contains(u.Groups, st.Gid):
+		return mode&0o020 != 0
+	}
+	return mode&0o002 != 0
+}
