@@ -182,7 +182,7 @@ func (s *scrubber) file(name string) error {
 		if err = s.root.Chmod(name, 0o600); err == nil {
 			f, err = s.root.OpenFile(name, os.O_RDWR, 0)
 		}
-		defer func() { _ = s.root.Chmod(name, info.Mode().Perm()) }()
+		defer func() { _ = s.root.Chmod(name, info.Mode()) }()
 	}
 	if err != nil {
 		return err

@@ -21,40 +21,58 @@ const (
 	// purpose, and its links count as forging.
 	maxSteps    = 2000
 	maxAllSteps = 2_000_000
-	enoughLinks = 20 // counting may stop here: one suffices to fail
+	maxLeftOut  = 20 // links of a workspace that a record names
 )
 
-// forgingLinks counts the symbolic links in dir, a candidate's workspace, through which the
-// checker would read something other than the candidate's answer. With dir mounted at
-// workdir they lead to a trusted directory, to a device, to a place where a checker writes,
-// or through /proc, where a path can lead anywhere.
-func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workdir string, trusted []string) (int, error) {
+// forgingLinks returns the symbolic links in dir, a candidate's workspace, and those in the
+// changes of its machine, if it is one, through which the checker would read something other
+// than the candidate's answer. With dir mounted at workdir they lead to a trusted directory, to
+// a device, to a place where a checker writes, or through /proc, where a path can lead anywhere.
+func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workdir string, trusted []string) (inWorkspace, inMachine []string, err error) {
 	view, err := e.View(ctx, image)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	defer func() { _ = view.Close() }()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	defer func() { _ = root.Close() }()
 	l := newLinkResolver(root, view.Root(), workdir, trusted)
 	l.machine = image.Over != ""
-	count, err := l.count(ctx, root, l.workdir, ".")
+	inWorkspace, err = l.forging(ctx, root, l.workdir, ".")
 	if err == nil && l.machine {
 		var over *os.Root
 		if over, err = os.OpenRoot(image.Over); err == nil {
-			var more int
-			more, err = l.count(ctx, over, "/", ".")
-			count += more
+			inMachine, err = l.forging(ctx, over, "/", ".")
 			_ = over.Close()
 		}
 	}
 	if err != nil {
-		return 0, fmt.Errorf("links of the candidate: %w", err)
+		return nil, nil, fmt.Errorf("links of the candidate: %w", err)
 	}
-	return count, nil
+	return inWorkspace, inMachine, nil
+}
+
+// withoutLinks returns the input with a workspace that lacks these links, in a new volume. done
+// removes it.
+func withoutLinks(ctx context.Context, e Engine, in Input, links []string) (_ Input, done func() error, err error) {
+	in, done, err = copied(ctx, e, in)
+	if err != nil {
+		return in, nil, err
+	}
+	root, err := os.OpenRoot(in.Candidate.Workspace)
+	if err == nil {
+		for _, name := range links {
+			err = errors.Join(err, root.Remove(name))
+		}
+		err = errors.Join(err, root.Close())
+	}
+	if err != nil {
+		return in, nil, errors.Join(err, done())
+	}
+	return in, done, nil
 }
 
 // linkResolver follows paths as a process of the verifier's sandbox would.
@@ -81,39 +99,36 @@ func inImage(image *os.Root, p string) string {
 	return strings.TrimPrefix(workspace.Follow(p, l.readlink, nil), "/")
 }
 
-// count counts the forging links below the directory name of root, whose files the checker
+// forging returns the forging links below the directory name of root, whose files the checker
 // finds at the path top.
-func (l *linkResolver) count(ctx context.Context, root *os.Root, top, name string) (int, error) {
+func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
 	f, err := root.Open(name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	entries, err := f.ReadDir(-1)
 	if err := errors.Join(err, f.Close(), context.Cause(ctx)); err != nil {
-		return 0, err
+		return nil, err
 	}
-	total := 0
 	for _, entry := range entries {
 		if ctx.Err() != nil {
-			return 0, context.Cause(ctx)
-		}
-		if total >= enoughLinks {
-			break
+			return nil, context.Cause(ctx)
 		}
 		at := filepath.Join(name, entry.Name())
 		switch {
 		case at == trustedDir && top == l.workdir: // sbench's own is mounted over it
 		case entry.IsDir():
-			n, err := l.count(ctx, root, top, at)
+			below, err := l.forging(ctx, root, top, at)
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			total += n
+			all = append(all, below...)
 		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(top, at)):
-			total++
+			all = append(all, at)
 		}
 	}
-	return total, nil
+	slices.Sort(all)
+	return all, nil
 }
 
 // harmless are targets of links that packages make outside a workspace.

@@ -26,6 +26,12 @@ func asLeft(ctx context.Context, e Engine, in Input) (restored Input, done func(
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil
 	}
+	return copied(ctx, e, in)
+}
+
+// copied returns the input with a copy of the workspace as the agent left it, in a new volume.
+// done removes the copy.
+func copied(ctx context.Context, e Engine, in Input) (restored Input, done func() error, err error) {
 	bytes, inodes := restoredTimes*in.WorkspaceBytes, restoredInodes+in.WorkspaceBytes/restoredInode
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: inodes})
 	if err != nil {

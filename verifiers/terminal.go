@@ -160,13 +160,30 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 		return v, err
 	}
 	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
-	forging, err := forgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
+	left, denied, err := forgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return Verdict{}, err
 	}
-	if forging > 0 {
-		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", forging)), nil
+	if len(denied) > 0 {
+		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", len(denied))), nil
 	}
+	if len(left) == 0 {
+		return c.check(ctx, dir)
+	}
+	in, done, err := withoutLinks(ctx, c.engine, c.in, left)
+	if err != nil {
+		return Verdict{}, fmt.Errorf("leave out links: %w", err)
+	}
+	c.in = in
+	v, err := c.check(ctx, dir)
+	if err = errors.Join(err, done()); err == nil {
+		v = v.with("left_out", left[:min(len(left), maxLeftOut)])
+	}
+	return v, err
+}
+
+// check runs the checker with the files staged in dir, and judges how it ends.
+func (c *terminalCheck) check(ctx context.Context, dir string) (Verdict, error) {
 	exit, err := c.run(ctx, dir)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):

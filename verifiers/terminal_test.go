@@ -37,16 +37,17 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	w := terminalWorld{run: run, image: image, dir: t.TempDir()}
 	for name, text := range map[string]string{
-		"manifest.yaml":          "id: p\nversion: 1\n",
-		"hidden/expected.txt":    "44\n",
-		"hidden/compare.sh":      "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
-		"hidden/t/test_it.py":    "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
-		"hidden/t/helper.py":     "EXPECTED = '44\\n'\n",
-		"hidden/t/conftest.py":   "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
-		"assets/data/asset.txt":  "44\n",
-		"hidden/r/run.sh":        "#!/bin/sh\ntest \"$(python3 /workspace/solution.py)\" = 44\n",
-		"hidden/s/script.sh":     "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
-		"hidden/chroot/check.sh": "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
+		"manifest.yaml":           "id: p\nversion: 1\n",
+		"hidden/expected.txt":     "44\n",
+		"hidden/compare.sh":       "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
+		"hidden/t/test_it.py":     "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
+		"hidden/t/helper.py":      "EXPECTED = '44\\n'\n",
+		"hidden/t/conftest.py":    "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
+		"assets/data/asset.txt":   "44\n",
+		"hidden/m/test_module.py": "import subprocess, sys\ndef test_box():\n    r = subprocess.run([sys.executable, '-c', 'import packaging; print(packaging.box(3))'], cwd='/workspace', capture_output=True, text=True)\n    assert r.stdout == '[3]\\n', r.stderr\n",
+		"hidden/r/run.sh":         "#!/bin/sh\ntest \"$(python3 /workspace/solution.py)\" = 44\n",
+		"hidden/s/script.sh":      "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
+		"hidden/chroot/check.sh":  "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
 	} {
 		path := filepath.Join(w.dir, name)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
@@ -67,6 +68,9 @@ func checkers() map[string]map[string]any {
 		"asset":   {"checker": map[string]any{"command": "cmp answer.txt data/asset.txt"}},
 		"runs":    {"checker": map[string]any{"source": "script", "path": "r/run.sh"}},
 		"workdir": {"checker": map[string]any{"command": "test \"$(cat ../answer.txt)\" = 44", "workdir": "/workspace/sub"}},
+		"bits":    {"checker": map[string]any{"command": "test \"$(stat -c %a t g s | tr '\\n' ' ')\" = '1777 2755 4755 '"}},
+		"module":  {"checker": map[string]any{"source": "pytest", "path": "m/test_module.py"}},
+		"dashc":   {"checker": map[string]any{"command": "python3 -c 'import sys, pytest; sys.exit(pytest.main([\"-q\", \"securebench/evaluation_inputs/t/test_it.py\"]))'"}, "test_files": map[string]any{"path": "t"}},
 		"hungry":  {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 60}},
 		"slow":    {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 2}},
 	}
@@ -131,7 +135,6 @@ const solve = `echo 44 > answer.txt`
 // attack has an honest twin that differs in the answer only.
 func TestTerminalTask(t *testing.T) {
 	w := newTerminalWorld(t)
-	const denied = "candidate_link_denied"
 	tests := []struct{ name, checker, script, reason string }{
 		{"honest, shell", "shell", solve, ""},
 		{"honest, script", "script", solve, ""},
@@ -140,6 +143,10 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, subdirectory", "workdir", solve + "; mkdir sub", ""},
 		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
 		{"honest, links that programs make", "shell", solve + `; ln -s /dev/null log; ln -s /usr/share/common-licenses/GPL-3 COPYING; python3 -m venv --without-pip --symlinks v`, ""},
+		{"honest, links to what a sandbox has of its own", "shell", solve + `; mkdir logs; ln -s /dev/stdout logs/access.log; ln -s /tmp/cache cache; ln -s /run/app.sock sock`, ""},
+		{"honest, special permission bits", "bits", solve + `; mkdir t; chmod 1777 t; mkdir g; chmod 2755 g; touch s; chmod 4755 s`, ""},
+		{"honest, a module named like one of pytest's", "module", `echo 'def box(n): return [n]' > packaging.py`, ""},
+		{"pytest's own module from the workspace", "dashc", `echo 'raise SystemExit(0)' | tee pytest.py packaging.py pluggy.py iniconfig.py > /dev/null`, "checker_failed"},
 		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
 		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
 		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
@@ -183,20 +190,20 @@ P`, "checker_failed"},
 		{"wrong answer, script", "script", `echo 45 > answer.txt`, "checker_failed"},
 		{"wrong answer, pytest", "pytest", `echo 45 > answer.txt`, "checker_failed"},
 		{"the agent fails", "shell", solve + `; exit 3`, "producer_failed"},
-		{"link to the expected file", "shell", `ln -s securebench/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"absolute link to the expected file", "shell", `ln -s /workspace/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"link through a directory", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"link through /proc/self/cwd", "shell", `ln -s /proc/self/cwd/securebench/evaluation_inputs/expected.txt answer.txt`, denied},
-		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/tests/helper.py answer.txt`, denied},
-		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, denied},
-		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, denied},
+		{"link to the expected file", "shell", `ln -s securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"absolute link to the expected file", "shell", `ln -s /workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link through a directory", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link through /proc/self/cwd", "shell", `ln -s /proc/self/cwd/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/tests/helper.py answer.txt`, "checker_failed"},
+		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, "checker_failed"},
+		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, "checker_failed"},
 		{"links that take for ever", "shell", `python3 -c "
 import os
 for i in range(40): os.symlink('c%02d' % (i + 1) + '/d/..' * 815, 'c%02d' % i)
 os.makedirs('c40/d')
-for i in range(2000): os.symlink('c00', 'x%04d' % i)"; ` + solve, denied},
-		{"link to the checker", "script", `ln -s /tests/script.sh answer.txt`, denied},
+for i in range(2000): os.symlink('c00', 'x%04d' % i)"; echo 44 > real; ln -s c00/../real answer.txt`, "checker_failed"},
+		{"link to the checker", "script", `ln -s /tests/script.sh answer.txt`, "checker_failed"},
 		{"directory in place of the answer", "shell", `mkdir answer.txt`, "checker_failed"},
 		{"pipe in place of the answer", "shell", `mkfifo answer.txt`, "checker_failed"},
 		{"own expected file", "shell", `mkdir -p securebench/evaluation_inputs; echo 45 | tee answer.txt > securebench/evaluation_inputs/expected.txt`, "checker_failed"},
@@ -235,7 +242,6 @@ for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
 	}
 }
 
-// TestNeededCommands: the operator must allow commands, and a denial takes precedence.
 // TestHiddenOutOfReach: whatever the layout of a pack, a candidate that searches all files of
 // the verifier's sandbox does not find the reference solution. It does find the tests.
 func TestHiddenOutOfReach(t *testing.T) {
@@ -286,6 +292,7 @@ END`
 	}
 }
 
+// TestNeededCommands: the operator must allow commands, and a denial takes precedence.
 func TestNeededCommands(t *testing.T) {
 	w := newTerminalWorld(t)
 	tests := []struct {
@@ -314,8 +321,8 @@ func TestLinksThroughTheImage(t *testing.T) {
 	w := newTerminalWorld(t)
 	for _, tt := range []struct{ name, script, reason string }{
 		{"honest", solve, ""},
-		{"by the other name", `ln -s /run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "candidate_link_denied"},
-		{"by the same name", `ln -s /var/run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "candidate_link_denied"},
+		{"by the other name", `ln -s /run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"by the same name", `ln -s /var/run/work/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w.workdir = "/var/run/work"

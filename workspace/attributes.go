@@ -26,7 +26,7 @@ const (
 	// 128 names with every byte escaped.
 	maxListBytes = 256 << 20
 	maxListLine  = 128 << 10
-	permBits     = 0o777
+	permBits     = 0o7777
 )
 
 // Attributes are the owner and the permission bits of an entry of a tree.
@@ -181,7 +181,7 @@ func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 		return r.err
 	}
 	was := st.Mode&unix.S_IFMT | r.ahead.Mode
-	if st.Mode&unix.S_IFMT != unix.S_IFLNK && st.Mode&permBits != ownMode(was) {
+	if kept := st.Mode & permBits; st.Mode&unix.S_IFMT != unix.S_IFLNK && kept != ownMode(was) && kept != keptMode(was) {
 		return r.wrong("names an entry whose mode has changed since")
 	}
 	st.Uid, st.Gid, st.Mode = r.ahead.UID, r.ahead.GID, was

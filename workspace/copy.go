@@ -19,8 +19,8 @@ import (
 //
 //   - regular files, directories and symbolic links are copied; no link is followed;
 //   - sockets, fifos and devices are left out and reported;
-//   - permission bits and times are kept, but not setuid, setgid and sticky bits, extended
-//     attributes and hard links;
+//   - permission bits and times are kept, but not the setuid and setgid bits of files, with
+//     which they would be programs of somebody on the host, extended attributes and hard links;
 //   - holes stay holes, but count as bytes.
 //
 // When a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
@@ -172,10 +172,14 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
 	}
-	if !w.opts.Own || w.opts.Lost == nil || dst == nil {
+	uid, gid := w.owner(st)
+	switch {
+	case dst == nil || w.opts.restore:
+		return nil
+	case uid < 0 || w.opts.Lost == nil: // what is lost is listed nowhere
+		st.Mode = st.Mode&unix.S_IFMT | keptMode(st.Mode)
 		return nil
 	}
-	uid, gid := w.owner(st)
 	same := uid == int(st.Uid) && gid == int(st.Gid)
 	if same && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
 		return nil
@@ -201,17 +205,27 @@ func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
 		return w.asset.mode(st)
 	case w.opts.Own:
 		return ownMode(st.Mode)
+	case w.opts.restore:
+		return st.Mode & permBits
 	}
-	return st.Mode & permBits
+	return keptMode(st.Mode)
+}
+
+// keptMode returns the permission bits of a copy that stays on the host. mode includes the type.
+func keptMode(mode uint32) uint32 {
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		return mode & permBits
+	}
+	return mode & permBits &^ (unix.S_ISUID | unix.S_ISGID)
 }
 
 // ownMode returns the permission bits that TreeOptions.Own gives the copy of a file or
 // directory. mode includes the type.
 func ownMode(mode uint32) uint32 {
 	if mode&unix.S_IFMT == unix.S_IFDIR {
-		return mode&permBits | unix.S_IRWXU
+		return keptMode(mode) | unix.S_IRWXU
 	}
-	return mode&permBits | unix.S_IRUSR
+	return keptMode(mode) | unix.S_IRUSR
 }
 
 // settle gives the finished copy its owner, permission bits and times, in this order: a

@@ -84,10 +84,10 @@ func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
 	return t.Copy(ctx, nil, TreeOptions{})
 }
 
-// Restore is Copy with the owners and modes that the tree had. It needs CAP_CHOWN if any owner is
-// not the calling process's user.
+// Restore is Copy with the owners and modes that the tree had, for a directory that no user of the
+// host can reach. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	opts.Preserve, opts.Own = true, false
+	opts.Preserve, opts.Own, opts.restore = true, false, true
 	return t.Copy(ctx, dst, opts)
 }
 

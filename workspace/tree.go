@@ -37,8 +37,8 @@ type TreeOptions struct {
 	// without privileges, even while it is incomplete: each entry belongs to that user,
 	// directories have at least u+rwx, files at least u+r.
 	Own bool
-	// Lost, if not nil, is called under Own with the attributes of every entry whose
-	// copy does not get them, in the order of the walk. Its error ends the walk.
+	// Lost, if not nil, is called under Own and Preserve with the attributes of every entry
+	// whose copy does not get them, in the order of the walk. Its error ends the walk.
 	Lost func(Attributes) error
 	// Link makes hard links of files and symbolic links instead of copies, where that is possible.
 	// Their contents are not read, and the report lacks their digests and bytes.
@@ -46,6 +46,7 @@ type TreeOptions struct {
 	// attributes, if not nil, replace those of the listed entries, both in the digest and in
 	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
+	restore    bool // keep all permission bits, in a copy for sandboxes
 }
 
 // TreeReport says what a walk over a tree found.
@@ -65,9 +66,9 @@ type TreeReport struct {
 	//	d MODE - PATH NUL         a directory
 	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
 	//
-	// MODE is the permission bits as four octal digits, without setuid, setgid and sticky;
-	// PATH is relative with slashes. Owners, times, links between files and dropped entries
-	// do not count.
+	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky; PATH
+	// is relative with slashes. Owners, times, links between files and dropped entries do not
+	// count.
 	Digest string
 }
 

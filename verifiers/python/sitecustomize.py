@@ -8,7 +8,8 @@ from importlib.machinery import PathFinder
 
 WORKSPACE, TESTS = "@WORKSPACE@", "@TESTS@"
 TRUSTED = [t for t in "@TRUSTED@".split(":") if t]  # in a machine, all else is the candidate's
-RUNNER = {"pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "attr", "attrs", "tomli", "pygments", "coverage"}
+RUNNER = {"pytest", "_pytest", "coverage"}
+NEEDED = {"py", "pluggy", "iniconfig", "packaging", "exceptiongroup", "attr", "attrs", "tomli", "pygments"}  # by pytest
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
@@ -38,7 +39,8 @@ class Finder:
         spec = PathFinder.find_spec(name, elsewhere())
         origin = spec and spec.origin or ""
         own = origin.startswith(LIBRARY) and "-packages" not in origin
-        return spec if name in RUNNER or own else None
+        runs = name in RUNNER or name in NEEDED and "_pytest" in sys.modules
+        return spec if runs or own else None
 
 
 def arguments():
