@@ -20,7 +20,8 @@ type Withheld struct {
 // Withheld returns what lies below name, a file or directory below EvalRoot that is mounted
 // for evaluation, and must not be mounted with it: everything that a field of the hidden lane
 // refers to in any row, under every name that it has, and the manifest and the rows. It is an
-// error if name itself is hidden, or one of the conditions of WalkFiles is not met.
+// error if name itself is hidden, or one of the conditions of WalkFiles is not met. The first
+// call reads all rows, and keeps a name for each hidden reference.
 func (p *Pack) Withheld(name string) ([]Withheld, error) {
 	p.hiddenOnce.Do(func() { p.hidden, p.hiddenErr = p.findHidden() })
 	if p.hiddenErr != nil {
