@@ -65,7 +65,6 @@ find_missing() {
 		rootless)
 			need uidmap newuidmap newgidmap
 			need python3 python3
-			need fuse-overlayfs fuse-overlayfs
 			need rootlesskit rootlesskit
 			;;
 		runtimes) # runc is compiled

@@ -30,7 +30,6 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/containerd/rootfs"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -58,7 +57,7 @@ type Options struct {
 	// otherwise a private one, which is started on demand.
 	Address     string
 	Namespace   string // containerd's, which separates images and containers; "" means "sbench"
-	Snapshotter string // "" means "overlayfs", or "fuse-overlayfs" where that does not work
+	Snapshotter string // "" means "overlayfs"
 	Handler     string // the shim: HandlerAuto, the name of a runtime, or a program's path; "" means HandlerAuto
 	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
 	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
@@ -108,7 +107,9 @@ type Client struct {
 	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
 	limits  daemonLimits
 	program ociRuntime
-	stack   rootfs.Stacker
+	// onDisk means that what sandboxes write over their root goes to directories on disk: a
+	// user's overlay needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
+	onDisk  bool
 	layers  string // the directory of the layers of images
 	missing struct {
 		degraded []string
@@ -147,7 +148,7 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 		}
 	}
 	c.missing.degraded, c.missing.refused = c.findMissing()
-	if err := c.decideStacker(ctx); err != nil {
+	if err := c.decideOverlay(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
 	if c.program, err = findOCIRuntime(ctx, c.opts); err != nil {
@@ -189,6 +190,7 @@ func stateDirectory(dir string) (string, error) {
 func withDefaults(o Options) Options {
 	root, state := DefaultDirectories()
 	o.Namespace, o.Handler = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Handler, HandlerAuto)
+	o.Snapshotter = cmp.Or(o.Snapshotter, defaultSnapshotter)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))

@@ -46,17 +46,3 @@ func TestNotStarted(t *testing.T) {
 		}
 	}
 }
-
-// TestContractOnFuse checks the contract on fuse-overlayfs, which is used where the kernel
-// does not let a user mount overlayfs.
-func TestContractOnFuse(t *testing.T) {
-	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("this host has no FUSE for this user: %v", err)
-	}
-	report(t, fuse.Close())
-	opts := containerdtest.Options()
-	opts.Snapshotter = "fuse-overlayfs"
-	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
-	runtimetest.Contract(t, run, image)
-}

@@ -99,14 +99,11 @@ func overlay(ctx context.Context, c *Client) hostcheck.Finding {
 	if c == nil {
 		return hostcheck.Warning(check, "not tried: there is no daemon", "see above")
 	}
-	if err := c.tryOverlay(ctx, c.stack); err != nil {
+	if err := c.tryOverlay(ctx, c.onDisk); err != nil {
 		return hostcheck.Failure(check, err.Error(), "load the overlay module, and keep the state directory on a file system that overlay accepts")
 	}
-	if c.stack.OnDisk {
+	if c.onDisk {
 		return hostcheck.Warning(check, "what sandboxes write over their root is on disk below "+c.opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later")
-	}
-	if c.stack.Fuse != "" {
-		return hostcheck.Warning(check, "the kernel gives this user none: fuse-overlayfs is used, which is slower", "Linux 5.11 or later")
 	}
 	return hostcheck.Fine(check, "works below "+c.opts.State)
 }

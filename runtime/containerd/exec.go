@@ -432,15 +432,11 @@ func (s *Sandbox) left() error {
 func (s *Sandbox) Changes() (runtime.Changes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.left()
-	switch {
-	case err == nil && !s.cfg.Machine:
-		err = errors.New("the sandbox is no machine")
-	case err == nil && s.run.c.stack.Fuse != "":
-		err = fmt.Errorf("%w: fuse-overlayfs does not say what was changed; see docs/rootless.md", runtime.ErrUnavailable)
-	}
-	if err != nil {
+	if err := s.left(); err != nil {
 		return runtime.Changes{}, err
+	}
+	if !s.cfg.Machine {
+		return runtime.Changes{}, errors.New("the sandbox is no machine")
 	}
 	c := runtime.Changes{Dir: s.root.Layers()[0], Mounts: []string{"/proc", "/dev", "/sys"}}
 	for _, m := range s.root.Shown() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -16,13 +15,6 @@ import (
 	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/userns"
 )
-
-// fuseSnapshotter is the value of Options.Snapshotter for hosts whose kernel does not let a
-// user mount overlayfs. fuse-overlayfs(1) then stacks directories, and the daemon's native
-// snapshotter keeps a full copy of the image for each layer.
-const fuseSnapshotter = "fuse-overlayfs"
-
-const nativeSnapshotter = "native"
 
 // trials returns the directory for trial mounts below a directory. Nothing else is made in
 // it.
@@ -59,45 +51,26 @@ func (c *Client) reapTrials(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// decideStacker chooses the first way of making overlays that works, and its snapshotter. It
-// must be called before the daemon is asked for a snapshotter.
-func (c *Client) decideStacker(ctx context.Context) error {
-	wanted := c.opts.Snapshotter
-	if wanted == "" {
-		c.opts.Snapshotter = defaultSnapshotter
+// decideOverlay finds out where an ordinary user's overlays can write: in memory, or on disk.
+func (c *Client) decideOverlay(ctx context.Context) error {
+	if !userns.Inside() {
+		return nil
 	}
-	var kernel error
-	if wanted != fuseSnapshotter {
-		if wanted != "" || !userns.Inside() {
-			return nil
-		}
-		for _, s := range []rootfs.Stacker{{}, {OnDisk: true}} {
-			err := c.tryOverlay(ctx, s)
-			if err == nil {
-				c.stack = s
-				return nil
-			}
-			kernel = err
-		}
+	if c.tryOverlay(ctx, false) == nil {
+		return nil
 	}
-	program, err := exec.LookPath("fuse-overlayfs")
-	if err == nil {
-		c.stack = rootfs.Stacker{Fuse: program}
-		err = c.tryOverlay(ctx, c.stack)
+	c.onDisk = true
+	if err := c.tryOverlay(ctx, true); err != nil {
+		return fmt.Errorf("overlay file systems: the kernel gives this user none: %w: use Linux 5.11 or later with --root on a file system that has user.* attributes (ext4, xfs, btrfs)", err)
 	}
-	if err != nil {
-		return fmt.Errorf("overlay file systems: the kernel gives this user none (%v), and fuse-overlayfs does not work (%w): "+
-			"use Linux 5.11 or later with --root on a file system that has user.* attributes (ext4, xfs, btrfs), or install the package fuse-overlayfs and make /dev/fuse available", kernel, err)
-	}
-	c.opts.Snapshotter = nativeSnapshotter
 	return nil
 }
 
 // tryOverlay mounts an overlay where the layers of sandboxes will be, and replaces a
 // directory in it, which needs whiteouts and extended attributes.
-func (c *Client) tryOverlay(ctx context.Context, s rootfs.Stacker) (err error) {
+func (c *Client) tryOverlay(ctx context.Context, onDisk bool) (err error) {
 	under := c.opts.State
-	if s.OnDisk {
+	if onDisk {
 		under = c.opts.Root
 	}
 	gate, err := c.gate(ctx, under, filelock.Shared)
@@ -113,7 +86,7 @@ func (c *Client) tryOverlay(ctx context.Context, s rootfs.Stacker) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, mounts.DetachBelow(dir), os.RemoveAll(dir)) }()
-	if !s.OnDisk {
+	if !onDisk {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
 			return err
 		}
@@ -123,7 +96,7 @@ func (c *Client) tryOverlay(ctx context.Context, s rootfs.Stacker) (err error) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(old), 0o755), os.WriteFile(old, nil, 0o644), os.Mkdir(target, 0o755)); err != nil {
 		return err
 	}
-	if err := s.Overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
+	if err := rootfs.Overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
 		return err
 	}
 	replaced := filepath.Join(target, "dir")

@@ -158,7 +158,7 @@ func (r *Run) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.
 
 // newLayer makes the volume for what a sandbox writes over its root and copies.
 func (r *Run) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volume.Volume, error) {
-	if r.c.stack.OnDisk {
+	if r.c.onDisk {
 		return r.volumes.NewDirectory(cfg)
 	}
 	return r.volumes.New(ctx, cfg, r.c.ids.onDisk)

@@ -160,7 +160,7 @@ func (s *Sandbox) makeRoot(ctx context.Context) error {
 		return err
 	}
 	s.root, err = rootfs.New(rootfs.Config{
-		Dir: s.dir, Lower: lower, Layer: s.layer, IDs: s.ids.own, Stacker: s.run.c.stack,
+		Dir: s.dir, Lower: lower, Layer: s.layer, IDs: s.ids.own,
 		Files: files, Mounts: s.cfg.Mounts, Workdir: s.workdir(), Writable: s.cfg.WritableRoot || s.cfg.Machine, Untrusted: s.cfg.Image.Over != "",
 	})
 	return err

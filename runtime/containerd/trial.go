@@ -119,8 +119,6 @@ func (c *Client) idModes() ([]idMode, error) {
 		host.why = "asked for"
 	case !userns.HostRoot():
 		host.why = "sbench is not the host's root"
-	case c.stack.Fuse != "":
-		host.why = "fuse-overlayfs shifts no ids"
 	}
 	if host.why != "" {
 		return []idMode{host}, nil

@@ -56,9 +56,9 @@ func (f *FS) makeTarget(source, name string) error {
 // sandbox's layer, where every file has its owner in the sandbox.
 func (f *FS) overlay(lowers []string, name, target string) error {
 	if f.IDs == nil {
-		return f.Stacker.Overlay(lowers, filepath.Join(f.Layer.Path(), name), target)
+		return Overlay(lowers, filepath.Join(f.Layer.Path(), name), target)
 	}
-	if _, _, err := makeLayer(filepath.Join(f.Layer.Path(), name)); err != nil {
+	if err := makeLayer(filepath.Join(f.Layer.Path(), name)); err != nil {
 		return err
 	}
 	if _, err := os.Lstat(f.shifted("layer")); err != nil {

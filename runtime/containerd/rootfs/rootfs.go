@@ -27,7 +27,6 @@ type Config struct {
 	Lower    []string        // directories below the layer, topmost first
 	Layer    *volume.Volume  // takes what is written over the root and over mounts with Copy
 	IDs      *idmap.Range    // the sandbox's ids; nil if they are those of this process
-	Stacker  Stacker         // makes the overlays, unless IDs are given
 	Files    []File          // small files that are mounted read-only
 	Mounts   []runtime.Mount // the caller's
 	Workdir  string          // a directory to make unless it exists
@@ -203,11 +202,11 @@ func (f *FS) overlayOf(source, name string) (string, error) {
 // view makes an overlay of a read-only mount's source and returns its path. The overlay has
 // its own inodes, since sandboxes could communicate through locks and watches on shared
 // ones, and keeps host paths out of the sandbox's mount table. view returns "" for sources
-// in the sandbox's layer, if that is a file system of its own; with fuse-overlayfs; and if
-// the file system cannot be a layer of an overlay.
+// in the sandbox's layer, if that is a file system of its own, and if the file system cannot
+// be a layer of an overlay.
 func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	own := f.Layer.Bounded() && strings.HasPrefix(m.Source, f.Layer.Path()+"/")
-	if own || m.Writable || m.Give || f.Stacker.Fuse != "" {
+	if own || m.Writable || m.Give {
 		return "", nil
 	}
 	info, err := os.Stat(m.Source)
