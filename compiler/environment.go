@@ -247,12 +247,7 @@ func parseBytes(v document.Value) int64 {
 	if n, ok := v.Int64(); ok {
 		return max(n, 0)
 	}
-	return ParseBytes(v.Text())
-}
-
-// ParseBytes parses a number of bytes with a unit, as tester files write it; 0 if it is none.
-func ParseBytes(text string) int64 {
-	text = strings.ToLower(strings.TrimSpace(text))
+	text := strings.ToLower(strings.TrimSpace(v.Text()))
 	digits := strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz ")
 	unit := strings.TrimSpace(text[len(digits):])
 	shift, ok := map[string]int{

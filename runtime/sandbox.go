@@ -68,9 +68,6 @@ type Changes struct {
 	// Mounts are the absolute paths in the sandbox at which something was mounted. What Dir
 	// has there is not the process's.
 	Mounts []string
-	// Replaced is the absolute path of a directory of which nothing is the image's, besides
-	// those that overlayfs marks as opaque; "" for none.
-	Replaced string
 }
 
 // A Volume is a writable directory whose size and number of files are bounded where the host

@@ -15,7 +15,6 @@ import (
 	"archive/tar"
 	"bufio"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -110,18 +109,6 @@ func Open(root *os.Root, name, digest string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}
 	return f, nil
-}
-
-// DiffID returns the digest of the archive in a layer (image-spec, config.md).
-func DiffID(r io.Reader) (string, error) {
-	plain, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
-	if err != nil {
-		return "", err
-	}
-	defer plain.Close()
-	sum := sha256.New()
-	_, err = io.Copy(sum, plain)
-	return workspace.DigestOf(sum), err
 }
 
 // Entries yields the entries of a layer in its order, a directory before its contents. An entry

@@ -95,7 +95,7 @@ func (w *writer) directory(dir *os.Root, rel string, depth int) error {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	if err == nil && rel != "" && ("/"+rel == w.changes.Replaced || isOpaque(f)) {
+	if err == nil && rel != "" && isOpaque(f) {
 		err = w.mark(path.Join(rel, opaque))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {

@@ -15,16 +15,13 @@ import (
 )
 
 type imageCmd struct {
-	Ls       imageLsCmd       `cmd:"" help:"List images."`
-	Pull     imagePullCmd     `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
-	Import   imageImportCmd   `cmd:"" help:"Import an OCI or docker archive."`
-	Build    imageBuildCmd    `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
-	Export   imageExportCmd   `cmd:"" help:"Write the image of an attempt, with what the attempt left in it, as an OCI archive."`
-	Tag      imageTagCmd      `cmd:"" help:"Give an image another name."`
-	Rm       imageRmCmd       `cmd:"" help:"Forget a name of an image. Its content is deleted once nothing else uses it."`
-	Prune    imagePruneCmd    `cmd:"" help:"Forget the names of images that sbench pulled."`
-	Copy     imageCopyCmd     `cmd:"" help:"Copy the images of a pack to a directory or a registry, from which many machines take them."`
-	Prefetch imagePrefetchCmd `cmd:"" help:"Fetch and unpack the images of a pack before a run."`
+	Ls     imageLsCmd     `cmd:"" help:"List images."`
+	Pull   imagePullCmd   `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
+	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
+	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
+	Tag    imageTagCmd    `cmd:"" help:"Give an image another name."`
+	Rm     imageRmCmd     `cmd:"" help:"Forget a name of an image. Its content is deleted once nothing else uses it."`
+	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`
 }
 
 type imageLsCmd struct{ jsonFlag }
@@ -114,7 +111,6 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
-	Keep      size          `placeholder:"SIZE" help:"Only as many as necessary, least recently used first, until all images take at most this much, such as 200g."`
 	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: those that were built, imported or tagged, and those of other programs."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	jsonFlag
@@ -134,11 +130,6 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})
-		if cmd.Keep > 0 {
-			if list, err = c.Evict(ctx, list, int64(cmd.Keep)); err != nil {
-				return err
-			}
-		}
 		if !cmd.Plan {
 			list, err = forget(ctx, c, list)
 		}

@@ -22,7 +22,6 @@ import (
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
-	"github.com/securebench/sbench/workspace"
 )
 
 const (
@@ -231,36 +230,14 @@ func TestMachineBroken(t *testing.T) {
 	}
 }
 
-// TestImageExport: an exported attempt is an image in which everything is as the agent left it.
-func TestImageExport(t *testing.T) {
-	c := containerdtest.Open(t)
-	forgetBuilt(t, c)
-	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup; mkdir -p /workspace; echo old > /workspace/old; echo kept > /workspace/kept")
-	out, archive := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "left.tar")
-	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; echo two >> /etc/setup; rm old /etc/motd; echo new > new; chmod 700 new; ln new also"})
-	must(t, err)
-	expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--progress", "none", "--set", "harness.config.command="+string(command))
+// TestMachineShown: show lists what an agent changed in its image, and how texts differ.
+func TestMachineShown(t *testing.T) {
+	forgetBuilt(t, containerdtest.Open(t))
+	out := filepath.Join(t.TempDir(), "out")
+	expect(t, codeMeasured, "passed=1", "run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "-o", out, "--progress", "none",
+		"--set", `harness.config.command=["bash", "-c", "echo go > /etc/answer; echo two >> /etc/setup"]`)
 	for _, want := range []string{"--- a/etc/setup", " one", "+two", "etc/answer"} {
 		expect(t, codeMeasured, want, "show", out, "machine/setup")
-	}
-	expect(t, codeMeasured, "", "image", "export", out, "machine/setup", "-o", archive)
-	expect(t, codeMeasured, "sbench.local/export:latest", "image", "import", archive)
-	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), "sbench.local/export:latest")) })
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(`FROM sbench.local/export:latest
-RUN cd /workspace && echo * && test ! -e old && test -e kept && test -e also && test "$(stat -c '%a %u' new)" = "700 0" && ! test -e /etc/motd && grep -q go /etc/answer && grep -q one /etc/setup
-`), 0o644))
-	expect(t, codeMeasured, "sbench.local/harbor/export:latest", "image", "build", "--with", "sbench", dir, "--as", "sbench.local/harbor/export:latest")
-	must(t, os.WriteFile(filepath.Join(out, "workspaces", workspace.TaskDir("machine/setup"), "kept"), []byte("changed"), 0o644))
-	for want, args := range map[string][]string{
-		"changed since it was recorded":                {"machine/setup", "-o", archive + "2"},
-		"file exists":                                  {"machine/setup", "-o", archive},
-		`attempt 1 of "machine/other" is not recorded`: {"machine/other", "-o", archive + "2"},
-		`attempt 2 of "machine/setup" is not recorded`: {"machine/setup", "--attempt", "2", "-o", archive + "2"},
-	} {
-		if code, _, stderr := sbench(t, append([]string{"image", "export", out}, args...)...); code == codeMeasured || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d\n%s", want, code, stderr)
-		}
 	}
 }
 

@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/images"
-	"github.com/containerd/containerd/v2/core/images/archive"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
@@ -121,17 +119,4 @@ func (c *Client) Built(ctx context.Context, as, key string) (img runtime.Image, 
 		img, err = c.prepare(ctx, i)
 	}
 	return img, err == nil, native(err)
-}
-
-// Export writes an image as an OCI archive, in which it has the full reference as.
-func (c *Client) Export(ctx context.Context, to io.Writer, ref, as string) error {
-	ctx = c.ctx(ctx)
-	img, err := c.c.ImageService().Get(ctx, ref)
-	if err == nil {
-		err = c.c.Export(ctx, to, archive.WithPlatform(platforms.Default()), archive.WithManifest(img.Target, as))
-	}
-	if err != nil {
-		return fmt.Errorf("export %s: %w", ref, native(err))
-	}
-	return nil
 }

@@ -40,10 +40,8 @@ type ImageInfo struct {
 	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
 	// that images share count for each of them.
 	Bytes int64 `json:"bytes"`
-	// Pulled says that sbench pulled or prefetched it, so that a registry or another place has it.
+	// Pulled says that sbench pulled it, so that a registry has it.
 	Pulled bool `json:"pulled"`
-	// Used is when it was last used by sbench, to the hour; Created if it never was.
-	Used time.Time `json:"used"`
 }
 
 // NormalizeRef returns the full form of a reference: "python:3.11" becomes
@@ -69,7 +67,6 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	}
 	img, err := c.c.GetImage(c.ctx(ctx), name)
 	if err == nil {
-		c.noteUse(ctx, img)
 		return c.prepare(ctx, img)
 	}
 	if !errdefs.IsNotFound(err) {
@@ -109,27 +106,6 @@ func (c *Client) byDigest(ctx context.Context, name string) (client.Image, error
 		}
 	}
 	return nil, nil
-}
-
-// noteUse notes that an image is used now, for image prune --keep. If this fails, the image counts
-// as older than it is.
-func (c *Client) noteUse(ctx context.Context, img client.Image) {
-	const precision = time.Hour
-	last, err := time.Parse(time.RFC3339Nano, img.Labels()[labelUsed])
-	if err == nil && time.Since(last) < precision {
-		return
-	}
-	_ = c.label(ctx, img.Name(), labelUsed, time.Now().UTC().Format(time.RFC3339Nano))
-}
-
-// markPulled notes that an image's content can be had again.
-func (c *Client) markPulled(ctx context.Context, name string) error {
-	return c.label(ctx, name, labelPulled, "true")
-}
-
-func (c *Client) label(ctx context.Context, name, key, value string) error {
-	_, err := c.c.ImageService().Update(c.ctx(ctx), images.Image{Name: name, Labels: map[string]string{key: value}}, "labels."+key)
-	return native(err)
 }
 
 // Local reports whether the reference names an image that is built and imported locally and
@@ -252,7 +228,6 @@ func (c *Client) Tag(ctx context.Context, source, target string) (runtime.Image,
 	}
 	old.Name = name
 	delete(old.Labels, labelPulled)
-	delete(old.Labels, labelUsed)
 	if _, err = is.Create(ctx, old); errdefs.IsAlreadyExists(err) {
 		_, err = is.Update(ctx, old)
 	}
@@ -275,11 +250,7 @@ func (c *Client) Images(ctx context.Context) ([]ImageInfo, error) {
 		if err != nil {
 			return nil, fmt.Errorf("size of image %s: %w", i.Name, native(err))
 		}
-		used, err := time.Parse(time.RFC3339Nano, i.Labels[labelUsed])
-		if err != nil {
-			used = i.CreatedAt
-		}
-		infos = append(infos, ImageInfo{Used: used, Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
+		infos = append(infos, ImageInfo{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
 	}
 	slices.SortFunc(infos, func(a, b ImageInfo) int { return strings.Compare(a.Ref, b.Ref) })
 	return infos, nil

@@ -31,8 +31,6 @@ const (
 	labelName = "org.securebench.name"
 	// labelPulled marks the names that sbench pulled.
 	labelPulled = "org.securebench.pulled"
-	// labelUsed says when an image was last used.
-	labelUsed = "org.securebench.used"
 )
 
 const cgroupPrefix = "sbench-"
