@@ -54,10 +54,10 @@ func soleUsers() map[string][]string {
 		"github.com/pelletier/go-toml":            {"pack"},
 		"github.com/google/go-containerregistry/": {"runtime"},
 		"github.com/google/nftables":              {"runtime"},
-		"github.com/mattn/go-runewidth":           {"cmd/sbench"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime"},
+		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 		"go.opentelemetry.io/":                    {"run"},
 	}
 }

@@ -90,7 +90,7 @@ type app struct {
 	flags          globals
 	stdout, stderr io.Writer
 	interrupts     *interruption
-	view           *live       // in front of stderr; nil if there is none
+	bar            *bar        // in front of stderr; nil if there is none
 	events         *jsonEvents // the same
 }
 

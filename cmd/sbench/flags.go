@@ -85,7 +85,7 @@ type jsonFlag struct {
 
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
-	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a live view on a terminal, else plain), plain, json or none."`
+	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a bar below plain lines on a terminal, else plain), plain, json or none."`
 	Quiet    bool   `short:"q" help:"The same as --progress none."`
 }
 

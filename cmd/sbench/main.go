@@ -86,7 +86,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	if err == nil {
 		err = parsed.Run()
 	}
-	app.endLive()
+	app.endBar()
 	if err != nil {
 		app.say(slog.LevelError, err.Error())
 	}

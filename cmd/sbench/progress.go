@@ -29,24 +29,26 @@ const (
 // Output of agents and commands in sandboxes is shown if also has their kind; as JSON, it
 // always is.
 //
-// It must be called before anything is written to standard error: the live view stays below
-// what is written, and with json that becomes events, too.
+// It must be called before anything is written to standard error: the bar stays below what is
+// written, and with json that becomes events, too.
 func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
 	wanted := func(k run.Kind) bool {
 		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
 	}
+	var b *bar
 	switch {
 	case quiet, format == "none":
 		return nil
 	case format == "json":
 		return a.jsonEvents().add
 	case format == "auto":
-		if l, ok := a.live(); ok {
-			return func(e run.Event) { l.add(e, wanted(e.Kind)) }
-		}
+		b = a.onTerminal()
 	}
 	p := &plain{out: a.stderr}
 	return func(e run.Event) {
+		if b != nil {
+			b.add(e) // first, since the table of verdicts follows the bar
+		}
 		if wanted(e.Kind) {
 			p.add(e)
 		}
@@ -234,13 +236,16 @@ func (p pace) left(now time.Time) (time.Duration, bool) {
 	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
 }
 
-// rate returns the finished attempts per minute; 0 if unknown.
-func (p pace) rate(now time.Time) float64 {
-	took := now.Sub(p.began).Minutes()
-	if p.finished == 0 || took <= 0 {
-		return 0
+// seconds formats a duration roughly. A negative one counts as zero.
+func seconds(d time.Duration) string {
+	s := max(int64(d/time.Second), 0)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
 	}
-	return float64(p.finished) / took
+	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
 }
 
 // maxRows bounds the table of verdicts; the records have all of them.

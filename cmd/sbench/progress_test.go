@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,6 +22,12 @@ import (
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
+
+// after returns e as an event that many seconds after the first.
+func after(s float64, e run.Event) run.Event {
+	e.Time = time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
+	return e
+}
 
 // TestPlain: a line for each finished attempt and for what concerns the run, and a table.
 func TestPlain(t *testing.T) {

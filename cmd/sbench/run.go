@@ -132,7 +132,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	cfg.Stop = a.interrupts.graceful(a.stderr)
 	summary, err := run.Run(ctx, cfg)
 	err = errors.Join(err, at.close(ctx))
-	a.endLive()
+	a.endBar()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
 		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
 	}
@@ -313,7 +313,7 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 
 func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 	attempts, summary, err := run.Plan(ctx, cfg)
-	a.endLive()
+	a.endBar()
 	if err != nil {
 		return err
 	}
