@@ -72,12 +72,12 @@ func (c *Client) Image(ctx context.Context, ref string, policy PullPolicy) (runt
 	if !errdefs.IsNotFound(err) {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
 	}
-	if img, err := c.byDigest(ctx, name); img != nil || err != nil {
-		if err != nil {
-			return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
-		}
-		c.noteUse(ctx, img)
-		return c.prepare(ctx, img)
+	same, err := c.byDigest(ctx, name)
+	switch {
+	case err != nil:
+		return runtime.Image{}, fmt.Errorf("image %s: %w", name, native(err))
+	case same != nil:
+		return c.prepare(ctx, same)
 	}
 	switch {
 	case Local(name):
