@@ -46,15 +46,15 @@ var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 // failed forwards an error answer. One about the credential is replaced, since it shows
 // parts of the real one.
 func (x *exchange) failed(resp *http.Response) outcome {
-	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
+	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode), away: away(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
 		out.cause = BadKey
 	}
-	if m := newMeter(x.route.dialect, false); out.cause != BadKey && out.cause != RateLimited { // they are sent before any work is done
-		m.write(body)
-		out.usage = m.close(x.bounds, errors.Is(err, errSilent) && !x.closed())
-	}
+	m := newMeter(x.route.dialect, false)
+	m.erred = true // an error costs only what it says itself
+	m.write(body)
+	out.usage = m.close(x.bounds, false)
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
 		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
@@ -85,6 +85,15 @@ func causeOf(status int) Cause {
 		return ServerError
 	}
 	return ""
+}
+
+// statusOverloaded is how Anthropic says that it has too much to do.
+const statusOverloaded = 529
+
+// away reports whether a status says that the provider did not look at the request at all. Of any
+// other error, the request may be the cause: some gateways answer with 500 to what they cannot read.
+func away(status int) bool {
+	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == statusOverloaded
 }
 
 // A sink receives an answer. flush writes what it held back.

@@ -44,6 +44,29 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	path, body := p.request(cfg)
+	return r.ask(ctx, path, body)
+}
+
+// Probe asks the provider for one word, through a relay of its own without budgets and pace, and by
+// the API that the agent used last. It returns what that relay observed. r may be closed.
+func (r *Relay) Probe(ctx context.Context) Facts {
+	cfg := r.cfg
+	cfg.MaxTotalTokens, cfg.MaxRequests, cfg.MaxCostUSD, cfg.Pace = 0, 0, 0, nil
+	own, err := New(cfg)
+	if err != nil { // r has the same configuration
+		return Facts{}
+	}
+	path, body := Prompt{User: "Reply with the word OK."}.request(cfg)
+	if responsesPath := "/v1/responses"; strings.HasPrefix(r.ledger.lastPath(), responsesPath) {
+		path, body = responsesPath, fmt.Appendf(nil, `{"model": %q, "input": "Reply with the word OK."}`, cfg.Model)
+	}
+	_, _ = own.ask(ctx, path, body) // the facts tell how it ended
+	return own.Facts()
+}
+
+// ask sends a request of sbench's own and closes the relay.
+func (r *Relay) ask(ctx context.Context, path string, body []byte) (string, error) {
 	defer func() { _ = r.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,9 +78,8 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 		return ours, nil
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
-	path, body := p.request(cfg)
 	for try := 1; ; try++ {
-		text, again, err := ask(ctx, client, cfg.Provider, path, body)
+		text, again, err := ask(ctx, client, r.cfg.Provider, path, body)
 		if err == nil || again < 0 || try == askTries || ctx.Err() != nil {
 			return text, err
 		}

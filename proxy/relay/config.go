@@ -137,6 +137,9 @@ func (c Config) check() error {
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }
 
+// Host returns the provider's host, with a port if the base URL has one.
+func (c Config) Host() string { return cmp.Or(c.BaseURL, apis()[c.Provider].publicURL()).Host }
+
 // isKeyHeader reports whether a header may carry a key: it is a name that the relay does not use
 // for anything else.
 func isKeyHeader(name string) bool {

@@ -225,7 +225,7 @@ func (x *exchange) forward() {
 			return
 		}
 		input = estimateInput(int64(len(x.body)))
-		if err := x.relay.ledger.admit(input); err != nil {
+		if err := x.relay.ledger.admit(input, x.route.path); err != nil {
 			x.deny(err)
 			return
 		}
@@ -312,7 +312,7 @@ func (x *exchange) unreachable(cause Cause, most bool) outcome {
 	}
 	status := x.entry.Status // 0 unless the provider answered
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
-	return outcome{status: status, cause: cause, usage: x.unseen(most)}
+	return outcome{status: status, cause: cause, away: !x.sent.Load(), usage: x.unseen(most)}
 }
 
 // unseen returns the charge for a request whose answer was not read.

@@ -1,6 +1,11 @@
 package relay
 
-import "github.com/securebench/sbench/proxy"
+import (
+	"net/http"
+	"slices"
+
+	"github.com/securebench/sbench/proxy"
+)
 
 // A Cause says how a request failed on the provider's side.
 type Cause string
@@ -37,10 +42,13 @@ type Facts struct {
 	Unlogged int64 `json:"unlogged,omitempty"`
 	Sent     int64 `json:"sent"` // generations sent to the provider, including retries; 0 if no model was asked
 
-	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
-	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side
-	Left      int64           `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
-	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
+	Succeeded int64           `json:"succeeded"`        // of Sent, answered with 2xx and to the end
+	Failed    map[Cause]int64 `json:"failed,omitempty"` // of Sent, failed on the provider's side
+	// Unavailable counts those of Failed that tell nothing about the request: there was no
+	// connection, or the answer was 429, 503 or 529.
+	Unavailable int64 `json:"unavailable,omitempty"`
+	Left        int64 `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
+	Statuses    []int `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
 
 	// Outage is how many of the latest generations failed in a row on the provider's side.
 	// Any other answer resets it; a request that the agent gave up does not change it.
@@ -54,6 +62,19 @@ type Facts struct {
 
 	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests that were sent, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
+}
+
+// Unserved reports whether the provider served no request and, as far as is known, not through
+// the fault of the requests: the last one failed on the provider's side, each one was answered with
+// 404, or none was answered. The relay passes only the configured model and a few paths, so the agent
+// did not choose what a 404 does not find. It is false if nothing was sent.
+func (f Facts) Unserved() bool {
+	return f.Sent > 0 && f.Succeeded == 0 && (f.ProviderFailed() || f.Unknown() || f.Left == f.Sent)
+}
+
+// Unknown reports whether each answer was 404.
+func (f Facts) Unknown() bool {
+	return f.Succeeded == 0 && len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, func(status int) bool { return status != http.StatusNotFound })
 }
 
 // ProviderFailed reports whether the last generation that the agent waited for failed on the

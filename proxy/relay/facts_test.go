@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,9 +27,9 @@ func TestFacts(t *testing.T) {
 	}{
 		{"never asked", nil, relay.Facts{}},
 		{"good", []int{good, good}, relay.Facts{Sent: 2, Succeeded: 2, Statuses: []int{200, 200}}},
-		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
-		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
-		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
+		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Unavailable: 1, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
+		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Unavailable: 2, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
+		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Unavailable: 2, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
 		{"errors in streams that are the agent's", []int{500, 7}, relay.Facts{Sent: 2, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 200}, LastCause: relay.ServerError}},
 		{"bad key", []int{401, 403, 402}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.BadKey: 3}, Statuses: []int{401, 403, 402}, Outage: 3, LastCause: relay.BadKey}},
 		{"asked badly", []int{500, 400, 404, 413}, relay.Facts{Sent: 4, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 400, 404, 413}, LastCause: relay.ServerError}},
@@ -251,5 +252,58 @@ func TestStatusesAreBounded(t *testing.T) {
 	}
 	if f := r.relay.Facts(); len(f.Statuses) != 16 || f.Sent != 40 {
 		t.Errorf("facts %+v", f)
+	}
+}
+
+// TestUnserved: a provider served nothing if nothing succeeded, and it failed, knows nothing, or did
+// not answer. An answer to a bad request is served, too.
+func TestUnserved(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		of   relay.Facts
+		want bool
+	}{
+		{"nothing was sent", relay.Facts{}, false},
+		{"an answer", relay.Facts{Sent: 3, Succeeded: 1, Outage: 2, Statuses: []int{200, 500, 500}}, false},
+		{"never an answer", relay.Facts{Sent: 1, Outage: 1, Statuses: []int{500}}, true},
+		{"a bad request at the end", relay.Facts{Sent: 2, Statuses: []int{500, 400}}, false},
+		{"404 alone", relay.Facts{Sent: 2, Statuses: []int{404, 404}}, true},
+		{"another answer to a bad request", relay.Facts{Sent: 2, Statuses: []int{400, 404}}, false},
+		{"404 after an answer that is no longer listed", relay.Facts{Sent: 20, Succeeded: 1, Statuses: []int{404, 404}}, false},
+		{"all were left", relay.Facts{Sent: 2, Left: 2, Statuses: []int{0, 0}}, true},
+		{"404 and an answer that the agent did not wait for", relay.Facts{Sent: 2, Left: 1, Statuses: []int{0, 404}}, false},
+	} {
+		if got := c.of.Unserved(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
+
+// TestUnavailable: only what no request can cause says that the provider is not available.
+func TestUnavailable(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	r := newRig(t, relay.OpenAI, gone.URL, nil)
+	for range 2 {
+		text(t, r.post(responsesPath, `{"model":"m"}`))
+	}
+	if f := r.relay.Facts(); f.Sent != 2 || f.Unavailable != 2 || f.Usage != (proxy.Usage{}) {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestProbe: a closed relay's probe goes to the API that the agent used, has no budget, and is
+// logged.
+func TestProbe(t *testing.T) {
+	for _, path := range []string{responsesPath, chatPath} {
+		up := newAnswers(t)
+		r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.MaxRequests = 1 })
+		text(t, r.post(path, `{"model":"m"}`))
+		_ = r.relay.Close()
+		facts := r.relay.Probe(t.Context())
+		_, last, body := up.seen()
+		if facts.Sent != 1 || facts.Succeeded != 1 || last.URL.Path != path || !strings.Contains(body, "OK") || len(r.entries()) != 2 {
+			t.Errorf("%s: %+v, %s %s", path, facts, last.URL, body)
+		}
 	}
 }

@@ -307,12 +307,10 @@ func TestSilence(t *testing.T) {
 }
 
 // TestSilentErrors: a provider that begins an error and then sends nothing is cut off, and
-// the agent gets an error with the provider's status.
+// the agent gets an error with the provider's status, which costs nothing.
 func TestSilentErrors(t *testing.T) {
 	body := `{"model":"m","max_tokens":5000}`
-	for code, u := range map[int]proxy.Usage{
-		400: {Input: int64(len(body)), Output: 5000, Estimated: true}, 401: {}, 429: {}, 500: {Input: int64(len(body)), Output: 5000, Estimated: true},
-	} {
+	for _, code := range []int{400, 401, 429, 500} {
 		ended := make(chan struct{}, 1)
 		url := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -331,8 +329,8 @@ func TestSilentErrors(t *testing.T) {
 		}
 		watch.Stop()
 		await(t, "the end of the request at the provider", ended)
-		if r.entries(); r.relay.Facts().Usage != u {
-			t.Errorf("%d: costs %+v, want %+v", code, r.relay.Facts().Usage, u)
+		if r.entries(); r.relay.Facts().Usage != (proxy.Usage{}) {
+			t.Errorf("%d: costs %+v", code, r.relay.Facts().Usage)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestGoogleUsage(t *testing.T) {
 		{"cut", true, piece + piece, proxy.Usage{Input: 30, Output: int64(2*len(piece)) / 8, Estimated: true}, false, ""},
 		{"blocked", true, `data: {"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":30}}` + "\n\n", proxy.Usage{Input: 30, Output: 11, Estimated: true}, true, ""},
 		{"overloaded", true, piece + `data: {"error":{"code":503,"status":"UNAVAILABLE","message":"x"}}` + "\n\n", proxy.Usage{Input: 30, Output: 25, Estimated: true}, false, relay.ServerError},
-		{"exhausted", false, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}`, proxy.Usage{Input: 100, Output: 6, Estimated: true}, true, relay.RateLimited},
+		{"exhausted", false, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}`, proxy.Usage{}, true, relay.RateLimited},
 		{"garbage", false, `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":-1,"candidatesTokenCount":"many"}}`, proxy.Usage{Input: 400, Output: 1000, Estimated: true}, true, ""},
 		{"usage of another type", false, `{"usageMetadata":"none"}`, proxy.Usage{Input: 400, Output: 1000, Estimated: true}, true, ""},
 	} {

@@ -20,8 +20,9 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	bodies   int64 // bytes of bodies in memory
-	reserved int64 // estimated input tokens of the requests in progress
+	bodies   int64  // bytes of bodies in memory
+	reserved int64  // estimated input tokens of the requests in progress
+	path     string // of the last generation; "" before the first
 }
 
 func newLedger(cfg Config) *ledger {
@@ -77,7 +78,7 @@ func (l *ledger) hold(bytes int64) bool {
 // admit counts a generation towards the budgets, or refuses it. Its tokens are known only
 // afterwards: it is admitted if the tokens so far, and the estimated input of the requests
 // in progress, are below the budget.
-func (l *ledger) admit(input int64) error {
+func (l *ledger) admit(input int64, path string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
@@ -91,6 +92,7 @@ func (l *ledger) admit(input int64) error {
 	}
 	l.facts.Sent++
 	l.reserved += input
+	l.path = path
 	return nil
 }
 
@@ -106,6 +108,7 @@ func (l *ledger) exceeded(b Budget) error {
 type outcome struct {
 	status int   // 0: no answer
 	cause  Cause // empty unless failed on the provider's side
+	away   bool  // it failed, and not because of the request; see Facts.Unavailable
 	left   bool  // the agent gave up, or the relay was closed
 	good   bool  // answered with 2xx and to the end
 	usage  proxy.Usage
@@ -128,6 +131,9 @@ func (l *ledger) settle(input int64, o outcome) {
 	case o.cause != "":
 		f.Failed[o.cause]++
 		f.Outage++
+		if o.away {
+			f.Unavailable++
+		}
 		f.LastCause = o.cause
 	default:
 		f.Outage = 0
@@ -135,6 +141,12 @@ func (l *ledger) settle(input int64, o outcome) {
 			f.Succeeded++
 		}
 	}
+}
+
+func (l *ledger) lastPath() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.path
 }
 
 func (l *ledger) snapshot() Facts {

@@ -130,8 +130,9 @@ func TestInspectionAllowance(t *testing.T) {
 	}
 }
 
-// TestErrorsCost: an error, or no answer, costs what the provider may have spent on it,
-// so that provoking one does not get around a budget.
+// TestErrorsCost: an error that comes before any output costs what it says, mostly nothing, since
+// clients repeat such requests many times. Any other, or no answer, costs what the provider may have
+// spent on it, so that provoking one does not get around a budget.
 func TestErrorsCost(t *testing.T) {
 	const delta = `data: {"type":"response.output_text.delta","delta":"0123456789"}` + "\n\n"
 	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"` + strings.Repeat("a", 4000) + `"}`
@@ -144,11 +145,11 @@ func TestErrorsCost(t *testing.T) {
 		output int64
 		free   bool
 	}{
-		{name: "400", answer: status(400, `{"error":{}}`), input: size / 4},
+		{name: "400", answer: status(400, `{"error":{}}`), free: true},
 		{name: "400 that counts", answer: status(400, `{"error":{},"usage":{"input_tokens":7000,"output_tokens":300}}`), input: 7000, output: 300},
-		{name: "404", answer: status(404, ""), input: size / 4},
-		{name: "500", answer: status(500, "no JSON"), input: size / 4},
-		{name: "529 without an end", answer: status(529, strings.Repeat("x", 1<<20)), input: size / 4},
+		{name: "404", answer: status(404, ""), free: true},
+		{name: "500", answer: status(500, "no JSON"), free: true},
+		{name: "529 without an end", answer: status(529, strings.Repeat("x", 1<<20)), free: true},
 		{name: "429", answer: status(429, `{"error":{}}`), free: true},
 		{name: "401", answer: status(401, `{"error":{}}`), free: true},
 		{name: "a redirect", answer: status(302, ""), input: size / 4},
@@ -157,6 +158,7 @@ func TestErrorsCost(t *testing.T) {
 			_, _ = io.WriteString(w, long)
 		}, input: size, output: 5000},
 		{name: "nothing", answer: func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, input: size / 4},
+		{name: "an error event before any text", answer: stream(`data: {"type":"response.created","response":{"error":null}}` + "\n\n" + `data: {"type":"error","code":"server_error"}` + "\n\n"), free: true},
 		{name: "an error event behind the text", answer: stream(long + `data: {"type":"error","code":"server_error"}` + "\n\n"), input: size / 4, output: int64(len(long) / 8)},
 		{name: "a failure behind the text", answer: stream(long + `data: {"type":"response.failed","response":{"usage":null,"error":{"code":"rate_limit_exceeded"}}}` + "\n\n"), input: size / 4, output: int64(len(long) / 8)},
 		{name: "a stream that is cut", answer: func(w http.ResponseWriter) {

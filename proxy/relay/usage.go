@@ -31,6 +31,7 @@ type meter struct {
 	whole bool  // the end defined by the API has come
 	cause Cause // of an error instead of an answer; empty if none
 	erred bool  // there was an error, on either side
+	begun bool  // a stream has had more than errors and what precedes an answer
 }
 
 func newMeter(d dialect, stream bool) *meter {
@@ -52,9 +53,8 @@ func (m *meter) write(p []byte) {
 	}
 }
 
-// close returns what was counted, even for an answer that is an error, which may have cost
-// tokens before. Missing counts are estimated from the bytes of the request and the answer,
-// and are never 0. most says that they may be as high as b: the agent left, which it can do
+// close returns what was counted. Missing counts are estimated from the bytes of the request and
+// the answer, and are never 0, unless all that came was an error. most says that they may be as high as b: the agent left, which it can do
 // at any time, or the relay stopped waiting.
 func (m *meter) close(b bounds, most bool) proxy.Usage {
 	if m.stream {
@@ -63,7 +63,7 @@ func (m *meter) close(b bounds, most bool) proxy.Usage {
 		m.answer(m.body)
 	}
 	u := m.usage.sum(m.tally, b)
-	if m.dialect == noUsage {
+	if m.dialect == noUsage || m.erred && !m.begun {
 		return u
 	}
 	if u.Input == 0 {
@@ -222,6 +222,7 @@ func str(raw json.RawMessage) string {
 // event reads one event of a stream. It parses only events that may have counts, errors or
 // the end.
 func (m *meter) event(data []byte) {
+	m.begun = m.begun || begins(data)
 	if m.dialect == generateContent {
 		m.google(data)
 		return
@@ -236,6 +237,16 @@ func (m *meter) event(data []byte) {
 			return
 		}
 	}
+}
+
+// begins reports whether an event is part of an answer, and neither an error nor what precedes both.
+func begins(data []byte) bool {
+	e := object(data)
+	switch str(e["type"]) {
+	case "ping", "error", "message_start", "response.created", "response.queued", "response.in_progress", "response.failed":
+		return false
+	}
+	return e != nil && absent(e["error"])
 }
 
 func (m *meter) parse(data []byte) {
