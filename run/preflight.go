@@ -32,7 +32,7 @@ func (c Config) tasks() iter.Seq2[*compiler.Task, error] {
 			if err == nil && c.Select != nil && !c.Select(task.ID()) {
 				continue
 			}
-			if err == nil && c.Limit > 0 && n == c.Limit {
+			if err == nil && c.Limit != nil && n == *c.Limit {
 				return
 			}
 			n++
@@ -52,7 +52,7 @@ func Check(ctx context.Context, in Inputs, o Options) error {
 
 // preflight reads every selected row, checks its files and, unless cfg.Images is nil,
 // resolves its image. It returns all problems together as compiler.Problems, including that
-// there is nothing to run. If the daemon cannot be reached, it returns that error at once.
+// a selection selects nothing. If the daemon cannot be reached, it returns that error at once.
 func preflight(ctx context.Context, cfg Config) (plan, error) {
 	p := plan{images: map[string]runtime.Image{}}
 	files := cfg.Pack.NewPrecheck(cfg.Tester)
@@ -71,12 +71,8 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 		}
 		all = append(all, problems...)
 	}
-	if len(all) == 0 && p.tasks == 0 && cfg.Shard == nil {
-		message := "no task is selected (--task, and run.tasks of the tester file)"
-		if cfg.Select == nil {
-			message = "the pack has no tasks"
-		}
-		all = append(all, compiler.Problem{File: cfg.Pack.TasksPath, Message: message})
+	if len(all) == 0 && p.tasks == 0 && cfg.Shard == nil && cfg.Select != nil && (cfg.Limit == nil || *cfg.Limit > 0) {
+		all = append(all, compiler.Problem{File: cfg.Pack.TasksPath, Message: "no task is selected (--task, and run.tasks of the tester file)"})
 	}
 	if len(all) > 0 {
 		return p, all

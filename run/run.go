@@ -84,7 +84,7 @@ type Options struct {
 	// them without privileges. In a user namespace, where other owners would be other users of the
 	// host, it is always set.
 	OwnFiles bool
-	Limit    int                  // most tasks that run; 0 means all
+	Limit    *int                 // most tasks that run; nil means all
 	Select   func(id string) bool // nil selects all
 	Progress func(Event)          // nil for none; calls never overlap
 	Shard    *Shard               // of the attempts that are selected, only those of a shard; nil for all

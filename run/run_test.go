@@ -620,20 +620,29 @@ func TestPlannedCount(t *testing.T) {
 	}
 }
 
-// TestNothingSelected: a run without tasks is a problem, and not a run.
+// TestNothingSelected: a selection that selects nothing is a problem, and not a run.
 func TestNothingSelected(t *testing.T) {
+	cfg, _ := config(t, row("one", "do it right", ""))
+	cfg.Select = func(string) bool { return false }
+	var problems compiler.Problems
+	if _, err := run.Run(t.Context(), cfg); !errors.As(err, &problems) || !strings.Contains(err.Error(), "tasks.jsonl: no task is selected") {
+		t.Error(err)
+	}
+	if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the output directory is there")
+	}
+}
+
+// TestNoTasks: a run of no tasks is complete.
+func TestNoTasks(t *testing.T) {
 	for name, change := range map[string]func(*run.Config){
-		"no task is selected":   func(c *run.Config) { c.Select = func(string) bool { return false } },
-		"the pack has no tasks": func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
+		"a limit of 0":  func(c *run.Config) { c.Limit = new(0) },
+		"an empty pack": func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
 	} {
 		cfg, _ := config(t, row("one", "do it right", ""))
 		change(&cfg)
-		var problems compiler.Problems
-		if _, err := run.Run(t.Context(), cfg); !errors.As(err, &problems) || !strings.Contains(err.Error(), "tasks.jsonl: "+name) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: the output directory is there", name)
+		if summary, err := run.Run(t.Context(), cfg); err != nil || summary.Total != 0 || summary.Verification() != "complete" {
+			t.Errorf("%s: %s, %v", name, summary, err)
 		}
 	}
 }

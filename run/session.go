@@ -74,7 +74,7 @@ type session struct {
 // newSession checks every input, and writes nothing.
 func newSession(ctx context.Context, cfg Config) (*session, error) {
 	cfg.Attempts = max(cfg.Attempts, 1)
-	whole := cfg.Limit == 0 && cfg.Select == nil
+	whole := cfg.Limit == nil && cfg.Select == nil
 	shard, err := cfg.deal()
 	if err != nil {
 		return nil, err

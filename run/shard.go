@@ -66,7 +66,7 @@ func (c *Config) deal() (*record.Shard, error) {
 		slices.Sort(numbers)
 	}
 	shard.Deal = workspace.DigestOf(list)
-	c.Limit, c.Select = 0, func(id string) bool { return shard.Attempts[id] != nil }
+	c.Limit, c.Select = nil, func(id string) bool { return shard.Attempts[id] != nil }
 	return shard, nil
 }
 

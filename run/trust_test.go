@@ -197,7 +197,9 @@ func TestLinkedWorkspace(t *testing.T) {
 func TestPackDigest(t *testing.T) {
 	for limit, whole := range map[int]bool{0: true, 1: false} {
 		cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
-		cfg.Limit = limit
+		if limit > 0 {
+			cfg.Limit = &limit
+		}
 		if _, err := run.Run(context.Background(), cfg); err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ type packCheckCmd struct {
 	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
 
 	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains are used, instead of the defaults. Its pack and the rest of its harness are ignored."`
-	Limit       int      `short:"n" placeholder:"N" help:"Check only the first N tasks."`
+	Limit       *int     `short:"n" placeholder:"N" help:"Check only the first N tasks."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Check only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
 	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs in this directory, below reference and empty."`
@@ -52,7 +52,7 @@ type wrongTask struct {
 
 // Run makes both runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
-	if err := errors.Join(cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs)); err != nil {
+	if err := errors.Join(cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
 	}
 	show := progress(a, cmd.Progress, cmd.Quiet)

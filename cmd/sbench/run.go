@@ -30,7 +30,7 @@ type runCmd struct {
 	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 	MaxCost  *float64 `placeholder:"USD" help:"Stop starting attempts once the run has cost this much. The same as --set run.max_cost_usd=USD."`
 
-	Limit     int      `short:"n" placeholder:"N" help:"Run only the first N tasks."`
+	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
 	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
 	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution)."`
@@ -162,7 +162,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.I
 	if cmd.EnvFile != "" && !cmd.harnessed() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, cmd.check(), notNegative("--limit", cmd.Limit), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
+	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return run.Inputs{}, err
 	}
 	in, err := loadTester(a, source)

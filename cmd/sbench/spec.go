@@ -46,7 +46,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	}
 	options := run.Options{Select: selector(cmd.Task)}
 	if len(cmd.Task) == 0 {
-		options.Limit = 1
+		options.Limit = new(1)
 	}
 	if err := run.Check(ctx, in, options); err != nil {
 		return err
