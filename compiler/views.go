@@ -97,11 +97,16 @@ const MinSecret = 6
 // Secrets returns every string in the evaluation inputs and hidden values that is worth
 // replacing in logs: at least [MinSecret] bytes long, each once, the longest first. It
 // includes lines of patches and of a terminal task's checker and eval files, but no object
-// keys, paths or keywords of sbench.
+// keys, paths or keywords of sbench, no short words of commands, such as the names of programs,
+// and nothing that is also in a public value.
 func (t *Task) Secrets() []string {
 	var secrets []string
+	var public strings.Builder
 	for _, v := range t.resources() {
-		if v.lane != Public && v.file == nil {
+		switch {
+		case v.lane == Public:
+			eachString(v.key, v.Value, func(_ document.Value, text string) { public.WriteString(text + "\n") })
+		case v.file == nil:
 			secrets = append(secrets, secretsIn(v, MinSecret)...)
 		}
 	}
@@ -117,6 +122,7 @@ func (t *Task) Secrets() []string {
 		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
 	}
+	secrets = slices.DeleteFunc(secrets, func(s string) bool { return strings.Contains(public.String(), s) })
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(secrets)
 }
@@ -165,7 +171,9 @@ func longLines(text, signs string, shortest int) (lines []string) {
 // secretsIn returns the strings in a value that are content and at least shortest bytes long.
 func secretsIn(v resource, shortest int) (secrets []string) {
 	eachString(v.key, v.Value, func(key document.Value, text string) {
-		if text = strings.TrimSpace(text); len(text) >= shortest && !isPlainKey(key) {
+		text = strings.TrimSpace(text)
+		word := key.Is("command") && len(text) < minLeak && !strings.ContainsAny(text, " \t\n")
+		if len(text) >= shortest && !isPlainKey(key) && !word {
 			secrets = append(secrets, text)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 const (
 	redacted  = "<redacted>"
 	maxNeedle = 256 // bytes; a longer secret is searched for in overlapping pieces
+	minWord   = 16  // bytes from which a line that is one word is a secret; shorter ones, such as "return", are common
 )
 
 // redactor replaces secrets in texts. To save memory, it keeps hashes instead of the values.
@@ -61,7 +62,8 @@ func newNeedle(s string) uint64 {
 }
 
 // with returns a redactor that also replaces the secrets and each of their lines, as they are and in
-// common encodings. Strings shorter than compiler.MinSecret bytes are ignored.
+// common encodings. Strings shorter than compiler.MinSecret bytes are ignored, as are lines that are
+// one short word.
 func (r redactor) with(secrets ...string) redactor {
 	var all []uint64
 	longest := r.longest
@@ -80,7 +82,7 @@ func (r redactor) with(secrets ...string) redactor {
 	for _, s := range secrets {
 		add(s)
 		for line := range strings.Lines(s) {
-			if line = strings.TrimSpace(line); line != s {
+			if line = strings.TrimSpace(line); line != s && (len(line) >= minWord || strings.ContainsAny(line, " \t")) {
 				add(line)
 			}
 		}

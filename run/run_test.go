@@ -346,6 +346,25 @@ func TestRedaction(t *testing.T) {
 	}
 }
 
+// TestCommonWords: the short words of a checker's command, short words on lines of their own, and
+// what the task itself says are no secrets.
+func TestCommonWords(t *testing.T) {
+	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "Write a short report."}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["python3", "-m", "pytest", "a-word-that-is-long"]}, "expected_state": {"how": "a short report", "script": "return\nreturn the-report\n"}}}`)
+	const said = "python3 and pytest return a short report"
+	e.Lookup = func([]string) fake.Program {
+		return func(_ context.Context, p *fake.Proc) fake.Status {
+			_, _ = fmt.Fprintln(p.Stdout, said+": a-word-that-is-long, return the-report")
+			return fake.Status{}
+		}
+	}
+	if _, err := run.Run(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if got := records(t, cfg)[0].ProducerStdout; got != said+": <redacted>, <redacted>\n" {
+		t.Error(got)
+	}
+}
+
 // TestRedactionAtTheCut: part of a secret at the edge of what is kept is redacted, too.
 func TestRedactionAtTheCut(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood", ""))
