@@ -46,7 +46,11 @@ func tableOf[T any](heads []string, list []T, row func(T) []any) table {
 func (r Run) section() section {
 	s := section{warnings: r.Warnings()}
 	c := r.Counts
-	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored())
+	withErrors := ""
+	if c.Errors > 0 {
+		withErrors = fmt.Sprintf("; %s with errors as failures", Percent(new(float64(c.Passed)/float64(c.Scored()+c.Errors))))
+	}
+	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored%s", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored(), withErrors)
 	if r.Accuracy.Clustered != nil {
 		s.say("", "over tasks, which have several attempts: 95 %% interval %s", Between(r.Accuracy.Clustered))
 	}
