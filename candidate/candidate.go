@@ -43,11 +43,11 @@ type Candidate struct {
 	Layer string
 }
 
-// A Failure is a fault of the candidate itself: the attempt is measured and has failed.
+// A Failure is a fault of the candidate or of its harness, not of sbench.
 type Failure struct {
-	Reason  string // producer_timeout, producer_failed, candidate_missing, …
-	Phase   string // producer or extraction
-	Message string // for people; never quotes what the agent printed
+	Reason  string `json:"reason"`  // producer_timeout, producer_failed, candidate_missing, …
+	Phase   string `json:"phase"`   // producer or extraction
+	Message string `json:"message"` // for people; never quotes what the agent printed
 }
 
 // A Source says where a candidate is extracted from. Nothing may write to it any more.

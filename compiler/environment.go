@@ -28,6 +28,9 @@ type Environment struct {
 	Workdir string `key:"workdir"`            // absolute; defaultWorkdir if the author gave none
 	// Timeout is how long the harness may take; zero if the author gave none.
 	Timeout time.Duration `key:"timeout_seconds"`
+	// VerifyAfterTimeout has the candidate judged even if the harness ended badly, unless the
+	// tester file decides.
+	VerifyAfterTimeout bool `key:"verify_after_timeout"`
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
 	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image"`
@@ -83,6 +86,8 @@ func environmentFields() []schema.Field {
 		optional("image", schema.Nullable(imageSchema("The image of the harness's and the verifier's sandbox."))),
 		optional("workdir", workdirSchema()),
 		optional("timeout_seconds", secondsSchema("The time the harness has.")),
+		optional("verify_after_timeout", schema.Nullable(schema.Boolean(
+			"Judge what the harness left even if it did not end in time or ended badly; verification.after_timeout of the tester file decides first.", false))),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
 			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
 		optional("candidate", schema.Nullable(schema.Enum(

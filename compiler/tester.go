@@ -51,10 +51,11 @@ type BenchmarkSection struct {
 	Tasks    string `key:"tasks"`    // absolute
 }
 
-// VerificationSection says which dangerous commands verifiers may use.
+// VerificationSection says what verifiers may do.
 type VerificationSection struct {
 	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands"` // true unless the file says otherwise
 	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
+	AfterTimeout              *bool        `key:"after_timeout"`               // nil: as the task's environment says
 	Judge                     *JudgeConfig `key:"judge"`                       // nil if the file has none
 }
 

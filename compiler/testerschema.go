@@ -38,6 +38,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
+			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default as the task's environment.verify_after_timeout says: without it, such an attempt has failed.", Boolean: true}),
 			optional("judge", judgeSchema()),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),

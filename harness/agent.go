@@ -2,12 +2,12 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
@@ -70,8 +70,8 @@ type About struct {
 	Files       string `json:"files,omitempty"` // digest of the tester's files; "" for none
 }
 
-// Produce runs the agent. It returns an error if the agent does not run in the image, ends
-// before its first event, or fails because of its provider.
+// Produce runs the agent. It returns an error if the agent does not run in the image, or if the
+// provider is at fault.
 func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
 	p, err := a.prepare(ctx, e, r)
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return result, err
 	}
-	return a.outcome(result, events.count)
+	return a.outcome(ctx, e, r, p, result, events.count, session.relay.Probe)
 }
 
 // Identity implements Producer.
@@ -128,7 +128,7 @@ func (p prepared) interpreter() string {
 	return p.node.Package + "@" + p.node.Version + " " + p.node.Integrity
 }
 
-// process returns the agent's process in sandboxes: arguments, variables, and files below HOME.
+// process returns the agent's process in sandboxes: arguments, variables, and files below agentState.
 func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[string]string) {
 	servers, table := a.CLI.servers(a.MCPServers)
 	values := map[string]string{}
@@ -138,7 +138,7 @@ func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[st
 		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState, mcpJSON: servers, mcpTOML: table,
 	})
 	args, env, files = a.CLI.expand(values)
-	return args, append(env, "HOME="+agentState, "IS_SANDBOX=1"), files
+	return args, append(env, "IS_SANDBOX=1"), files
 }
 
 // RelayTo returns the relay to a provider that a tester file asks for. All attempts share its Pace;
@@ -265,53 +265,58 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) er
 	return nil
 }
 
-// outcome judges the agent's end by what the relay saw, never by what the agent printed.
-func (a *Agent) outcome(result Result, events int) (Result, error) {
-	ended := result.Failure
-	if ended == nil && !result.Exit.Success() {
-		ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
+// outcome judges the agent's end by what the relay saw, never by what the agent printed. An agent
+// that ends before its first event has failed, unless its program or the provider does not work for
+// sbench either.
+func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, result Result, events int, probe func(context.Context) relay.Facts) (Result, error) {
+	if result.Ended == nil && result.Exit.Reason != 0 && !result.Exit.Success() {
+		result.Ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
-	result, settled, err := settle(result, ended, a.Model)
-	switch {
-	case settled || ended == nil:
-		return result, err
-	case events == 0 && result.Exit.Reason == runtime.Exited:
-		return result, fmt.Errorf("%s ended before its first event: it %s", a.CLI.Name, result.Exit)
+	stillborn := result.Ended != nil && events == 0 && result.Exit.Reason == runtime.Exited
+	if stillborn && a.CLI.Directory == "" {
+		if err := a.version(ctx, e, r, p); err != nil {
+			return result, fmt.Errorf("%s ended before its first event: %w", a.CLI.Name, err)
+		}
 	}
-	result.Failure = ended
-	return result, nil
+	return settle(ctx, result, end{bad: result.Ended != nil || result.Failure != nil, stillborn: stillborn}, a.Relay, probe)
 }
 
-// settle judges an end that the provider or a budget explains; settled says that one does. ended is
-// nil if the agent ended well.
-func settle(result Result, ended *candidate.Failure, model string) (_ Result, settled bool, err error) {
+// An end is how a harness with a provider ended.
+type end struct{ bad, stillborn bool }
+
+// probeWall bounds the wait for the provider's answer to a probe.
+const probeWall = 2 * time.Minute
+
+// settle judges an end that the provider or a budget explains. Nobody may turn a failure into an
+// error, whether with requests that the provider cannot serve or with more of them than it allows.
+// Only what the relay itself saw counts, and the provider is at fault in two cases:
+//   - It refused every request of the attempt for a reason that is no request's: no connection, 429,
+//     503 or 529. No model was asked anything, so the attempt measured nothing, however it ended.
+//   - The last request was not served, and neither is one of sbench's own, made at that moment. This
+//     is tried if no request was served, or if the harness ended badly.
+func settle(ctx context.Context, result Result, how end, provider relay.Config, probe func(context.Context) relay.Facts) (Result, error) {
 	facts := result.Egress.Relay
-	switch {
-	case ended != nil && outage(facts): // checked first: retries may have used up a budget
-		return result, true, fmt.Errorf("%w: %s, %d times at the end", ErrProvider, facts.LastCause, facts.Outage)
-	case ended != nil && unknownModel(facts):
-		return result, true, fmt.Errorf("%w: it answers every request with 404: it does not know the model %q, or harness.config.base_url leads elsewhere", ErrProvider, model)
-	case facts.Exceeded != "":
-		result.Failure = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
-		return result, true, nil
+	name := fmt.Sprintf("%s, %s", provider.Provider, provider.Host())
+	if facts.Sent > 0 && facts.Unavailable == facts.Sent {
+		return result, fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
 	}
-	return result, false, nil
-}
-
-// outage reports whether an attempt ended badly because of the provider, not the agent.
-// After one successful answer the key is known to be good. Agents retry, so an outage causes
-// several failures; a single one at the end may have been provoked from inside the sandbox.
-func outage(f *relay.Facts) bool {
-	if !f.ProviderFailed() {
-		return false
+	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.stillborn {
+		asking, cancel := context.WithTimeout(ctx, probeWall)
+		own := probe(asking)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return result, context.Cause(ctx)
+		case own.Unknown() && facts.Unknown():
+			return result, fmt.Errorf("%w (%s): it answers every request with 404: it does not know the model %q, or the base_url leads elsewhere", ErrProvider, name, provider.Model)
+		case own.Sent == 0, own.Unserved() && !own.Unknown():
+			return result, fmt.Errorf("%w (%s): %s, for the agent and for a request of sbench's own", ErrProvider, name, cmp.Or(own.LastCause, "no answer"))
+		}
 	}
-	return f.Succeeded == 0 || f.Outage > 1 && f.LastCause != relay.BadKey
-}
-
-// unknownModel reports whether every answer was 404. The relay passes only the configured
-// model and a few paths, so the agent did not choose what is missing.
-func unknownModel(f *relay.Facts) bool {
-	return f.Succeeded == 0 && len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, func(status int) bool { return status != http.StatusNotFound })
+	if facts.Exceeded != "" {
+		result.Ended = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
+	}
+	return result, nil
 }
 
 // eventReader splits an agent's output into lines and parses them.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -67,12 +66,9 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 		return result, err
 	}
 	result.Agent = &About{Name: "command", Digest: c.Files.Digest, Model: provider.Model}
-	ended := result.Failure
-	if ended == nil && !result.Exit.Success() { // its candidate counts, unless the provider is at fault
-		ended = &candidate.Failure{}
-	}
-	result, _, err = settle(result, ended, provider.Model)
-	return result, err
+	// Its candidate counts even if the command fails, unless the provider is at fault.
+	bad := result.Ended != nil || result.Failure != nil || !result.Exit.Success()
+	return settle(ctx, result, end{bad: bad}, *provider, session.relay.Probe)
 }
 
 // Identity implements Producer.

@@ -109,7 +109,7 @@ type descriptor struct {
 	NPM              map[string]agentcli.Package
 	Directory, File  string
 	Command          []texts           // arguments, or groups that are left out together, as templates
-	Env, Files       map[string]string // templates; files by path below HOME
+	Env, Files       map[string]string // templates; files by path below agentState
 	MCP              mcpForms
 	Events           json.RawMessage
 }
@@ -186,7 +186,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		optional("file", fileSchema("The program, relative to the directory.")),
 		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set, or if there are no servers that it could mention.", Array: &schema.Array{Items: words, Min: 1}}),
 		optional("env", templates("Its variables.")),
-		optional("files", templates("Files to write below HOME, which is fresh for each attempt.")),
+		optional("files", templates("Files to write below {home}, a directory of the agent's own, fresh for each attempt.")),
 		optional("mcp", mcpSchema()),
 		optional("events", orList(format, ruleSchema(), 0)),
 	)
@@ -254,7 +254,7 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	}
 	for name := range c.written.Files {
 		if !fs.ValidPath(name) {
-			check.Errorf(root.Get("files").Get(name), "such as .config/agent/settings.json", "is no path below HOME")
+			check.Errorf(root.Get("files").Get(name), "such as .config/agent/settings.json", "is no path below {home}")
 		}
 	}
 }

@@ -79,9 +79,12 @@ type Request struct {
 type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
-	Failure   *candidate.Failure // nil if there is a candidate
-	Egress    *EgressTotals      // nil if the sandbox could reach nothing
-	Agent     *About             // nil unless the producer is an Agent
+	Failure   *candidate.Failure // why no candidate could be extracted; nil if there is one
+	// Ended says how the harness ended badly, such as by its time limit; nil if it ended well. What
+	// it had done until then is the candidate all the same, unless there is a Failure.
+	Ended  *candidate.Failure
+	Egress *EgressTotals // nil if the sandbox could reach nothing
+	Agent  *About        // nil unless the producer is an Agent
 }
 
 // Prompt returns the instructions for an agent, the same for every agent: the task's public

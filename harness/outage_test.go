@@ -1,52 +1,64 @@
 package harness_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestOutage: a single failure at the end, after a successful answer, may have been
-// provoked from inside the sandbox, and a key that has been accepted is good.
-func TestOutage(t *testing.T) {
+// TestSettle: the provider is at fault if it refused everything for a reason that is no request's,
+// or if it does not serve a request of sbench's own either. Nothing else is an error.
+func TestSettle(t *testing.T) {
+	up := relay.Facts{Sent: 1, Succeeded: 1, Statuses: []int{200}}
+	down := relay.Facts{Sent: 4, Outage: 4, LastCause: relay.ServerError, Statuses: []int{500, 500, 500, 500}}
+	unknown := relay.Facts{Sent: 1, Statuses: []int{404}}
+	limited := relay.Facts{Sent: 4, Unavailable: 4, Outage: 4, LastCause: relay.RateLimited, Statuses: []int{429, 429, 429, 429}}
+	garbage := relay.Facts{Sent: 3, Outage: 3, LastCause: relay.ServerError, Statuses: []int{500, 500, 500}}
+	flooded := relay.Facts{Sent: 99, Succeeded: 2, Unavailable: 97, Outage: 97, LastCause: relay.RateLimited, Statuses: []int{429}}
+	left := relay.Facts{Sent: 1, Left: 1, Statuses: []int{0}}
 	tests := []struct {
-		name  string
-		facts relay.Facts
-		want  bool
+		name           string
+		facts          relay.Facts
+		bad, stillborn bool
+		own            relay.Facts
+		probed         bool
+		err            string // a part of it
 	}{
-		{"nothing happened", relay.Facts{}, false},
-		{"all went well", relay.Facts{Sent: 3, Succeeded: 3}, false},
-		{"never an answer", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.RateLimited}, true},
-		{"never a good key", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.BadKey}, true},
-		{"one failure at the end", relay.Facts{Sent: 3, Succeeded: 2, Outage: 1, LastCause: relay.ServerError}, false},
-		{"failures at the end", relay.Facts{Sent: 4, Succeeded: 2, Outage: 2, LastCause: relay.ServerError}, true},
-		{"a key refused after it was good", relay.Facts{Sent: 9, Succeeded: 2, Outage: 7, LastCause: relay.BadKey}, false},
+		{"nothing happened", relay.Facts{}, false, false, relay.Facts{}, false, ""},
+		{"nothing happened, badly", relay.Facts{}, true, false, relay.Facts{}, false, ""},
+		{"all went well", up, true, false, relay.Facts{}, false, ""},
+		{"limited, ended well", limited, false, false, relay.Facts{}, false, "(openai, api.openai.com): it refused each request of the attempt, 4 in all: rate_limited"},
+		{"limited, ended badly", limited, true, false, up, false, "rate_limited"},
+		{"500 alone, provoked", garbage, true, false, up, true, ""},
+		{"500 alone, of a provider that is down", garbage, false, false, down, true, "server_error, for the agent and for a request of sbench's own"},
+		{"limited after answers, ended well", flooded, false, false, relay.Facts{}, false, ""},
+		{"limited after answers, provoked", flooded, true, false, up, true, ""},
+		{"limited after answers, still so", flooded, true, false, limited, true, "rate_limited"},
+		{"a refused key", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.BadKey, Statuses: []int{401}}, false, false, relay.Facts{Sent: 1, Outage: 1, LastCause: relay.BadKey, Statuses: []int{401}}, true, "bad_key"},
+		{"a firewall that the agent provoked", relay.Facts{Sent: 1, Outage: 1, LastCause: relay.BadKey, Statuses: []int{403}}, true, false, up, true, ""},
+		{"an unknown model", unknown, true, false, unknown, true, `does not know the model "m"`},
+		{"a file that the provider does not know", unknown, true, false, up, true, ""},
+		{"bad requests", relay.Facts{Sent: 2, Statuses: []int{400, 413}}, true, false, relay.Facts{}, false, ""},
+		{"out of time before an answer", left, true, false, up, true, ""},
+		{"out of time, of a provider that is silent", left, true, false, left, true, "no answer"},
+		{"ended at once", relay.Facts{}, true, true, up, true, ""},
+		{"ended at once, with another API", relay.Facts{}, true, true, unknown, true, ""},
+		{"ended at once, of a provider that is down", relay.Facts{}, true, true, down, true, "server_error"},
 	}
 	for _, tt := range tests {
-		if got := harness.Outage(&tt.facts); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			_, probed, err := harness.Settle(t.Context(), tt.facts, tt.bad, tt.stillborn, tt.own)
+			if probed != tt.probed || errors.Is(err, harness.ErrProvider) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("probed: %t; %v", probed, err)
+			}
+		})
 	}
-}
-
-// TestUnknownModel: a provider that finds nothing, ever, does not know the model.
-func TestUnknownModel(t *testing.T) {
-	tests := []struct {
-		name  string
-		facts relay.Facts
-		want  bool
-	}{
-		{"nothing happened", relay.Facts{}, false},
-		{"404 alone", relay.Facts{Sent: 2, Statuses: []int{404, 404}}, true},
-		{"404 after an answer", relay.Facts{Sent: 2, Succeeded: 1, Statuses: []int{200, 404}}, false},
-		{"404 after an answer that is no longer listed", relay.Facts{Sent: 20, Succeeded: 1, Statuses: []int{404, 404}}, false},
-		{"another answer to a bad request", relay.Facts{Sent: 2, Statuses: []int{400, 404}}, false},
-		{"an answer that the agent did not wait for", relay.Facts{Sent: 2, Left: 1, Statuses: []int{0, 404}}, false},
-	}
-	for _, tt := range tests {
-		if got := harness.UnknownModel(&tt.facts); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
-		}
+	exceeded := up
+	exceeded.Exceeded = relay.TokenBudget
+	if result, _, err := harness.Settle(t.Context(), exceeded, false, false, up); err != nil || result.Ended == nil || result.Ended.Reason != "max_total_tokens_exceeded" {
+		t.Errorf("%+v, %v", result, err)
 	}
 }

@@ -190,7 +190,7 @@ func TestDescriptorTypos(t *testing.T) {
 		{"npm:", "directory: x\nfile: y\nnpm:", "in a package and in a directory"},
 		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "directory: x\n", `key "file" is missing`},
 		{"file: bin/outsider", "file: ../outsider", "is no path within it"},
-		{".config/outsider.json", "../outsider.json", "is no path below HOME"},
+		{".config/outsider.json", "../outsider.json", "is no path below {home}"},
 		{"api: openai", "api: openia", `did you mean "openai"?`},
 		{"step: command", "step: comand", `did you mean "command"?`},
 		{"name: outsider", "name: Outsider", "small letters"},
@@ -202,5 +202,62 @@ func TestDescriptorTypos(t *testing.T) {
 		if _, problems := harness.ParseDescriptor("outsider.yaml", []byte(text)); text == outsider || !strings.Contains(fmt.Sprint(problems), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.wrong, problems, tt.want)
 		}
+	}
+}
+
+// TestEndsAtOnce: an agent that ends before its first event has failed, unless its program or its
+// provider does not work for sbench either.
+func TestEndsAtOnce(t *testing.T) {
+	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	for _, tt := range []struct {
+		name     string
+		provider int // status of its answers
+		versions int // how often --version works
+		want     string
+	}{
+		{"all is well", http.StatusOK, 9, ""},
+		{"the key is not known", http.StatusUnauthorized, 9, "the provider failed"},
+		{"the program no longer runs", http.StatusOK, 1, "does not run in this image"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(tt.provider)
+				_, _ = io.WriteString(w, `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+			}))
+			defer provider.Close()
+			config := compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", BaseURL: provider.URL + "/v1"}
+			to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
+			must(t, err)
+			versions := 0
+			engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func(args []string) fake.Program {
+				return func(context.Context, *fake.Proc) fake.Status {
+					if slices.Contains(args, "--version") {
+						if versions++; versions <= tt.versions {
+							return fake.Status{}
+						}
+					}
+					return fake.Status{Code: 1}
+				}
+			}}}
+			agent := &harness.Agent{
+				HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
+				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
+			}
+			result, err := agent.Produce(t.Context(), engine, harness.Request{
+				Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
+				Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
+			})
+			if tt.want == "" && (err != nil || result.Ended == nil || result.Ended.Reason != "producer_failed") {
+				t.Errorf("%+v, %v", result.Ended, err)
+			}
+			if tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
 	}
 }

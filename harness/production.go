@@ -47,8 +47,8 @@ type production struct {
 	network    *runtime.Network
 }
 
-// run produces the candidate. A patch and a machine's layer are extracted before the stopped sandbox
-// is closed.
+// run produces the candidate, however the process ends. A patch and a machine's layer are extracted
+// before the stopped sandbox is closed.
 func (p production) run(ctx context.Context) (result Result, err error) {
 	r := p.request
 	vol, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: r.WorkspaceBytes / inodeBytes})
@@ -70,10 +70,11 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	}
 	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
 	result.Exit, err = sandbox.Exec(ctx, p.process)
-	if err == nil && r.Kind == compiler.CandidatePatch && failure(r, result.Exit) == nil {
+	result.Ended = ended(r, result.Exit)
+	if err == nil && r.Kind == compiler.CandidatePatch {
 		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
 	}
-	if err == nil && r.Task.Environment().Machine && failure(r, result.Exit) == nil {
+	if err == nil && r.Task.Environment().Machine {
 		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
 	switch err = errors.Join(err, sandbox.Close(ctx)); {
@@ -85,27 +86,13 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	return p.finish(ctx, dir, result)
 }
 
-// gitConfig returns the .gitconfig for a HOME other than the user's own. It includes the
-// image's identity and settings for the user (git-config(1), "Includes").
-func gitConfig(r Request) []byte {
-	user, _, _ := strings.Cut(cmp.Or(r.Task.Environment().User, r.Image.User, "root"), ":")
-	home := "~" + user
-	switch {
-	case user == "root" || user == "0":
-		home = "/root"
-	case user[0] >= '0' && user[0] <= '9': // git cannot find the home of a uid, and would fail
-		return nil
-	}
-	return fmt.Appendf(nil, "[include]\n\tpath = %[1]s/.config/git/config\n\tpath = %[1]s/.gitconfig\n", home)
-}
-
 // makeState makes the directory for the process's state, if it gets one.
 func (p production) makeState(vol runtime.Volume) error {
 	if p.stateAt == "" {
 		return nil
 	}
 	dir := filepath.Join(vol.Path(), stateDir)
-	err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, ".gitconfig"), gitConfig(p.request), 0o644))
+	err := os.Mkdir(dir, 0o755)
 	for name, text := range p.stateFiles {
 		to := filepath.Join(dir, name)
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), 0o644))
@@ -240,15 +227,15 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
 	})
-	result.Failure = cmp.Or(failure(r, result.Exit), failed, result.Failure)
+	result.Failure = cmp.Or(failed, result.Failure)
 	taken.Patch, taken.Layer, taken.Dropped = result.Candidate.Patch, result.Candidate.Layer, append(taken.Dropped, result.Candidate.Dropped...)
 	result.Candidate = taken
 	return result, err
 }
 
-// failure returns why a command that ended in this way leaves no candidate, or nil. A text,
-// code or patch counts even if the command fails; a workspace does not.
-func failure(r Request, exit runtime.Exit) *candidate.Failure {
+// ended returns how a process ended badly, or nil. A command that fails and leaves a text, code or
+// patch has ended well.
+func ended(r Request, exit runtime.Exit) *candidate.Failure {
 	switch {
 	case exit.Reason == runtime.WallTime:
 		return &candidate.Failure{Reason: "producer_timeout", Phase: phaseProducer, Message: fmt.Sprintf("the harness did not end within %s", r.Timeout)}

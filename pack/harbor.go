@@ -21,7 +21,7 @@ func harbor(o *taskOptions) Format {
 		Name:   "harbor",
 		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask(),
 		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
-		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": harborSeconds},
+		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": harborSeconds},
 		Options:     o,
 		Read:        o.readHarbor,
 	}

@@ -19,7 +19,7 @@ func terminalBench(o *taskOptions) Format {
 		Name:   "terminal-bench",
 		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask(),
 		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
-		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "timeout_seconds": defaultAgentSeconds},
+		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": defaultAgentSeconds},
 		Options:     o,
 		Read:        o.readTerminalBench,
 	}

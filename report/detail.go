@@ -255,6 +255,9 @@ func facts(rec record.Record) [][2]string {
 	if a := rec.Agent; a != nil {
 		list = append(list, [2]string{"agent", join(a.Name, a.Version, a.Model)}, [2]string{"agent package", join(a.Package, a.Digest)})
 	}
+	if f := rec.ProducerFailure; f != nil {
+		list = append(list, [2]string{"the harness ended", f.Reason + ": " + f.Message})
+	}
 	for _, key := range sortedKeys(p.Settings) {
 		list = append(list, [2]string{"set " + key, p.Settings[key]})
 	}

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 	if err == nil {
 		produced, err = s.produce(producing, a, &rec)
 	}
-	if err == nil && produced.Failure == nil {
+	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
 		err = s.verify(ctx, a, produced.Candidate, &rec)
 	}
 	if err == nil {
@@ -92,7 +93,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 		return result, err
 	}
 	fillProduced(rec, request.Kind, result, a.log.secrets)
-	s.tell(a, Event{Kind: ProducerDone, Reason: rec.FailureReason})
+	s.tell(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
 	return result, nil
 }
 
@@ -136,8 +137,7 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 	}
 	changed, err := s.scrub(ctx, &c)
 	if errors.Is(err, errUnsearchable) { // an agent can cause this
-		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, "candidate_unreadable", "extraction", err.Error()
-		rec.Passed, rec.Score = nil, nil
+		rec.Fail(candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: err.Error()})
 		return nil
 	}
 	if err == nil {
@@ -222,6 +222,8 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	}, err
 }
 
+// fillProduced records what the harness did. Unless the policy says otherwise, an attempt of which
+// the harness ended badly has failed.
 func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets redactor) {
 	c := result.Candidate
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
@@ -232,10 +234,12 @@ func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harnes
 	if c.Text != "" {
 		rec.CandidateText = &c.Text
 	}
-	if f := result.Failure; f != nil {
-		rec.VerificationStatus, rec.FailureReason, rec.FailurePhase, rec.FailureMessage = record.Failed, f.Reason, f.Phase, f.Message
-	} else if kind == compiler.CandidatePatch {
+	if kind == compiler.CandidatePatch && result.Failure == nil {
 		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
+	}
+	rec.ProducerFailure = result.Ended
+	if result.Failure != nil || result.Ended != nil && !rec.Provenance.Policy.AfterTimeout {
+		rec.Fail(*cmp.Or(result.Ended, result.Failure))
 	}
 }
 

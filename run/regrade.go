@@ -24,9 +24,9 @@ type Change struct {
 
 // Regrade verifies again the candidates kept by the run in the directory old, without
 // running a harness, and records the results in cfg.Output as [Run] does. Attempts of status
-// error, and those that failed before verification, keep their record. If a kept candidate
-// is not the one that was recorded, its new record has status error. The records of old must
-// meet cfg.Trust.
+// error, and those that failed before verification, keep their record. Only if the harness ended
+// badly, the policy of cfg decides anew whether its candidate is judged. If a kept candidate is not
+// the one that was recorded, its new record has status error. The records of old must meet cfg.Trust.
 func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
 	r := &regraded{dir: old, records: map[key]record.Record{}}
 	tasks := map[string]bool{}
@@ -63,7 +63,10 @@ type regraded struct {
 // regrade does the work of attempt for a recorded candidate.
 func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error) {
 	before, ok := s.old.records[key{a.task.ID(), a.number}]
-	if failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier"; failed || before.VerificationStatus == record.Error {
+	left := before.ProducerFailure // by a harness that ended badly
+	judges := left == nil || s.cfg.policy(a.task).AfterTimeout
+	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
+	if failed && (left == nil || !judges || !before.HasCandidate(a.task.CandidateKind())) || before.VerificationStatus == record.Error {
 		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
 		return s.secrets.everything(before), nil                                   // not judged again
 	}
@@ -73,6 +76,7 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 		return s.complete(rec, a, err)
 	}
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
+	rec.ProducerFailure = left
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Workdir = before.Workdir
@@ -84,8 +88,11 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	if rel, relErr := filepath.Rel(s.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
 		rec.CandidateWorkspace = &rel
 	}
-	if err == nil {
+	switch {
+	case err == nil && judges:
 		err = s.verify(ctx, a, c, &rec)
+	case err == nil:
+		rec.Fail(*left)
 	}
 	rec, err = s.complete(rec, a, err)
 	if rec.VerificationStatus != before.VerificationStatus {

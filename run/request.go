@@ -56,7 +56,7 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
-		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, Degraded: c.Degraded,
+		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, AfterTimeout: *cmp.Or(v.AfterTimeout, &env.VerifyAfterTimeout), Degraded: c.Degraded,
 		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
 	}
 	if c.Judge != nil && task.Judged() {

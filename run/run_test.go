@@ -68,6 +68,11 @@ func agent(ctx context.Context, p *fake.Proc) fake.Status {
 	answer, _ := p.Path("/workspace/answer")
 	_, _ = fmt.Fprintln(p.Stdout, "my token is", p.Env["TOKEN"])
 	switch text := string(payload); {
+	case strings.Contains(text, "leave it right"):
+		if err = os.WriteFile(answer, []byte("right"), 0o644); err == nil && strings.Contains(text, "hang") {
+			<-ctx.Done()
+		}
+		return fake.Status{Code: 3}
 	case strings.Contains(text, "do it right"):
 		err = os.WriteFile(answer, []byte("right"), 0o644)
 	case strings.Contains(text, "do it wrong"):
@@ -266,6 +271,59 @@ func TestOutcomes(t *testing.T) {
 	}
 	if answer, err := os.ReadFile(filepath.Join(cfg.Output, *all[0].CandidateWorkspace, "answer")); string(answer) != "right" {
 		t.Errorf("kept %q, %v", answer, err)
+	}
+}
+
+// TestAfterTimeout: what a harness left is kept even if it ended badly, and judged if the tester file
+// or, where that says nothing, the task asks for it. A regrading decides anew.
+func TestAfterTimeout(t *testing.T) {
+	failed := []string{"hangs failed producer producer_timeout", "fails failed producer producer_failed", "wrong failed producer producer_timeout"}
+	judged := []string{"hangs passed", "fails passed", "wrong failed verifier checker_failed"}
+	for _, tt := range []struct {
+		name    string
+		row     string
+		tester  *bool
+		want    []string
+		again   *bool
+		regrade []string
+	}{
+		{"by default", "", nil, failed, new(true), judged},
+		{"as the tester file asks", "", new(true), judged, nil, failed},
+		{"as the task asks", `, "verify_after_timeout": true`, nil, judged, nil, judged},
+		{"against the task", `, "verify_after_timeout": true`, new(false), failed, new(false), failed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cfg, _ := config(t, row("hangs", "leave it right and hang", tt.row), row("fails", "leave it right", tt.row), row("wrong", "hang", tt.row))
+			cfg.Tester.Verification.AfterTimeout = tt.tester
+			if _, err := run.Run(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+			all := records(t, cfg)
+			if diff := cmp.Diff(tt.want, outcomes(all)); diff != "" {
+				t.Error(diff)
+			}
+			for i, r := range all {
+				passed := r.VerificationStatus == record.Passed
+				if r.Passed == nil || *r.Passed != passed || r.Score == nil || (*r.Score == 1) != passed || r.CandidateWorkspace == nil || r.ProducerFailure == nil {
+					t.Errorf("record %+v", r)
+				}
+				if want := []string{"producer_timeout", "producer_failed", "producer_timeout"}[i]; r.ProducerFailure.Reason != want || r.ProducerFailure.Message == "" {
+					t.Errorf("%+v, want %s", r.ProducerFailure, want)
+				}
+			}
+			old := cfg.Output
+			cfg.Output, cfg.Tester.Verification.AfterTimeout = filepath.Join(t.TempDir(), "again"), tt.again
+			if _, _, err := run.Regrade(t.Context(), cfg, old); err != nil {
+				t.Fatal(err)
+			}
+			again := records(t, cfg)
+			if diff := cmp.Diff(tt.regrade, outcomes(again)); diff != "" {
+				t.Error("regraded:", diff)
+			}
+			if again[0].ProducerFailure == nil {
+				t.Errorf("regraded: %+v", again[0])
+			}
+		})
 	}
 }
 

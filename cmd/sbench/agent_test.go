@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type agentRecord struct {
 	Reason  string `json:"failure_reason"`
 	Message string `json:"failure_message"`
 	Stderr  string `json:"producer_stderr"`
+	Patch   string `json:"candidate_patch"`
 	Egress  struct {
 		Relay struct {
 			Sent     int64                         `json:"sent"`
@@ -178,7 +180,9 @@ func TestOwnAgent(t *testing.T) {
 		{"code", "code-completion-smoke", "code-completion-smoke/starter", "shell printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2\nsay Done.", "", passed},
 		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "", passed},
 		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
-		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
+		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", "failed producer_failed"}, // the provider serves sbench's own request
+		{"429 once", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 429\n" + greet, "", none},
+		{"patch, out of time", "repo-patch-smoke", "repo-patch-smoke/slug", "shell echo '# mended' >>/testbed/textkit/words.py; sleep 600", ", timeout_seconds: 8", "failed producer_timeout"},
 		{"requests are used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_requests: 1", "failed max_requests_exceeded"},
 		{"money is used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_cost_usd: 10, prices: {input: 1000000, output: 1000000}", "failed max_cost_usd_exceeded"},
 		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", "say I cannot.", "", "failed checker_failed"},
@@ -195,6 +199,12 @@ func TestOwnAgent(t *testing.T) {
 			}
 			for _, request := range r.provider.Problems() {
 				t.Error(request)
+			}
+			if tt.want == none && !strings.Contains(r.record.Message, "the provider failed (openai, 127.0.0.1:") {
+				t.Error(r.record.Message)
+			}
+			if tt.name == "patch, out of time" && !strings.Contains(r.record.Patch, "+# mended") {
+				t.Errorf("the patch is not kept: %q", r.record.Patch)
 			}
 			if tt.want == passed && (r.record.Agent.Name != "command" || r.record.Egress.Relay.Usage.Input < 20) {
 				t.Errorf("%+v", r.record)
@@ -228,7 +238,7 @@ func TestOwnDescriptor(t *testing.T) {
 	must(t, err)
 	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
 	must(t, err)
-	provider, err := providertest.New(realKey, "think Let me see.\n"+greet)
+	provider, err := providertest.New(realKey, "think Let me see.\nshell echo \"home is $HOME\"\n"+greet)
 	must(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
@@ -257,6 +267,9 @@ harness:
 	write(", options: {turns: 5}")
 	if stdout, stderr := h.sbench(0, "run", tester, "--show-agent-output"); !strings.Contains(stdout, "passed=1") || !strings.Contains(stderr, "$ echo 'hello, sandbox'") {
 		t.Fatal(stdout, stderr)
+	}
+	if requests := provider.Requests(); !slices.ContainsFunc(requests, func(r providertest.Request) bool { return bytes.Contains(r.Body, []byte("home is /root")) }) {
+		t.Error("the agent's HOME is not the image's")
 	}
 	out := filepath.Join(h.dir, "out")
 	h.sbench(0, "verify", out)
@@ -316,8 +329,8 @@ func dialects() []string {
 	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
 }
 
-// TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
-// that could have gone on, the attempt gets no verdict. Without SBENCH_SOAK, budgets are tested
+// TestAgentsProvider: the outcomes of attempts whose provider fails. An agent that gives up although
+// the provider serves sbench's own request has failed. Without SBENCH_SOAK, budgets are tested
 // with one agent, and agents for Node.js, which take longer, meet every third fault.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
@@ -332,7 +345,7 @@ func TestAgentsProvider(t *testing.T) {
 		{"500 once", "fail 500\n" + greet, "", passed, nil},
 		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"dead", dead + greet, ", timeout_seconds: 8", none, nil},
-		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": none, "qwen_code": none}},
+		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": failed + "producer_failed", "qwen_code": failed + "producer_failed"}},
 		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", nil},
 		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 12", failed + "max_total_tokens_exceeded", nil},

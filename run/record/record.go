@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
@@ -66,7 +67,7 @@ type Record struct {
 	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`  // the task's resources; values that are not public are redacted
 	HiddenValues       string                     `json:"hidden_values"`     // always "<redacted>"
 
-	// Set if the candidate was verified.
+	// Passed and Score are set if the status is a verdict, the others if the candidate was verified.
 	Passed           *bool    `json:"passed,omitempty"`
 	Score            *float64 `json:"score,omitempty"` // 0 to 1
 	VerifierStdout   string   `json:"verifier_stdout,omitempty"`
@@ -79,6 +80,10 @@ type Record struct {
 	FailureReason  string `json:"failure_reason,omitempty"`
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
 	FailureMessage string `json:"failure_message,omitempty"`
+
+	// ProducerFailure says how the harness ended badly, even if its candidate was judged all the
+	// same; nil if it ended well.
+	ProducerFailure *candidate.Failure `json:"producer_failure,omitempty"`
 
 	NetworkEnabled bool                  `json:"network_enabled"`  // the harness could reach something, if only its provider
 	Egress         *harness.EgressTotals `json:"egress,omitempty"` // nil if nothing could leave the sandbox
@@ -120,6 +125,23 @@ func (r *Record) Code() bool {
 	return slices.ContainsFunc(compiler.Families(), func(f *compiler.Family) bool {
 		return f.Name == r.TaskType && f.CandidateKind == compiler.CandidateCode
 	})
+}
+
+// Fail gives the record the status failed, without a verdict of a verifier.
+func (r *Record) Fail(f candidate.Failure) {
+	r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage = Failed, f.Reason, f.Phase, f.Message
+	r.Passed, r.Score = new(false), new(0.0)
+}
+
+// HasCandidate reports whether the record has a candidate of the given kind.
+func (r *Record) HasCandidate(kind compiler.CandidateKind) bool {
+	switch kind {
+	case compiler.CandidatePatch:
+		return r.CandidatePatch != nil
+	case compiler.CandidateWorkspace:
+		return r.CandidateWorkspace != nil
+	}
+	return r.CandidateText != nil
 }
 
 // Metadata is a JSON object without a fixed set of keys.
@@ -193,7 +215,8 @@ type Policy struct {
 	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach Domains, too
 	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
-	Capabilities   []string       `json:"capabilities,omitempty"` // of the task's sandboxes
+	AfterTimeout   bool           `json:"after_timeout,omitempty"` // what a harness left that ended badly is judged
+	Capabilities   []string       `json:"capabilities,omitempty"`  // of the task's sandboxes
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
 	Judge          string         `json:"judge,omitempty"`    // the model that judges the answer, and how
