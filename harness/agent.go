@@ -100,7 +100,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return result, err
 	}
-	return a.outcome(ctx, e, r, p, result, events.count, session.relay.Probe)
+	return a.outcome(ctx, e, r, p, result, events.count, session.relay)
 }
 
 // Identity implements Producer.
@@ -268,7 +268,7 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) er
 // outcome judges the agent's end by what the relay saw, never by what the agent printed. An agent
 // that ends before its first event has failed, unless its program or the provider does not work for
 // sbench either.
-func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, result Result, events int, probe func(context.Context) relay.Facts) (Result, error) {
+func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, result Result, events int, ask prober) (Result, error) {
 	if result.Ended == nil && result.Exit.Reason != 0 && !result.Exit.Success() {
 		result.Ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
@@ -278,35 +278,47 @@ func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, re
 			return result, fmt.Errorf("%s ended before its first event: %w", a.CLI.Name, err)
 		}
 	}
-	return settle(ctx, result, end{bad: result.Ended != nil || result.Failure != nil, stillborn: stillborn}, a.Relay, probe)
+	return settle(ctx, result, end{bad: result.Ended != nil || result.Failure != nil, stillborn: stillborn}, a.Relay, ask)
 }
 
 // An end is how a harness with a provider ended.
 type end struct{ bad, stillborn bool }
 
-// probeWall bounds the wait for the provider's answer to a probe.
+// A prober asks a provider after an attempt: for one word, or what the agent asked for first.
+type prober interface {
+	Probe(ctx context.Context) relay.Facts
+	Repeat(ctx context.Context) relay.Facts
+}
+
+// probeWall bounds the wait for the provider's answers to a prober.
 const probeWall = 2 * time.Minute
 
 // settle judges an end that the provider or a budget explains. Nobody may turn a failure into an
 // error, whether with requests that the provider cannot serve or with more of them than it allows.
-// Only what the relay itself saw counts, and the provider is at fault in two cases:
+// Only what the relay itself saw counts, and the provider is at fault in three cases:
 //   - It refused every request of the attempt for a reason that is no request's: no connection, 429,
 //     503 or 529. No model was asked anything, so the attempt measured nothing, however it ended.
+//   - It failed at every request of the attempt in any way, and serves the first one now. The first,
+//     since an agent can provoke the failures that follow.
 //   - The last request was not served, and neither is one of sbench's own, made at that moment. This
 //     is tried if no request was served, or if the harness ended badly.
-func settle(ctx context.Context, result Result, how end, provider relay.Config, probe func(context.Context) relay.Facts) (Result, error) {
+func settle(ctx context.Context, result Result, how end, provider relay.Config, ask prober) (Result, error) {
 	facts := result.Egress.Relay
 	name := fmt.Sprintf("%s, %s", provider.Provider, provider.Host())
+	refused := fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
 	if facts.Sent > 0 && facts.Unavailable == facts.Sent {
-		return result, fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
+		return result, refused
 	}
 	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.stillborn {
 		asking, cancel := context.WithTimeout(ctx, probeWall)
-		own := probe(asking)
-		cancel()
+		defer cancel()
+		own := ask.Probe(asking)
+		again := facts.AllFailed() && own.Succeeded > 0 && ask.Repeat(asking).Succeeded > 0
 		switch {
 		case ctx.Err() != nil:
 			return result, context.Cause(ctx)
+		case again:
+			return result, refused
 		case own.Unknown() && facts.Unknown():
 			return result, fmt.Errorf("%w (%s): it answers every request with 404: it does not know the model %q, or the base_url leads elsewhere", ErrProvider, name, provider.Model)
 		case own.Sent == 0, own.Unserved() && !own.Unknown():

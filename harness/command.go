@@ -68,7 +68,7 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	result.Agent = &About{Name: "command", Digest: c.Files.Digest, Model: provider.Model}
 	// Its candidate counts even if the command fails, unless the provider is at fault.
 	bad := result.Ended != nil || result.Failure != nil || !result.Exit.Success()
-	return settle(ctx, result, end{bad: bad}, *provider, session.relay.Probe)
+	return settle(ctx, result, end{bad: bad}, *provider, session.relay)
 }
 
 // Identity implements Producer.

@@ -9,9 +9,16 @@ import (
 // Unexported functions for tests.
 var IsCredential = isCredential
 
-// Settle settles an attempt whose relay saw facts, with a probe that sees own.
-func Settle(ctx context.Context, facts relay.Facts, bad, stillborn bool, own relay.Facts) (result Result, probed bool, err error) {
-	probe := func(context.Context) relay.Facts { probed = true; return own }
-	result, err = settle(ctx, Result{Egress: &EgressTotals{Relay: &facts}}, end{bad, stillborn}, relay.Config{Provider: relay.OpenAI, Model: "m"}, probe)
-	return result, probed, err
+// A Prober answers with facts that a test gives, and counts its questions.
+type Prober struct {
+	Own, First relay.Facts
+	Asked      int
+}
+
+func (p *Prober) Probe(context.Context) relay.Facts  { p.Asked++; return p.Own }
+func (p *Prober) Repeat(context.Context) relay.Facts { p.Asked++; return p.First }
+
+// Settle settles an attempt whose relay saw facts.
+func Settle(ctx context.Context, facts relay.Facts, bad, stillborn bool, ask *Prober) (Result, error) {
+	return settle(ctx, Result{Egress: &EgressTotals{Relay: &facts}}, end{bad, stillborn}, relay.Config{Provider: relay.OpenAI, Model: "m"}, ask)
 }

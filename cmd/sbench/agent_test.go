@@ -180,7 +180,7 @@ func TestOwnAgent(t *testing.T) {
 		{"code", "code-completion-smoke", "code-completion-smoke/starter", "shell printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2\nsay Done.", "", passed},
 		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "", passed},
 		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
-		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", "failed producer_failed"}, // the provider serves sbench's own request
+		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
 		{"429 once", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 429\n" + greet, "", none},
 		{"patch, out of time", "repo-patch-smoke", "repo-patch-smoke/slug", "shell echo '# mended' >>/testbed/textkit/words.py; sleep 600", ", timeout_seconds: 8", "failed producer_timeout"},
 		{"requests are used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_requests: 1", "failed max_requests_exceeded"},
@@ -329,8 +329,8 @@ func dialects() []string {
 	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
 }
 
-// TestAgentsProvider: the outcomes of attempts whose provider fails. An agent that gives up although
-// the provider serves sbench's own request has failed. Without SBENCH_SOAK, budgets are tested
+// TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
+// that could have gone on, the attempt gets no verdict. Without SBENCH_SOAK, budgets are tested
 // with one agent, and agents for Node.js, which take longer, meet every third fault.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
@@ -345,7 +345,7 @@ func TestAgentsProvider(t *testing.T) {
 		{"500 once", "fail 500\n" + greet, "", passed, nil},
 		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"dead", dead + greet, ", timeout_seconds: 8", none, nil},
-		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": failed + "producer_failed", "qwen_code": failed + "producer_failed"}},
+		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": none, "qwen_code": none}},
 		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 8", none, nil},
 		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 12", failed + "max_requests_exceeded", nil},
 		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 12", failed + "max_total_tokens_exceeded", nil},

@@ -112,9 +112,12 @@ func (p *Provider) turn(d dialect, t turn, rec *Request) response {
 	s := p.step(t.next)
 	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
-		if len(t.offers) == 0 { // a side request, such as for the conversation's title
+		if len(t.offers) == 0 { // a side request, such as for the conversation's title: it meets only what lasts
 			r.text = "ok"
-			return responseTo(d, t, r, 0, nil)
+			if i := slices.IndexFunc(s.Faults, func(f *Fault) bool { return f.Times < 0 }); i >= 0 {
+				rec.Fault = s.Faults[i]
+			}
+			return responseTo(d, t, r, 0, rec.Fault)
 		}
 		var err error
 		if r.call, err = callFor(s, t.offers, fmt.Sprintf("call_sbench_%04d", t.next)); err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -45,28 +46,49 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 		return "", err
 	}
 	path, body := p.request(cfg)
-	return r.ask(ctx, path, body)
+	return r.ask(ctx, question{uri: path, body: body})
 }
 
-// Probe asks the provider for one word, through a relay of its own without budgets and pace, and by
-// the API that the agent used last. It returns what that relay observed. r may be closed.
+// A question is a request for a generation.
+type question struct {
+	uri    string
+	header http.Header
+	body   []byte
+}
+
+// Probe asks the provider for one word, by the API that the agent used last, and returns what the
+// relay for it observed. That relay has no budgets and no pace. r may be closed.
 func (r *Relay) Probe(ctx context.Context) Facts {
+	const prompt = "Reply with the word OK."
+	path, body := Prompt{System: "Be brief.", User: prompt}.request(r.cfg)
+	if last, _ := r.ledger.asked(); strings.HasPrefix(last, "/v1/responses") {
+		path, body = "/v1/responses", fmt.Appendf(nil, `{"model": %q, "input": %q}`, r.cfg.Model, prompt)
+	}
+	return r.again(ctx, question{uri: path, body: body})
+}
+
+// Repeat sends the agent's first generation once more, as Probe does. The Facts are zero if there was
+// none, or if one has succeeded.
+func (r *Relay) Repeat(ctx context.Context) Facts {
+	if _, first := r.ledger.asked(); first != nil {
+		return r.again(ctx, *first)
+	}
+	return Facts{}
+}
+
+func (r *Relay) again(ctx context.Context, q question) Facts {
 	cfg := r.cfg
 	cfg.MaxTotalTokens, cfg.MaxRequests, cfg.MaxCostUSD, cfg.Pace = 0, 0, 0, nil
 	own, err := New(cfg)
 	if err != nil { // r has the same configuration
 		return Facts{}
 	}
-	path, body := Prompt{User: "Reply with the word OK."}.request(cfg)
-	if responsesPath := "/v1/responses"; strings.HasPrefix(r.ledger.lastPath(), responsesPath) {
-		path, body = responsesPath, fmt.Appendf(nil, `{"model": %q, "input": "Reply with the word OK."}`, cfg.Model)
-	}
-	_, _ = own.ask(ctx, path, body) // the facts tell how it ended
+	_, _ = own.ask(ctx, q) // the facts tell how it ended
 	return own.Facts()
 }
 
-// ask sends a request of sbench's own and closes the relay.
-func (r *Relay) ask(ctx context.Context, path string, body []byte) (string, error) {
+// ask sends a request from this process and closes the relay.
+func (r *Relay) ask(ctx context.Context, q question) (string, error) {
 	defer func() { _ = r.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -79,7 +101,7 @@ func (r *Relay) ask(ctx context.Context, path string, body []byte) (string, erro
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	for try := 1; ; try++ {
-		text, again, err := ask(ctx, client, r.cfg.Provider, path, body)
+		text, again, err := ask(ctx, client, r.cfg.Provider, q)
 		if err == nil || again < 0 || try == askTries || ctx.Err() != nil {
 			return text, err
 		}
@@ -96,11 +118,12 @@ func (r *Relay) ask(ctx context.Context, path string, body []byte) (string, erro
 
 // ask makes one try. again is how long to wait for the next, 0 if the provider does not say, or
 // negative if there is no use in it.
-func ask(ctx context.Context, client *http.Client, provider Provider, path string, body []byte) (text string, again time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+path, bytes.NewReader(body))
+func ask(ctx context.Context, client *http.Client, provider Provider, q question) (text string, again time.Duration, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+q.uri, bytes.NewReader(q.body))
 	if err != nil {
 		return "", -1, err
 	}
+	maps.Copy(req.Header, q.header)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {

@@ -225,7 +225,7 @@ func (x *exchange) forward() {
 			return
 		}
 		input = estimateInput(int64(len(x.body)))
-		if err := x.relay.ledger.admit(input, x.route.path); err != nil {
+		if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}); err != nil {
 			x.deny(err)
 			return
 		}

@@ -72,6 +72,15 @@ func (f Facts) Unserved() bool {
 	return f.Sent > 0 && f.Succeeded == 0 && (f.ProviderFailed() || f.Unknown() || f.Left == f.Sent)
 }
 
+// AllFailed reports whether the provider failed at each request, and there was one.
+func (f Facts) AllFailed() bool {
+	failed := int64(0)
+	for _, n := range f.Failed {
+		failed += n
+	}
+	return f.Sent > 0 && failed == f.Sent
+}
+
 // Unknown reports whether each answer was 404.
 func (f Facts) Unknown() bool {
 	return f.Succeeded == 0 && len(f.Statuses) > 0 && !slices.ContainsFunc(f.Statuses, func(status int) bool { return status != http.StatusNotFound })

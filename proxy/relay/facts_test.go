@@ -302,8 +302,38 @@ func TestProbe(t *testing.T) {
 		_ = r.relay.Close()
 		facts := r.relay.Probe(t.Context())
 		_, last, body := up.seen()
+		if again := r.relay.Repeat(t.Context()); again.Sent != 0 {
+			t.Errorf("%s: a request that succeeded is repeated: %+v", path, again)
+		}
 		if facts.Sent != 1 || facts.Succeeded != 1 || last.URL.Path != path || !strings.Contains(body, "OK") || len(r.entries()) != 2 {
 			t.Errorf("%s: %+v, %s %s", path, facts, last.URL, body)
 		}
+	}
+}
+
+// TestRepeat: the first request is sent once more as the agent sent it, if none succeeded.
+func TestRepeat(t *testing.T) {
+	var n atomic.Int64
+	var bodies, betas []string
+	r := newRig(t, relay.Anthropic, upstream(t, func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		bodies, betas = append(bodies, string(body)), append(betas, req.URL.RawQuery+" "+req.Header.Get("Anthropic-Beta"))
+		w.Header().Set("Content-Type", "application/json")
+		if n.Add(1) < 3 {
+			w.WriteHeader(500)
+		}
+		_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}`)
+	}), nil)
+	if again := r.relay.Repeat(t.Context()); again.Sent != 0 {
+		t.Errorf("nothing was asked, and is repeated: %+v", again)
+	}
+	text(t, r.post(messagesPath+"?beta=true", `{"model":"m","max_tokens":1,"system":"first"}`, "Anthropic-Beta", "interleaved-thinking-2025-05-14"))
+	text(t, r.post(messagesPath, `{"model":"m","max_tokens":1,"system":"second"}`))
+	_ = r.relay.Close()
+	if again := r.relay.Repeat(t.Context()); again.Succeeded != 1 || len(bodies) != 3 || bodies[2] != bodies[0] || betas[2] != betas[0] || !strings.HasPrefix(betas[0], "beta=true i") {
+		t.Errorf("%+v, %q, %q", again, bodies, betas)
+	}
+	if f := r.relay.Facts(); !f.AllFailed() || f.Sent != 2 {
+		t.Errorf("%+v", f)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/securebench/sbench/proxy"
@@ -20,9 +21,10 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	bodies   int64  // bytes of bodies in memory
-	reserved int64  // estimated input tokens of the requests in progress
-	path     string // of the last generation; "" before the first
+	bodies   int64     // bytes of bodies in memory
+	reserved int64     // estimated input tokens of the requests in progress
+	path     string    // of the last generation; "" before the first
+	first    *question // the first generation; nil before it, and once one has succeeded
 }
 
 func newLedger(cfg Config) *ledger {
@@ -78,7 +80,7 @@ func (l *ledger) hold(bytes int64) bool {
 // admit counts a generation towards the budgets, or refuses it. Its tokens are known only
 // afterwards: it is admitted if the tokens so far, and the estimated input of the requests
 // in progress, are below the budget.
-func (l *ledger) admit(input int64, path string) error {
+func (l *ledger) admit(input int64, asked question) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
@@ -92,7 +94,10 @@ func (l *ledger) admit(input int64, path string) error {
 	}
 	l.facts.Sent++
 	l.reserved += input
-	l.path = path
+	l.path, _, _ = strings.Cut(asked.uri, "?")
+	if l.facts.Sent == 1 {
+		l.first = &asked
+	}
 	return nil
 }
 
@@ -139,14 +144,16 @@ func (l *ledger) settle(input int64, o outcome) {
 		f.Outage = 0
 		if o.good {
 			f.Succeeded++
+			l.first = nil
 		}
 	}
 }
 
-func (l *ledger) lastPath() string {
+// asked returns the path of the last generation, and the first generation if none has succeeded.
+func (l *ledger) asked() (lastPath string, first *question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.path
+	return l.path, l.first
 }
 
 func (l *ledger) snapshot() Facts {
