@@ -39,8 +39,8 @@ func (a attempt) key() key { return key{a.task.ID(), a.number} }
 // case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
 	a.log = s.newLog(a)
-	if s.old != nil {
-		return s.regrade(ctx, a)
+	if s.cfg.kept != nil {
+		return s.judgeKept(ctx, a)
 	}
 	rec, err = s.newRecord(a)
 	var produced harness.Result

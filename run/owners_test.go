@@ -134,8 +134,8 @@ func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 	return cfg, engine
 }
 
-// judgedAsLeft runs and regrades, and compares the workspaces of the verifiers with what
-// the agent left: the run's has everything, the regrading's what was kept.
+// judgedAsLeft runs and judges again, and compares the workspaces of the verifiers with what
+// the agent left: the first run's has everything, the second's what was kept.
 func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 	t.Helper()
 	if _, err := run.Run(t.Context(), cfg); err != nil {
@@ -148,13 +148,13 @@ func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
 	}
 	old := cfg.Output
 	cfg.Output += "-again"
-	summary, changes, err := run.Regrade(t.Context(), cfg, old)
-	if err != nil || summary.Passed != 1 || len(changes) > 0 {
-		t.Errorf("regraded: %+v, %v, %v", summary, changes, err)
+	summary, err := judgeKept(cfg, old)
+	if err != nil || summary.Passed != 1 || len(summary.Changes) > 0 {
+		t.Errorf("judged again: %+v, %v", summary, err)
 	}
 	verified(t, cfg.Output)
 	if again := records(t, cfg)[0]; again.WorkspaceAttributes != rec.WorkspaceAttributes || again.WorkspaceDigest != rec.WorkspaceDigest {
-		t.Errorf("regraded record: %q, %q", again.WorkspaceAttributes, again.WorkspaceDigest)
+		t.Errorf("record of the second run: %q, %q", again.WorkspaceAttributes, again.WorkspaceDigest)
 	}
 	if len(e.trees) != 2 {
 		t.Fatalf("%d verifications", len(e.trees))
@@ -222,8 +222,8 @@ func TestOwned(t *testing.T) {
 		}
 		again := cfg
 		again.Output = filepath.Join(t.TempDir(), "again")
-		if summary, _, _ := run.Regrade(t.Context(), again, cfg.Output); summary.Errors != 1 || summary.Total != 1 {
-			t.Errorf("regraded: %+v", summary)
+		if summary, _ := judgeKept(again, cfg.Output); summary.Errors != 1 || summary.Total != 1 {
+			t.Errorf("judged again: %+v", summary)
 		}
 	}
 }

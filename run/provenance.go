@@ -49,6 +49,9 @@ func (c Config) provenance() (record.Provenance, error) {
 	if producer.Type != "" {
 		h.Config = cmp.Or(producer.Digest, h.Config)
 	}
+	if c.kept != nil {
+		h = c.kept.harness
+	}
 	return record.Provenance{
 		Sbench: c.Version, Host: c.Host, Harness: h,
 		Pack: record.Pack{ID: c.Pack.ID, Version: c.Pack.Version, Manifest: c.Pack.ManifestDigest()},
@@ -103,6 +106,10 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
 	image := s.plan.image(task)
+	kept := "" // where the candidates are from
+	if s.cfg.kept != nil {
+		kept = s.cfg.kept.seal.Last
+	}
 	// The host is recorded but not included: a run may be resumed on another one.
 	data, err := json.Marshal(struct {
 		Sbench                  record.Version
@@ -112,7 +119,8 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Policy                  record.Policy
 		Image, Layers           string
 		Sidecars                map[string]string `json:",omitempty"`
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.plan.sidecarImages(task)})
+		Kept                    string            `json:",omitempty"`
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.plan.sidecarImages(task), kept})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

@@ -95,27 +95,30 @@ type Options struct {
 	FailFast bool        // start nothing more after an attempt with status failed or error
 	Resume   bool        // continue the run in Output, if there is one
 	Sign     *record.Key // signs the seal; nil for no signature
-	// Trust is what the records of a resumed or regraded run must prove. With Sign, those of
-	// a resumed run must be signed with the same key.
+	// Trust is what the records of a resumed run must prove. With Sign, they must be signed
+	// with the same key.
 	Trust record.Trust
 	// Stop ends the run once it is closed: nothing more starts, harnesses are ended, and
 	// verifications in progress finish. Nil never stops the run.
 	Stop <-chan struct{}
+
+	kept *Kept // whose candidates are judged; see Rejudge
 }
 
 // A Summary counts attempts by their last record.
 type Summary struct {
-	RunID   string  `json:"run_id"`
-	Total   int     `json:"total"`   // less than Planned if the run was interrupted or stopped early
-	Planned int     `json:"planned"` // attempts that there were to make, including those of Resumed
-	Passed  int     `json:"passed"`
-	Failed  int     `json:"failed"`
-	Pending int     `json:"pending"`           // without a verdict, mostly for lack of a verifier
-	Errors  int     `json:"errors"`            // could not be measured
-	Retried int     `json:"retried,omitempty"` // those of Passed of which an earlier try could not be measured
-	Resumed int     `json:"resumed,omitempty"` // those of Total that were recorded before this run resumed
-	Causes  []Cause `json:"causes,omitempty"`  // why attempts did not pass, the most frequent first
-	Output  string  `json:"output"`            // the records file
+	RunID   string   `json:"run_id"`
+	Total   int      `json:"total"`   // less than Planned if the run was interrupted or stopped early
+	Planned int      `json:"planned"` // attempts that there were to make, including those of Resumed
+	Passed  int      `json:"passed"`
+	Failed  int      `json:"failed"`
+	Pending int      `json:"pending"`           // without a verdict, mostly for lack of a verifier
+	Errors  int      `json:"errors"`            // could not be measured
+	Retried int      `json:"retried,omitempty"` // those of Passed of which an earlier try could not be measured
+	Resumed int      `json:"resumed,omitempty"` // those of Total that were recorded before this run resumed
+	Causes  []Cause  `json:"causes,omitempty"`  // why attempts did not pass, the most frequent first
+	Changes []Change `json:"changes,omitempty"` // if kept candidates were judged, the verdicts that have changed
+	Output  string   `json:"output"`            // the records file
 }
 
 // Verified returns the number of attempts with a verdict.
@@ -149,7 +152,7 @@ func (s Summary) String() string {
 // name everything that is wrong, no attempt has been started. The summary counts what has been
 // recorded, even if the error is [ErrInfrastructure], [ErrStopped] or that of ctx.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
-	s, err := begin(ctx, cfg, nil)
+	s, err := begin(ctx, cfg)
 	if err != nil {
 		return Summary{}, err
 	}

@@ -448,16 +448,16 @@ func TestRedactionAtTheCut(t *testing.T) {
 	}
 }
 
-// TestRegradedFailure: the record of a producer's failure, whose log stays with the old run,
+// TestKeptFailure: the record of a producer's failure, whose log stays with the old run,
 // verifies in the new one.
-func TestRegradedFailure(t *testing.T) {
+func TestKeptFailure(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood and fail", ""))
 	if _, err := run.Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	old := cfg.Output
 	cfg.Output += "-again"
-	if summary, _, err := run.Regrade(t.Context(), cfg, old); err != nil || summary.Failed != 1 {
+	if summary, err := judgeKept(cfg, old); err != nil || summary.Failed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	verified(t, cfg.Output)
@@ -686,14 +686,14 @@ func TestPlannedCount(t *testing.T) {
 	if s := planned(record.SealFile); s != 8 {
 		t.Errorf("after one task alone: seal.json %d", s)
 	}
-	// A regraded run is no more complete than the run.
+	// A run that judges it again is no more complete.
 	old := cfg.Output
 	cfg.Output, cfg.Resume, cfg.Select = filepath.Join(t.TempDir(), "again"), false, nil
-	if _, _, err = run.Regrade(t.Context(), cfg, old); err != nil {
+	if _, err = judgeKept(cfg, old); err != nil {
 		t.Error(err)
 	}
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 8 || s != 8 {
-		t.Errorf("regraded: run.json %d, seal.json %d", m, s)
+		t.Errorf("judged again: run.json %d, seal.json %d", m, s)
 	}
 }
 

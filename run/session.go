@@ -48,8 +48,7 @@ func (e earlier) unmeasured() bool { return e.retried || e.status == record.Erro
 type session struct {
 	cfg          Config // Jobs, Attempts and OwnFiles have their effective values
 	plan         plan
-	old          *regraded // the run whose candidates are judged again; nil unless regrading
-	secrets      redactor  // values of harness.env
+	secrets      redactor // values of harness.env
 	code         *verifiers.CodePool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
@@ -104,12 +103,11 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 }
 
 // begin checks every input and opens the output directory. The caller calls end.
-func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
+func begin(ctx context.Context, cfg Config) (*session, error) {
 	s, err := newSession(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	s.old = old
 	if err := s.openLedger(ctx); err != nil {
 		return nil, outputProblem(cfg, err)
 	}
@@ -141,6 +139,9 @@ func begin(ctx context.Context, cfg Config, old *regraded) (*session, error) {
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
 	s.summary.Causes = slices.SortedStableFunc(slices.Values(s.causes.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
+	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
+	})
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	if err == nil && s.summary.Errors > 0 {
@@ -152,8 +153,8 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 // seal seals the recorded chain and states how many attempts are planned.
 func (s *session) seal() error {
 	seal := record.Seal{At: time.Now().UTC(), Planned: s.planned()}
-	if s.old != nil {
-		seal.AcceptedUnsigned = s.old.seal.AcceptedUnsigned
+	if s.cfg.kept != nil {
+		seal.AcceptedUnsigned = s.cfg.kept.seal.AcceptedUnsigned
 	}
 	return s.ledger.Seal(seal, s.cfg.Sign)
 }
@@ -166,8 +167,8 @@ func (s *session) planned() int {
 			n++
 		}
 	}
-	if s.old != nil {
-		n = max(n, s.old.seal.Planned)
+	if s.cfg.kept != nil && s.plan.shard == nil { // no more complete than that run
+		n = max(n, s.cfg.kept.seal.Planned)
 	}
 	return n
 }
@@ -253,6 +254,11 @@ func (s *session) count(of key, last earlier) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.Total++
+	if kept := s.cfg.kept; kept != nil {
+		if old, ok := kept.records[of]; ok && old.VerificationStatus != last.status {
+			s.summary.Changes = append(s.summary.Changes, Change{of.task, of.attempt, old.VerificationStatus, last.status})
+		}
+	}
 	if last.status != record.Passed {
 		s.causes.add(Cause{Status: last.status, Reason: last.reason, Task: of.task, Attempt: of.attempt, FailureMessage: last.message})
 	}

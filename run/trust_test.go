@@ -65,7 +65,17 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
-// TestForgedRecords: forged records are neither signed by a resumed run nor regraded,
+// judgeKept judges again what the run in dir kept.
+func judgeKept(cfg run.Config, dir string) (run.Summary, error) {
+	kept, err := run.ReadKept(dir, cfg.Trust)
+	if err != nil {
+		return run.Summary{}, err
+	}
+	cfg.Rejudge(kept)
+	return run.Run(context.Background(), cfg)
+}
+
+// TestForgedRecords: forged records are neither signed by a resumed run nor judged again,
 // unless unsigned ones are accepted.
 func TestForgedRecords(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""))
@@ -86,9 +96,9 @@ func TestForgedRecords(t *testing.T) {
 	again := cfg
 	again.Output = filepath.Join(t.TempDir(), "again")
 	for name, attempt := range map[string]func() error{
-		"resume":  func() error { _, err := run.Run(context.Background(), cfg); return err },
-		"plan":    func() error { _, _, err := run.Plan(context.Background(), cfg); return err },
-		"regrade": func() error { _, _, err := run.Regrade(context.Background(), again, cfg.Output); return err },
+		"resume": func() error { _, err := run.Run(context.Background(), cfg); return err },
+		"plan":   func() error { _, _, err := run.Plan(context.Background(), cfg); return err },
+		"kept":   func() error { _, err := judgeKept(again, cfg.Output); return err },
 	} {
 		if err := attempt(); err == nil || !strings.Contains(err.Error(), "--accept-unsigned") {
 			t.Errorf("%s: %v", name, err)
@@ -97,12 +107,12 @@ func TestForgedRecords(t *testing.T) {
 	if v, err := record.Verify(context.Background(), cfg.Output, cfg.Sign.Public()); err != nil || v.OK() || v.Signed {
 		t.Errorf("the forgery is signed: %+v, %v", v, err)
 	}
-	cfg.Trust.AcceptUnsigned, again.Trust.AcceptUnsigned, again.Resume = true, true, false
+	cfg.Trust.AcceptUnsigned, again.Trust.AcceptUnsigned, again.Resume, again.Sign = true, true, false, nil
 	if summary, err := run.Run(context.Background(), cfg); err != nil || summary.Passed != 1 {
 		t.Errorf("accepted: %+v, %v", summary, err)
 	}
-	if _, changes, err := run.Regrade(context.Background(), again, cfg.Output); err != nil || len(changes) != 1 {
-		t.Errorf("accepted: %+v, %v", changes, err)
+	if summary, err := judgeKept(again, cfg.Output); err != nil || len(summary.Changes) != 1 {
+		t.Errorf("accepted: %+v, %v", summary, err)
 	}
 	if v := verified(t, cfg.Output); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Message, "accepted unsigned") {
 		t.Errorf("%+v", v)
@@ -177,7 +187,7 @@ func TestIrregularOutput(t *testing.T) {
 	}
 }
 
-// TestLinkedWorkspace: a workspace behind a symbolic link is not regraded.
+// TestLinkedWorkspace: a workspace behind a symbolic link is not judged again.
 func TestLinkedWorkspace(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	if _, err := run.Run(context.Background(), cfg); err != nil {
@@ -188,7 +198,7 @@ func TestLinkedWorkspace(t *testing.T) {
 	must(t, os.Symlink(elsewhere, old))
 	again := cfg
 	again.Output = filepath.Join(t.TempDir(), "again")
-	if summary, _, _ := run.Regrade(context.Background(), again, cfg.Output); summary.Errors != 1 {
+	if summary, _ := judgeKept(again, cfg.Output); summary.Errors != 1 {
 		t.Errorf("%+v", summary)
 	}
 }

@@ -41,8 +41,7 @@ type cli struct {
 	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
-	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify answers that exist already, as a run would."`
-	Regrade  regradeCmd  `cmd:"" daemon:"" help:"Verify the candidates of a run again, without its harness."`
+	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: a run's, predictions, what agents left."`
 	Submit   submitCmd   `cmd:"" help:"Split a run into shards, and run them on a cluster."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`

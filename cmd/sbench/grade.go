@@ -4,25 +4,28 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 
-	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
 
 type gradeCmd struct {
+	Source      string `arg:"" name:"source" help:"What to verify: a run's output directory; a file of predictions (SWE-bench's, HumanEval's samples, or other objects with an id and an answer, as JSONL or JSON); or a directory of what agents left, each part named after its task."`
 	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
-	Predictions string   `short:"p" required:"" placeholder:"FILE" help:"Answers: SWE-bench's predictions, HumanEval's samples or other objects with an id and an answer, as JSONL or JSON; or a directory of what agents left, each part named after its task."`
-	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for records and workspaces."`
+	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
 	Resume      bool     `help:"Continue in an existing output directory. What is recorded with the same inputs is not judged again."`
 	Sign        string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
+	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records of the run that is verified."`
 	shardFlags
 	progressFlags
-	JSON bool `name:"json" help:"Print the summary as JSON."`
+	JSON bool `name:"json" help:"Print the summary, with the changed verdicts of a run, as JSON."`
+
+	AcceptUnsigned bool `help:"Accept records of the run that are not sealed, or not signed by --key. The new seal says so."`
 }
 
 func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
@@ -30,19 +33,34 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 		return fmt.Errorf("%w: name the tester file by --config", errUsage)
 	}
 	r := &runCmd{
-		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, predictions: cmd.Predictions, OutputDir: cmd.OutputDir, Task: cmd.Task,
+		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, existing: cmd, OutputDir: cmd.OutputDir, Task: cmd.Task,
 		Jobs: cmd.Jobs, Resume: cmd.Resume, Sign: cmd.Sign, Retries: 1, shardFlags: cmd.shardFlags, progressFlags: cmd.progressFlags, JSON: cmd.JSON,
+		AcceptUnsigned: cmd.AcceptUnsigned,
 	}
 	return r.Run(ctx, a)
 }
 
-// existing sets up a run of candidates that exist already.
-func (cmd *runCmd) existing(ctx context.Context, a *app, cfg *run.Config) error {
-	read := func() (*predictions.Set, error) { return predictions.Read(ctx, cmd.predictions, cfg.Pack) }
-	if cmd.From != "" {
-		read = func() (*predictions.Set, error) { return candidatesOf(ctx, cmd.From, cfg.Trust) }
+// read sets up a run of the candidates in the source.
+func (cmd *gradeCmd) read(ctx context.Context, a *app, cfg *run.Config) error {
+	isRun, err := cmd.isRun()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
 	}
-	set, err := read()
+	if isRun {
+		key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
+		if err != nil {
+			return err
+		}
+		kept, err := run.ReadKept(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
+		if err == nil {
+			cfg.Rejudge(kept)
+		}
+		return err
+	}
+	if cmd.Key != "" || cmd.AcceptUnsigned && !cmd.Resume {
+		return fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
+	}
+	set, err := predictions.Read(ctx, cmd.Source, cfg.Pack)
 	if err != nil {
 		return err
 	}
@@ -59,34 +77,30 @@ func (cmd *runCmd) existing(ctx context.Context, a *app, cfg *run.Config) error 
 	return nil
 }
 
-// candidatesOf returns the candidates of a run, of each attempt the last.
-func candidatesOf(ctx context.Context, dir string, trust record.Trust) (*predictions.Set, error) {
-	type attempt struct {
-		task   string
-		number int
+// isRun reports whether the source is a run's output directory: it has a run's manifest or records. A
+// file of a run and a directory of several runs are errors.
+func (cmd *gradeCmd) isRun() (bool, error) {
+	has := func(parts ...string) bool {
+		_, err := os.Lstat(filepath.Join(parts...))
+		return err == nil
 	}
-	last, most := map[attempt]record.Record{}, map[string]int{}
-	seal, err := record.Read(dir, trust, func(r record.Record) error {
-		last[attempt{r.TaskID, r.Attempt}] = r
-		most[r.TaskID] = max(most[r.TaskID], r.Attempt)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, record.RecordsFile), err)
+	info, err := os.Stat(cmd.Source)
+	switch {
+	case err != nil:
+		return false, err
+	case !info.IsDir():
+		if base := filepath.Base(cmd.Source); base == record.RecordsFile || base == record.ManifestFile {
+			return false, fmt.Errorf("%q is a file of a run: name the run's directory", cmd.Source)
+		}
+		return false, nil
+	case has(cmd.Source, record.ManifestFile) || has(cmd.Source, record.RecordsFile):
+		return true, nil
 	}
-	set := &predictions.Set{Candidates: map[string][]candidate.Candidate{}, Digest: seal.Last}
-	for id, n := range most {
-		for number := 1; number <= n; number++ {
-			rec, ok := last[attempt{id, number}]
-			if !ok || rec.CandidateDigest == "" {
-				continue
-			}
-			c, err := run.Stored(ctx, dir, rec)
-			if err != nil {
-				return nil, fmt.Errorf("%s: attempt %d of %q: %w", dir, number, id, err)
-			}
-			set.Candidates[id] = append(set.Candidates[id], c)
+	entries, err := os.ReadDir(cmd.Source)
+	for _, e := range entries {
+		if e.IsDir() && has(cmd.Source, e.Name(), record.ManifestFile) && has(cmd.Source, e.Name(), record.RecordsFile) {
+			return false, fmt.Errorf("%q holds the runs of a matrix or shards, such as %q: name one of them (sbench merge puts shards together)", cmd.Source, e.Name())
 		}
 	}
-	return set, nil
+	return false, err
 }

@@ -105,7 +105,7 @@ harness: {type: command, config: {command: %s}}
 		t.Error(stdout)
 	}
 	again := filepath.Join(h.dir, "again")
-	if stdout, _ := h.sbench(0, "regrade", out, "--config", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", again); strings.Contains(stdout, "changed:") || !strings.Contains(stdout, "passed=3") {
+	if stdout, _ := h.sbench(0, "grade", out, "--config", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", again); strings.Contains(stdout, "changed:") || !strings.Contains(stdout, "passed=3") {
 		t.Error(stdout)
 	}
 

@@ -116,10 +116,10 @@ func TestMachineTasks(t *testing.T) {
 	})
 	expect(t, codeMeasured, "checked "+count+" task(s): reference passed "+count+", empty passed 0",
 		"pack", "check", "-c", tester, "-o", out, "--progress", "plain", pack)
-	t.Run("regrade", func(t *testing.T) {
+	t.Run("grade", func(t *testing.T) {
 		expect(t, codeMeasured, "", "verify", filepath.Join(out, "reference"))
 		again := filepath.Join(t.TempDir(), "again")
-		expect(t, codeMeasured, "passed="+count, "regrade", "-c", tester, "-o", again, "--progress", "none", filepath.Join(out, "reference"))
+		expect(t, codeMeasured, "passed="+count, "grade", "-c", tester, "-o", again, "--progress", "none", filepath.Join(out, "reference"))
 	})
 	for n := range 2 {
 		t.Run(fmt.Sprint("cheat ", n+1), func(t *testing.T) {

@@ -274,7 +274,7 @@ func TestPackSWEBench(t *testing.T) {
 	for _, row := range rows {
 		gold = append(gold, map[string]any{"instance_id": row["instance_id"], "model_patch": row["patch"], "model_name_or_path": "gold"})
 	}
-	expect(t, codeMeasured, "verified=3 passed=3", "grade", "-c", filepath.Join(pack, "tester-command.yaml"), "-p", lines(t, "gold.jsonl", gold...),
+	expect(t, codeMeasured, "verified=3 passed=3", "grade", "-c", filepath.Join(pack, "tester-command.yaml"), lines(t, "gold.jsonl", gold...),
 		"-o", filepath.Join(t.TempDir(), "gold"), "--progress", "none")
 }
 

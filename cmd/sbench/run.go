@@ -50,11 +50,9 @@ type runCmd struct {
 
 	shardFlags
 
-	From string `placeholder:"DIR" help:"Take the candidates of another run instead of producing any."`
+	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
 
-	predictions string // file or directory with candidates; see gradeCmd
-
-	AcceptUnsigned bool `help:"With --resume or --from, continue even if the records are not signed, or signed with another key. The seal says so."`
+	existing *gradeCmd // of candidates that exist already; nil if they are produced
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
@@ -139,7 +137,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
 
-// printSummary prints nothing if nothing started.
+// printSummary prints the changed verdicts and the summary, and nothing if nothing started.
 func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	switch {
 	case s.RunID == "":
@@ -147,17 +145,15 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	case asJSON:
 		return a.json(score(s))
 	}
-	return a.printf("%s\n", s)
+	err := printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) })
+	return errors.Join(err, a.printf("%s\n", s))
 }
 
 // load reads the tester file, the manifest and the environment.
 func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.Inputs, error) {
 	var err error
-	if cmd.AcceptUnsigned && !cmd.Resume && cmd.From == "" {
-		err = fmt.Errorf("%w: --accept-unsigned is for --resume and --from", errUsage)
-	}
-	if cmd.Harness != "" && cmd.From != "" {
-		err = errors.Join(err, fmt.Errorf("%w: give --harness or --from", errUsage))
+	if cmd.AcceptUnsigned && !cmd.Resume && cmd.existing == nil {
+		err = fmt.Errorf("%w: --accept-unsigned is for --resume", errUsage)
 	}
 	if cmd.EnvFile != "" && !cmd.harnessed() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
@@ -174,7 +170,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.I
 
 // harnessed reports whether the tester file's harness makes the candidates.
 func (cmd *runCmd) harnessed() bool {
-	return cmd.Harness == "" && cmd.From == "" && cmd.predictions == ""
+	return cmd.Harness == "" && cmd.existing == nil
 }
 
 // source returns the tester file, with the flags that override its keys.
@@ -288,8 +284,8 @@ func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Conf
 	if err != nil {
 		return cfg, err
 	}
-	if cmd.predictions != "" || cmd.From != "" {
-		if err = cmd.existing(ctx, a, &cfg); err != nil {
+	if cmd.existing != nil {
+		if err = cmd.existing.read(ctx, a, &cfg); err != nil {
 			return cfg, err
 		}
 	} else if cfg.Egress, err = egressFor(in.Tester); err != nil {

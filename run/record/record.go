@@ -307,8 +307,8 @@ type Seal struct {
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
 	// AcceptedUnsigned counts the leading records that were accepted without the required
-	// seal or signature when the run was resumed ([Trust]) or, in a regrading, those so
-	// accepted of the regraded run.
+	// seal or signature when the run was resumed ([Trust]) or, where a run judges the candidates
+	// of another, those so accepted of the other.
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
 	// Planned is how many attempts the run is to have in total: those of the last session's
 	// tasks and those recorded before. It is never less than Manifest.Planned.

@@ -7,14 +7,52 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
 )
 
-// A Change is an attempt whose verdict a regrading changed.
+// Kept are the candidates and records of a run, for judging the candidates again; see
+// [Options.Rejudge].
+type Kept struct {
+	dir      string
+	records  map[key]record.Record // the last of each attempt
+	tasks    map[string]bool
+	attempts int // of a task, at most
+	harness  record.Harness
+	seal     record.Seal
+}
+
+// ReadKept reads the records of the run in dir, which must meet trust.
+func ReadKept(dir string, trust record.Trust) (*Kept, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	k := &Kept{dir: dir, records: map[key]record.Record{}, tasks: map[string]bool{}}
+	k.seal, err = record.Read(dir, trust, func(rec record.Record) error {
+		k.records[key{rec.TaskID, rec.Attempt}] = rec
+		k.tasks[rec.TaskID], k.harness = true, rec.Provenance.Harness
+		k.attempts = max(k.attempts, rec.Attempt)
+		return nil
+	})
+	if err != nil {
+		return nil, compiler.Problems{{File: filepath.Join(dir, record.RecordsFile), Message: withHint(err).Error()}}
+	}
+	return k, nil
+}
+
+// Rejudge lets a run judge the candidates of k instead of producing any: those of the selected tasks that k
+// has records of. An attempt without a candidate keeps its record. If a candidate is not the one that
+// was recorded, its new record has status error.
+func (o *Options) Rejudge(k *Kept) {
+	also := o.Select
+	o.kept, o.Attempts = k, k.attempts
+	o.Select = func(id string) bool { return k.tasks[id] && (also == nil || also(id)) }
+}
+
+// A Change is an attempt whose verdict differs from that of the run that kept its candidate.
 type Change struct {
 	Task    string        `json:"task"`
 	Attempt int           `json:"attempt"`
@@ -22,51 +60,14 @@ type Change struct {
 	New     record.Status `json:"new"`
 }
 
-// Regrade verifies again the candidates kept by the run in the directory old, without
-// running a harness, and records the results in cfg.Output as [Run] does. Attempts of status
-// error, and those that failed before verification, keep their record. Only if the harness ended
-// badly, the policy of cfg decides anew whether its candidate is judged. If a kept candidate is not
-// the one that was recorded, its new record has status error. The records of old must meet cfg.Trust.
-func Regrade(ctx context.Context, cfg Config, old string) (Summary, []Change, error) {
-	r := &regraded{dir: old, records: map[key]record.Record{}}
-	tasks := map[string]bool{}
-	var err error
-	r.seal, err = record.Read(old, cfg.Trust, func(rec record.Record) error {
-		r.records[key{rec.TaskID, rec.Attempt}] = rec // the last one counts
-		tasks[rec.TaskID] = true
-		cfg.Attempts = max(cfg.Attempts, rec.Attempt)
-		return nil
-	})
-	if err != nil {
-		return Summary{}, nil, compiler.Problems{{File: filepath.Join(old, record.RecordsFile), Message: withHint(err).Error()}}
-	}
-	also := cfg.Select
-	cfg.Select = func(id string) bool { return tasks[id] && (also == nil || also(id)) }
-	s, err := begin(ctx, cfg, r)
-	if err != nil {
-		return Summary{}, nil, err
-	}
-	summary, err := s.end(ctx, s.all(ctx))
-	return summary, r.changes, err
-}
-
-// regraded is a run whose candidates are verified again.
-type regraded struct {
-	dir     string
-	records map[key]record.Record
-	seal    record.Seal
-
-	mu      sync.Mutex
-	changes []Change
-}
-
-// regrade does the work of attempt for a recorded candidate.
-func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error) {
-	before, ok := s.old.records[key{a.task.ID(), a.number}]
+// judgeKept does the work of attempt for a kept candidate.
+func (s *session) judgeKept(ctx context.Context, a attempt) (record.Record, error) {
+	kept := s.cfg.kept
+	before, ok := kept.records[a.key()]
 	left := before.ProducerFailure // by a harness that ended badly
 	judges := left == nil || s.cfg.policy(a.task).AfterTimeout
 	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
-	if failed && (left == nil || !judges || !before.HasCandidate(a.task.CandidateKind())) || before.VerificationStatus == record.Error {
+	if failed && (left == nil || !judges) || ok && before.CandidateDigest == "" {
 		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
 		return s.secrets.everything(before), nil                                   // not judged again
 	}
@@ -83,7 +84,7 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
-		c, err = Stored(ctx, s.old.dir, before)
+		c, err = Stored(ctx, kept.dir, before)
 	}
 	if rel, relErr := filepath.Rel(s.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
 		rec.CandidateWorkspace = &rel
@@ -94,13 +95,7 @@ func (s *session) regrade(ctx context.Context, a attempt) (record.Record, error)
 	case err == nil:
 		rec.Fail(*left)
 	}
-	rec, err = s.complete(rec, a, err)
-	if rec.VerificationStatus != before.VerificationStatus {
-		s.old.mu.Lock()
-		defer s.old.mu.Unlock()
-		s.old.changes = append(s.old.changes, Change{a.task.ID(), a.number, before.VerificationStatus, rec.VerificationStatus})
-	}
-	return rec, err
+	return s.complete(rec, a, err)
 }
 
 // Stored returns the candidate of a record of the run in dir after checking its digest; that of
