@@ -48,7 +48,7 @@ func ReadKept(dir string, trust record.Trust) (*Kept, error) {
 // was recorded, its new record has status error.
 func (o *Options) Rejudge(k *Kept) {
 	also := o.Select
-	o.kept, o.Attempts = k, k.attempts
+	o.kept, o.Attempts, o.Existing = k, k.attempts, true
 	o.Select = func(id string) bool { return k.tasks[id] && (also == nil || also(id)) }
 }
 

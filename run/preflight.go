@@ -57,6 +57,7 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 	p := plan{images: map[string]runtime.Image{}}
 	files := cfg.Pack.NewPrecheck(cfg.Tester)
 	defer files.Close()
+	files.NoHarness = cfg.Existing
 	var all compiler.Problems
 	for task, err := range cfg.tasks() {
 		if err == nil {

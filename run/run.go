@@ -89,6 +89,7 @@ type Options struct {
 	Progress func(Event)          // nil for none; calls never overlap
 	Shard    *Shard               // of the attempts that are selected, only those of a shard; nil for all
 
+	Existing bool        // the candidates exist already: the producer needs no sandbox, and so no image
 	Jobs     int         // attempts at a time; 0 means as many as the cores can serve
 	Attempts int         // of each task; 0 means one
 	Retries  int         // of an attempt that could not be measured

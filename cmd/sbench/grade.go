@@ -73,7 +73,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, cfg *run.Config) error {
 	if without > 0 {
 		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
 	}
-	cfg.Producer, cfg.Attempts = set, set.Attempts()
+	cfg.Producer, cfg.Attempts, cfg.Existing = set, set.Attempts(), true
 	return nil
 }
 
