@@ -67,7 +67,7 @@ func (o *sweBenchOptions) row(r *record) (Row, error) {
 // instance is one row of the benchmark.
 type instance struct {
 	id, repo, base, problem, gold, test string
-	goldPaths, testPaths                []string
+	testPaths                           []string
 	failToPass, passToPass              []string
 }
 
@@ -88,7 +88,8 @@ func newInstance(r *record) instance {
 	if len(i.failToPass) == 0 && len(r.problems) == 0 {
 		r.wrong("$.FAIL_TO_PASS", "no test")
 	}
-	i.goldPaths, i.testPaths = r.patchPaths("patch", i.gold), r.patchPaths("test_patch", i.test)
+	r.patchPaths("patch", i.gold)
+	i.testPaths = r.patchPaths("test_patch", i.test)
 	return i
 }
 
@@ -148,8 +149,6 @@ func (i instance) row(command []string) Row {
 			"tests": map[string]any{
 				"source": "command", "command": command, "workdir": testbed, "timeout_seconds": testSeconds,
 				"test_patch": map[string]any{"source": "inline", "patch": i.test},
-				// A candidate may change whatever the gold patch changes.
-				"candidate_policy": map[string]any{"allow_sensitive_paths": i.goldPaths},
 			},
 			"gold_patch": i.gold,
 		},
