@@ -32,6 +32,7 @@ const (
 type Candidate struct {
 	Text      string   // of a text or code candidate, UTF-8
 	Patch     string   // in git's format, UTF-8
+	Foreign   bool     // Patch was made elsewhere, and is read and applied as SWE-bench's harness does
 	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport

@@ -60,9 +60,9 @@ func policySchema() *schema.Schema {
 	}
 	return schema.Closed("Which paths the candidate's patch may change.",
 		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),
-		optional("allow_sensitive_paths", paths("Paths that may change although they are denied by default, such as tests.")),
-		optional("patch_preserved_paths", paths("Paths whose version of the repository is kept: the candidate's change to them is taken out before the check, and denies nothing.")),
-		optional("strict", schema.Boolean("Deny a patch that brings new tests, instead of leaving them out.", false)),
+		optional("allow_sensitive_paths", paths("Paths that may change although they belong to the tests by default.")),
+		optional("patch_preserved_paths", paths("Paths whose version of the repository is kept: the candidate's change to them is left out.")),
+		optional("strict", schema.Boolean("Deny a patch that changes what belongs to the tests, instead of leaving that part out.", false)),
 	)
 }
 
@@ -76,25 +76,26 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 // The zero policy has the defaults.
 type CandidatePolicy struct {
 	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
-	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although the defaults deny them
+	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although they belong to the tests
 	PatchPreservedPaths []string `key:"patch_preserved_paths"` // changes to them are left out
-	Strict              bool     `key:"strict"`                // deny a patch with new tests, instead of leaving them out
+	Strict              bool     `key:"strict"`                // deny a patch that changes what belongs to the tests, instead of leaving that out
 }
 
 // rules tells an agent, in sentences, which paths of the repository it must not change.
 func (p CandidatePolicy) rules() string {
-	text := "A change to tests, to what configures, builds or runs them, to dependencies, CI or shell files makes the whole result invalid"
+	text := "Existing tests, files that they read, and what configures or starts them belong to the tests"
 	if len(p.AllowSensitivePaths) > 0 {
 		text += ", but for " + strings.Join(p.AllowSensitivePaths, ", ")
 	}
-	text += ". "
+	if text += ". "; p.Strict {
+		text += "A change to them, and a new test, makes the whole result invalid."
+	} else {
+		text += "A change to them does not count, and neither do new tests."
+	}
 	if len(p.AllowPaths) > 0 {
-		text += "Only these paths may change: " + strings.Join(p.AllowPaths, ", ") + ". "
+		text += " Only these paths may change: " + strings.Join(p.AllowPaths, ", ") + "."
 	}
-	if p.Strict {
-		return text + "New test files make it invalid, too."
-	}
-	return text + "New test files are welcome, and left out."
+	return text
 }
 
 // RepoPatchEval is what is needed to verify a repo_patch task. It prints as

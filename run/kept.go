@@ -10,6 +10,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -106,7 +107,7 @@ func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candi
 		c.Text = *rec.CandidateText
 	}
 	if rec.CandidatePatch != nil {
-		c.Patch = *rec.CandidatePatch
+		c.Patch, c.Foreign = *rec.CandidatePatch, rec.Provenance.Harness.Type == predictions.Type
 	}
 	if candidateDigest(rec) != rec.CandidateDigest {
 		return c, errors.New("stored candidate is not what its record says")

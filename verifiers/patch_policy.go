@@ -11,132 +11,159 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// judgePatch parses a candidate's patch and applies the path policy. It returns the changes
-// to apply and the paths left out or, if the patch is denied, the verdict.
-func judgePatch(text string, eval compiler.RepoPatchEval) (kept []patch.File, left []string, denied *Verdict) {
-	deny := func(reason, format string, args ...any) ([]patch.File, []string, *Verdict) {
-		return nil, nil, new(failed(reason, fmt.Sprintf(format, args...)))
+// judge applies the policy to a candidate's patch. It returns the changes to apply and the
+// paths left out or, if the patch is denied, the verdict.
+func (p pathPolicy) judge(files []patch.File) (kept []patch.File, left []string, denied *Verdict) {
+	deny := func(format string, args ...any) ([]patch.File, []string, *Verdict) {
+		return nil, nil, new(failed("candidate_policy_denied", fmt.Sprintf(format, args...)))
 	}
-	if strings.TrimSpace(text) == "" {
-		return deny("empty_patch", "the candidate changed nothing")
-	}
-	files, err := patch.Parse(text)
-	if err != nil {
-		return deny("candidate_patch_invalid", "the candidate's patch cannot be read")
-	}
-	policy := newPathPolicy(eval)
 	for _, f := range files {
 		if f.Irregular() {
-			return deny("candidate_policy_denied", "the patch creates or changes a link, a submodule or a special file")
+			return deny("the patch creates or changes a link that leads out of the repository, a submodule or a special file")
 		}
-		if policy.leavesOut(f) {
+		if name := p.ofTests(f); name != "" {
+			if p.Strict && !patch.Match(p.PatchPreservedPaths, name) {
+				return deny("%q belongs to the tests, and is not in allow_sensitive_paths", name)
+			}
 			left = append(left, f.Paths()...)
 			continue
 		}
-		if policy.shadows(f) {
-			return deny("candidate_policy_denied", "%q: would be imported in place of a module of Python's, of the test runner's or of the tests', and is not in allow_sensitive_paths", f.New)
-		}
-		for _, p := range f.Paths() {
-			if reason := policy.denies(p); reason != "" {
-				return deny("candidate_policy_denied", "%q: %s", p, reason)
+		for _, name := range f.Paths() {
+			if reason := p.denies(name); reason != "" {
+				return deny("%q: %s", name, reason)
 			}
 		}
 		kept = append(kept, f)
 	}
 	if len(kept) == 0 {
-		return deny("empty_patch", "the candidate changed only what is left out: new tests, or paths that keep the repository's version")
+		return nil, nil, new(failed("empty_patch", "the candidate changed only what is left out: what belongs to the tests, or keeps the repository's version"))
 	}
 	return kept, left, nil
 }
 
-// pathPolicy is a task's policy with what its command and its tests add to it.
+// pathPolicy is a task's policy with what its command, its tests and its gold patch add to it.
 type pathPolicy struct {
 	compiler.CandidatePolicy
-	runners []string // files that the tests' command runs
-	// imported are top-level modules that the tests import and the gold patch does not bring.
+	steering []patch.Rule
+	runners  []string // files that the tests' command runs
+	tests    []string // paths that test_patch touches
+	gold     []string // paths that the gold patch touches
+	// packages are directories that are named like directories of tests, but are the product's.
+	packages []string
+	imports  []string // words of the lines by which the candidate's patch imports modules
+	// shadowed are top-level modules that the tests import and the gold patch does not bring.
 	// Without a gold patch there are none: the task may ask for any of them.
-	imported []string
+	shadowed []string
 }
 
-var importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
+var (
+	importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
+	usesModule = regexp.MustCompile(`(?m)^\+.*\b(?:from|import|require|include|use|mod)\b.*$`)
+	nameWord   = regexp.MustCompile(`[\w-]+`)
+)
 
-func newPathPolicy(eval compiler.RepoPatchEval) pathPolicy {
-	p := pathPolicy{CandidatePolicy: eval.Policy, runners: patch.Runners(eval.Command.Args())}
+func newPathPolicy(eval compiler.RepoPatchEval, candidate []patch.File) pathPolicy {
+	args := eval.Command.Args()
+	p := pathPolicy{CandidatePolicy: eval.Policy, steering: patch.Steering(args), runners: patch.Runners(args)}
+	touched, _ := patch.Parse(eval.TestPatch) // verifyPatch has parsed it before
+	p.tests = pathsOf(touched)
+	for _, f := range candidate {
+		if !patch.TestFile(f.New) {
+			p.imports = append(p.imports, nameWord.FindAllString(strings.Join(usesModule.FindAllString(f.Text, -1), "\n"), -1)...)
+		}
+	}
 	gold, err := patch.Parse(eval.GoldPatch.Reveal())
 	if err != nil || len(gold) == 0 {
 		return p
 	}
+	p.gold = pathsOf(gold)
 	var brought []string
 	for _, f := range gold {
-		brought = append(brought, topModule(f))
+		brought = append(brought, topModule(f.New))
 	}
 	for _, m := range importLine.FindAllStringSubmatch(eval.TestPatch, -1) {
 		for name := range strings.SplitSeq(m[1], ",") {
 			if name = strings.TrimSpace(name); !slices.Contains(brought, name) {
-				p.imported = append(p.imported, name)
+				p.shadowed = append(p.shadowed, name)
 			}
 		}
 	}
 	return p
 }
 
-// leavesOut reports whether a change is neither applied nor denied: it is to a path that
-// keeps the repository's version, or is a new test that the policy does not mention.
-func (p pathPolicy) leavesOut(f patch.File) bool {
+// ofTests returns the path of a change that belongs to the tests, or keeps the repository's version
+// for another reason; "" if the change is the product's. docs/verifiers.md states the rules.
+func (p pathPolicy) ofTests(f patch.File) string {
 	for _, name := range f.Paths() {
-		if patch.CheckPath(name) == nil && patch.Match(p.PatchPreservedPaths, name) {
-			return true
+		isNew := name == f.New && name != f.Old
+		if patch.CheckPath(name) == nil && (patch.Match(p.PatchPreservedPaths, name) || p.owned(name, isNew)) {
+			return name
 		}
 	}
-	rule, sensitive := patch.Sensitive(f.New)
-	return f.Old == "" && sensitive && rule.Tests && !p.Strict && patch.CheckPath(f.New) == nil && !patch.Match(p.AllowSensitivePaths, f.New)
+	return ""
+}
+
+func (p pathPolicy) owned(name string, isNew bool) bool {
+	directory := patch.TestDirectory(name)
+	inTests := directory != "" && !slices.Contains(p.packages, directory)
+	switch {
+	case patch.Match(p.AllowSensitivePaths, name):
+		return false
+	case patch.TestFile(name), isNew && slices.Contains(p.tests, name):
+		return true
+	case slices.Contains(p.gold, name):
+		return false
+	case slices.ContainsFunc(p.steering, func(r patch.Rule) bool { return r.Names(name) }), slices.Contains(p.runners, name):
+		return true
+	case isNew && p.shadows(name, inTests):
+		return true
+	}
+	return inTests && !(isNew && slices.Contains(p.imports, module(name)))
 }
 
 // denies returns why a path must not be changed, or "" if it may.
 func (p pathPolicy) denies(name string) string {
 	first, _, _ := strings.Cut(name, "/")
-	rule, sensitive := patch.Sensitive(name)
-	allowed := patch.Match(p.AllowSensitivePaths, name)
 	switch {
 	case patch.CheckPath(name) != nil:
 		return "not a safe path"
 	case strings.EqualFold(first, "securebench"):
 		return "belongs to sbench"
-	case allowed:
-		return ""
-	case len(p.AllowPaths) > 0 && !patch.Match(p.AllowPaths, name):
+	case len(p.AllowPaths) > 0 && !patch.Match(p.AllowPaths, name) && !patch.Match(p.AllowSensitivePaths, name):
 		return "not in allow_paths"
-	case sensitive:
-		return rule.Kind + ", and not in allow_sensitive_paths"
-	case slices.Contains(p.runners, name):
-		return "run by the tests' command, and not in allow_sensitive_paths"
 	}
 	return ""
 }
 
-// shadows reports whether a change adds a top-level module that would be imported instead of
-// one of Python's, the test runner's or the tests' own: with "python -m pytest", the working
-// directory comes first in sys.path.
-func (p pathPolicy) shadows(f patch.File) bool {
-	name := topModule(f)
-	return name != "" && f.New != f.Old && !patch.Match(p.AllowSensitivePaths, f.New) &&
-		(slices.Contains(p.imported, name) || slices.Contains(runnersModules(), name))
+// shadows reports whether a new file would be imported instead of a module of Python's, the test
+// runner's or the tests' own. With "python -m pytest", the working directory and the tests' directories
+// come first in sys.path.
+func (p pathPolicy) shadows(name string, inTests bool) bool {
+	imported := topModule(name)
+	if inTests {
+		imported = module(name)
+	}
+	return imported != "" && (slices.Contains(p.shadowed, imported) || slices.Contains(runnersModules(), imported))
 }
 
-// topModule returns the module that a file at the top of a repository defines, or whose
+// module returns the name by which a file is imported: its own or, of a file such as __init__.py,
+// its directory's.
+func module(name string) string {
+	base, _, _ := strings.Cut(path.Base(name), ".") // also of x.cpython-311-x86_64-linux-gnu.so
+	if slices.Contains([]string{"__init__", "index", "mod"}, base) {
+		return path.Base(path.Dir(name))
+	}
+	return base
+}
+
+// topModule returns the Python module that a file at the top of a repository defines, or whose
 // package it begins; "" if there is none.
-func topModule(f patch.File) string {
-	name, rest, directory := strings.Cut(f.New, "/")
-	if directory && !strings.HasPrefix(rest, "__init__.") {
+func topModule(name string) string {
+	_, rest, directory := strings.Cut(name, "/")
+	if directory && !strings.HasPrefix(rest, "__init__.") || !directory && !slices.Contains([]string{".py", ".pyc", ".so"}, path.Ext(name)) {
 		return ""
 	}
-	if !directory {
-		if !slices.Contains([]string{".py", ".pyc", ".so"}, path.Ext(name)) {
-			return ""
-		}
-		name, _, _ = strings.Cut(name, ".") // also x.cpython-311-x86_64-linux-gnu.so
-	}
-	return name
+	return module(name)
 }
 
 // runnersModules returns the modules of Python 3.11's standard library, pytest and what

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -44,7 +45,25 @@ func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatc
 			return faulty("pack_patch_malformed", name+" cannot be read: "+err.Error()), nil
 		}
 	}
-	files, left, denied := judgePatch(in.Candidate.Patch, eval)
+	if strings.TrimSpace(in.Candidate.Patch) == "" {
+		return failed("empty_patch", "the candidate changed nothing"), nil
+	}
+	text, cleaned, err := in.Candidate.Patch, []string(nil), error(nil)
+	if in.Candidate.Foreign {
+		text, cleaned, err = patch.Clean(text)
+	}
+	var files []patch.File
+	if err == nil {
+		files, err = patch.Parse(text)
+	}
+	if err != nil {
+		return failed("candidate_patch_invalid", "the candidate's patch cannot be read: "+err.Error()), nil
+	}
+	policy := newPathPolicy(eval, files)
+	if policy.packages, err = packagesNamedTest(ctx, e, in, files); err != nil {
+		return Verdict{}, err
+	}
+	files, left, denied := policy.judge(files)
 	if denied != nil {
 		return *denied, nil
 	}
@@ -52,11 +71,54 @@ func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatc
 	if err != nil {
 		return Verdict{}, err
 	}
-	v, err := (&repoCheck{engine: e, in: in, eval: eval, volume: vol.Path()}).verify(ctx, files)
+	c := &repoCheck{engine: e, in: in, eval: eval, volume: vol.Path()}
+	v, err := c.verify(ctx, files)
+	if len(cleaned) > 0 && err == nil {
+		v = v.with("patch_cleaned", cleaned)
+	}
+	if by := c.appliedBy(); by != "" && err == nil {
+		v = v.with("patch_applied_by", by)
+	}
 	if len(left) > 0 && err == nil {
-		v = v.with("left_out", left)
+		if v = v.with("left_out", left); v.Status == Failed {
+			v.Message += fmt.Sprintf(" (left out of the patch, since it belongs to the tests: %q)", left[:min(len(left), 5)])
+		}
 	}
 	return v, errors.Join(err, vol.Close())
+}
+
+// packagesNamedTest returns the directories named like tests that the files are in, but that are
+// packages of the product: Python packages of the image's repository without a test in them.
+func packagesNamedTest(ctx context.Context, e Engine, in Input, files []patch.File) (found []string, err error) {
+	var named []string
+	for _, name := range pathsOf(files) {
+		if dir := patch.TestDirectory(name); dir != "" && patch.CheckPath(dir) == nil && !slices.Contains(named, dir) {
+			named = append(named, dir)
+		}
+	}
+	if len(named) == 0 {
+		return nil, nil
+	}
+	view, err := e.View(ctx, in.Image)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, view.Close()) }()
+	repo := strings.TrimPrefix(in.Task.Environment().Workdir, "/")
+	for _, dir := range named {
+		_, missing := view.Root().Lstat(path.Join(repo, dir, "__init__.py"))
+		tests := missing != nil
+		_ = fs.WalkDir(view.Root().FS(), path.Join(repo, dir), func(name string, d fs.DirEntry, err error) error {
+			if tests = tests || err != nil || !d.IsDir() && patch.TestFile(name); tests {
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if !tests {
+			found = append(found, dir)
+		}
+	}
+	return found, nil
 }
 
 // repoCheck is one verification.
@@ -69,6 +131,12 @@ type repoCheck struct {
 	// guessed says that the hidden tests are not those of test_patch, but files of the
 	// repository that the command seems to run.
 	guessed bool
+}
+
+// appliedBy returns the command that applied a candidate's patch made elsewhere; "" if none has.
+func (c *repoCheck) appliedBy() string {
+	text, _ := os.ReadFile(filepath.Join(c.volume, "candidate", "scratch", "applied-by"))
+	return strings.TrimSpace(string(text))
 }
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
@@ -186,13 +254,13 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	touched, _ := patch.Parse(c.eval.TestPatch) // stage has parsed it before
-	files := readTests(root, pathsOf(touched))
-	if c.guessed = len(files) == 0; !c.guessed {
-		return files, nil
-	}
 	changed := func(name string) bool {
 		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name })
+	}
+	both := c.changedByBoth(changes)
+	files := readTests(root, slices.DeleteFunc(c.touched(), func(name string) bool { return slices.Contains(both, name) }))
+	if c.guessed = len(files) == 0; !c.guessed {
+		return files, nil
 	}
 	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
 	files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed))
@@ -322,13 +390,9 @@ func (c *repoCheck) stage(dir string, files []patch.File) error {
 	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
 		return err
 	}
-	var restore []string
-	if c.eval.TestPatch != "" {
-		touched, err := patch.Parse(c.eval.TestPatch)
-		if err != nil {
-			return fmt.Errorf("test_patch: %w", err)
-		}
-		restore = pathsOf(touched)
+	foreign := ""
+	if c.in.Candidate.Foreign && filepath.Base(dir) == "candidate" {
+		foreign = "yes"
 	}
 	var kept strings.Builder
 	for _, f := range files {
@@ -339,13 +403,27 @@ func (c *repoCheck) stage(dir string, files []patch.File) error {
 	}
 	for name, text := range map[string]string{
 		"setup.patch": c.eval.SetupPatch, "candidate.patch": kept.String(), "test.patch": c.eval.TestPatch,
-		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(restore),
+		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(c.touched()), "both": zeroTerminated(c.changedByBoth(files)), "foreign": foreign,
 	} {
 		if err := os.WriteFile(filepath.Join(patches, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// touched returns the paths that test_patch changes.
+func (c *repoCheck) touched() []string {
+	files, _ := patch.Parse(c.eval.TestPatch) // verifyPatch has parsed it before
+	return pathsOf(files)
+}
+
+// changedByBoth returns the files of the product that both test_patch and changes change.
+func (c *repoCheck) changedByBoth(changes []patch.File) []string {
+	own := pathsOf(changes)
+	return slices.DeleteFunc(c.touched(), func(name string) bool {
+		return patch.TestFile(name) || patch.TestDirectory(name) != "" || !slices.Contains(own, name)
+	})
 }
 
 func pathsOf(files []patch.File) []string {
@@ -367,11 +445,15 @@ var prepareVerdicts = map[int]Verdict{
 	10: faulty("base_commit_mismatch", "the image's repository is not at the task's base_commit"),
 	11: faulty("pack_patch_fails", "setup_patch does not apply to the image's repository"),
 	12: failed("candidate_patch_failed", "the candidate's patch does not apply"),
+	17: failed("candidate_patch_failed", "git apply does not apply the candidate's patch, and the image has no GNU patch, which SWE-bench's harness tries next"),
 	13: failed("changed_paths_mismatch", "the candidate's patch changed other paths than it names"),
 	14: failed("test_patch_failed", "the tests' patch does not apply after the candidate's"),
 	15: faulty("repository_missing", "the image has no git, or no repository at environment.workdir"),
 	16: faulty("pack_patch_fails", "test_patch does not apply to the repository without a candidate"),
 }
+
+// patchFailed matches how git apply reports a hunk that does not apply, with the file and line.
+var patchFailed = regexp.MustCompile(`(?m)^error: patch failed: (.+):(\d+)$`)
 
 // prepareVerdict returns the verdict on a failed preparation.
 func prepareVerdict(exit runtime.Exit) Verdict {
@@ -380,6 +462,9 @@ func prepareVerdict(exit runtime.Exit) Verdict {
 		v = failed("preparation_failed", "the repository could not be brought to the state in which its tests run: git "+exit.String())
 	}
 	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
+	if at := patchFailed.FindStringSubmatch(exit.Stderr.String()); at != nil && v.Reason == "candidate_patch_failed" {
+		v.Message += fmt.Sprintf(" at line %s of %q", at[2], at[1])
+	}
 	return v
 }
 

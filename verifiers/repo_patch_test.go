@@ -66,6 +66,9 @@ func newRepoWorld(t *testing.T) repoWorld {
 	for name, text := range map[string]string{
 		"calc/__init__.py":         "",
 		"calc/core.py":             "def add(a, b):\n    return a - b\n",
+		"calc/test/__init__.py":    "",
+		"calc/test/impl.py":        "",
+		"tests/sum.txt":            "5\n",
 		"calc/crlf.txt":            "one\r\ntwo\r\n",
 		"calc/latin.txt":           "caf\xe9\n",
 		"tests/test_old.py":        "def test_old():\n    assert True\n",
@@ -249,7 +252,15 @@ func TestRepoPatch(t *testing.T) {
 		{"reads only", `cat calc/core.py task.json securebench/public/*.json`, "empty_patch", nil},
 		{"wrong fix", `echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"outside allow_paths", fix + `; echo x > other.txt`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
-		{"edits the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", nil},
+		{"edits only the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "empty_patch", nil},
+		{"honest fix and an edited test", fix + `; echo 'def test_old(): assert False' > tests/test_old.py`, "", nil},
+		{"edited test, strict", fix + `; echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
+		{"honest fix and changed data of the tests", fix + `; echo 6 > tests/sum.txt; mkdir testdata; echo 6 > testdata/sum.txt`, "", map[string]any{"command": "python3 -m pytest -q tests && test $(cat tests/sum.txt) = 5 && test ! -e testdata"}},
+		{"honest fix and a conftest", fix + `; echo 'raise SystemExit(1)' > conftest.py`, "", nil},
+		{"honest fix, a script, a package's build file and a link", fix + `; printf '#!/bin/sh\n' > bin/more.sh; echo x: > Makefile; mkdir ci; echo > ci/lint.py; ln -s core.py calc/alias.py`, "", nil},
+		{"honest fix in a package named test", `echo 'from calc.test.impl import add' > calc/core.py; echo 'from calc.test.more import add' > calc/test/impl.py; echo 'def add(a, b): return a + b' > calc/test/more.py`, "", map[string]any{"gold_patch": " "}},
+		{"honest fix that imports a new module among the tests", `echo 'from tests.impl import add' > calc/core.py; echo 'def add(a, b): return a + b' > tests/impl.py`, "", nil},
+		{"module among the tests in place of pytest", `echo 'import pytest' > calc/core.py; printf 'import os; os._exit(0)' > tests/pytest.py`, "tests_failed", nil},
 		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "empty_patch", nil},
 		{"honest fix with tests of its own", fix + `; printf 'def test_mine():\n    assert False\n' > tests/test_mine.py; echo x > tests/data.txt; mkdir web; echo x > web/a.spec.ts`, "", nil},
 		{"tests of its own, strict", fix + `; printf 'def test_mine(): pass\n' > tests/test_mine.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
@@ -264,7 +275,7 @@ func TestRepoPatch(t *testing.T) {
 		{"honest fix beside a module with a name of its own", fix + `; echo x = 1 > helpers.py; mkdir -p calc/json; echo > calc/json/__init__.py`, "", nil},
 		{"honest fix where tests are named", fix, "", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
 		{"wrong fix where tests are named", "echo 'def add(a, b): return 4' > calc/core.py", "tests_failed", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
-		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "candidate_policy_denied", nil},
+		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"hooks and filters", `git config filter.x.clean 'cat /etc/passwd'; git config core.hooksPath /tmp; git config core.fsmonitor 'touch /tmp/ran'; echo '* filter=x' > .git/info/attributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"index that lies", `git update-index --assume-unchanged calc/core.py; git update-index --skip-worktree tests/test_old.py; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
 		{"git directory gone", `rm -rf .git; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
@@ -365,12 +376,16 @@ func TestRepoPatchRaw(t *testing.T) {
 		{"own directory of sbench", mend + added("securebench/evaluator/x", "x"), denied},
 		{"own directory of sbench in capitals", mend + added("SecureBench/x", "x"), denied},
 		{"link", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n", denied},
+		{"honest, link", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+../bin/test\n\\ No newline at end of file\n", ""},
+		{"link out of the repository", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+../../etc\n\\ No newline at end of file\n", denied},
+		{"link into git's directory", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+../.git/config\n\\ No newline at end of file\n", denied},
+		{"link through another", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+x/../y\n\\ No newline at end of file\n", denied},
 		{"submodule", mend + "diff --git a/sub b/sub\nnew file mode 160000\n--- /dev/null\n+++ b/sub\n@@ -0,0 +1 @@\n+Subproject commit 0123456789012345678901234567890123456789\n", denied},
 		{"setuid mode", mend + "diff --git a/calc/core2.py b/calc/core2.py\nnew file mode 104755\n--- /dev/null\n+++ b/calc/core2.py\n@@ -0,0 +1 @@\n+x\n", "candidate_patch_invalid"},
 		{"type change", "diff --git a/calc/core.py b/calc/core.py\nold mode 100644\nnew mode 120000\n", denied},
-		{"rename of a test", mend + "diff --git a/tests/test_old.py b/calc/old.py\nsimilarity index 100%\nrename from tests/test_old.py\nrename to calc/old.py\n", denied},
-		{"rename onto a conftest", mend + "diff --git a/calc/latin.txt b/conftest.py\nsimilarity index 100%\nrename from calc/latin.txt\nrename to conftest.py\n", denied},
-		{"copy onto a conftest", mend + "diff --git a/calc/core.py b/conftest.py\nsimilarity index 100%\ncopy from calc/core.py\ncopy to conftest.py\n", denied},
+		{"rename of a test", mend + "diff --git a/tests/test_old.py b/calc/old.py\nsimilarity index 100%\nrename from tests/test_old.py\nrename to calc/old.py\n", ""},
+		{"rename onto a conftest", mend + "diff --git a/calc/latin.txt b/conftest.py\nsimilarity index 100%\nrename from calc/latin.txt\nrename to conftest.py\n", ""},
+		{"copy onto a conftest", mend + "diff --git a/calc/core.py b/conftest.py\nsimilarity index 100%\ncopy from calc/core.py\ncopy to conftest.py\n", ""},
 		{"names that differ", "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/tests/test_new.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n", "*"},
 		{"two diffs for one file", mend + mend, "*"},
 		{"file and directory", mend + added("calc/x", "1") + added("calc/x/y", "1"), "*"},
@@ -391,6 +406,50 @@ func TestRepoPatchRaw(t *testing.T) {
 			case tt.reason == "*" && v.Status == verifiers.Failed:
 				t.Log(v.Reason)
 			case v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == ""):
+				t.Errorf("%s %q: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String())
+			}
+		})
+	}
+}
+
+// TestForeignPatch: a prediction is read and applied as SWE-bench's harness does, and the record says how.
+func TestForeignPatch(t *testing.T) {
+	w := newRepoWorld(t)
+	const stub = "diff --git a/calc/x.bin b/calc/x.bin\nnew file mode 100644\nindex 0000000..1111111\nBinary files /dev/null and b/calc/x.bin differ\n"
+	tests := []struct{ name, patch, by, reason, message string }{
+		{"as git writes it", goldPatch, "git apply", "", ""},
+		{"code block with sentences", "Here is the patch:\n```diff\n" + goldPatch + "```\nIt adds.\n", "git apply", "", ""},
+		{"CR LF", strings.ReplaceAll(goldPatch, "\n", "\r\n"), "git apply", "", ""},
+		{"binary file without content", goldPatch + stub, "git apply", "", ""},
+		{"wrong context", strings.Replace(goldPatch, " def add(a, b):", " def add(x, y):", 1), "", "candidate_patch_failed", "the image has no GNU patch"},
+		{"too few lines", strings.Replace(goldPatch, "-1,2 +1,2", "-1,3 +1,3", 1) + "```\n", "", "candidate_patch_invalid", "line 8 of the patch"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			task, pack := w.task(t, nil)
+			v := w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: tt.patch, Foreign: true}})
+			by, _ := v.Metadata["patch_applied_by"].(string)
+			if v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == "") || by != tt.by || !strings.Contains(v.Message, tt.message) {
+				t.Errorf("%s %q: %s, by %q %v\n%s%s", v.Status, v.Reason, v.Message, by, v.Metadata, v.Stdout.String(), v.Stderr.String())
+			}
+		})
+	}
+}
+
+// TestTestsInSource: the tests' patch changes a file of the product, and the candidate does, too.
+func TestTestsInSource(t *testing.T) {
+	w := newRepoWorld(t)
+	tests := map[string]any{
+		"command":    "python3 -m doctest calc/core.py",
+		"test_patch": "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,4 @@\n+\"\"\">>> add(2, 3)\n+5\"\"\"\n def add(a, b):\n     return a - b\n",
+	}
+	for _, tt := range []struct{ name, script, reason string }{
+		{"honest fix", fix, ""},
+		{"wrong fix", "sed -i 's/a - b/a * b/' calc/core.py", "tests_failed"},
+		{"no fix, and an expectation of its own", `printf '""">>> add(2, 3)\n-1"""\ndef add(a, b):\n    return a - b\n' > calc/core.py`, "tests_failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, v := w.attempt(t, tt.script, tests); v.Reason != tt.reason {
 				t.Errorf("%s %q: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String())
 			}
 		})

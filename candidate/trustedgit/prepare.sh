@@ -23,12 +23,18 @@ apply() {
 apply setup.patch || exit 11
 apply test.patch --check || exit 16
 before=$(snapshot "$repo" /sbench/index)
-apply candidate.patch || exit 12
+if [ -s "$patches/foreign" ]; then
+	# shellcheck source=candidate/trustedgit/foreign.sh
+	. /opt/sbench/git/foreign.sh
+else
+	apply candidate.patch || exit 12
+fi
 after=$(snapshot "$repo" /sbench/index)
 git diff --name-only -z --no-renames "$before" "$after" | sort -z > /sbench/changed
 cmp -s /sbench/changed "$patches/changed" || exit 13
 
-# What the tests' patch touches is the base's again, whatever the candidate did.
+# What the tests' patch touches is the base's again, whatever the candidate did. Of files that the
+# candidate changed, too, its version is kept for later.
 if [ -s "$patches/restore" ]; then
 	cd "$repo"
 	xargs -0 rm -rf -- < "$patches/restore"
@@ -39,3 +45,19 @@ if [ -s "$patches/restore" ]; then
 	GIT_INDEX_FILE=/sbench/restore git --work-tree="$repo" checkout-index -z --force --stdin < /sbench/in-base
 fi
 apply test.patch || exit 14
+
+# In files of the product that both change, both changes count. Where they overlap, the tests' decides.
+# shellcheck disable=SC2016 # the inner shell expands it
+merge='
+	base=$1 ours=$2 name=$3
+	[ -f "$name" ] && [ ! -L "$name" ] || exit 0
+	git cat-file blob "$base:$name" > /sbench/base.file 2> /dev/null || exit 0
+	git cat-file blob "$ours:$name" > /sbench/ours.file 2> /dev/null || exit 0
+	if git merge-file --quiet --theirs /sbench/ours.file /sbench/base.file "$name"; then
+		cat /sbench/ours.file > "$name"
+	fi
+'
+if [ -s "$patches/both" ]; then
+	cd "$repo"
+	xargs -0 -n 1 sh -c "$merge" merge "$before" "$after" < "$patches/both"
+fi

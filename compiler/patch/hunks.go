@@ -11,7 +11,12 @@ import (
 func (p *parser) body(f *File) error {
 	switch line := p.line(); {
 	case strings.HasPrefix(line, "Binary files ") && strings.HasSuffix(line, " differ"):
-		return p.fail("binary change without its content")
+		if !p.foreign {
+			return p.fail("binary change without its content")
+		}
+		f.Binary = true
+		p.i++
+		return nil
 	case line == "GIT binary patch":
 		f.Binary = true
 		p.i++

@@ -7,6 +7,7 @@ package patch
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,12 +42,29 @@ func (f File) Paths() []string {
 	return []string{f.Old, f.New}
 }
 
-// Irregular reports whether the file is, was or becomes anything but a regular
-// file.
+// Irregular reports whether the file is, was or becomes anything but a regular file or a link whose
+// target is within the repository.
 func (f File) Irregular() bool {
 	regular := []uint32{0, 0o100644, 0o100755}
-	return !slices.Contains(regular, f.OldMode) || !slices.Contains(regular, f.NewMode)
+	if slices.Contains(regular, f.OldMode) && slices.Contains(regular, f.NewMode) {
+		return false
+	}
+	link := []uint32{0, 0o120000}
+	return !slices.Contains(link, f.OldMode) || !slices.Contains(link, f.NewMode) || f.New != "" && !f.linksWithin()
 }
+
+// linksWithin reports whether the patch writes a link to a path of the repository. A target such as
+// a/../b is refused: where it leads depends on what a is.
+func (f File) linksWithin() bool {
+	m := linkBody.FindStringSubmatch(f.Text)
+	if m == nil || f.Rename || f.Copy || m[1] != path.Clean(m[1]) || path.IsAbs(m[1]) {
+		return false
+	}
+	return CheckPath(path.Join(path.Dir(f.New), m[1])) == nil
+}
+
+// linkBody matches the hunk that writes a link, and its target.
+var linkBody = regexp.MustCompile(`\n@@ -\S+ \+1 @@\n(?:-[^\n]*\n\\[^\n]*\n)?\+([^\n]*)\n\\[^\n]*\n?$`)
 
 // Error says why a text is not a patch.
 type Error struct {
@@ -62,10 +80,51 @@ func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", 
 // of git format-patch and the next file, if there is one. Other text that belongs to
 // no file is an error, and so is a text without a file. Every error is an *Error.
 func Parse(text string) ([]File, error) {
-	p := parser{lines: strings.SplitAfter(text, "\n")}
+	p := newParser(text)
+	return p.files()
+}
+
+// Clean returns what is a patch in a text that a model or a tool wrote, and says what it has changed: text
+// around the patch, such as the marks of a code block, is left out, and so is a binary file
+// without its content; lines that end with CR LF end with LF if the headers do, too. Every error is an *Error.
+func Clean(text string) (clean string, done []string, err error) {
+	p := newParser(text)
+	p.foreign = true
+	if first := slices.IndexFunc(p.lines, func(line string) bool {
+		return strings.HasPrefix(line, "--- ") || strings.HasPrefix(line, "diff --git ")
+	}); first >= 0 && strings.HasSuffix(p.lines[first], "\r\n") {
+		done = append(done, "CR LF")
+		for i, line := range p.lines {
+			p.lines[i] = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r") + "\n"
+		}
+	}
+	files, err := p.files()
+	if err != nil {
+		return "", nil, err
+	}
+	if p.skipped {
+		done = append(done, "text around the patch")
+	}
+	var all strings.Builder
+	for _, f := range files {
+		if f.Binary && !strings.Contains(f.Text, "\nGIT binary patch\n") {
+			done = append(done, fmt.Sprintf("%q, a binary file without its content", f.New))
+			continue
+		}
+		all.WriteString(strings.TrimSuffix(f.Text, "\n") + "\n")
+	}
+	return all.String(), done, nil
+}
+
+func newParser(text string) *parser {
+	p := &parser{lines: strings.SplitAfter(text, "\n")}
 	if n := len(p.lines); p.lines[n-1] == "" {
 		p.lines = p.lines[:n-1]
 	}
+	return p
+}
+
+func (p *parser) files() ([]File, error) {
 	var files []File
 	for p.skipMail(len(files) == 0); p.i < len(p.lines); p.skipMail(false) {
 		start := p.i
@@ -85,6 +144,9 @@ func Parse(text string) ([]File, error) {
 type parser struct {
 	lines []string // with their line ends
 	i     int      // index of the next line
+	// foreign skips text between files, and takes binary files without content; skipped says
+	// that there was such text.
+	foreign, skipped bool
 }
 
 func (p *parser) fail(format string, args ...any) error {
@@ -105,10 +167,10 @@ func (p *parser) line() string {
 func (p *parser) skipMail(any bool) {
 	for ; p.i < len(p.lines) && !p.atHeader(); p.i++ {
 		line := strings.TrimSpace(p.line())
-		any = any || line == "--"
-		if !any && line != "" {
+		if any = any || line == "--"; !any && !p.foreign && line != "" {
 			return
 		}
+		p.skipped = p.skipped || line != ""
 	}
 }
 

@@ -59,6 +59,37 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestClean(t *testing.T) {
+	const one, two = "--- a/x\n+++ b/x\n" + hunk, "diff --git a/y b/y\n--- a/y\n+++ b/y\n" + hunk
+	const stub = "diff --git a/z.pyc b/z.pyc\nnew file mode 100644\nindex 0..1\nBinary files /dev/null and b/z.pyc differ\n"
+	tests := []struct {
+		name, text, want string
+		done             []string
+	}{
+		{"clean", one + two, one + two, nil},
+		{"no line end", strings.TrimSuffix(one, "\n"), one, nil},
+		{"code blocks", "Here:\n```diff\n" + one + "```\nand\n```\n" + two + "```\nDone.", one + two, []string{"text around the patch"}},
+		{"a sentence after it", one + "That is all.\n", one, []string{"text around the patch"}},
+		{"CR LF", strings.ReplaceAll(one, "\n", "\r\n"), one, []string{"CR LF"}},
+		{"CR LF in lines of files", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\r\n+b\r\n", "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\r\n+b\r\n", nil},
+		{"a binary file without content", one + stub + two, one + two, []string{`"z.pyc", a binary file without its content`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, done, err := patch.Clean(tt.text)
+			if err != nil || got != tt.want {
+				t.Errorf("%q, %v", got, err)
+			}
+			if diff := cmp.Diff(tt.done, done); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	if _, _, err := patch.Clean("Here:\n```\n--- a/x\n+++ b/x\n@@ -1,3 +1 @@\n-a\n```\n"); err == nil || !strings.Contains(err.Error(), "line 7 of the patch: line of a hunk") {
+		t.Error(err)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	tests := []struct{ name, text, want string }{
 		{"empty", "", "line 1 of the patch: no file"},

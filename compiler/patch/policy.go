@@ -8,62 +8,106 @@ import (
 	"sync"
 )
 
-// A Rule names paths that decide how a repository is tested, built or checked,
-// and that a candidate may not change unless its task allows it.
+// A Rule names files that steer how tests run. They belong to the tests, unless a task allows a
+// candidate to change them.
 type Rule struct {
-	Kind string // describes the paths in messages and documentation
-	// Tests is set for test files. New ones of a candidate are left out rather than
-	// denied.
-	Tests bool
+	Kind string // describes the files in messages and documentation
+	// Tools are programs that read the files. The rule counts for a command that runs one of them,
+	// and for a command that runs anything else, such as a script, which may start them all. A rule
+	// without tools always counts.
+	Tools []string
 	// Globs match lower-case names at any depth; one that ends in a slash matches a
 	// directory with everything below it.
 	Globs []string
 }
 
-// Rules returns the default policy, which docs/verifiers.md prints. The caller must
-// not change it.
+// Rules returns the rules, which docs/verifiers.md prints. The caller must not change them.
 var Rules = sync.OnceValue(func() []Rule {
-	rule := func(kind, globs string) Rule { return Rule{Kind: kind, Globs: strings.Fields(globs)} }
-	tests := rule("tests", `test/ tests/ __tests__/ tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs
-		*_test.cc *_test.cpp *_test.rs *_test.dart *test.java *tests.java *test.kt *test.php *tests.cs`)
-	tests.Tests = true
+	rule := func(kind, tools, globs string) Rule {
+		return Rule{Kind: kind, Tools: strings.Fields(tools), Globs: strings.Fields(globs)}
+	}
 	return []Rule{
-		rule("configuration of tests", `conftest.py pytest.ini .pytest.ini tox.ini noxfile.py .coveragerc jest.config.* jest.setup.* vitest.config.*
-			vitest.setup.* vitest.workspace.* karma.conf.* .mocharc* .nycrc* playwright.config.* cypress.config.* ava.config.* .rspec phpunit.xml* *.runsettings`),
-		rule("loaded by an interpreter by itself", `sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
+		rule("configuration of tests", "", `conftest.py pytest.ini .pytest.ini pyproject.toml setup.cfg tox.ini noxfile.py .coveragerc jest.config.* jest.setup.*
+			vitest.config.* vitest.setup.* vitest.workspace.* karma.conf.* .mocharc* .nycrc* playwright.config.* cypress.config.* ava.config.* .rspec phpunit.xml* *.runsettings`),
+		rule("loaded by an interpreter by itself", "", `sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
 			entry_points.txt pyvenv.cfg .npmrc .yarnrc* .node-version .nvmrc .python-version .tool-versions .envrc .env`),
-		rule("shell", `*.sh *.bash *.zsh *.fish *.bat *.cmd *.ps1 .bashrc .bash_profile .profile .zshrc .zshenv`),
-		rule("CI and hooks", `ci/ .ci/ .github/ .gitlab/ .circleci/ .buildkite/ .husky/ .githooks/ .travis.yml .gitlab-ci.yml azure-pipelines.yml
-			jenkinsfile .drone.yml appveyor.yml .pre-commit-config.yaml .gitattributes .gitmodules`),
-		rule("build of any language", `makefile gnumakefile *.mk justfile taskfile.y*ml cmakelists.txt *.cmake meson.build meson.options meson_options.txt configure
-			configure.ac sconstruct sconscript build.bazel module.bazel workspace.bazel *.bzl dockerfile* containerfile docker-compose*.y*ml compose.y*ml`),
-		rule("Python", `setup.py setup.cfg pyproject.toml manifest.in requirements*.txt constraints*.txt environment*.y*ml pipfile *.lock`),
-		rule("JavaScript", `package.json package-lock.json npm-shrinkwrap.json pnpm-lock.yaml pnpm-workspace.yaml babel.config.* .babelrc* webpack.config.*
-			rollup.config.* vite.config.* tsconfig*.json nx.json turbo.json lerna.json bunfig.toml deno.json*`),
-		rule("Go and Rust", `go.mod go.sum go.work go.work.sum cargo.toml build.rs rust-toolchain* .cargo/`),
-		rule("Java and Kotlin", `pom.xml build.gradle* settings.gradle* gradle.properties gradlew* mvnw* .mvn/ build.sbt`),
-		rule("C#", `*.csproj *.fsproj *.sln directory.build.* nuget.config global.json`),
-		rule("others", `gemfile rakefile *.gemspec composer.json mix.exs package.swift package.resolved pubspec.yaml stack.yaml cabal.project *.cabal`),
-		tests,
+		rule("Python", "python python2 python3 pytest py.test unittest doctest coverage tox nox nosetests nose2 trial django-admin", ""),
+		rule("shell", "bats shellspec", "*.sh *.bash *.zsh *.fish *.bats .bashrc .bash_profile .profile"),
+		rule("make and the like", "make gmake cmake ctest ninja meson just task bazel bazelisk scons docker podman", `makefile gnumakefile *.mk justfile taskfile.y*ml
+			cmakelists.txt *.cmake meson.build meson.options meson_options.txt configure configure.ac sconstruct sconscript build.bazel module.bazel workspace.bazel *.bzl
+			dockerfile* containerfile docker-compose*.y*ml compose.y*ml`),
+		rule("JavaScript", "node npm npx yarn pnpm bun deno jest vitest mocha ava karma cypress playwright ng nx turbo lerna tsc", `package.json package-lock.json
+			npm-shrinkwrap.json pnpm-lock.yaml pnpm-workspace.yaml yarn.lock babel.config.* .babelrc* webpack.config.* rollup.config.* vite.config.* tsconfig*.json
+			nx.json turbo.json lerna.json bunfig.toml deno.json*`),
+		rule("Go", "go gotestsum ginkgo", "go.mod go.sum go.work go.work.sum"),
+		rule("Rust", "cargo rustc", "cargo.toml cargo.lock build.rs rust-toolchain* .cargo/"),
+		rule("Java and Kotlin", "mvn mvnw gradle gradlew sbt ant java", "pom.xml build.gradle* settings.gradle* gradle.properties gradlew* mvnw* .mvn/ build.sbt build.xml"),
+		rule("C#", "dotnet msbuild", "*.csproj *.fsproj *.sln directory.build.* nuget.config global.json"),
+		rule("Ruby and PHP", "ruby bundle rake rspec minitest php composer phpunit", "gemfile gemfile.lock rakefile *.gemspec composer.json composer.lock"),
+		rule("Perl", "perl prove", "makefile.pl build.pl .proverc"),
+		rule("others", "mix swift dart flutter stack cabal", "mix.exs mix.lock package.swift package.resolved pubspec.yaml stack.yaml cabal.project *.cabal"),
 	}
 })
 
-// Sensitive returns the first rule that names the path, and whether there is one.
-func Sensitive(p string) (Rule, bool) {
-	parts := strings.Split(strings.ToLower(p), "/")
-	for _, r := range Rules() {
-		for _, g := range r.Globs {
-			directory, isDirectory := strings.CutSuffix(g, "/")
-			names := parts[len(parts)-1:]
-			if isDirectory {
-				names = parts[:len(parts)-1]
-			}
-			if slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(directory, name); return ok }) {
-				return r, true
-			}
+// Steering returns the rules that count for the command args.
+func Steering(args []string) []Rule {
+	named, opaque := map[string]bool{}, true
+	for i, file := range Runners(args) {
+		base := path.Base(file)
+		tool := strings.TrimRight(strings.TrimSuffix(base, ".py"), "0123456789.")
+		known := slices.ContainsFunc(Rules(), func(r Rule) bool { return slices.Contains(r.Tools, tool) || slices.Contains(r.Tools, base) })
+		opaque = opaque && i > 0 || !known && base != "__main__.py" && !builtins.MatchString(base)
+		named[tool], named[base] = true, true
+	}
+	return slices.DeleteFunc(slices.Clone(Rules()), func(r Rule) bool {
+		return len(r.Tools) > 0 && !opaque && !slices.ContainsFunc(r.Tools, func(tool string) bool { return named[tool] })
+	})
+}
+
+// builtins are programs that start no others.
+var builtins = regexp.MustCompile(`^(cd|set|export|unset|exit|echo|printf|test|\[|true|false|cat|tee|grep|tail|head|sed|awk|find|ls|mkdir|rm|cp|pip|uv|for|done|fi)$`)
+
+// Names reports whether the rule names the path.
+func (r Rule) Names(p string) bool { return named(r.Globs, p) }
+
+// Globs of what belongs to the tests by its name, as in [Rule]. docs/verifiers.md prints them.
+var (
+	testFiles = sync.OnceValue(func() []string {
+		return strings.Fields(`tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs *_test.cc *_test.cpp *_test.rs
+			*_test.dart *test.java *tests.java *test.kt *test.php *tests.cs *.t`)
+	})
+	testDirectories = sync.OnceValue(func() []string {
+		return strings.Fields("test/ tests/ __tests__/ spec/ t/ testdata/ test_data/ test-data/ __snapshots__/ __fixtures__/")
+	})
+)
+
+// TestNames returns the globs of test files and of directories of tests.
+func TestNames() (files, directories []string) { return testFiles(), testDirectories() }
+
+// TestFile reports whether the path is named like a test.
+func TestFile(p string) bool { return named(testFiles(), p) }
+
+// TestDirectory returns the first directory above the path that is named like one of tests; "" if
+// there is none.
+func TestDirectory(p string) string {
+	for i, r := range p {
+		if r == '/' && named(testDirectories(), p[:i+1]) {
+			return p[:i]
 		}
 	}
-	return Rule{}, false
+	return ""
+}
+
+func named(globs []string, p string) bool {
+	parts := strings.Split(strings.ToLower(p), "/")
+	return slices.ContainsFunc(globs, func(g string) bool {
+		directory, isDirectory := strings.CutSuffix(g, "/")
+		names := parts[len(parts)-1:]
+		if isDirectory {
+			names = parts[:len(parts)-1]
+		}
+		return slices.ContainsFunc(names, func(name string) bool { ok, _ := path.Match(directory, name); return ok })
+	})
 }
 
 // Match reports whether a glob matches the path or a directory above it. Globs are

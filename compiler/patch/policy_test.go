@@ -38,18 +38,52 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-func TestSensitive(t *testing.T) {
-	for _, p := range []string{
-		"a_test.go", "web/a.test.ts", "web/a.spec.tsx", "x/test_a.py", "x/a_test.py", "conftest.py", "a/conftest.py", "ci/run", "x/__pycache__/a.cpython-311.pyc",
-		"a.pyc", "bin/setup.zsh", "Makefile", "tests/data.txt", "Cargo.toml", "sub/package.json", ".github/workflows/x.yml", "evil-1.dist-info/entry_points.txt", "x/entry_points.txt",
-	} {
-		if _, ok := patch.Sensitive(p); !ok {
-			t.Errorf("%q is free", p)
-		}
+func TestSteering(t *testing.T) {
+	tests := []struct {
+		name        string
+		command     []string
+		steer, free []string
+	}{
+		{
+			"pytest", []string{"python3", "-m", "pytest", "-q", "tests"},
+			[]string{"conftest.py", "a/conftest.py", "pyproject.toml", "x/__pycache__/a.cpython-311.pyc", "a.pyc", "evil-1.dist-info/METADATA", "x/entry_points.txt"},
+			[]string{"src/a.py", "ci/run", ".github/workflows/x.yml", "Makefile", "bin/deploy.sh", "package.json", "Cargo.toml", "go.mod", "setup.py", "requirements.txt", "contest.py", "pycache/a"},
+		},
+		{"make", []string{"sh", "-c", "cd x && make check"}, []string{"Makefile", "a/rules.mk", "conftest.py"}, []string{"bin/deploy.sh", "Cargo.toml"}},
+		{"a version", []string{"/usr/bin/python3.11", "-m", "unittest"}, []string{"setup.cfg"}, []string{"Makefile"}},
+		{"cargo", []string{"cargo", "test", "--offline"}, []string{"Cargo.toml", ".cargo/config.toml", "build.rs"}, []string{"Makefile", "src/lib.rs"}},
+		{"npm", []string{"npm", "test"}, []string{"package.json", "jest.config.js"}, []string{"go.mod"}},
+		{"a script, which may start anything", []string{"./run-all", "java", "pytest"}, []string{"Makefile", "bin/deploy.sh", "package.json", "go.mod", "conftest.py"}, []string{"src/a.py"}},
 	}
-	for _, p := range []string{"src/a.py", "a.go", "web/a.ts", "cities/x", "testing/a.py", "README.md", "latest.py", "pycache/a", "contest.py"} {
-		if r, ok := patch.Sensitive(p); ok {
-			t.Errorf("%q is %s", p, r.Kind)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rules := patch.Steering(tt.command)
+			steers := func(p string) bool { return slices.ContainsFunc(rules, func(r patch.Rule) bool { return r.Names(p) }) }
+			for _, p := range tt.steer {
+				if !steers(p) {
+					t.Errorf("%q is free", p)
+				}
+			}
+			for _, p := range tt.free {
+				if steers(p) {
+					t.Errorf("%q steers", p)
+				}
+			}
+		})
+	}
+}
+
+func TestTestNames(t *testing.T) {
+	for p, want := range map[string]struct {
+		file      bool
+		directory string
+	}{
+		"a_test.go": {true, ""}, "web/a.test.ts": {true, ""}, "web/a.spec.tsx": {true, ""}, "x/test_a.py": {true, ""}, "t/a.t": {true, "t"},
+		"tests/data.txt": {false, "tests"}, "src/Test/java/A.java": {false, "src/Test"}, "a/tests/b/test/c": {false, "a/tests"}, "testdata/x": {false, "testdata"},
+		"src/a.py": {}, "testing/a.py": {}, "latest.py": {}, "test": {},
+	} {
+		if file, directory := patch.TestFile(p), patch.TestDirectory(p); file != want.file || directory != want.directory {
+			t.Errorf("%q: %v, %q", p, file, directory)
 		}
 	}
 }
@@ -75,17 +109,27 @@ func TestRunners(t *testing.T) {
 	}
 }
 
-// TestPage shows that the documentation prints the table.
+// TestPage shows that the documentation prints the tables.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/verifiers.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := "| | paths |\n|---|---|\n"
-	for _, r := range patch.Rules() {
-		table += "| " + r.Kind + " | `" + strings.Join(r.Globs, "` `") + "` |\n"
+	code := func(names []string) string {
+		if len(names) == 0 {
+			return ""
+		}
+		return "`" + strings.Join(names, "` `") + "`"
 	}
-	if !strings.Contains(string(page), table) {
-		t.Errorf("docs/verifiers.md lacks this table:\n%s", table)
+	files, directories := patch.TestNames()
+	names := "| | names |\n|---|---|\n| test files | " + code(files) + " |\n| directories of tests | " + code(directories) + " |\n"
+	table := "| | files | tools |\n|---|---|---|\n"
+	for _, r := range patch.Rules() {
+		table += "| " + r.Kind + " | " + code(r.Globs) + " | " + code(r.Tools) + " |\n"
+	}
+	for _, want := range []string{names, table} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("docs/verifiers.md lacks this table:\n%s", want)
+		}
 	}
 }

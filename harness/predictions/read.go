@@ -201,7 +201,7 @@ func (r *reader) task(line int, id string) *compiler.Task {
 func (r *reader) add(task *compiler.Task, key, answer string) {
 	var c candidate.Candidate
 	if task.CandidateKind() == compiler.CandidatePatch {
-		c.Patch = answer
+		c.Patch, c.Foreign = answer, true
 	} else if c.Text = answer; key == completion {
 		c.Text = compiler.CodeCompletionOf(task).Continue(answer)
 	}

@@ -1,0 +1,21 @@
+# shellcheck shell=sh
+# foreign.sh: sourced by prepare.sh for a patch that was made elsewhere. Applies it by the commands of
+# SWE-bench's harness, in its order and without undoing what a command that failed has applied, and
+# writes to /sbench/applied-by which command succeeded.
+gnu_patch() (
+	cd "${repo:?}" && patch --batch --fuzz=5 -p1 --unified --no-backup-if-mismatch --input="${patches:?}/candidate.patch"
+)
+if apply candidate.patch; then
+	echo 'git apply' > /sbench/applied-by
+elif apply candidate.patch --reject; then
+	echo 'git apply --reject' > /sbench/applied-by
+elif ! patch --version 2> /dev/null | grep -q GNU; then
+	exit 17
+elif gnu_patch; then
+	echo 'patch --batch --fuzz=5 -p1' > /sbench/applied-by
+else
+	exit 12
+fi
+# git apply --reject has written the hunks that it could not apply to these files.
+# shellcheck disable=SC2016 # the inner shell expands it
+(cd "$repo" && xargs -0 sh -c 'for name; do rm -f -- "$name.rej"; done' rm < "$patches/changed")
