@@ -58,7 +58,8 @@ type pathPolicy struct {
 
 var (
 	importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
-	usesModule = regexp.MustCompile(`(?m)^\+.*\b(?:from|import|require|include|use|mod)\b.*$`)
+	// usesModule also matches a line of an import declaration of Go.
+	usesModule = regexp.MustCompile(`(?m)^\+(?:.*\b(?:from|import|require|include|use|mod)\b.*|\s*(?:\w+\s+)?"[^"]+")$`)
 	nameWord   = regexp.MustCompile(`[\w-]+`)
 )
 
@@ -118,7 +119,9 @@ func (p pathPolicy) owned(name string, isNew bool) bool {
 	case isNew && p.shadows(name, inTests):
 		return true
 	}
-	return inTests && !(isNew && slices.Contains(p.imports, module(name)))
+	within := path.Dir(name) // the package, where a file is none
+	imported := slices.Contains(p.imports, module(name)) || within != directory && slices.Contains(p.imports, path.Base(within))
+	return inTests && !(isNew && imported)
 }
 
 // denies returns why a path must not be changed, or "" if it may.

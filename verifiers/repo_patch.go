@@ -88,7 +88,8 @@ func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatc
 }
 
 // packagesNamedTest returns the directories named like tests that the files are in, but that are
-// packages of the product: Python packages of the image's repository without a test in them.
+// the product's: in the image's repository they hold no test, and are Python packages or have a name with
+// another meaning.
 func packagesNamedTest(ctx context.Context, e Engine, in Input, files []patch.File) (found []string, err error) {
 	var named []string
 	for _, name := range pathsOf(files) {
@@ -107,9 +108,9 @@ func packagesNamedTest(ctx context.Context, e Engine, in Input, files []patch.Fi
 	repo := strings.TrimPrefix(in.Task.Environment().Workdir, "/")
 	for _, dir := range named {
 		_, missing := view.Root().Lstat(path.Join(repo, dir, "__init__.py"))
-		tests := missing != nil
+		tests := missing != nil && !slices.Contains([]string{"spec", "t"}, strings.ToLower(path.Base(dir)))
 		_ = fs.WalkDir(view.Root().FS(), path.Join(repo, dir), func(name string, d fs.DirEntry, err error) error {
-			if tests = tests || err != nil || !d.IsDir() && patch.TestFile(name); tests {
+			if tests = tests || err != nil && !errors.Is(err, fs.ErrNotExist) || err == nil && !d.IsDir() && patch.TestFile(name); tests {
 				return fs.SkipAll
 			}
 			return nil
