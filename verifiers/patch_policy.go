@@ -59,7 +59,7 @@ type pathPolicy struct {
 var (
 	importLine = regexp.MustCompile(`(?m)^[+ ]\s*(?:from|import)\s+(\w+(?:\s*,\s*\w+)*)`)
 	// usesModule also matches a line of an import declaration of Go.
-	usesModule = regexp.MustCompile(`(?m)^\+(?:.*\b(?:from|import|require|include|use|mod)\b.*|\s*(?:\w+\s+)?"[^"]+")$`)
+	usesModule = regexp.MustCompile(`(?m)^\+(?:.*\b(?:from|import|require|include|use|mod)\b.*|[ \t]*(?:\w+ )?"[^"\n]+")$`)
 	nameWord   = regexp.MustCompile(`[\w-]+`)
 )
 
