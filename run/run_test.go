@@ -285,7 +285,7 @@ func TestAfterTimeout(t *testing.T) {
 		tester  *bool
 		want    []string
 		again   *bool
-		regrade []string
+		later   []string
 	}{
 		{"by default", "", nil, failed, new(true), judged},
 		{"as the tester file asks", "", new(true), judged, nil, failed},
@@ -313,15 +313,15 @@ func TestAfterTimeout(t *testing.T) {
 			}
 			old := cfg.Output
 			cfg.Output, cfg.Tester.Verification.AfterTimeout = filepath.Join(t.TempDir(), "again"), tt.again
-			if _, _, err := run.Regrade(t.Context(), cfg, old); err != nil {
+			if _, err := judgeKept(cfg, old); err != nil {
 				t.Fatal(err)
 			}
 			again := records(t, cfg)
-			if diff := cmp.Diff(tt.regrade, outcomes(again)); diff != "" {
-				t.Error("regraded:", diff)
+			if diff := cmp.Diff(tt.later, outcomes(again)); diff != "" {
+				t.Error("judged again:", diff)
 			}
 			if again[0].ProducerFailure == nil {
-				t.Errorf("regraded: %+v", again[0])
+				t.Errorf("judged again: %+v", again[0])
 			}
 		})
 	}
