@@ -21,6 +21,7 @@ type AgentView struct {
 	assets      []FileRef
 	environment Environment
 	rules       string
+	format      string
 }
 
 // PublicValue is a field of a row's input.
@@ -48,7 +49,7 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone()}
+	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone(), format: t.answerFormat()}
 	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
@@ -70,8 +71,12 @@ func (t *Task) AgentView() AgentView {
 func (v AgentView) ID() string { return v.id }
 
 // Rules tells an agent, in sentences, what it must not do; "" if the family has no rules.
-// Agents are told nothing else about the evaluation.
+// Agents are told nothing else about the evaluation but AnswerFormat.
 func (v AgentView) Rules() string { return v.rules }
+
+// AnswerFormat tells an agent, in a sentence, the form in which its answer is read; "" if the
+// family has none, or the author says it.
+func (v AgentView) AnswerFormat() string { return v.format }
 
 // Input returns the public values in the order of the row.
 func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
@@ -86,12 +91,13 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 // It is an object with every field of the row's input under its own name, the list assets if
 // there are any, and:
 //
-//	id           the task's id
-//	family       its family
-//	input        every field of the row's input again
-//	rules        Rules, if there are any
-//	environment  those of image, workdir, timeout_seconds, network, user,
-//	             resources and env that are set
+//	id             the task's id
+//	family         its family
+//	input          every field of the row's input again
+//	rules          Rules, if there are any
+//	answer_format  AnswerFormat, if there is one
+//	environment    those of image, workdir, timeout_seconds, network, user,
+//	               resources and env that are set
 //
 // A field of input with one of these names replaces it. The row's metadata is left out,
 // since it may contain help for solving the task.
@@ -100,6 +106,9 @@ func (v AgentView) Payload() ([]byte, error) {
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
 	if v.rules != "" {
 		payload["rules"] = v.rules
+	}
+	if v.format != "" {
+		payload["answer_format"] = v.format
 	}
 	if len(v.assets) > 0 {
 		payload["assets"] = v.assets

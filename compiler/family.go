@@ -39,8 +39,11 @@ type Family struct {
 	// inputs, are secrets (see Task.Secrets).
 	Checker func(t *Task) Checker
 	// Rules, if not nil, tells an agent in sentences what it must not do. Agents are told
-	// nothing else about the evaluation.
+	// nothing else about the evaluation but AnswerFormat.
 	Rules func(t *Task) string
+	// AnswerFormat, if not "", tells an agent in a sentence the form in which an answer in words
+	// is read, unless the author says it.
+	AnswerFormat string
 	// Judged, if not nil, reports whether a model judges the task, in a run that has a judge.
 	Judged func(t *Task) bool
 }

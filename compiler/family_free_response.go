@@ -21,6 +21,7 @@ func FreeResponse() *Family {
 			required("rubric", rubricSchema()),
 			optional("reference_answer", schema.Text("A good answer.")),
 			optional("judge", judgedSchema()),
+			answerPattern(),
 		}},
 		Check:  checkJudged,
 		Judged: func(t *Task) bool { return len(FreeResponseOf(t).Wrong.Reveal()) > 0 },
@@ -115,6 +116,7 @@ type FreeResponseEval struct {
 	Wrong           Hidden[[]string]
 	Rubric          Hidden[Rubric]
 	ReferenceAnswer Hidden[string] `key:"reference_answer"` // "" if there is none
+	Pattern         string         `key:"answer_pattern"`   // has one group; "" if there is none
 }
 
 // FreeResponseOf returns what is needed to verify a task of the family.

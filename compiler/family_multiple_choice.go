@@ -19,7 +19,8 @@ func MultipleChoice() *Family {
 	answers.Array = &schema.Array{Items: answer, Min: 1}
 	return &Family{
 		Name: "multiple_choice", CandidateKind: CandidateText,
-		Doc: "Pick one of up to 26 choices, which are labelled A to Z in their order.",
+		AnswerFormat: "End with a line `ANSWER: <letter>`.",
+		Doc:          "Pick one of up to 26 choices, which are labelled A to Z in their order.",
 		Input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			required("choices", &schema.Schema{
@@ -27,7 +28,7 @@ func MultipleChoice() *Family {
 				Array: &schema.Array{Items: schema.Text("A choice."), Min: 1, Max: maxChoices},
 			}),
 		}},
-		Eval:  &schema.Object{Fields: []schema.Field{required("answer", &answers)}},
+		Eval:  &schema.Object{Fields: []schema.Field{required("answer", &answers), answerPattern()}},
 		Check: checkMultipleChoice,
 	}
 }
@@ -46,6 +47,7 @@ type MultipleChoiceEval struct {
 	Question string           `key:"question"`
 	Choices  []string         `key:"choices"`
 	Answers  Hidden[[]Answer] // any one is right
+	Pattern  string           `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // MultipleChoiceOf returns what is needed to verify a task of the family.

@@ -12,7 +12,8 @@ import (
 func ShortAnswer() *Family {
 	return &Family{
 		Name: "short_answer", CandidateKind: CandidateText,
-		Doc: "Answer with a word, a phrase or a number.",
+		AnswerFormat: "End with a line `ANSWER: <answer>`.",
+		Doc:          "Answer with a word, a phrase or a number.",
 		Input: &schema.Object{Fields: []schema.Field{
 			required("question", schema.Text("The question.")),
 			optional("context", textOrObject("What the question is about.")),
@@ -29,6 +30,7 @@ func ShortAnswer() *Family {
 				Doc:    "How far a number may be from an accepted one.",
 				Number: &schema.Number{Min: new(0.0)},
 			}),
+			answerPattern(),
 		}},
 		Check: checkShortAnswer,
 		Words: true,
@@ -40,10 +42,9 @@ type ShortAnswerEval struct {
 	Question string `key:"question"`
 	// Accepted are the accepted answers, with numbers as they were written.
 	Accepted Hidden[[]string]
-	// Tolerance is how far a number may be off. If the author gave none, HasTolerance is
-	// false, and a decimal has to be written as in an accepted answer.
-	Tolerance    Hidden[float64]
-	HasTolerance bool
+	// Tolerance is how far a number may be off; 0 if the author gave none.
+	Tolerance Hidden[float64]
+	Pattern   string `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // ShortAnswerOf returns what is needed to verify a task of the family.
@@ -53,8 +54,8 @@ func ShortAnswerOf(t *Task) ShortAnswerEval {
 	for _, v := range t.eval().Get("accepted_answers").Items() {
 		accepted = append(accepted, v.Plain())
 	}
-	tolerance, has := t.eval().Get("tolerance").Float64()
-	eval.Accepted, eval.Tolerance, eval.HasTolerance = Hide(accepted), Hide(tolerance), has
+	tolerance, _ := t.eval().Get("tolerance").Float64()
+	eval.Accepted, eval.Tolerance = Hide(accepted), Hide(tolerance)
 	return eval
 }
 

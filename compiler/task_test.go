@@ -152,9 +152,34 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 	}
 }
 
+// TestAnswerFormat: agents are told the form of an answer, by the author or by the family, and
+// never a pattern.
+func TestAnswerFormat(t *testing.T) {
+	for _, test := range []struct{ name, family, input, eval, want string }{
+		{"multiple choice", "multiple_choice", `"question":"q","choices":["x","y"]`, `"answer":"A"`, "End with a line `ANSWER: <letter>`."},
+		{"short answer", "short_answer", `"question":"q"`, `"accepted_answers":["x"]`, "End with a line `ANSWER: <answer>`."},
+		{"the author's", "short_answer", `"question":"q","answer_format":"a word"`, `"accepted_answers":["x"]`, "a word"},
+		{"pattern", "multiple_choice", `"question":"q","choices":["x","y"]`, `"answer":"A","answer_pattern":"Choice: (.)"`, ""},
+		{"free response", "free_response", `"prompt":"p"`, `"rubric":{"type":"contains_any","accepted_answers":["x"]}`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			payload, err := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+test.family+`","input":{`+test.input+`},"eval":{`+test.eval+`}}`).AgentView().Payload()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct {
+				Format string `json:"answer_format"`
+			}
+			if err := json.Unmarshal(payload, &got); err != nil || got.Format != test.want || strings.Contains(string(payload), "Choice: ") {
+				t.Errorf("format %q, %v, in %s", got.Format, err, payload)
+			}
+		})
+	}
+}
+
 func TestTextEvals(t *testing.T) {
 	short := compiler.ShortAnswerOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`))
-	if !short.HasTolerance || short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
+	if short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
 		t.Errorf("short answer %+v %v", short, short.Accepted.Reveal())
 	}
 	for name, test := range map[string]struct {

@@ -197,6 +197,6 @@ func eachString(key, v document.Value, visit func(key document.Value, text strin
 // rather than content.
 func isPlainKey(key document.Value) bool {
 	return slices.ContainsFunc([]string{
-		"source", "type", "workdir", "path", "mount", "needed_commands", "expected_changes", "trusted_paths", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",
+		"source", "type", "workdir", "path", "mount", "needed_commands", "expected_changes", "trusted_paths", "answer_pattern", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",
 	}, key.Is)
 }

@@ -121,6 +121,8 @@ func TestPrompt(t *testing.T) {
 	tests := []struct{ name, row, collected string }{
 		{"text", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "/workspace/candidate.txt"},
 		{"choices", `{"id": "x", "family": "multiple_choice", "input": {"question": "-v or not?", "choices": ["yes", "no"]}, "eval": {"answer": "A"}, "environment": {"image": "i"}}`, "- yes\n- no"},
+		{"answer format", `{"id": "x", "family": "multiple_choice", "input": {"question": "-v or not?", "choices": ["yes", "no"]}, "eval": {"answer": "A"}, "environment": {"image": "i"}}`, "\n\nEnd with a line `ANSWER: <letter>`.\n"},
+		{"the author's format", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?", "answer_format": "a word"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "## Answer format\n\na word\n"},
 		{"code", `{"id": "x", "family": "code_completion", "input": {"prompt": "-v or not?"}, "eval": {"tests": {"source": "inline", "code": "the-hidden-answer"}}, "environment": {"image": "i"}}`, "/workspace/candidate.py"},
 		{"patch", `{"id": "x", "family": "repo_patch", "input": {"repo": "r", "base_commit": "0123456789012345678901234567890123456789", "instructions": "-v or not?"}, "eval": {"tests": {"source": "command", "command": "the-hidden-answer"}}, "environment": {"image": "i", "workdir": "/testbed"}}`, "the repository in /testbed"},
 		{"workspace", `{"id": "x", "family": "terminal_task", "input": {"instructions": "-v or not?"}, "eval": {"checker": {"command": "the-hidden-answer"}}, "environment": {"image": "i"}, "metadata": {"secret": "the-hidden-answer"}}`, "the directory /workspace"},

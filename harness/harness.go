@@ -103,6 +103,9 @@ func Prompt(r Request, taskFile string) (string, error) {
 	workdir := r.Task.Environment().Workdir
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
 		"The task is also in %s/%s, and its public files are in %s. %s Do not end before the result is there.\n", workdir, taskFile, workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
+	if format := r.Task.AnswerFormat(); format != "" {
+		fmt.Fprintf(&b, "\n%s\n", format)
+	}
 	return b.String(), nil
 }
 
@@ -110,7 +113,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 func collected(kind compiler.CandidateKind, workdir string) string {
 	switch kind {
 	case compiler.CandidateText:
-		return fmt.Sprintf("Write your final answer, and nothing else, to the file %s/%s.", workdir, textFile)
+		return fmt.Sprintf("Write your final answer to the file %s/%s.", workdir, textFile)
 	case compiler.CandidateCode:
 		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/candidate.py; it is imported and tested.", workdir)
 	case compiler.CandidatePatch:

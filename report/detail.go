@@ -24,6 +24,7 @@ type Detail struct {
 	Public    []Named         `json:"public,omitempty"` // the task's public values, if no prompt was kept
 	Trace     *Trace          `json:"trace,omitempty"`  // nil if none was kept
 	Candidate Candidate       `json:"candidate"`
+	Read      *Read           `json:"read,omitempty"` // nil unless the candidate is an answer in words
 	Producer  Output          `json:"producer"`
 	Verifier  Output          `json:"verifier"`
 	Logs      []Named         `json:"logs,omitempty"`   // other log files of the attempt
@@ -43,6 +44,12 @@ type Candidate struct {
 	Files     []File `json:"files,omitempty"`
 	More      bool   `json:"more,omitempty"`   // there are more files
 	Directory string `json:"folder,omitempty"` // in the run's directory
+}
+
+// A Read is what the verifier read in an answer in words, and by which rule.
+type Read struct {
+	Text Text   `json:"text"`
+	Rule string `json:"rule"` // "" if nothing was found
 }
 
 // A Named text is a value or a file with its name.
@@ -74,6 +81,10 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		Producer: output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
 		Verifier: output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
 		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
+	}
+	if read, ok := rec.VerifierMetadata[record.MetadataRead].(string); ok {
+		rule, _ := rec.VerifierMetadata[record.MetadataRule].(string)
+		d.Read = &Read{cutText(read, share), rule}
 	}
 	s.candidate(ctx, &d, rec, share)
 	s.logs(&d, rec, share)

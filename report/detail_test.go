@@ -153,6 +153,20 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
+// TestRead: details show what was read in an answer.
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`), 0o644))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	d, err := s.Detail(t.Context(), 0, 1<<20)
+	check(t, err)
+	if diff := cmp.Diff(&report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestKept: Missing names the part of a log that the run did not keep.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package run
 import (
 	"io"
 
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -14,6 +15,12 @@ func NewRedactor(secrets ...string) Redactor { return Redactor{redactor{}.with(s
 
 // Text is redactor.text.
 func (r Redactor) Text(s string) string { return r.r.text(s) }
+
+// Record is redactor.record.
+func (r Redactor) Record(rec record.Record) record.Record { return r.r.record(rec) }
+
+// Everything is redactor.everything.
+func (r Redactor) Everything(rec record.Record) record.Record { return r.r.everything(rec) }
 
 // In is redactor.in.
 func (r Redactor) In(from io.Reader, size int64) (bool, error) { return r.r.In(from, size) }

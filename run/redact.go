@@ -239,16 +239,24 @@ func (r redactor) everything(rec record.Record) record.Record {
 			*field = new(r.text(**field))
 		}
 	}
-	return r.record(rec)
+	rec = r.record(rec)
+	if read, ok := rec.VerifierMetadata[record.MetadataRead].(string); ok {
+		rec.VerifierMetadata[record.MetadataRead] = r.text(read)
+	}
+	return rec
 }
 
-// record redacts the texts of a record, except identifiers and the candidate, which may
-// rightly equal a hidden answer.
+// record redacts the texts of a record, except identifiers, the candidate and what was read in
+// it, which may rightly equal a hidden answer.
 func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)
 	rec.FailureMessage = r.text(rec.FailureMessage)
+	read, isRead := rec.VerifierMetadata[record.MetadataRead]
 	rec.ProducerMetadata, rec.VerifierMetadata = r.object(rec.ProducerMetadata), r.object(rec.VerifierMetadata)
+	if isRead {
+		rec.VerifierMetadata[record.MetadataRead] = read
+	}
 	return rec
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 	sandbox "github.com/securebench/sbench/runtime"
 )
 
@@ -50,6 +51,22 @@ func TestRedactor(t *testing.T) {
 				t.Errorf("%q is %q", e, got)
 			}
 		}
+	}
+}
+
+// TestRedactedRead: what was read in an answer stays, as the candidate does, unless it holds a
+// secret of the operator.
+func TestRedactedRead(t *testing.T) {
+	answer := func() record.Record {
+		return record.Record{CandidateText: new("a secret"), VerifierMetadata: record.Metadata{"read": "a secret", "rule": "whole", "other": "a secret"}}
+	}
+	got := run.NewRedactor("secret").Record(answer())
+	if *got.CandidateText != "a secret" || got.VerifierMetadata["read"] != "a secret" || got.VerifierMetadata["other"] != "a <redacted>" {
+		t.Errorf("%v", got.VerifierMetadata)
+	}
+	got = run.NewRedactor("secret").Everything(answer())
+	if *got.CandidateText != "a <redacted>" || got.VerifierMetadata["read"] != "a <redacted>" {
+		t.Errorf("%v", got.VerifierMetadata)
 	}
 }
 

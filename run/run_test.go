@@ -280,12 +280,12 @@ func TestAfterTimeout(t *testing.T) {
 	failed := []string{"hangs failed producer producer_timeout", "fails failed producer producer_failed", "wrong failed producer producer_timeout"}
 	judged := []string{"hangs passed", "fails passed", "wrong failed verifier checker_failed"}
 	for _, tt := range []struct {
-		name    string
-		row     string
-		tester  *bool
-		want    []string
-		again   *bool
-		later   []string
+		name   string
+		row    string
+		tester *bool
+		want   []string
+		again  *bool
+		later  []string
 	}{
 		{"by default", "", nil, failed, new(true), judged},
 		{"as the tester file asks", "", new(true), judged, nil, failed},

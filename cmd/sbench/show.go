@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,6 +123,9 @@ func (v attemptView) print(w io.Writer) error {
 		}
 		fact("reason", strings.TrimSpace(reason))
 		fact("message", v.Message)
+	}
+	if v.Read != nil {
+		fact("read", fmt.Sprintf("%q by %s", v.Read.Text.Head, cmp.Or(v.Read.Rule, "no rule")))
 	}
 	fact("attempt", fmt.Sprintf("%d of %d recorded", v.Attempt, v.Of))
 	fact("time", fmt.Sprintf("harness %s, verifier %s, waited %s", report.Seconds(v.Times.Producer), report.Seconds(v.Times.Verifier), report.Seconds(v.Times.Waited)))

@@ -147,6 +147,13 @@ func (r *Record) HasCandidate(kind compiler.CandidateKind) bool {
 // Metadata is a JSON object without a fixed set of keys.
 type Metadata map[string]any
 
+// The keys of VerifierMetadata for an answer in words: what was read in it, in the candidate's own
+// words, and the rule by which that was found.
+const (
+	MetadataRead = "read"
+	MetadataRule = "rule"
+)
+
 // Times says how long the parts of an attempt took, in seconds.
 type Times struct {
 	Waited   float64 `json:"waited"` // for a job slot and resources; of a retry, since the record of the try before it

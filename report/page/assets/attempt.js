@@ -152,8 +152,9 @@ function edits(t) {
 
 function candidateOf(d) {
   const c = d.candidate;
+  const read = d.read ? [make("h3", "", "what was read"), block(d.read.text), line("p", "note", d.read.rule ? "by the rule " + d.read.rule : "by no rule")] : [];
   if (c.patch) return section("candidate", "Candidate: a patch", empty(c.patch) ? make("p", "note", "The patch is empty.") : diff(c.patch));
-  if (c.text) return section("candidate", c.code ? "Candidate: a program" : "Candidate: a text", c.code ? program(c.text) : block(c.text, "prose answer"));
+  if (c.text) return section("candidate", c.code ? "Candidate: a program" : "Candidate: a text", c.code ? program(c.text) : block(c.text, "prose answer"), ...read);
   if (!c.folder) return null;
   const list = make("div", "files");
   for (const f of c.files || []) {

@@ -1,0 +1,96 @@
+package text
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// A language has the words by which an answer is announced, as alternatives of regular
+// expressions. Where words are separated by spaces, an announcement is a noun with a colon after
+// it, or a noun and a verb; it begins a line or clause, or leads stand before it.
+type language struct {
+	name             string
+	lead, noun, verb string
+	// tail ends an announcement; it is no part of the answer.
+	tail string
+	// option stands before a label, as in "option B".
+	option string
+	// not denies, and or leaves open, what a sentence says.
+	not, or string
+}
+
+// languages returns the table of the nine languages.
+func languages() []language {
+	return []language{
+		{
+			name: "English", lead: `the|my|our|final|correct|right|best|so|thus|hence|therefore|and|is`,
+			noun: `answer(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
+			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer`,
+			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except`, or: "or|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half) " + found,
+		},
+		{
+			name: "German", lead: `die|meine|richtige|korrekte|endgültige|finale|also|somit|daher|ist`, noun: `antwort(?:option)?|lösung|richtig`,
+			verb: `(?:ist|lautet)(?: also| daher| somit)?`, option: `option|antwort|wahl|möglichkeit`,
+			not: `nicht|kein|keine|keiner|nie|niemals|weder`, or: `oder|entweder`,
+		},
+		{
+			name: "French", lead: `la|ma|bonne|donc|finale|est`, noun: `réponse(?: correcte| finale| exacte| juste)?|option correcte`,
+			verb: `est(?: donc)?`, option: `option|réponse|choix`, not: `pas|jamais|aucun|aucune`, or: `ou`,
+		},
+		{
+			name: "Spanish", lead: `la|mi|tanto|que`, noun: `respuesta(?: correcta| final)?|(?:opción|alternativa) correcta`,
+			verb: `es`, option: `opción|alternativa|letra|respuesta`, not: `nunca|ni|ningún|ninguna`, or: found + `,? o`,
+		},
+		{
+			name: "Portuguese", lead: `a|minha|portanto`, noun: `resposta(?: correta| certa| final)?|(?:opção|alternativa) (?:correta|certa)`,
+			verb: `é`, option: `opção|alternativa|letra`, not: `não|nem|nenhum|nenhuma`, or: `ou`,
+		},
+		{
+			name: "Italian", lead: `la|mia|quindi`, noun: `risposta(?: corretta| giusta| esatta| finale)?|(?:opzione|alternativa) (?:corretta|giusta)`,
+			verb: `è`, option: `opzione|alternativa|lettera|risposta`, not: `non|nessun|nessuna`, or: `oppure`,
+		},
+		{
+			name: "Chinese", noun: `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?`,
+			option: `选项|選項|项`, not: `不|没|沒`, or: `或`,
+		},
+		{
+			name: "Japanese", noun: `(?:正解|正答|答え|解答|回答)(?:は| ?:)`, tail: `です|である|だ|となります|になります`,
+			option: `選択肢|選択`, not: `ない|ません`, or: `または|もしくは`,
+		},
+		{
+			name: "Korean", noun: `(?:정답|답|답변)(?:은|는| ?:)`, tail: `번?(?:입니다|이다|예요|이에요)|번`,
+			option: `선택지|보기`, not: `아니\S*|아닙니다|않\S*`, or: `또는|혹은`,
+		},
+	}
+}
+
+// phrases are the expressions that the table of languages makes.
+type phrases struct {
+	announced []*regexp.Regexp // the answer follows a match
+	tail      *regexp.Regexp   // at the end of what is announced
+	option    string           // the alternatives of all languages
+	denied    *regexp.Regexp
+	open      *regexp.Regexp
+}
+
+var phrasesOf = sync.OnceValue(func() (p phrases) {
+	var tails, options, not, or []string
+	for _, l := range languages() {
+		form, alone := l.noun, func(s string) string { return s }
+		if l.verb != "" { // words are separated by spaces
+			form = `(?:^|[^\p{L}\p{N}\s]|\b(?:` + l.lead + `))[\s*_]*(?:` + l.noun + `)[*_]*(?: ?[:=]| - | (?:` + l.verb + `)[\s:])` +
+				`|^[#>*_ ]*(?:(?:` + l.lead + `)[ *_]+)*(?:` + l.noun + `)[*_ ]*$`
+			alone = func(s string) string { return `(?:^|[^\p{L}\p{N}'-])(?:` + s + `)(?:[^\p{L}\p{N}'-]|$)` }
+		}
+		p.announced = append(p.announced, regexp.MustCompile(`(?mi)(?:`+form+`)`))
+		options, not, or = append(options, l.option), append(not, alone(l.not)), append(or, alone(l.or))
+		if l.tail != "" {
+			tails = append(tails, l.tail)
+		}
+	}
+	p.tail = regexp.MustCompile(`(?:` + strings.Join(tails, "|") + `)[.。!]?$`)
+	p.option = strings.Join(options, "|")
+	p.denied, p.open = regexp.MustCompile(strings.Join(not, "|")), regexp.MustCompile(strings.Join(or, "|"))
+	return p
+})

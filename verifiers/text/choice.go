@@ -1,0 +1,187 @@
+package text
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Choice judges answers that name one of several choices.
+type Choice struct {
+	Choices []string // the first Labels of them are labelled A, B, …
+	Labels  int
+	Right   []int // indices of Choices; any one is right
+	Pattern *regexp.Regexp
+}
+
+// Judge judges a text.
+func (c Choice) Judge(text string) Verdict {
+	b := newBallot(c)
+	read, rule := place(text, c.Pattern, b.labelled)
+	named, why := b.read(read)
+	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
+	switch {
+	case why != "":
+		return verdict(why, read, rule)
+	case !slices.ContainsFunc(named, wrong):
+		return verdict("", read, rule)
+	case len(named) > 1: // choices that are the same but for their case
+		return verdict(Several, read, rule)
+	}
+	return verdict(Wrong, read, rule)
+}
+
+// A ballot holds the choices in the forms in which texts name them.
+type ballot struct {
+	labels int
+	forms  [][3]string
+	words  [][]token
+}
+
+func newBallot(c Choice) (b ballot) {
+	b.labels = c.Labels
+	for _, s := range c.Choices {
+		b.forms, b.words = append(b.forms, forms(s)), append(b.words, tokenize(s).words)
+	}
+	return b
+}
+
+// equal returns the choices whose text s is.
+func (b ballot) equal(s string) (all []int) {
+	for level, form := range forms(s) {
+		for i, f := range b.forms {
+			if f[level] == form {
+				all = append(all, i)
+			}
+		}
+		if all != nil {
+			return all
+		}
+	}
+	return nil
+}
+
+var (
+	marks      = strings.NewReplacer("*", "", "_", "", "`", "", `"`, "", "~", "")
+	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die )?([(\[{]?) ?([a-z]) ?([)\]}]?)`)
+	separators = regexp.MustCompile(`^(?:[.:,;!)\]}]|- )+`)
+	because    = regexp.MustCompile(`(?i)^(?:because|since|as)\b`)
+	otherLabel = regexp.MustCompile(`(?:^|\b(?:or|and)\b|[/,&]) ?[(\[]?([A-Z])(?:[)\].,;:/]|$| (?:or|and|is)\b)`)
+	setOff     = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|$)`)
+	single     = regexp.MustCompile(`\b([A-Z])\b`)
+)
+
+// index returns the choice with a label, or -1.
+func (b ballot) index(label string) int {
+	if i := int(label[0]|0x20) - 'a'; i < b.labels {
+		return i
+	}
+	return -1
+}
+
+// label returns the choice whose label a line begins with, or -1; what follows the label; and
+// whether it sets the label off from other words.
+func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
+	line = marks.Replace(withoutLaTeX(clean(line)))
+	if inner, ok := strings.CutPrefix(line, "$"); ok {
+		line = strings.TrimRight(inner, "$.")
+	}
+	m := labelForm.FindStringSubmatchIndex(line)
+	if m == nil || b.index(line[m[4]:m[5]]) < 0 {
+		return -1, "", false
+	}
+	rest = strings.TrimSpace(line[m[1]:])
+	next, _ := utf8.DecodeRuneInString(line[m[5]:])
+	if isWordRune(next) || strings.ContainsRune("'^=+/", next) {
+		return -1, "", false
+	}
+	isSetOff = m[7] > m[6] || rest == "" || strings.ContainsRune(".:,;-(!", rune(rest[0]))
+	return b.index(line[m[4]:m[5]]), bare(separators.ReplaceAllString(rest, "")), isSetOff
+}
+
+// labelled returns the choice that a line names by its label, alone or with the choice's own
+// text; -1 if it names none so.
+func (b ballot) labelled(line string) int {
+	i, rest, _ := b.label(line)
+	if rest == "" || i >= 0 && slices.Contains(b.equal(rest), i) {
+		return i
+	}
+	return -1
+}
+
+// read returns the choices that an answer names: several only if one text fits all of them.
+// If there are none, it returns the reason.
+func (b ballot) read(s string) ([]int, string) {
+	i, rest, isSetOff := b.label(s)
+	if i >= 0 && rest == "" {
+		return []int{i}, ""
+	}
+	if all := b.equal(s); all != nil {
+		return all, ""
+	}
+	if i >= 0 {
+		own := b.equal(rest)
+		other := func(m []string) bool { j := b.index(m[1]); return j >= 0 && j != i }
+		switch {
+		case slices.Contains(own, i), because.MatchString(rest):
+			return []int{i}, ""
+		case own != nil, isSetOff && slices.ContainsFunc(otherLabel.FindAllStringSubmatch(rest, -1), other):
+			return nil, Several
+		case isSetOff:
+			return []int{i}, ""
+		}
+	}
+	return b.sentence(s)
+}
+
+// sentence returns the one choice that stands in a sentence by its text, or by a label in
+// brackets, in emphasis or after "option".
+func (b ballot) sentence(s string) ([]int, string) {
+	labels := b.labelsIn(setOff, withoutLaTeX(clean(s)))
+	texts, rest := b.textsIn(tokenize(s))
+	named := cmp.Or(len(labels), len(texts))
+	switch {
+	case named == 0 && len(b.labelsIn(single, clean(s))) > 1, named > 1:
+		return nil, Several
+	case named == 0, spoils(rest) != "":
+		return nil, None
+	case len(labels) == 0:
+		return texts, ""
+	case len(texts) > 0 && !slices.Contains(texts, labels[0]):
+		return nil, Several
+	}
+	return labels, ""
+}
+
+// labelsIn returns the choices whose labels are in a group of re.
+func (b ballot) labelsIn(re *regexp.Regexp, s string) (all []int) {
+	for _, m := range re.FindAllStringSubmatch(s, -1) {
+		if i := b.index(cmp.Or(m[1:]...)); i >= 0 && !slices.Contains(all, i) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// textsIn returns the choices whose texts are in a sentence and not within a longer one, and the
+// sentence without them.
+func (b ballot) textsIn(s sentence) (all []int, rest string) {
+	longest := make([]int, len(s.words)) // by word: the length of the longest text that holds it
+	at := make([][]int, len(b.words))
+	for i, words := range b.words {
+		at[i] = find(s.words, words)
+		for _, from := range at[i] {
+			for k := range words {
+				longest[from+k] = max(longest[from+k], len(words))
+			}
+		}
+	}
+	for i, words := range b.words {
+		if slices.ContainsFunc(at[i], func(from int) bool { return longest[from] == len(words) }) {
+			all = append(all, i)
+		}
+	}
+	return all, s.without(func(i int) bool { return longest[i] > 0 })
+}

@@ -1,0 +1,64 @@
+// Package text judges answers in words by a contract: where in a text the answer stands, and how
+// what stands there is read. testdata/forms.txt shows both. Its functions are pure, take time
+// linear in the text, and run nothing of a candidate's but patterns of RE2.
+package text
+
+import (
+	"cmp"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Reasons why an answer does not pass.
+const (
+	None     = "no_answer"
+	Wrong    = "wrong_answer"
+	Several  = "several_answers"
+	Rejected = "rejected_answer"
+)
+
+// A Verdict says what was read and whether it is right.
+type Verdict struct {
+	Reason string // "" if the answer is right
+	Read   string // the candidate's own words, cleaned of invisible characters; at most MaxRead bytes
+	Rule   Rule   // by which Read was found; "" if a pattern was not
+}
+
+// MaxRead bounds Verdict.Read in bytes.
+const MaxRead = 400
+
+// verdict cuts what was read.
+func verdict(reason, read string, rule Rule) Verdict {
+	if len(read) > MaxRead {
+		n := MaxRead - len("…")
+		for !utf8.RuneStart(read[n]) {
+			n--
+		}
+		read = read[:n] + "…"
+	}
+	return Verdict{reason, read, rule}
+}
+
+// place returns what a text says by the author's pattern, if there is one, or else by the rules.
+func place(text string, pattern *regexp.Regexp, labelled func(string) int) (string, Rule) {
+	if pattern == nil {
+		return locate(clean(text), labelled)
+	}
+	matches := pattern.FindAllStringSubmatchIndex(text, -1)
+	for len(matches) > 0 {
+		m := matches[len(matches)-1]
+		if m[2] >= 0 {
+			return strings.TrimSpace(clean(text[m[2]:m[3]])), Pattern
+		}
+		matches = matches[:len(matches)-1] // the group took no part
+	}
+	return "", ""
+}
+
+// forms returns a line in the forms that are compared one after another: as it is, without
+// differences in case, and without what surrounds it.
+func forms(s string) [3]string {
+	line, folded := oneLine(clean(s)), oneLine(fold(s))
+	return [3]string{line, folded, cmp.Or(bare(folded), folded)}
+}
