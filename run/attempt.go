@@ -118,7 +118,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		return err
 	}
 	fillVerdict(rec, verdict, a.log.secrets)
-	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason}
+	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.Sureness()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
 	}
@@ -249,7 +249,7 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		rec.Passed, rec.Score = &passed, &v.Score
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
+	rec.VerifierMetadata, rec.Contrast, rec.Assurance = v.Metadata, v.Contrast, v.Assurance
 }
 
 // unmeasured gives a record the status error.

@@ -20,6 +20,7 @@ const (
 // matched returns a pass and names the rule that applied, which reveals no answer.
 func matched(rule string) Verdict {
 	v := passed()
+	v.Assurance = Sealed
 	v.Metadata = map[string]any{"matched": rule}
 	return v
 }
