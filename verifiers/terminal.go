@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -167,6 +168,11 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	if forging > 0 {
 		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", forging)), nil
 	}
+	return c.suite(ctx, dir)
+}
+
+// unchanged judges the candidate by the checker as staged in dir.
+func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, error) {
 	exit, err := c.run(ctx, dir)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
@@ -180,10 +186,7 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	if v.Status == Failed {
 		v.Score = partial(filepath.Join(dir, logsDir))
 	}
-	if err != nil || v.Status == Faulty {
-		return v, err
-	}
-	return c.contrast(ctx, dir, v)
+	return v, err
 }
 
 // partial returns the score, between 0 and 1, that a checker has left in the directory of its
@@ -471,7 +474,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
 	}
-	return dir, err
+	return dir, errors.Join(err, sameAge(dir))
 }
 
 // overwrite replaces the text of a staged file and keeps its mode.
@@ -483,42 +486,80 @@ func overwrite(root *os.Root, f contrast.File) error {
 	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
 }
 
-// contrast checks whether a candidate that passed follows the tests and, for one that
-// failed, whether the hidden tests compile. There is a reference solution only if the
-// candidate is it.
-func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
-	_, stagedTests := c.tests()
-	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
-	if stagedTests != "" {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return Verdict{}, err
-		}
-		s.files = readTests(root, testsBelow(root, stagedTests))
-		if err := root.Close(); err != nil {
-			return Verdict{}, err
-		}
+// suite judges the candidate by the checker, unchanged and changed. There is a reference solution
+// only if the candidate is it.
+func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) {
+	s := suite{in: c.in, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
+	if err := c.hiddenTests(dir, &s); err != nil {
+		return Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.key = fmt.Sprintf("%q %s", s.files, digests.Evaluation)
-	s.candidate = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
-		changed, err := c.stage(ctx, files)
-		if err != nil {
-			return runtime.Exit{}, err
+	s.key = fmt.Sprintf("%q %s", slices.Concat(s.files, s.others), digests.Evaluation)
+	s.unchanged = func(ctx context.Context) (Verdict, error) { return c.unchanged(ctx, dir) }
+	with := func(run func(context.Context, string) (runtime.Exit, error)) suiteRun {
+		return func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+			changed, err := c.stage(ctx, files)
+			if err != nil {
+				return runtime.Exit{}, err
+			}
+			return run(ctx, changed)
 		}
-		return c.run(ctx, changed)
 	}
-	if v.Status != Passed {
-		s.unsolved = func(ctx context.Context) (runtime.Exit, error) { return c.withoutCandidate(ctx, dir) }
-		return s.malformed(ctx, v)
-	}
+	s.candidate, s.unsolved = with(c.run), with(c.withoutCandidate)
 	if c.in.Reference {
 		s.reference = s.candidate
 	}
-	return s.judge(ctx, v)
+	return s.judge(ctx)
+}
+
+// hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,
+// if there are none, all but the checker's script.
+func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
+	inside, stagedTests := c.tests()
+	if stagedTests == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	checker, command := c.eval.Checker, strings.Join(checkerArgs(c.eval.Checker), " ")
+	script := path.Join(stagedTests, path.Base(checker.Path))
+	if checker.Source == compiler.CheckerScript {
+		text, err := root.ReadFile(script)
+		if err != nil {
+			return err
+		}
+		command = string(text)
+	}
+	if s.files = readTests(root, testsBelow(root, stagedTests)); len(s.files) == 0 {
+		var names []string
+		err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && (checker.Source != compiler.CheckerScript || name != script) {
+				names = append(names, name)
+			}
+			return err
+		})
+		s.others = readFiles(root, names)
+	}
+	for _, f := range s.files {
+		s.certain = s.certain || strings.Contains(command, path.Base(f.Path))
+	}
+	for _, f := range s.others { // other files may be what a program reads, and not what it should write
+		known := path.Ext(f.Path) == ".py" || brokenText(f) != brokenData
+		s.certain = s.certain || known && strings.Contains(command, path.Base(f.Path))
+	}
+	for _, name := range []string{inside, "TEST_DIR", compiler.EvaluationInputsRoot} {
+		s.certain = s.certain || len(s.files) > 0 && strings.Contains(command, name)
+	}
+	if !s.certain { // the command runs no tests
+		s.files = nil
+	}
+	return err
 }
 
 // checkerArgs returns the command of a checker.
