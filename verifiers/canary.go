@@ -49,6 +49,14 @@ func brokenText(f contrast.File) string {
 	return brokenData
 }
 
+// isCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data
+// may be what a candidate's program reads and not what it should write, and a shell script may end
+// before what is put at its end.
+func isCode(f contrast.File) bool {
+	ext := strings.ToLower(path.Ext(f.Path))
+	return ext == ".py" || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
+}
+
 // brokenData replaces a file of which nothing is known. No shell succeeds with it, and it is the
 // text of no program or answer.
 const brokenData = "exit 1\n"

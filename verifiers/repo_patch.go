@@ -97,7 +97,8 @@ func (c *repoCheck) suite(ctx context.Context, prepared runtime.Sandbox, files, 
 		return c.testChanged(ctx, prepared, files)
 	}
 	s := suite{
-		in: c.in, key: c.evaluation(slices.Concat(files, others)), files: files, others: others, certain: !c.guessed,
+		in: c.in, key: c.evaluation(slices.Concat(files, others)), files: files, others: others,
+		certain: !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, isCode)),
 		listing: contrast.InSandbox(c.engine, c.in.sandbox("listing")), candidate: candidate,
 		unchanged: func(ctx context.Context) (Verdict, error) { // with the same mounts, so that no run can be told from the others
 			return testVerdict(candidate(ctx, slices.Concat(files, others)))

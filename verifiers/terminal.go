@@ -518,7 +518,7 @@ func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) 
 // hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,
 // if there are none, all but the checker's script.
 func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
-	inside, stagedTests := c.tests()
+	_, stagedTests := c.tests()
 	if stagedTests == "" {
 		return nil
 	}
@@ -527,40 +527,37 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
+	var names []string
+	err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return err
+	})
 	checker, command := c.eval.Checker, strings.Join(checkerArgs(c.eval.Checker), " ")
 	script := path.Join(stagedTests, path.Base(checker.Path))
-	if checker.Source == compiler.CheckerScript {
-		text, err := root.ReadFile(script)
-		if err != nil {
-			return err
+	s.files = readTests(root, testsBelow(root, stagedTests))
+	for _, f := range readFiles(root, names) {
+		shell := path.Ext(f.Path) == ".sh"
+		own := checker.Source == compiler.CheckerScript && f.Path == script
+		if own || shell {
+			command += "\n" + f.Text
 		}
-		command = string(text)
+		if len(s.files) == 0 && !own {
+			s.others = append(s.others, f)
+		}
 	}
-	if s.files = readTests(root, testsBelow(root, stagedTests)); len(s.files) == 0 {
-		var names []string
-		err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() && (checker.Source != compiler.CheckerScript || name != script) {
-				names = append(names, name)
-			}
-			return err
-		})
-		s.others = readFiles(root, names)
+	for _, f := range slices.Concat(s.files, s.others) {
+		s.certain = s.certain || isCode(f) && strings.Contains(command, path.Base(f.Path))
 	}
-	for _, f := range s.files {
-		s.certain = s.certain || strings.Contains(command, path.Base(f.Path))
-	}
-	for _, f := range s.others { // other files may be what a program reads, and not what it should write
-		known := path.Ext(f.Path) == ".py" || brokenText(f) != brokenData
-		s.certain = s.certain || known && strings.Contains(command, path.Base(f.Path))
-	}
-	for _, name := range []string{inside, "TEST_DIR", compiler.EvaluationInputsRoot} {
-		s.certain = s.certain || len(s.files) > 0 && strings.Contains(command, name)
-	}
-	if !s.certain { // the command runs no tests
-		s.files = nil
+	if s.certain = s.certain || len(s.files) > 0 && runsTests.MatchString(command); !s.certain {
+		s.files = nil // the command runs no tests
 	}
 	return err
 }
+
+// runsTests matches commands that find tests by themselves.
+var runsTests = regexp.MustCompile(`\b(py\.?test|unittest)\b`)
 
 // checkerArgs returns the command of a checker.
 func checkerArgs(c compiler.Checker) []string {

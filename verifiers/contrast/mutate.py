@@ -15,17 +15,13 @@ import json
 import random
 import sys
 
-EQUAL = {"assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
-         "assertSequenceEqual", "assertMultiLineEqual", "assertCountEqual", "assertIs", "assertAlmostEqual", "assert_equal",
-         "assert_array_equal", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal", "assertQuerySetEqual",
-         "assertQuerysetEqual", "assertHTMLEqual", "assertXMLEqual", "assertJSONEqual", "assertRedirects"}
-# What a mock was called with.
-CALLED = {"assert_called_with", "assert_called_once_with", "assert_any_call", "assert_awaited_with", "assert_awaited_once_with"}
-# Equalities that hold within a tolerance, if there are more arguments.
+# Equalities, those that hold within a tolerance if there are more arguments, and what a mock was called with.
 ALMOST = {"assertAlmostEqual", "assert_allclose", "assert_almost_equal", "assert_array_almost_equal"}
+EQUAL = ALMOST | {"assert_equal", "assert_array_equal", "assertRedirects", "assertIs", "assertEquals", "assertQuerysetEqual"} | {
+    "assert%sEqual" % of for of in ("", "List", "Dict", "Tuple", "Set", "Sequence", "MultiLine", "Count", "QuerySet", "HTML", "XML", "JSON")}
+CALLED = {"assert_called_with", "assert_called_once_with", "assert_any_call", "assert_awaited_with", "assert_awaited_once_with"}
 HOLDERS = {"approx", "set", "frozenset", "tuple", "list", "dict", "sorted", "Counter", "Decimal", "Fraction", "deque", "bytearray", "OrderedDict"}
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-VALUE, SWAP = "value", "swap"
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
 # By these, suites reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
@@ -74,15 +70,9 @@ class File:
         """The outermost function that a node is part of, if it is of one."""
         return ([n for n in self.above(node) if isinstance(n, FUNCTIONS)] or [None])[-1]
 
-    def test(self, node):
-        """The name of that function, with its classes."""
-        names = []
-        for n in self.above(node):
-            if isinstance(n, FUNCTIONS):
-                names = [n.name]
-            elif isinstance(n, ast.ClassDef):
-                names.insert(0, n.name)
-        return "::".join(names)
+    def test(self, function):
+        """The name of such a function, with its classes."""
+        return "::".join([n.name for n in self.above(function) if isinstance(n, FUNCTIONS + (ast.ClassDef,))][::-1])
 
     # The values of names.
 
@@ -178,9 +168,9 @@ class File:
 
     @staticmethod
     def accuses(node):
-        error = node.exc if isinstance(node, ast.Raise) else node.value if isinstance(node, ast.Expr) else None
+        error = getattr(node, "exc", getattr(node, "value", None))
         name = called(error) if isinstance(error, ast.Call) else getattr(error, "id", "")
-        return name in ("AssertionError", "Exception") or name == "fail" and isinstance(node, ast.Expr)
+        return isinstance(node, ast.Raise) and name in ("AssertionError", "Exception") or isinstance(node, ast.Expr) and name == "fail"
 
     def truth(self, at, test, holds):
         """Change the expected values of equalities that are asserted to hold, or of others not to."""
@@ -224,17 +214,17 @@ class File:
             start, end = self.span(n.args[0])[0], self.span(n.args[-1])[1]
             new = self.text(self.span(other.args[0])[0], self.span(other.args[-1])[1])
             if "\n" not in new and b"\n" not in self.data[start:end]:
-                self.edit(at, SWAP, n, start, end, new)
+                self.edit(at, "swap", n, start, end, new)
 
     # Changes.
 
     def vary(self, at, literals, again=False):
         made = len(self.edits)
         for literal in self.rng.sample(literals, min(ROWS, len(literals))):
-            leaves = list(self.leaves(literal)) if literal in self.parents else []
+            leaves = self.leaves(literal) if literal in self.parents else []
             for leaf in self.rng.sample(leaves, min(3, len(leaves))):
                 for new in self.variants(leaf, literal)[:2]:
-                    self.edit(at, VALUE, leaf, *self.span(leaf), new, again)
+                    self.edit(at, "value", leaf, *self.span(leaf), new, again)
         return len(self.edits) > made
 
     def edit(self, at, kind, node, start, end, new, again=False):
@@ -265,34 +255,22 @@ class File:
     @staticmethod
     def plain(node):
         """Whether an expression is made of literals only."""
-        if isinstance(node, ast.Constant):
-            return node.value is not Ellipsis
-        if isinstance(node, ast.UnaryOp):
-            return isinstance(node.op, (ast.USub, ast.UAdd)) and isinstance(node.operand, ast.Constant)
-        if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-            return all(map(File.plain, node.elts))
-        return isinstance(node, ast.Dict) and all(k is not None and File.plain(k) for k in node.keys) and all(map(File.plain, node.values))
+        try:
+            return not isinstance(node, (ast.BinOp, ast.Call)) and ast.literal_eval(node) is not Ellipsis
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError, AttributeError):
+            return False
 
     def leaves(self, node):
         """The literals in one, and empty lists and the like."""
-        children = list(ast.iter_child_nodes(node))
-        if isinstance(node, (ast.Constant, ast.UnaryOp)):
-            if getattr(node, "value", 0) is not None:
-                yield node
-        elif isinstance(node, (ast.List, ast.Tuple, ast.Dict)) and not [c for c in children if not isinstance(c, ast.expr_context)]:
-            yield node
-        else:
-            for child in children:
-                yield from self.leaves(child)
+        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+        if isinstance(node, ast.UnaryOp) or not children and isinstance(node, (ast.Constant, ast.List, ast.Tuple, ast.Dict)):
+            return [node] if getattr(node, "value", 0) is not None else []
+        return [leaf for child in children for leaf in self.leaves(child)]
 
     def variants(self, leaf, whole):
         """Sources with another value of the same type and in the same form; whole changes with it."""
         (start, end), (first, last) = self.span(leaf), self.span(whole)
-        old, found = self.text(start, end), []
-        try:
-            value, before = ast.literal_eval(leaf), ast.literal_eval(whole)
-        except (ValueError, TypeError, SyntaxError):
-            return []
+        old, found, value, before = self.text(start, end), [], ast.literal_eval(leaf), ast.literal_eval(whole)
         for new in self.others(value, old):
             try:
                 changed = ast.literal_eval("(%s\n)" % new)
@@ -311,20 +289,15 @@ class File:
             often = [repr(v) for v, n in self.answers.items() if n > 1 and type(v) is type(value) and v != value]
             if often:
                 return self.rng.sample(often, len(often))
-        if isinstance(value, (int, float)):
-            return self.digits(value, old)
-        if isinstance(value, (str, bytes)):
-            return self.texts(value, old)
+        if isinstance(value, (int, float, str, bytes)):
+            return self.digits(value, old) if isinstance(value, (int, float)) else self.texts(value, old)
         return {list: ["[0]", "[1]"], tuple: ["(0,)", "(1,)"], dict: ["{0: 1}", "{1: 1}"]}.get(type(value), [])
 
     def expected(self):
         """How often each int and str is what an equality, or the end of a row, expects."""
-        found = collections.Counter()
-        for n, parent in self.parents.items():
-            if isinstance(parent, ast.Compare) and isinstance(parent.ops[0], ast.Eq) or isinstance(parent, ast.Call) and called(parent) in EQUAL or isinstance(parent, ast.Tuple) and n in parent.elts[-1:]:
-                if isinstance(n, (ast.Constant, ast.UnaryOp)) and self.plain(n) and type(ast.literal_eval(n)) in (int, str):
-                    found[ast.literal_eval(n)] += 1
-        return found
+        expects = lambda n, by: isinstance(by, ast.Compare) and isinstance(by.ops[0], ast.Eq) or isinstance(by, ast.Call) and called(by) in EQUAL or isinstance(by, ast.Tuple) and n in by.elts[-1:]
+        found = [ast.literal_eval(n) for n, by in self.parents.items() if isinstance(n, (ast.Constant, ast.UnaryOp)) and expects(n, by) and self.plain(n)]
+        return collections.Counter(v for v in found if type(v) in (int, str))
 
     def digits(self, value, old):
         """One digit of the number changed: the sign, the length and, of an int, the parity stay."""
@@ -377,7 +350,7 @@ def chosen(file, request):
     for e in file.edits:
         by_place.setdefault(e["place"], []).append(e)
     if file.each:
-        return sorted(file.edits, key=lambda e: (e["kind"] != VALUE, e["users"] > ""))
+        return sorted(file.edits, key=lambda e: (e["kind"] != "value", e["users"] > ""))
     kept = file.rng.sample(sorted(by_place), min(request["places"], len(by_place)))
     variants = max(request["variants"], -(-request["variants"] * 4 // len(kept))) if kept else 0  # more of few
     return [e for place in kept for e in file.rng.sample(by_place[place], min(variants, len(by_place[place])))]
