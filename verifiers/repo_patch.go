@@ -69,6 +69,8 @@ type repoCheck struct {
 	// guessed says that the hidden tests are not those of test_patch, but files of the
 	// repository that the command seems to run.
 	guessed bool
+	// branches have commits that the base commit lacks, perhaps a solution.
+	branches []string
 }
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
@@ -87,6 +89,9 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	}
 	if err == nil && startsNothing(v) {
 		v, err = c.withoutCandidate(ctx, v)
+	}
+	if err == nil && c.in.Reference && len(c.branches) > 0 {
+		v = v.with("branches", c.branches[:min(len(c.branches), maxBranches)])
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }
@@ -161,6 +166,9 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 	}
 	return c.test(ctx, "verifier", prepared, mounts...)
 }
+
+// maxBranches bounds the branches that a record lists.
+const maxBranches = 20
 
 // Bounds of the test files that are changed.
 const (
@@ -326,6 +334,7 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	if err != nil || v.Status != Passed {
 		return nil, v, errors.Join(err, sandbox.Close(ctx))
 	}
+	c.branches = strings.Fields(exit.Stdout.String())
 	return sandbox, v, nil
 }
 

@@ -128,8 +128,11 @@ func (s suite) judge(ctx context.Context) (Verdict, error) {
 			return Verdict{}, err
 		}
 	}
-	if ends[canaryRun].Success() {
+	switch {
+	case ends[canaryRun].Success():
 		return s.passesBroken(ctx, v, sum, c, drawn)
+	case skips(ends[canaryRun], drawn):
+		return passesBroken(v, sum), nil
 	}
 	return s.uncalibrated(v, sum, drawn, ends), nil
 }
@@ -249,9 +252,25 @@ func (s suite) passesBroken(ctx context.Context, v Verdict, sum contrast.Summary
 			return s.executed(v, sum, "passed").with("doubtful", true), nil
 		}
 	}
+	return passesBroken(v, sum), nil
+}
+
+func passesBroken(v Verdict, sum contrast.Summary) Verdict {
 	refused := failed(brokenReason, "the candidate passes tests that were made to fail")
 	refused.Metadata, refused.Contrast = v.Metadata, &sum
-	return refused, nil
+	return refused
+}
+
+// skips reports whether a test that fails without a solution did not fail in the run with the canary,
+// although a later one did: a candidate may skip it.
+func skips(exit runtime.Exit, drawn contrast.Calibration) bool {
+	if len(drawn.Sets) == 0 {
+		return false
+	}
+	all := drawn.Sets[allSet]
+	return slices.ContainsFunc(all.Others, func(e contrast.Edit) bool {
+		return !reported(exit, e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return e.Before(later) && reported(exit, later) })
+	})
 }
 
 func neverStarted(err error) bool {
@@ -442,6 +461,7 @@ func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 		return c, err
 	}
 	c.Sets = sets(s.functions(found.Edits, exit))
+	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), func(e contrast.Edit) bool { return !reported(exit, e) })
 	return c, nil
 }
 

@@ -39,3 +39,6 @@ if [ -s "$patches/restore" ]; then
 	GIT_INDEX_FILE=/sbench/restore git --work-tree="$repo" checkout-index -z --force --stdin < /sbench/in-base
 fi
 apply test.patch || exit 14
+
+# Branches and tags with commits that the agent can read, and the base lacks.
+git --git-dir="$common" for-each-ref --no-merged "$head" --format='%(refname:short)' || true

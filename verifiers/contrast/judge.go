@@ -76,7 +76,8 @@ type Calibration struct {
 	// Unobserved are edits that the reference passes.
 	Unobserved []Edit `json:"unobserved,omitempty"`
 	// Sets are for suites of tests, which have no Edits: those of two runs and, as drawn, a third
-	// with an edit of every function. A set without edits is not used.
+	// with an edit of every function, where Others fail without a solution. A set without edits is
+	// not used.
 	Sets []Set `json:"sets,omitempty"`
 	// Canary and Broken are those of the [Listing].
 	Canary []Edit   `json:"canary,omitempty"`
