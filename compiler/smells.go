@@ -54,7 +54,7 @@ func (t *Task) unbreakable() bool {
 		return strings.Contains(command, "\n") && len(t.evaluationFiles()) == 0
 	case CheckerScript:
 		entries, err := os.ReadDir(filepath.Join(t.pack.EvalRoot, checker.Directory()))
-		return err == nil && len(entries) == 1
+		return err == nil && len(entries) == 1 && checker.Path != checker.Directory()
 	}
 	return false
 }

@@ -306,8 +306,11 @@ func (c *repoCheck) config(name string) runtime.Config {
 // files, if any. If the verdict is Passed, the caller closes the sandbox; otherwise there is
 // none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
-	stage := filepath.Join(c.volume, name)
-	if err := c.stage(stage, files); err != nil {
+	stage, err := os.MkdirTemp(c.volume, name+"-")
+	if err == nil {
+		err = c.stage(stage, files)
+	}
+	if err != nil {
 		return nil, Verdict{}, fmt.Errorf("stage the patches: %w", err)
 	}
 	cfg := c.config("prepare")

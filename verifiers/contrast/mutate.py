@@ -48,6 +48,7 @@ class File:
         self.edits, self.made, self.places = [], set(), {}
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
         self.bindings()
+        self.loads = collections.Counter((self.home(n), n.id) for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
         self.answers = self.expected()
         self.questions = [n for n in ast.walk(self.tree) if self.question(n)]
 
@@ -119,12 +120,13 @@ class File:
                 for name, value in list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]:
                     self.known.setdefault((f, name), []).append(value)
 
+    def home(self, name):
+        """Where a name has its values: in its function or in the file."""
+        return next((s for s in (self.scope(name), self.tree) if (s, name.id) in self.known), None) if name in self.parents else None
+
     def values(self, name):
-        for scope in (self.scope(name), self.tree) if name in self.parents else ():
-            if (scope, name.id) in self.known:
-                values = self.known[scope, name.id]
-                return [] if None in values else values
-        return []
+        values = self.known.get((self.home(name), name.id), [])
+        return [] if None in values else values
 
     def rows(self, table, seen=()):
         if isinstance(table, ast.Name) and table.id not in seen:
@@ -190,9 +192,8 @@ class File:
     def equality(self, at, left, right):
         for side, other in ((right, left), (left, right)):
             if not self.resolve(other) and any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(other)):
-                ids = [n.id for n in ast.walk(self.function(at) or self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
-                again = isinstance(side, ast.Name) and ids.count(side.id) > 1  # not only what is expected
-                if self.vary(at, self.resolve(side), again):
+                literals, again = self.resolve(side), isinstance(side, ast.Name) and self.loads[self.home(side), side.id] > 1  # not only what is expected here
+                if again and len(literals) == 1 and self.inline(at, side, literals[0]) or self.vary(at, literals, again):
                     return
 
     def question(self, n):
@@ -225,6 +226,16 @@ class File:
             for leaf in self.rng.sample(leaves, min(3, len(leaves))):
                 for new in self.variants(leaf, literal)[:2]:
                     self.edit(at, "value", leaf, *self.span(leaf), new, again)
+        return len(self.edits) > made
+
+    def inline(self, at, name, literal):
+        """Put a changed literal in the place of its name."""
+        (first, last), made = self.span(literal), len(self.edits)
+        for leaf in self.rng.sample(self.leaves(literal), min(3, len(self.leaves(literal)))):
+            for new in self.variants(leaf, literal)[:2]:
+                text = self.text(first, self.span(leaf)[0]) + new + self.text(self.span(leaf)[1], last)
+                if "\n" not in text:
+                    self.edit(at, "value", name, *self.span(name), text)
         return len(self.edits) > made
 
     def edit(self, at, kind, node, start, end, new, again=False):
