@@ -85,8 +85,7 @@ type Edit struct {
 	Test string `json:"test"`
 	// Row says that the edit changes a row of a table of which each row is a test of its own.
 	Row bool `json:"row,omitempty"`
-	// Users are tests, separated by spaces, that use what is changed and so may fail, too;
-	// "*" means all tests of the file.
+	// Users is "*" if any test of the file may use what is changed and so fail, too; else "".
 	Users string `json:"users,omitempty"`
 }
 
@@ -107,9 +106,7 @@ func (e Edit) Overlaps(other Edit) bool {
 }
 
 // MayFail reports whether e may make the test that other changes fail.
-func (e Edit) MayFail(other Edit) bool {
-	return e.Path == other.Path && (e.Users == "*" || slices.Contains(strings.Fields(e.Users), other.Test))
-}
+func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Users != "" }
 
 // Before reports whether e's test runs before that of other: it is above it in the file, and not
 // after it by name, since unittest sorts methods; of files, the names are compared.

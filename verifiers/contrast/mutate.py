@@ -3,8 +3,8 @@
 Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names"} as JSON and
 writes {"edits", "canary", "broken", "unread"}. An edit replaces the bytes from start to end of
 the file at its path by new, on as many lines. Edits of one place change one assertion, in other
-ways. Its "users" are tests, separated by spaces, that use what is changed and may fail, too;
-"*" is all of the file. A "row" is a test of its own. "canary" are edits that together make every test fail at its end.
+ways. If its "users" are "*", not "", any test of the file may use what is changed and fail, too.
+A "row" of a table is a test of its own. "canary" are edits that together make every test fail at its end.
 "broken" are paths of files that do not compile, "unread" those at which this program fails.
 """
 
@@ -239,29 +239,22 @@ class File:
         return len(self.edits) > made
 
     def edit(self, at, kind, node, start, end, new, again=False):
-        own, inside = self.function(at), self.function(node)
-        where, test, users, row = at, "", "", False
-        if inside not in (own, None):  # what a helper is called with
-            where = next(n for n in self.above(node) if isinstance(n, ast.stmt))
-        bound = [n for n in self.above(node) if isinstance(n, ast.Assign)]
-        names = {n.id for b in bound for target in b.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-        uses = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)] if names else []
+        own, inside, test, row = self.function(at), self.function(node), "", False
+        where = at if inside in (own, None) else next(n for n in self.above(node) if isinstance(n, ast.stmt))  # of a helper's call
+        names = {n.id for b in self.above(node) if isinstance(b, ast.Assign) for target in b.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        uses = [self.function(n) for n in ast.walk(self.tree) if isinstance(n, ast.Name) and n.id in names and isinstance(n.ctx, ast.Load)] if names else []
         if self.each:
             owner = next((f for f in (inside, own) if f is not None and f.name.startswith("test")), None)
-            others = {self.function(n) for n in uses} - {owner} if inside is None else set()
-            if owner is None or inside not in (owner, None) or not all(f is not None and f.name.startswith("test") for f in others):
+            uses = [] if inside else [owner] + [f for f in uses if f is not owner]
+            if owner is None or inside not in (owner, None) or not all(f is not None and f.name.startswith("test") for f in uses):
                 return
-            row = any(n in owner.decorator_list for n in self.above(node))
-            test, users = self.test(owner), " ".join(sorted({self.test(f) for f in others}))
-        elif len(uses) > 1:
-            users = "*"
-        users = "*" if again else users
+            test, row = self.test(owner), any(n in owner.decorator_list for n in self.above(node))
         key = (start, end, new, test)
         if key not in self.made:
             self.made.add(key)
             place = self.places.setdefault((test, where.lineno, where.end_lineno), len(self.places))
-            self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": users, "place": place, "test": test,
-                               "row": row, "line": where.lineno, "last": where.end_lineno})
+            self.edits.append({"start": start, "end": end, "new": new, "kind": kind, "users": "*" if again or len(uses) > 1 else "", "place": place,
+                               "test": test, "row": row, "line": where.lineno, "last": where.end_lineno})
 
     @staticmethod
     def plain(node):
