@@ -177,9 +177,10 @@ const (
 )
 
 // hiddenTests returns the Python test files that test_patch touches, with their text in the
-// prepared repository. If there are none, they are those that the command names or, if there is no
-// test_patch either, all below the tests' working directory, but for files that the candidate
-// changes. If there are none of these, others are the other files that test_patch touches.
+// prepared repository. If there are none, others are the programs that it touches; if there are none
+// either, files are those that the command names, but for files that the candidate changes, or
+// others what else test_patch touches. Without test_patch, files may be all below the tests' working
+// directory.
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) (files, others []contrast.File, err error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
@@ -197,11 +198,15 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 	changed := func(name string) bool {
 		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name })
 	}
+	others = readFiles(root, pathsOf(touched))
 	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
-	if files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed)); len(files) > 0 {
-		return files, nil, nil
+	if !slices.ContainsFunc(others, isCode) {
+		files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed))
 	}
-	if others = readFiles(root, pathsOf(touched)); len(others) > 0 {
+	switch {
+	case len(files) > 0:
+		return files, nil, nil
+	case len(others) > 0:
 		return nil, others, nil
 	}
 	c.guessed = true
@@ -250,6 +255,9 @@ func selected(root *os.Root, workdir string, args []string) []string {
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
 		name, _, _ := strings.Cut(word, "::")
 		name = path.Join(workdir, name)
+		if name == workdir { // many words look like it
+			continue
+		}
 		if info, err := root.Stat(name); err == nil && info.IsDir() {
 			names = append(names, testsBelow(root, name)...)
 		} else if err == nil {
