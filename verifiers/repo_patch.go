@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +104,7 @@ func (c *repoCheck) suite(ctx context.Context, prepared runtime.Sandbox, files, 
 	}
 	s := suite{
 		in: c.in, key: c.evaluation(slices.Concat(files, others)), files: files, others: others,
-		certain: !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, isCode)),
+		certain: !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, isTest)),
 		listing: contrast.InSandbox(c.engine, c.in.sandbox("listing")), candidate: candidate,
 		unchanged: func(ctx context.Context) (Verdict, error) { // with the same mounts, so that no run can be told from the others
 			return testVerdict(candidate(ctx, slices.Concat(files, others)))
@@ -212,6 +213,11 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 	c.guessed = true
 	return readTests(root, slices.DeleteFunc(testsBelow(root, workdir), changed)), nil, nil
 }
+
+// isTest reports whether a file is a program that is named like a test.
+func isTest(f contrast.File) bool { return isCode(f) && testName.MatchString(path.Base(f.Path)) }
+
+var testName = regexp.MustCompile(`(?i)test|spec|check|\.t$`)
 
 // readTests returns those of the named files that contain Python tests.
 func readTests(root *os.Root, names []string) []contrast.File {
