@@ -192,9 +192,9 @@ func TestEach(t *testing.T) {
 		{"helper that only decides", "def same(x):\n    return f(x) == 3\ndef test_a():\n    assert not same(1)\n", ""},
 		{"helper that calls itself", "def check(x, want):\n    assert f(x) == want\n    check(x, want)\ndef test_a():\n    check(1, 17)\n", "test_a: 17"},
 
-		{"shared as an argument", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(KEY) == 3\n", "test_a: KEY; test_b: 3"},
+		{"shared as an argument", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
 		{"shared as a parameter", "KEY = 'abcdef'\ndef test_a():\n    assert f(1) == KEY\n@pytest.mark.parametrize('x', [TABLE[KEY]])\ndef test_b(x):\n    assert g(x) == 3\n", "test_a: KEY; test_b: 3"},
-		{"shared as what is expected", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(1) == KEY\n", "test_a: KEY; test_b: KEY"},
+		{"shared as what is expected", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(1) == KEY\n", "test_a: 17; test_b: 17"},
 		{"shared table", "CASES = [(1, 17)]\ndef test_a():\n    for x, want in CASES:\n        assert f(x) == want\ndef test_b():\n    for x, want in CASES:\n        assert g(want) == x\n", "test_a: 17; test_b: 1"},
 		{"not shared", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    KEY = 2\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
 

@@ -48,7 +48,11 @@ class File:
         self.edits, self.made, self.places = [], set(), {}
         self.known = {}  # the values that names have, by scope and name; None for one that is not known
         self.bindings()
-        self.loads = collections.Counter((self.home(n), n.id) for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        self.marks = {n for f in ast.walk(self.tree) for d in getattr(f, "decorator_list", []) for n in ast.walk(d)}
+        self.loads = {}  # where each name is used
+        for n in ast.walk(self.tree):
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load):
+                self.loads.setdefault((self.home(n), n.id), []).append(n)
         self.answers = self.expected()
         self.questions = [n for n in ast.walk(self.tree) if self.question(n)]
 
@@ -192,8 +196,9 @@ class File:
     def equality(self, at, left, right):
         for side, other in ((right, left), (left, right)):
             if not self.resolve(other) and any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(other)):
-                literals, again = self.resolve(side), isinstance(side, ast.Name) and self.loads[self.home(side), side.id] > 1  # not only what is expected here
-                if again and len(literals) == 1 and self.inline(at, side, literals[0]) or self.vary(at, literals, again):
+                literals, name = self.resolve(side), isinstance(side, ast.Name) and (self.home(side), side.id)
+                early = self.each and any(not self.function(n) or n in self.marks for n in self.loads.get(name, ()))  # used when the file is loaded
+                if early and len(literals) == 1 and self.inline(at, side, literals[0]) or self.vary(at, literals, len(self.loads.get(name, ())) > 1):
                     return
 
     def question(self, n):
