@@ -49,7 +49,7 @@ func (r Run) section() section {
 	c := r.Counts
 	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored())
 	if c.Passed > 0 {
-		s.say("", "passes: %s", r.Sure())
+		s.say("passes", "%s", r.Sure())
 	}
 	if r.Accuracy.Clustered != nil {
 		s.say("", "over tasks, which have several attempts: 95 %% interval %s", Between(r.Accuracy.Clustered))
