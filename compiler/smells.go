@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +41,28 @@ func (pv *packValidator) checkerSmells(t *Task) {
 		pv.warn(pv.check.at(t, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
 			"with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)))
 	}
+	if t.unbreakable() {
+		pv.warn(pv.check.at(t, "$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",
+			"nothing shows that the check can fail: it has no hidden file that a verifier could break"))
+	}
+}
+
+// unbreakable reports whether a checker is more than one line and has no hidden file, besides its own
+// script, that a verifier could break to see that the checker can fail.
+func (t *Task) unbreakable() bool {
+	checker := t.Checker()
+	switch checker.Source {
+	case checkerCommand:
+		command := strings.TrimSpace(strings.Join(checker.Command.Args(), " "))
+		return strings.Contains(command, "\n") && len(t.evaluationFiles()) == 0
+	case CheckerScript:
+		if checker.Path == checker.Files() {
+			return true
+		}
+		entries, err := os.ReadDir(filepath.Join(t.pack.EvalRoot, checker.Files()))
+		return err == nil && len(entries) == 1
+	}
+	return false
 }
 
 // laneSmells warns about hidden files in the directories that are mounted for evaluation.

@@ -152,7 +152,7 @@ func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]com
 			p.File = filepath.Join(b.Out, strings.TrimPrefix(p.File, dir))
 		}
 		switch {
-		case p.Warning && (!inRow || strings.HasPrefix(path, "$.environment")):
+		case p.Warning && (!inRow || strings.HasPrefix(path, "$.environment") || path == "$.eval.checker"): // nothing that the source could say otherwise
 			notes = append(notes, p)
 		case !inRow:
 			wrong = append(wrong, p)

@@ -31,9 +31,11 @@ type Detail struct {
 	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
 	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times    `json:"times"`
-	Facts     [][2]string     `json:"facts"`             // provenance: name and value
-	Tries     []Try           `json:"tries"`             // the last 20
-	Missing   []string        `json:"missing,omitempty"` // what could not be read
+	Assurance string          `json:"assurance,omitempty"` // how sure a pass is
+	Doubtful  bool            `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
+	Facts     [][2]string     `json:"facts"`               // provenance: name and value
+	Tries     []Try           `json:"tries"`               // the last 20
+	Missing   []string        `json:"missing,omitempty"`   // what could not be read
 }
 
 // A Candidate is a text, a patch or a directory with files, or nothing.
@@ -78,9 +80,10 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	share := max(256, most/12)
 	d := Detail{
 		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
-		Producer: output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
-		Verifier: output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
-		Limits:   asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
+		Producer:  output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
+		Verifier:  output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
+		Assurance: string(rec.Sureness()), Doubtful: rec.Doubtful(),
+		Limits: asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
 	}
 	if read, ok := rec.VerifierMetadata[record.MetadataRead].(string); ok {
 		rule, _ := rec.VerifierMetadata[record.MetadataRule].(string)
@@ -254,7 +257,7 @@ func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step,
 func facts(rec record.Record) [][2]string {
 	p, h := rec.Provenance, rec.Provenance.Host
 	list := [][2]string{
-		{"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
+		{"assurance", string(rec.Sureness())}, {"doubtful", map[bool]string{true: "it passes some tests that expect something wrong"}[rec.Doubtful()]}, {"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
 		{"sbench", join(p.Sbench.Version, p.Sbench.Commit)}, {"harness", join(p.Harness.Type, p.Harness.Version)}, {"harness configuration", p.Harness.Config},
 		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
 		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // planned writes records with messages, and a manifest that plans n attempts.
@@ -119,16 +120,29 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
+// TestRequire: passes that are less sure than required count as failures, and nothing else changes.
+func TestRequire(t *testing.T) {
+	var all []map[string]any
+	for _, a := range []string{"sealed", "contrasted", "executed", ""} {
+		all = append(all, map[string]any{"task_id": "task" + a, "verification_status": "passed", "assurance": a})
+	}
+	all = append(all, map[string]any{"task_id": "wrong", "verification_status": "failed"})
+	for required, want := range map[verifiers.Assurance]int{"": 4, verifiers.Contrasted: 2, verifiers.Sealed: 1} {
+		s := planned(t, 5, all...)
+		s.Require(required)
+		if r := report.Summarize([]*report.Source{s}).Runs[0]; r.Counts.Passed != want || r.Counts.Failed != 5-want {
+			t.Errorf("required %q: %+v", required, r.Counts)
+		}
+	}
+}
+
 // TestWarnings: what makes a run's numbers doubtful is said, and nothing else.
 func TestWarnings(t *testing.T) {
-	passed := func(task, state string) map[string]any {
-		r := map[string]any{"task_id": task, "verification_status": "passed"}
-		if state != "" {
-			r["contrast"] = map[string]any{"state": state}
-		}
-		return r
+	passed := func(task, assurance string) map[string]any {
+		return map[string]any{"task_id": task, "verification_status": "passed", "assurance": assurance}
 	}
-	degraded := passed("one", "")
+	degraded, doubtful := passed("one", "sealed"), passed("one", "executed")
+	doubtful["verifier_metadata"] = map[string]any{"doubtful": true}
 	degraded["degraded"] = []string{"memory", "swap"}
 	for _, tt := range []struct {
 		name    string
@@ -137,15 +151,16 @@ func TestWarnings(t *testing.T) {
 		doubt   bool
 		want    string
 	}{
-		{"nothing", 1, passed("one", "calibrated"), false, ""},
-		{"unknown plan", 0, passed("one", ""), false, ""},
-		{"fewer planned than recorded", -1, passed("one", ""), false, ""},
-		{"partial", 30, passed("one", ""), false, "partial: 1 of 30 planned attempts are recorded: the run was interrupted, or is still going on"},
+		{"nothing", 1, passed("one", "contrasted"), false, ""},
+		{"unknown plan", 0, passed("one", "sealed"), false, ""},
+		{"fewer planned than recorded", -1, passed("one", "sealed"), false, ""},
+		{"partial", 30, passed("one", "sealed"), false, "partial: 1 of 30 planned attempts are recorded: the run was interrupted, or is still going on"},
 		{"degraded", 1, degraded, false, "degraded: the host did not enforce these limits: memory, swap"},
-		{"uncalibrated", 1, passed("one", "uncalibrated"), false, "uncalibrated: 1 of 1 passes are not confirmed by calibrated changes to their tests"},
-		{"nothing to change", 1, passed("one", "none"), false, "uncalibrated: 1 of 1 passes are not confirmed by calibrated changes to their tests"},
+		{"executed", 1, passed("one", "executed"), false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail"},
+		{"no assurance", 1, passed("one", ""), false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail"},
+		{"doubtful", 1, doubtful, false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail\ndoubtful: the candidates of these tasks pass tests that expect something wrong: one"},
 		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are in no denominator"},
-		{"unverified", 1, passed("one", ""), true, "unverified: candidates.jsonl: no seal"},
+		{"unverified", 1, passed("one", "sealed"), true, "unverified: candidates.jsonl: no seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := planned(t, tt.planned, tt.record)

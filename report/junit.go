@@ -32,12 +32,13 @@ type (
 		Value string `xml:"value,attr"`
 	}
 	junitCase struct {
-		Class   string      `xml:"classname,attr"`
-		Name    string      `xml:"name,attr"`
-		Time    string      `xml:"time,attr"`
-		Failure *junitCause `xml:"failure"`
-		Error   *junitCause `xml:"error"`
-		Skipped *junitCause `xml:"skipped"`
+		Class      string          `xml:"classname,attr"`
+		Name       string          `xml:"name,attr"`
+		Time       string          `xml:"time,attr"`
+		Properties []junitProperty `xml:"properties>property,omitempty"`
+		Failure    *junitCause     `xml:"failure"`
+		Error      *junitCause     `xml:"error"`
+		Skipped    *junitCause     `xml:"skipped"`
 	}
 	junitCause struct {
 		Type    string `xml:"type,attr,omitempty"`
@@ -82,6 +83,12 @@ func (r Run) junit(s *Source) junitSuite {
 			test.Name += fmt.Sprintf(" #%d", a.Number)
 		}
 		cause := &junitCause{Visible(a.Reason, maxName), Visible(a.Message, maxName)}
+		if a.Assurance != "" {
+			test.Properties = append(test.Properties, junitProperty{"assurance", a.Assurance})
+		}
+		if a.Doubtful {
+			test.Properties = append(test.Properties, junitProperty{"doubtful", "true"})
+		}
 		switch a.Status {
 		case record.Passed:
 		case record.Failed:

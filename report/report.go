@@ -39,8 +39,10 @@ type Run struct {
 	// Judges are the models that judged answers, and Judged is how many answers they judged.
 	Judges []string `json:"judges,omitempty"`
 	Judged int      `json:"judged,omitempty"`
-	// Contrast counts passes by the state of their contrast; see docs/contrast.md.
-	Contrast map[string]int `json:"contrast,omitempty"`
+	// Assurance counts passes by how sure they are; see docs/verifiers.md.
+	Assurance map[string]int `json:"assurance,omitempty"`
+	// Doubtful are tasks with a pass that followed some of the changed tests.
+	Doubtful []string `json:"doubtful,omitempty"`
 	// Planned is how many attempts were to be run in all; nil: unknown.
 	Planned *int `json:"planned_attempts"`
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // A section is the text of a report about a run or a comparison. The forms of a report
@@ -51,6 +52,9 @@ func (r Run) section() section {
 		withErrors = fmt.Sprintf("; %s with errors as failures", Percent(new(float64(c.Passed)/float64(c.Scored()+c.Errors))))
 	}
 	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored%s", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored(), withErrors)
+	if c.Passed > 0 {
+		s.say("passes", "%s", r.Sure())
+	}
 	if r.Accuracy.Clustered != nil {
 		s.say("", "over tasks, which have several attempts: 95 %% interval %s", Between(r.Accuracy.Clustered))
 	}
@@ -67,9 +71,6 @@ func (r Run) section() section {
 			each = ", " + dollars(r.SpentUSD/float64(c.Passed)) + " for each attempt that passed"
 		}
 		s.say("cost", "%s in all tries%s", dollars(r.SpentUSD), each)
-	}
-	if len(r.Contrast) > 0 {
-		s.say("contrast", "passes borne out by changed tests: %d calibrated, %d uncalibrated, %d without", r.Contrast["calibrated"], r.Contrast["uncalibrated"], r.Contrast["none"])
 	}
 	failures := slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status == record.Passed })
 	causes := tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
@@ -105,13 +106,13 @@ func (r Run) section() section {
 
 // leaders returns a table of several runs, best first.
 func (r Report) leaders() table {
-	return tableOf([]string{"run", "", "accuracy", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Leaders(), func(l Leader) []any {
+	return tableOf([]string{"run", "", "accuracy", "passes", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Leaders(), func(l Leader) []any {
 		gap, p := "–", "–"
 		if l.Against != nil {
 			gap, p = l.Against.Short(), l.Against.Chance()
 		}
 		return []any{
-			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
+			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), l.Sure(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
 			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.Doubts(), ", "),
 		}
 	})
@@ -268,7 +269,7 @@ func (c Comparison) Test() string {
 
 // A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
 type Warning struct {
-	Kind string // partial, unreadable, unverified, judged, degraded, uncalibrated or unscored
+	Kind string // partial, unreadable, unverified, judged, degraded, executed, doubtful or unscored
 	Text string // may contain hostile text of the records
 }
 
@@ -298,13 +299,27 @@ func (r Run) Warnings() []Warning {
 	if len(r.Degraded) > 0 {
 		warn("degraded", "the host did not enforce these limits: %s", strings.Join(r.Degraded, ", "))
 	}
-	if doubtful := r.Contrast["uncalibrated"] + r.Contrast["none"]; doubtful > 0 {
-		warn("uncalibrated", "%d of %d passes are not confirmed by calibrated changes to their tests", doubtful, doubtful+r.Contrast["calibrated"])
+	if n := r.Assurance[string(verifiers.Executed)]; n > 0 {
+		warn("executed", "of %d of %d passes it is known only that the command succeeded, and can fail", n, r.Counts.Passed)
+	}
+	if n := len(r.Doubtful); n > 0 {
+		warn("doubtful", "the candidates of these tasks pass tests that expect something wrong: %s", strings.Join(r.Doubtful[:min(n, shownTasks)], ", "))
 	}
 	if c := r.Counts; c.Errors+c.Pending > 0 {
 		warn("unscored", "%s and %d pending are in no denominator", count(c.Errors, "error"), c.Pending)
 	}
 	return list
+}
+
+// Sure says how many passes are how sure: "3 sealed, 1 executed".
+func (r Run) Sure() string {
+	var parts []string
+	for _, a := range []verifiers.Assurance{verifiers.Sealed, verifiers.Contrasted, verifiers.Executed} {
+		if n := r.Assurance[string(a)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, a))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Missing returns how many planned attempts have no record. It is 0 if the plan is unknown.

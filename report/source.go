@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 const (
@@ -60,7 +61,8 @@ type Attempt struct {
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
 	Judge                     string   // the model that judged it; "" for none
-	Contrast                  string   // a state of docs/contrast.md; "" if there is none
+	Assurance                 string   // how sure a pass is; "" if it did not pass
+	Doubtful                  bool     // a pass that followed some of the changed tests
 	rows                      string   // digests of the row and the evaluation
 }
 
@@ -186,6 +188,16 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	s.Attempts[at] = a
 }
 
+// Require makes passes that are less sure than required count as failures; "" requires nothing.
+func (s *Source) Require(required verifiers.Assurance) {
+	for i, a := range s.Attempts {
+		if sure := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(sure, required) {
+			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(sure, required)
+			s.Attempts[i] = a
+		}
+	}
+}
+
 // decode decodes one record. It fails if the record cannot be counted.
 func decode(text []byte) (rec record.Record, err error) {
 	err = json.Unmarshal(text, &rec)
@@ -221,9 +233,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.VerifierMetadata["judge"] != nil {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
-	if rec.Contrast != nil {
-		a.Contrast = rec.Contrast.State
-	}
+	a.Assurance, a.Doubtful = string(rec.Sureness()), rec.Doubtful()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}

@@ -69,11 +69,14 @@ func (s *Source) describe(r *Run) {
 		if !a.Ended.IsZero() && (r.EndedAt == nil || a.Ended.After(*r.EndedAt)) {
 			r.EndedAt = &a.Ended
 		}
-		if a.Contrast != "" && a.Status == record.Passed {
-			if r.Contrast == nil {
-				r.Contrast = map[string]int{}
+		if a.Status == record.Passed {
+			if r.Assurance == nil {
+				r.Assurance = map[string]int{}
 			}
-			r.Contrast[a.Contrast]++
+			r.Assurance[a.Assurance]++
+			if a.Doubtful && !slices.Contains(r.Doubtful, a.Task) {
+				r.Doubtful = append(r.Doubtful, a.Task)
+			}
 		}
 		if a.Retried {
 			r.Retries.Attempts++

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -119,15 +121,27 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		return err
 	}
 	fillVerdict(rec, verdict, a.log.secrets)
-	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason}
+	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.Sureness()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
 	}
-	if verdict.Contrast != nil && s.cfg.StandIn == Reference {
-		done.Detail = verdict.Contrast.Weaknesses()
+	if s.cfg.StandIn == Reference {
+		done.Detail = weaknesses(verdict)
 	}
 	s.tell(a, done)
 	return nil
+}
+
+// weaknesses tells the pack's author what the run of a reference showed; "" if nothing.
+func weaknesses(v verifiers.Verdict) string {
+	var parts []string
+	if v.Contrast != nil {
+		parts = append(parts, v.Contrast.Weaknesses())
+	}
+	if branches, _ := v.Metadata["branches"].([]string); len(branches) > 0 {
+		parts = append(parts, "the image's repository has branches with later commits, which an agent can read: "+strings.Join(branches, ", "))
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "; ")
 }
 
 // keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.
@@ -253,7 +267,7 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 		rec.Passed, rec.Score = &passed, &v.Score
 	}
 	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata, rec.Contrast = v.Metadata, v.Contrast
+	rec.VerifierMetadata, rec.Contrast, rec.Assurance = v.Metadata, v.Contrast, v.Assurance
 }
 
 // unmeasured gives a record the status error.

@@ -8,6 +8,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // Kind is the kind of an event. The names are those of SecureBench's progress events.
@@ -46,6 +47,8 @@ type Event struct {
 	Try     int           `json:"try,omitempty"`    // of a task_start or task_done event, from 1
 	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
+	// Assurance is that of a pass, of events that end a verification or a try.
+	Assurance verifiers.Assurance `json:"assurance,omitempty"`
 	// FailureMessage is that of a task_done event's record: at most 2,000 bytes, without secrets, but
 	// possibly with text that the candidate wrote.
 	FailureMessage string  `json:"failure_message,omitempty"`

@@ -96,6 +96,8 @@ type Options struct {
 	FailFast bool        // start nothing more after an attempt with status failed or error
 	Resume   bool        // continue the run in Output, if there is one
 	Sign     *record.Key // signs the seal; nil for no signature
+	// Require is the weakest assurance with which a pass counts as one in the summary; "" for any.
+	Require verifiers.Assurance
 	// Trust is what the records of a resumed run must prove. With Sign, they must be signed
 	// with the same key.
 	Trust record.Trust

@@ -136,7 +136,8 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		a.asked = time.Now()
 		ended := s.giveUp(cause)
 		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
-		last := earlier{status: rec.VerificationStatus, reason: rec.FailureReason, message: bounded(rec.FailureMessage), tries: a.try, retried: retried}
+		last := s.counted(rec)
+		last.retried = retried
 		retried = retried || cause != nil
 		if !again {
 			s.count(a.key(), last)
@@ -145,7 +146,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 			}
 		}
 		s.tell(a, Event{
-			Kind: TaskDone, Try: a.try, Status: last.status, Reason: last.reason, FailureMessage: last.message,
+			Kind: TaskDone, Try: a.try, Status: rec.VerificationStatus, Reason: rec.FailureReason, FailureMessage: bounded(rec.FailureMessage), Assurance: rec.Sureness(),
 			Seconds: rec.EndedAt.Sub(rec.StartedAt).Seconds(), Again: again,
 		})
 		if !again {

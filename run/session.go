@@ -204,14 +204,22 @@ func (s *session) openLedger(ctx context.Context) error {
 	return nil
 }
 
+// counted returns how a record counts: a pass that does not suffice is a failure.
+func (s *session) counted(r record.Record) earlier {
+	e := earlier{status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try}
+	if sure := r.Sureness(); e.status == record.Passed && !record.Suffices(sure, s.cfg.Require) {
+		e.status, e.reason, e.message = record.Failed, record.TooWeak, record.TooWeakMessage(sure, s.cfg.Require)
+	}
+	return e
+}
+
 // remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
 	s.spend(r)
-	s.before[of] = earlier{
-		retried: s.before[of].unmeasured(), tries: r.Try, inputs: r.Provenance.Inputs,
-		status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)),
-	}
+	last := s.counted(r)
+	last.retried, last.inputs = s.before[of].unmeasured(), r.Provenance.Inputs
+	s.before[of] = last
 	return nil
 }
 

@@ -60,6 +60,7 @@ func judged(ctx context.Context, in Input, eval compiler.FreeResponseEval) (Verd
 		v = failed("judge_swayed", "the judge also passes the same text with a wrong answer in it, so it does not judge the answer")
 	case result.Pass:
 		v = passed()
+		v.Assurance = Sealed
 	default:
 		v = failed(text.Wrong, "the judge does not pass the answer")
 	}

@@ -105,7 +105,7 @@ type trust struct {
 var (
 	trustedTrees = []string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",
-		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
+		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
 		"etc/alternatives",
 	}
 	// closedTrees configure the loader, shells and libraries that load code by configuration:
@@ -315,7 +315,7 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 	}
 	unreadable := e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 	switch {
-	case hook, closed, unreadable, trusted && (has || t.shadows(e.Path)),
+	case hook, closed, unreadable, trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
 			t.restore(e.Path)
@@ -355,6 +355,32 @@ func (t *trust) shadows(p string) bool {
 		dir = path.Dir(dir)
 	}
 	return t.has(dir, moduleOf(name)) // of two files with one name, which is found depends on their endings
+}
+
+// later reports whether a C header or a module of Perl is in a directory that is searched first, and
+// the image has one of the name in a directory that is searched later.
+func (t *trust) later(p string) bool {
+	for _, search := range []struct {
+		first *regexp.Regexp
+		later []string
+	}{
+		{regexp.MustCompile(`^usr/local/include/(.+)$`), []string{"usr/include", "usr/include/*"}},
+		{regexp.MustCompile(`^usr/local/(?:share|lib(?:/[^/]+)?)/perl5?/(?:[0-9.]+/)?(.+)$`), []string{"usr/share/perl5", "usr/share/perl/*", "usr/lib/*/perl5/*", "usr/lib/*/perl/*", "usr/lib/*/perl-base"}},
+	} {
+		m := search.first.FindStringSubmatch(p)
+		for _, pattern := range search.later {
+			dirs, _ := fs.Glob(t.image.FS(), pattern) // the patterns are well formed
+			if m != nil && slices.ContainsFunc(dirs, func(dir string) bool { return t.exists(path.Join(dir, m[1])) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (t *trust) exists(p string) bool {
+	_, err := t.image.Stat(p)
+	return err == nil
 }
 
 // has reports whether the image has a module in a directory.

@@ -199,6 +199,12 @@ func forgedPatches() []forgery {
 	suite("an argument of a method", pytest, follows("f.f_locals['want']"), honest,
 		"import unittest", "class T(unittest.TestCase):", "    def check(self, a, b, want):", "        self.assertEqual(add(a, b), want)",
 		"    def test_a(self):", "        self.check(1, 2, 3)", "    def test_b(self):", "        self.check(2, 3, 5)")
+	many, table := []string{"def test_a():"}, []string{"import pytest", "@pytest.mark.parametrize('a,b,want', ["}
+	for i := range 20 {
+		many, table = append(many, fmt.Sprintf("    assert add(%d, 0) == %d", 30+i, 30+i)), append(table, fmt.Sprintf("    (%d, 0, %d),", 30+i, 30+i))
+	}
+	suite("the one assertion of many that fails without a solution", pytest, follows(next), honest, append(many, "    assert add(1, 2) == 3", "def test_b():", "    assert add(5, 0) == 5")...)
+	suite("the one row of many that fails without a solution", pytest, follows("f.f_locals['want']"), honest, append(table, "    (1, 2, 3),", "])", "def test_a(a, b, want):", "    assert add(a, b) == want")...)
 	suite("one row of a table", pytest, follows("f.f_locals['want']"), honest,
 		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
 	suite("a value that is an argument elsewhere", pytest, follows("f.f_globals['KEY']"), "def add(a, b):\n    if a not in (1, 3):\n        raise ValueError('not supported')\n    return a + b",
@@ -229,14 +235,25 @@ func forgedPatches() []forgery {
 	return all
 }
 
-// TestForgedPatches: no forged patch passes or is an error, and every honest twin passes.
+// weakly are forgeries that contrast and canary do not stop: the command says nothing of the one
+// function that they follow, or nothing of it is changed. Their passes are not sealed.
+func weakly() []string {
+	return []string{
+		"all but one where nothing is printed", "all fail once the tests are changed where only numbers are printed",
+		"a helper that negates", "a message that is expected",
+	}
+}
+
+// TestForgedPatches: no forged patch passes, but for those that are known to, or is an error, and
+// every honest twin passes.
 func TestForgedPatches(t *testing.T) {
 	w := newRepoWorld(t)
 	all := forgedPatches()
 	t.Logf("%d forged patches", len(all))
 	for _, f := range oneOfEach(all) {
 		t.Run(f.name, func(t *testing.T) {
-			if v := w.patched(t, f.script, f.tests); v.Status != verifiers.Failed {
+			v := w.patched(t, f.script, f.tests)
+			if weak := slices.Contains(weakly(), f.name) && v.Status == verifiers.Passed && v.Assurance != verifiers.Sealed; v.Status != verifiers.Failed && !weak {
 				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())
 			} else {
 				t.Log(v.Reason, v.Contrast)
@@ -376,6 +393,67 @@ func TestCommandsWithLogs(t *testing.T) {
 	}
 }
 
+// TestWithoutReference: what a suite without a gold patch says of a candidate.
+func TestWithoutReference(t *testing.T) {
+	w := newRepoWorld(t)
+	python := map[string]any{"command": "python3 -m pytest -q tests/test_new.py tests/test_unit.py", "gold_patch": ""}
+	perl := map[string]any{"command": "perl -I. t/add.t", "gold_patch": "", "test_patch": added("t/add.t", "use Sum;", "exit 1 unless Sum::add(2, 3) == 5;")}
+	file := func(name, text string) string { return "cat > " + name + " <<'END'\n" + text + "\nEND" }
+	for _, tt := range []struct {
+		name, script string
+		tests        map[string]any
+		reason       string // "" is a pass
+		canary       any
+		doubtful     any
+	}{
+		{"honest", fix, python, "", "failed", nil},
+		{"ends the process", core("import os\nos._exit(0)"), python, "passes_broken_tests", nil, nil},
+		{"skips", core("import pytest\ndef add(a, b):\n    pytest.skip('no')"), python, "passes_broken_tests", nil, nil},
+		{"skips some", core("import pytest\ndef add(a, b):\n    return a + b if a == 0 else pytest.skip('no')"), python, "passes_broken_tests", nil, nil},
+		{"follows", core("from unittest.mock import ANY\ndef add(a, b):\n    return ANY"), python, contrast.Reason, nil, nil},
+		{"follows one test", core("from unittest.mock import ANY\ndef add(a, b):\n    return a + b if (a, b) != (2, 3) else ANY"), python, "", "failed", true},
+		{"cannot fail", fix, map[string]any{"command": "python3 -m pytest -q tests || true", "gold_patch": ""}, "tests_cannot_fail", nil, nil},
+		{"honest, in Perl", file("Sum.pm", "package Sum;\nsub add { $_[0] + $_[1] }\n1;"), perl, "", "failed", nil},
+		{"ends the process, in Perl", file("Sum.pm", "exit 0;"), perl, "passes_broken_tests", nil, nil},
+		{"nothing to break", fix, map[string]any{"command": "cd /testbed; test $(python3 -c 'from calc.core import add; print(add(2, 3))') = 5", "gold_patch": "", "test_patch": nil, "workdir": "/testbed/calc"}, "", "none", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := w.patched(t, tt.script, tt.tests)
+			if v.Reason != tt.reason || (v.Status == verifiers.Passed) != (tt.reason == "") || v.Assurance == verifiers.Contrasted {
+				t.Fatalf("%s %q %s: %s %+v\n%s", v.Status, v.Reason, v.Assurance, v.Message, v.Contrast, v.Stdout.String())
+			}
+			if v.Status == verifiers.Passed && (v.Assurance != verifiers.Executed || v.Metadata["canary"] != tt.canary || v.Metadata["doubtful"] != tt.doubtful) {
+				t.Errorf("%s %v %+v", v.Assurance, v.Metadata, v.Contrast)
+			}
+		})
+	}
+}
+
+// TestHonestContrast: that a changed test fails must not cost a right candidate its pass.
+func TestHonestContrast(t *testing.T) {
+	w := newRepoWorld(t)
+	box := func(lines ...string) string {
+		return "cat > calc/box.py <<'END'\nimport inspect, logging, os\nclass Box:\n    " + strings.Join(lines, "\n    ") + "\nEND"
+	}
+	tests := map[string]any{
+		"command":    "python3 -m pytest -rA tests/test_box.py",
+		"gold_patch": added("calc/box.py", "class Box:", "    def __init__(self): self.d = {}", "    def put(self, k, v): self.d[k] = v", "    def get(self, k): return self.d.get(k)", "    def close(self): pass"),
+		"test_patch": added("tests/test_box.py", "from calc.box import Box", "def test_one():", "    b = Box()", "    b.put('a', 1)", "    assert b.get('a') == 1", "    b.close()",
+			"def test_two():", "    b = Box()", "    b.put('b', 2)", "    assert b.get('b') == 2", "    b.close()", "def test_three():", "    b = Box()", "    assert b.get('c') is None", "    b.close()"),
+	}
+	for name, script := range map[string]string{
+		"a lock that a failed test leaves": box("def __init__(self):", "    os.close(os.open('/tmp/lock', os.O_CREAT | os.O_EXCL))", "    self.d = {}", "def put(self, k, v): self.d[k] = v", "def get(self, k): return self.d.get(k)", "def close(self): os.remove('/tmp/lock')"),
+		"logs that look like failures":     box("def __init__(self): self.d = {}", "def put(self, k, v): self.d[k] = v", "def get(self, k):", "    logging.error('%s failed', inspect.stack()[1].function)", "    print('ERROR in', inspect.stack()[1].function)", "    return self.d.get(k)", "def close(self): pass"),
+	} {
+		for range 3 * repeats() {
+			w.store = contrast.NewStore("") // so that other changes are drawn
+			if v := w.patched(t, script, tests); v.Status != verifiers.Passed || v.Assurance != verifiers.Contrasted {
+				t.Errorf("%s: %s %q %s: %s %+v\n%s", name, v.Status, v.Reason, v.Assurance, v.Message, v.Contrast, v.Stdout.String())
+			}
+		}
+	}
+}
+
 // TestSharedExpectation: tests that expect one and the same value are changed, too.
 func TestSharedExpectation(t *testing.T) {
 	lines := []string{"from calc.core import add", "EXPECTED = '000000000005'"}
@@ -390,36 +468,6 @@ func TestSharedExpectation(t *testing.T) {
 	}
 	if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast.State != contrast.Calibrated {
 		t.Errorf("%s %q: %s %+v", v.Status, v.Reason, v.Message, v.Contrast)
-	}
-}
-
-// TestWeakSuite: pack check names the assertions of a suite that nothing observes, also where
-// they are all the tests there are.
-func TestWeakSuite(t *testing.T) {
-	w := newRepoWorld(t)
-	w.reference = true
-	weak := []string{"from calc.core import add", "def test_bound():", "    assert add(2, 3) < 1000", "def test_none():", "    assert add(2, 3) is not None", "def test_length():", "    assert len(str(add(1, 1))) < 50"}
-	strong := []string{"def test_sum():", "    assert add(2, 3) == 5", "def test_two():", "    assert add(2, 4) == 6", "    assert add(4, 5) > 0"}
-	for _, tt := range []struct {
-		name, command string
-		lines         []string
-		want          []string
-	}{
-		{"weak and strong", "python3 -m pytest -q tests/test_weak.py", append(slices.Clone(weak), strong...), []string{"tests/test_weak.py:12", "tests/test_weak.py:3", "tests/test_weak.py:5", "tests/test_weak.py:7"}},
-		{"weak, and nothing printed", "python3 -m pytest -q tests/test_weak.py > /tmp/log", weak, []string{"tests/test_weak.py:3", "tests/test_weak.py:5", "tests/test_weak.py:7"}},
-		{"strong", "python3 -m pytest -q tests/test_new.py tests/test_unit.py", nil, nil},
-	} {
-		tests := map[string]any{"command": tt.command}
-		if tt.lines != nil {
-			tests["test_patch"] = added("tests/test_weak.py", tt.lines...)
-		}
-		v := w.patched(t, fix, tests)
-		if v.Status != verifiers.Passed || v.Contrast == nil {
-			t.Fatalf("%s: %s %q: %s\n%s", tt.name, v.Status, v.Reason, v.Message, v.Stdout.String())
-		}
-		if got := slices.Sorted(slices.Values(v.Contrast.Unobserved)); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: unobserved are %q, want %q", tt.name, got, tt.want)
-		}
 	}
 }
 

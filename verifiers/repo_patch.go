@@ -1,7 +1,6 @@
 package verifiers
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/securebench/sbench/candidate"
@@ -132,6 +132,8 @@ type repoCheck struct {
 	// guessed says that the hidden tests are not those of test_patch, but files of the
 	// repository that the command seems to run.
 	guessed bool
+	// branches have commits that the base commit lacks, perhaps a solution.
+	branches []string
 }
 
 // appliedBy returns the command that applied a candidate's patch made elsewhere; "" if none has.
@@ -150,48 +152,43 @@ func (c *repoCheck) verify(ctx context.Context, changes []patch.File) (Verdict, 
 	if err != nil || v.Status != Passed {
 		return v, err
 	}
-	files, err := c.hiddenTests(prepared, changes)
+	files, others, err := c.hiddenTests(prepared, changes)
 	if err == nil {
-		// Same mounts as in later runs, so that the candidate cannot tell them apart.
-		v, err = testVerdict(c.testChanged(ctx, prepared, files))
+		v, err = c.suite(ctx, prepared, files, others)
 	}
-	switch {
-	case err != nil:
-	case startsNothing(v):
+	if err == nil && startsNothing(v) {
 		v, err = c.withoutCandidate(ctx, v)
-	default:
-		v, err = c.contrast(ctx, prepared, files, v)
+	}
+	if err == nil && c.in.Reference && len(c.branches) > 0 {
+		v = v.with("branches", c.branches[:min(len(c.branches), maxBranches)])
 	}
 	return v, errors.Join(err, prepared.Close(ctx))
 }
 
-// contrast checks whether a candidate that passed follows the tests and, for one that
-// failed, whether the hidden tests compile.
-func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, files []contrast.File, v Verdict) (Verdict, error) {
+// suite judges the prepared candidate by its tests, unchanged and changed.
+func (c *repoCheck) suite(ctx context.Context, prepared runtime.Sandbox, files, others []contrast.File) (Verdict, error) {
+	candidate := func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+		return c.testChanged(ctx, prepared, files)
+	}
 	s := suite{
-		in: c.in, key: c.evaluation(files), files: files, unused: c.guessed,
-		listing: contrast.InSandbox(c.engine, c.in.sandbox("listing")),
-		candidate: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
-			return c.testChanged(ctx, prepared, files)
+		in: c.in, key: c.evaluation(slices.Concat(files, others)), files: files, others: others,
+		certain: !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, isTest)),
+		listing: contrast.InSandbox(c.engine, c.in.sandbox("listing")), candidate: candidate,
+		unchanged: func(ctx context.Context) (Verdict, error) { // with the same mounts, so that no run can be told from the others
+			return testVerdict(candidate(ctx, slices.Concat(files, others)))
+		},
+		unsolved: func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+			sandbox, gone, err := c.prepare(ctx, "unsolved", nil)
+			if err != nil || gone.Status != Passed {
+				return runtime.Exit{}, err
+			}
+			exit, err := c.testChanged(ctx, sandbox, files)
+			return exit, errors.Join(err, sandbox.Close(ctx))
 		},
 	}
-	s.unsolved = func(ctx context.Context) (runtime.Exit, error) {
-		sandbox, gone, err := c.prepare(ctx, "unsolved", nil)
-		if err != nil || gone.Status != Passed {
-			return runtime.Exit{}, err
-		}
-		exit, err := c.testChanged(ctx, sandbox, files)
-		if errors.Is(err, runtime.ErrNotStarted) {
-			err = nil
-		}
-		return exit, errors.Join(err, sandbox.Close(ctx))
-	}
-	if v.Status != Passed {
-		return s.malformed(ctx, v)
-	}
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
-	if err != nil || len(files) == 0 { // no gold patch that parses, or no tests to change
-		return s.judge(ctx, v)
+	if err != nil { // none, or none that parses
+		return s.judge(ctx)
 	}
 	var reference runtime.Sandbox // prepared when a calibration first needs it
 	s.reference = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
@@ -207,7 +204,7 @@ func (c *repoCheck) contrast(ctx context.Context, prepared runtime.Sandbox, file
 		}
 		return c.testChanged(ctx, reference, files)
 	}
-	v, err = s.judge(ctx, v)
+	v, err := s.judge(ctx)
 	if reference != nil {
 		err = errors.Join(err, reference.Close(ctx))
 	}
@@ -228,13 +225,19 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 	var mounts []runtime.Mount
 	for i, f := range files {
 		at := filepath.Join(dir, fmt.Sprint(i))
-		if err := os.WriteFile(at, []byte(f.Text), 0o644); err != nil {
+		if err := os.WriteFile(at, []byte(f.Text), 0o755); err != nil {
 			return runtime.Exit{}, err
 		}
 		mounts = append(mounts, runtime.Mount{Source: at, Dest: path.Join(c.repo(), f.Path)})
 	}
+	if err := sameAge(dir); err != nil {
+		return runtime.Exit{}, err
+	}
 	return c.test(ctx, "verifier", prepared, mounts...)
 }
+
+// maxBranches bounds the branches that a record lists.
+const maxBranches = 20
 
 // Bounds of the test files that are changed.
 const (
@@ -243,51 +246,81 @@ const (
 )
 
 // hiddenTests returns the Python test files that test_patch touches, with their text in the
-// prepared repository. If there are none, they are those that the command names, or else all
-// below the tests' working directory, but for files that the candidate changes.
-func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) ([]contrast.File, error) {
+// prepared repository. If there are none, others are the programs that it touches; if there are none
+// either, files are those that the command names, but for files that the candidate changes, or
+// others what else test_patch touches. Without test_patch, files may be all below the tests' working
+// directory.
+func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) (files, others []contrast.File, err error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = root.Close() }()
 	changed := func(name string) bool {
 		return slices.ContainsFunc(changes, func(f patch.File) bool { return f.New == name })
 	}
 	both := c.changedByBoth(changes)
-	files := readTests(root, slices.DeleteFunc(c.touched(), func(name string) bool { return slices.Contains(both, name) }))
-	if c.guessed = len(files) == 0; !c.guessed {
-		return files, nil
+	touched := slices.DeleteFunc(c.touched(), func(name string) bool { return slices.Contains(both, name) })
+	if files = readTests(root, touched); len(files) > 0 {
+		return files, nil, nil
 	}
+	others = readFiles(root, touched)
 	workdir := path.Join(".", strings.TrimPrefix(c.eval.Workdir, c.repo()))
-	files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed))
-	if len(files) == 0 {
-		files = readTests(root, slices.DeleteFunc(testsBelow(root, workdir), changed))
+	if !slices.ContainsFunc(others, isCode) {
+		files = readTests(root, slices.DeleteFunc(selected(root, workdir, c.eval.Command.Args()), changed))
 	}
-	return files, nil
+	switch {
+	case len(files) > 0:
+		return files, nil, nil
+	case len(others) > 0:
+		return nil, others, nil
+	}
+	c.guessed = true
+	return readTests(root, slices.DeleteFunc(testsBelow(root, workdir), changed)), nil, nil
 }
 
+// isTest reports whether a file is a program that is named like a test.
+func isTest(f contrast.File) bool { return isCode(f) && testName.MatchString(path.Base(f.Path)) }
+
+var testName = regexp.MustCompile(`(?i)test|spec|check|\.t$`)
+
 // readTests returns those of the named files that contain Python tests.
-func readTests(root *os.Root, names []string) (files []contrast.File) {
+func readTests(root *os.Root, names []string) []contrast.File {
+	return slices.DeleteFunc(readFiles(root, names), func(f contrast.File) bool {
+		return path.Ext(f.Path) != ".py" || !strings.Contains(f.Text, "def test") || !utf8.ValidString(f.Text)
+	})
+}
+
+// readFiles returns those of the named files that can be changed.
+func readFiles(root *os.Root, names []string) (files []contrast.File) {
 	for _, name := range names {
 		base := path.Base(name)
-		if path.Ext(base) != ".py" || base == "conftest.py" || base == "__init__.py" || len(files) == maxTestFiles {
+		if base == "conftest.py" || base == "__init__.py" || len(files) == maxTestFiles {
 			continue
 		}
 		info, err := root.Lstat(name)
 		if err != nil || !info.Mode().IsRegular() || info.Size() > maxTestFile {
 			continue // perhaps deleted by the patch
 		}
-		text, err := root.ReadFile(name)
-		if err == nil && bytes.Contains(text, []byte("def test")) && utf8.Valid(text) {
+		if text, err := root.ReadFile(name); err == nil {
 			files = append(files, contrast.File{Path: name, Text: string(text)})
 		}
 	}
 	return files
+}
+
+// sameAge gives the files below a directory one time, which tells no run from another.
+func sameAge(dir string) error {
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		return os.Chtimes(name, time.Unix(1e9, 0), time.Unix(1e9, 0))
+	})
 }
 
 // selected returns the files that words of a command name, and the Python test files in
@@ -297,6 +330,9 @@ func selected(root *os.Root, workdir string, args []string) []string {
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {
 		name, _, _ := strings.Cut(word, "::")
 		name = path.Join(workdir, name)
+		if name == workdir { // many words look like it
+			continue
+		}
 		if info, err := root.Stat(name); err == nil && info.IsDir() {
 			names = append(names, testsBelow(root, name)...)
 		} else if err == nil {
@@ -354,8 +390,11 @@ func (c *repoCheck) config(name string) runtime.Config {
 // files, if any. If the verdict is Passed, the caller closes the sandbox; otherwise there is
 // none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
-	stage := filepath.Join(c.volume, name)
-	if err := c.stage(stage, files); err != nil {
+	stage, err := os.MkdirTemp(c.volume, name+"-")
+	if err == nil {
+		err = c.stage(stage, files)
+	}
+	if err != nil {
 		return nil, Verdict{}, fmt.Errorf("stage the patches: %w", err)
 	}
 	cfg := c.config("prepare")
@@ -382,6 +421,7 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	if err != nil || v.Status != Passed {
 		return nil, v, errors.Join(err, sandbox.Close(ctx))
 	}
+	c.branches = strings.Fields(exit.Stdout.String())
 	return sandbox, v, nil
 }
 

@@ -30,8 +30,6 @@ type repoWorld struct {
 	base  string
 	repo  string // on the host
 	store *contrast.Store
-	// reference says that candidates are judged as the task's own solution.
-	reference bool
 }
 
 // Programs that start tests as tox and as Django's manage.py do: the test image has neither.
@@ -215,7 +213,7 @@ func (w repoWorld) attempt(t *testing.T, script string, tests map[string]any) (h
 func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack, result harness.Result) verifiers.Verdict {
 	t.Helper()
 	v, err := verifiers.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: result.Candidate, Reference: w.reference, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
 		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
 	})
 	must(t, err)

@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -168,22 +169,22 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 		return failed("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", len(denied))), nil
 	}
 	if len(left) == 0 {
-		return c.check(ctx, dir)
+		return c.suite(ctx, dir)
 	}
 	in, done, err := withoutLinks(ctx, c.engine, c.in, left)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("leave out links: %w", err)
 	}
 	c.in = in
-	v, err := c.check(ctx, dir)
+	v, err := c.suite(ctx, dir)
 	if err = errors.Join(err, done()); err == nil {
 		v = v.with("left_out", left[:min(len(left), maxLeftOut)])
 	}
 	return v, err
 }
 
-// check runs the checker with the files staged in dir, and judges how it ends.
-func (c *terminalCheck) check(ctx context.Context, dir string) (Verdict, error) {
+// unchanged judges the candidate by the checker as staged in dir.
+func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, error) {
 	exit, err := c.run(ctx, dir)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
@@ -197,10 +198,7 @@ func (c *terminalCheck) check(ctx context.Context, dir string) (Verdict, error) 
 	if v.Status == Failed {
 		v.Score = partial(filepath.Join(dir, logsDir))
 	}
-	if err != nil || v.Status == Faulty {
-		return v, err
-	}
-	return c.contrast(ctx, dir, v)
+	return v, err
 }
 
 // partial returns the score, between 0 and 1, that a checker has left in the directory of its
@@ -488,7 +486,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
 	}
-	return dir, err
+	return dir, errors.Join(err, sameAge(dir))
 }
 
 // overwrite replaces the text of a staged file and keeps its mode.
@@ -500,43 +498,78 @@ func overwrite(root *os.Root, f contrast.File) error {
 	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
 }
 
-// contrast checks whether a candidate that passed follows the tests and, for one that
-// failed, whether the hidden tests compile. There is a reference solution only if the
-// candidate is it.
-func (c *terminalCheck) contrast(ctx context.Context, dir string, v Verdict) (Verdict, error) {
-	_, stagedTests := c.tests()
-	s := suite{in: c.in, unused: true, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
-	if stagedTests != "" {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return Verdict{}, err
-		}
-		s.files = readTests(root, testsBelow(root, stagedTests))
-		if err := root.Close(); err != nil {
-			return Verdict{}, err
-		}
+// suite judges the candidate by the checker, unchanged and changed. There is a reference solution
+// only if the candidate is it.
+func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) {
+	s := suite{in: c.in, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
+	if err := c.hiddenTests(dir, &s); err != nil {
+		return Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.key = fmt.Sprintf("%q %s", s.files, digests.Evaluation)
-	s.candidate = func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
-		changed, err := c.stage(ctx, files)
-		if err != nil {
-			return runtime.Exit{}, err
+	s.key = fmt.Sprintf("%q %s", slices.Concat(s.files, s.others), digests.Evaluation)
+	s.unchanged = func(ctx context.Context) (Verdict, error) { return c.unchanged(ctx, dir) }
+	with := func(run func(context.Context, string) (runtime.Exit, error)) suiteRun {
+		return func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
+			changed, err := c.stage(ctx, files)
+			if err != nil {
+				return runtime.Exit{}, err
+			}
+			return run(ctx, changed)
 		}
-		return c.run(ctx, changed)
 	}
-	if v.Status != Passed {
-		s.unsolved = func(ctx context.Context) (runtime.Exit, error) { return c.withoutCandidate(ctx, dir) }
-		return s.malformed(ctx, v)
-	}
+	s.candidate, s.unsolved = with(c.run), with(c.withoutCandidate)
 	if c.in.Reference {
 		s.reference = s.candidate
 	}
-	return s.judge(ctx, v)
+	return s.judge(ctx)
 }
+
+// hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,
+// if there are none, all but the checker's script.
+func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
+	_, stagedTests := c.tests()
+	if stagedTests == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	var names []string
+	err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return err
+	})
+	checker, command := c.eval.Checker, strings.Join(checkerArgs(c.eval.Checker), " ")
+	script := path.Join(stagedTests, path.Base(checker.Path))
+	s.files = readTests(root, testsBelow(root, stagedTests))
+	for _, f := range readFiles(root, names) {
+		shell := path.Ext(f.Path) == ".sh"
+		own := checker.Source == compiler.CheckerScript && f.Path == script
+		if own || shell {
+			command += "\n" + f.Text
+		}
+		if len(s.files) == 0 && !own {
+			s.others = append(s.others, f)
+		}
+	}
+	for _, f := range slices.Concat(s.files, s.others) {
+		s.certain = s.certain || isCode(f) && strings.Contains(command, path.Base(f.Path))
+	}
+	if s.certain = s.certain || len(s.files) > 0 && runsTests.MatchString(command); !s.certain {
+		s.files = nil // the command runs no tests
+	}
+	return err
+}
+
+// runsTests matches commands that find tests by themselves.
+var runsTests = regexp.MustCompile(`\b(py\.?test|unittest)\b`)
 
 // checkerArgs returns the command of a checker.
 func checkerArgs(c compiler.Checker) []string {

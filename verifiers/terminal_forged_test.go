@@ -309,10 +309,10 @@ func TestTerminalCommands(t *testing.T) {
 	// The reference solution is not run for these.
 	forms(contrast.Uncalibrated,
 		sourced("pytest", "module/test_outputs.py"),
-		seeded("python3 -m pytest --tb=short "+tests),
-		seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`))
-	// No files that are named like tests.
+		seeded("python3 -m pytest --tb=short "+tests))
+	// No files that are named like tests, or that the command runs.
 	forms(contrast.None,
+		seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`),
 		forgedCheckers()["unit"],
 		sourced("script", "log/check.sh"),
 		map[string]any{"checker": map[string]any{"command": `test "$(python3 solve.py 2 3)" = 5`}},

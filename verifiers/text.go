@@ -9,6 +9,7 @@ import (
 // told returns the verdict on a text, with what was read in it.
 func told(t text.Verdict) Verdict {
 	v := passed()
+	v.Assurance = Sealed
 	if t.Reason != "" {
 		v = failed(t.Reason, map[string]string{
 			text.None: "what was read in the answer names nothing", text.Several: "what was read in the answer leaves open what is meant",

@@ -3,7 +3,7 @@
 # SWE-bench's harness, in its order and without undoing what a command that failed has applied, and
 # writes to /sbench/applied-by which command succeeded.
 gnu_patch() (
-	cd "${repo:?}" && patch --batch --fuzz=5 -p1 --unified --no-backup-if-mismatch --input="${patches:?}/candidate.patch"
+	cd "${repo:?}" && patch --batch --fuzz=5 -p1 --unified --no-backup-if-mismatch --input="${patches:?}/candidate.patch" >&2
 )
 if apply candidate.patch; then
 	echo 'git apply' > /sbench/applied-by

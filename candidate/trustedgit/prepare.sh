@@ -61,3 +61,6 @@ if [ -s "$patches/both" ]; then
 	cd "$repo"
 	xargs -0 -n 1 sh -c "$merge" merge "$before" "$after" < "$patches/both"
 fi
+
+# Branches and tags with commits that the agent can read, and the base lacks.
+git --git-dir="$common" for-each-ref --no-merged "$head" --format='%(refname:short)' || true

@@ -303,7 +303,11 @@ func TestPackRewards(t *testing.T) {
 		"own-tests":  {`./program; echo 0 > /logs/verifier/reward.txt`, `echo 'echo 1 > /logs/verifier/reward.txt' > "$(dirname "$0")/tests/test.sh" || echo x > /tests/test.sh`},
 		"no-reward":  {`./program`, `true`},
 		"honest":     {`./program && echo 1 > /logs/verifier/reward.txt`, `true`},
-		"not-a-file": {`./program`, `mkdir /logs/verifier/reward.txt`},
+		"not-a-file": {`./program`, `rm /logs/verifier/reward.txt; mkdir /logs/verifier/reward.txt`},
+		"a-pipe": {
+			`./program > o; echo 0 > /logs/verifier/reward.txt`,
+			`cd /logs/verifier && rm reward.txt && mkfifo reward.txt && (exec > /dev/null 2>&1; ln reward.txt other; sleep 0.3; rm reward.txt; echo 1 > reward.txt; cat other) &`,
+		},
 	}
 	source := t.TempDir()
 	for name, cheat := range cheats {
@@ -318,14 +322,14 @@ func TestPackRewards(t *testing.T) {
 		}
 	}
 	out := filepath.Join(t.TempDir(), "pack")
-	expect(t, codeMeasured, "imported 10", "pack", "import", "--out", out, "harbor", source)
+	expect(t, codeMeasured, "imported 11", "pack", "import", "--out", out, "harbor", source)
 	records := filepath.Join(t.TempDir(), "records")
-	expect(t, codeUsage, "checked 10 task(s): reference passed 1, empty passed 0", "pack", "check", "--progress", "none", "--output-dir", records, out)
+	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--progress", "none", "--output-dir", records, out)
 	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
 	must(t, err)
 	for _, reason := range []string{
 		"the reward is {\\\"a\\\":0} and not 1", "test.sh left processes behind", "test.sh ended with status 137", "the reward is 0 and not 1",
-		"the reward is 120x1 and not 1", "the reward is 100 and not 1", "test.sh wrote no reward", "reward.txt is no file",
+		"the reward is 120x1 and not 1", "the reward is 100 and not 1", "test.sh wrote no reward", "reward.txt was replaced",
 	} {
 		if !bytes.Contains(text, []byte("sbench-check: "+reason)) {
 			t.Errorf("no reward failed because %s", reason)

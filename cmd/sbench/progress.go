@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -188,7 +189,7 @@ func doneLine(e run.Event, p pace) string {
 		notes = append(notes, "ETA "+seconds(left))
 	}
 	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
-		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), tookSeconds(e.Seconds)), " "))
+		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), string(e.Assurance), tookSeconds(e.Seconds)), " "))
 	if len(notes) > 0 {
 		line += " (" + strings.Join(notes, ", ") + ")"
 	}
@@ -270,7 +271,7 @@ func (t *table) add(e run.Event) {
 		name += fmt.Sprintf(" (attempt %d)", e.Attempt)
 	}
 	t.rows = append(t.rows, strings.Join([]string{
-		name, string(e.Status), tookSeconds(e.Seconds), report.Visible(e.Reason, shownName), report.Visible(e.FailureMessage, shownMessage),
+		name, string(e.Status), tookSeconds(e.Seconds), report.Visible(cmp.Or(e.Reason, string(e.Assurance)), shownName), report.Visible(e.FailureMessage, shownMessage),
 	}, "\t"))
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // summed names runs whose records are summed up.
@@ -23,13 +24,19 @@ type summed struct {
 	AcceptUnsigned bool `help:"Sum up records even if they are damaged, or not signed by --key. The report says so."`
 }
 
+// requireFlag is the weakest assurance with which a pass counts.
+type requireFlag struct {
+	Require verifiers.Assurance `enum:",sealed,contrasted" default:"" placeholder:"ASSURANCE" help:"Count passes that are less sure as not passed: sealed, or contrasted (and sealed). The records stay as they are."`
+}
+
 type reportCmd struct {
 	summed
-	HTML      string   `name:"html" placeholder:"FILE" help:"Write one self-contained HTML file."`
-	JUnit     string   `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
-	CSV       string   `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
-	JSON      bool     `name:"json" xor:"format" help:"Print JSON."`
-	Markdown  bool     `xor:"format" help:"Print Markdown, for example for a comment on a change."`
+	HTML     string `name:"html" placeholder:"FILE" help:"Write one self-contained HTML file."`
+	JUnit    string `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
+	CSV      string `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
+	JSON     bool   `name:"json" xor:"format" help:"Print JSON."`
+	Markdown bool   `xor:"format" help:"Print Markdown, for example for a comment on a change."`
+	requireFlag
 	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
 }
 
@@ -41,6 +48,9 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err != nil {
 		return err
+	}
+	for _, s := range sources {
+		s.Require(cmd.Require)
 	}
 	r := report.Summarize(sources)
 	for _, run := range r.Runs {

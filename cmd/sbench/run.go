@@ -41,12 +41,13 @@ type runCmd struct {
 	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`
 	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
 
-	Jobs     int    `short:"j" placeholder:"N" help:"How many attempts to run at a time. Default: the tester file's, else as many as the cores allow. Fewer run if memory, processes or disk space do not suffice."`
-	Resume   bool   `help:"Continue in an existing output directory. What is recorded with the same inputs is not run again."`
-	Plan     bool   `help:"Print what would run, and why, and run nothing."`
-	FailFast bool   `help:"Stop starting attempts after the first one that fails or cannot be measured."`
-	Retries  int    `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
-	Sign     string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
+	Jobs     int  `short:"j" placeholder:"N" help:"How many attempts to run at a time. Default: the tester file's, else as many as the cores allow. Fewer run if memory, processes or disk space do not suffice."`
+	Resume   bool `help:"Continue in an existing output directory. What is recorded with the same inputs is not run again."`
+	Plan     bool `help:"Print what would run, and why, and run nothing."`
+	FailFast bool `help:"Stop starting attempts after the first one that fails or cannot be measured."`
+	Retries  int  `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
+	requireFlag
+	Sign string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
 
 	shardFlags
 
@@ -277,7 +278,7 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Config, error) {
 	cfg := run.Config{Inputs: in, Options: run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
-		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast,
+		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}}
 	err := cmd.deal(in.Tester, &cfg.Options)

@@ -116,6 +116,10 @@ func (v attemptView) print(w io.Writer) error {
 			p.line("%-10s %s", name, value)
 		}
 	}
+	fact("assurance", v.Assurance)
+	if v.Doubtful {
+		fact("doubtful", "the candidate passes some tests that expect something wrong")
+	}
 	if v.Status != record.Passed {
 		reason := v.Reason
 		if v.Phase != "" {

@@ -37,8 +37,8 @@ func TestLittle(t *testing.T) {
 	b.load(name, "")
 	b.want(`[...document.querySelectorAll("#rows .task")].map(e => e.textContent).join()`, "task-1,task-2,task-10")
 	b.want(`[...document.querySelectorAll(".matrix .l")].map(e => e.textContent).join()`, "task-1,task-2,task-10")
-	b.want(`[...document.querySelectorAll("#heads th")].map(e => e.textContent).join()`, "Status,Task,Message,Tries")
-	b.want(`document.querySelector(".warning").textContent`, "unscored 1 error and 0 pending are in no denominator")
+	b.want(`[...document.querySelectorAll("#heads th")].map(e => e.textContent).join()`, "Status,Task,Assurance,Message,Tries")
+	b.want(`document.querySelector(".warning").textContent`, "executed of 1 of 1 passes it is known only that the command succeeded, and can failunscored 1 error and 0 pending are in no denominator")
 	b.want(`document.querySelector(".example[href='#a2']").textContent`, "for example task-1: the provider failed")
 }
 

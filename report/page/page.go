@@ -138,21 +138,22 @@ func (p Page) writeBody(w io.Writer) error {
 
 // A row is an attempt in the table of attempts.
 type row struct {
-	Run      int     `json:"run"`
-	Task     string  `json:"task"`
-	Attempt  int     `json:"attempt"`
-	Status   string  `json:"status"`
-	Family   string  `json:"family"`
-	Category string  `json:"category"`
-	Reason   string  `json:"reason"`
-	Phase    string  `json:"phase"`
-	Message  string  `json:"message"`
-	Seconds  float64 `json:"seconds"`
-	Tokens   int64   `json:"tokens"`
-	Cached   int64   `json:"cached"`
-	Output   int64   `json:"output"`
-	Memory   int64   `json:"memory"`
-	Tries    int     `json:"tries"`
+	Run       int     `json:"run"`
+	Task      string  `json:"task"`
+	Attempt   int     `json:"attempt"`
+	Status    string  `json:"status"`
+	Family    string  `json:"family"`
+	Category  string  `json:"category"`
+	Reason    string  `json:"reason"`
+	Assurance string  `json:"assurance"` // of a pass, with "doubtful" if it is
+	Phase     string  `json:"phase"`
+	Message   string  `json:"message"`
+	Seconds   float64 `json:"seconds"`
+	Tokens    int64   `json:"tokens"`
+	Cached    int64   `json:"cached"`
+	Output    int64   `json:"output"`
+	Memory    int64   `json:"memory"`
+	Tries     int     `json:"tries"`
 }
 
 func (p Page) writeIndex(w io.Writer) error {
@@ -167,7 +168,7 @@ func (p Page) writeIndex(w io.Writer) error {
 		for _, a := range s.Attempts {
 			row := row{
 				Run: i, Task: cut(a.Task), Attempt: a.Number, Status: string(a.Status), Family: cut(a.Family), Category: cut(a.Category),
-				Reason: cut(a.Reason), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
+				Reason: cut(a.Reason), Assurance: sureness(a), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
 			}
 			if t := a.Tokens; t != nil {
 				row.Tokens, row.Cached, row.Output = t.Input+t.Output, t.Cached, t.Output
@@ -176,6 +177,14 @@ func (p Page) writeIndex(w io.Writer) error {
 		}
 	}
 	return writeJSON(w, "index", index)
+}
+
+// sureness returns the assurance of an attempt, and whether it is doubtful.
+func sureness(a report.Attempt) string {
+	if a.Doubtful {
+		return a.Assurance + ", doubtful"
+	}
+	return a.Assurance
 }
 
 // cut bounds the length of a name.

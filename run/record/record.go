@@ -5,6 +5,8 @@
 package record
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
@@ -68,11 +71,13 @@ type Record struct {
 	HiddenValues       string                     `json:"hidden_values"`     // always "<redacted>"
 
 	// Passed and Score are set if the status is a verdict, the others if the candidate was verified.
-	Passed           *bool    `json:"passed,omitempty"`
-	Score            *float64 `json:"score,omitempty"` // 0 to 1
-	VerifierStdout   string   `json:"verifier_stdout,omitempty"`
-	VerifierStderr   string   `json:"verifier_stderr,omitempty"`
-	VerifierMetadata Metadata `json:"verifier_metadata,omitempty"`
+	Passed *bool    `json:"passed,omitempty"`
+	Score  *float64 `json:"score,omitempty"` // 0 to 1
+	// Assurance says how sure a pass is; "" unless it passed.
+	Assurance        verifiers.Assurance `json:"assurance,omitempty"`
+	VerifierStdout   string              `json:"verifier_stdout,omitempty"`
+	VerifierStderr   string              `json:"verifier_stderr,omitempty"`
+	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"`
 	// Contrast is how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
@@ -118,6 +123,36 @@ type Record struct {
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
 	Digest   string `json:"digest"`
+}
+
+// Sureness returns how sure a record's pass is: its Assurance or, if there is none, the weakest;
+// "" if it did not pass.
+func (r *Record) Sureness() verifiers.Assurance {
+	if r.VerificationStatus != Passed {
+		return ""
+	}
+	return cmp.Or(r.Assurance, verifiers.Executed)
+}
+
+// Doubtful reports whether a passed candidate followed some of the changed tests.
+func (r *Record) Doubtful() bool {
+	doubtful, _ := r.VerifierMetadata["doubtful"].(bool)
+	return doubtful && r.VerificationStatus == Passed
+}
+
+// Suffices reports whether a pass of assurance a counts where required is the weakest that does;
+// "" requires nothing.
+func Suffices(a, required verifiers.Assurance) bool {
+	order := []verifiers.Assurance{"", verifiers.Executed, verifiers.Contrasted, verifiers.Sealed}
+	return slices.Index(order, a) >= slices.Index(order, required)
+}
+
+// TooWeak is the reason of an attempt whose pass does not suffice. No record has it.
+const TooWeak = "assurance_too_weak"
+
+// TooWeakMessage returns the message that goes with TooWeak.
+func TooWeakMessage(a, required verifiers.Assurance) string {
+	return fmt.Sprintf("it passed, but the pass is %s, and %s is required", a, required)
 }
 
 // Code reports whether the candidate's text is a program.

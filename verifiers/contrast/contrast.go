@@ -83,19 +83,18 @@ type Edit struct {
 	Last int `json:"last"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	// Users are tests, separated by spaces, that use what is changed and so may fail, too;
-	// "*" means all tests of the file.
+	// Row says that the edit changes a row of a table of which each row is a test of its own.
+	Row bool `json:"row,omitempty"`
+	// Users is "*" if any test of the file may use what is changed and so fail, too; else "".
 	Users string `json:"users,omitempty"`
 }
 
 // Options of [List]. The zero Options are for tests that run in milliseconds.
 type Options struct {
 	Seed     string // edits are the same for the same seed, and differ between seeds
-	Places   int    // most assertions in each file or, with Each, in each test; 0 means 8
-	Variants int    // edits of each assertion, more if there are few assertions; 0 means 2
+	Places   int    // most assertions in each file, without Each; 0 means 8
+	Variants int    // edits of each assertion, without Each, more if there are few assertions; 0 means 2
 	Each     bool   // look for assertions in each test function and its helpers, and only there
-	// Weak also makes, with Each, changes that show weak assertions but judge no suite.
-	Weak bool
 	// Names are names that belong to the candidate even if they are built-in.
 	Names []string
 }
@@ -107,8 +106,15 @@ func (e Edit) Overlaps(other Edit) bool {
 }
 
 // MayFail reports whether e may make the test that other changes fail.
-func (e Edit) MayFail(other Edit) bool {
-	return e.Path == other.Path && (e.Users == "*" || slices.Contains(strings.Fields(e.Users), other.Test))
+func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Users != "" }
+
+// Before reports whether e's test runs before that of other: it is above it in the file, and not
+// after it by name, since unittest sorts methods; of files, the names are compared.
+func (e Edit) Before(other Edit) bool {
+	if e.Path != other.Path {
+		return e.Path < other.Path
+	}
+	return e.Line < other.Line && (e.Test < other.Test || !strings.Contains(e.Test+other.Test, "::"))
 }
 
 // SameTest reports whether both edits change the same test function.
@@ -173,18 +179,19 @@ func InSandbox(e Sandboxes, cfg runtime.Config) Python {
 // A Listing is what [List] found, and the answer of this package's program.
 type Listing struct {
 	Edits []Edit
+	// Canary are insertions that together make every test fail at its end, or a file without
+	// tests at the file's.
+	Canary []Edit
 	// Broken are the paths of files that do not compile.
 	Broken []string
-	// Unread are assertions without edits, as "tests.py:7", and files at which this package's program
-	// fails.
+	// Unread are files at which this package's program fails.
 	Unread []string
 }
 
-// List finds edits in files with the help of python; with Each, edits with users everywhere
-// only if there are no others. A file that does not compile is listed in Broken and is not an error.
+// List finds edits in files with the help of python. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
 	request, err := json.Marshal(map[string]any{
-		"files": files, "seed": o.Seed, "places": cmp.Or(o.Places, 8), "variants": cmp.Or(o.Variants, 2), "each": o.Each, "weak": o.Weak, "names": o.Names,
+		"files": files, "seed": o.Seed, "places": cmp.Or(o.Places, 8), "variants": cmp.Or(o.Variants, 2), "each": o.Each, "names": o.Names,
 	})
 	if err != nil {
 		return Listing{}, err

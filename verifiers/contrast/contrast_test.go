@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,11 +50,11 @@ func TestList(t *testing.T) {
 		{"triple quoted", "assert f(x) == '''\na\n'''\n", "value", "'''\na\n'''"},
 		{"triple quoted twice", "assert f(x) == '''\na\n'''\nassert f(y) == '''\na\n'''\nassert f(z) == 'b'\n", "value", ""},
 		{"array", "import numpy as np\nnp.testing.assert_array_equal(f(x), [17])\n", "value", "17"},
-		{"array within a tolerance", "import numpy as np\nnp.testing.assert_allclose(f(x), 17.0, rtol=0.1)\n", "bound slack", ""},
-		{"error of a module", "import pytest, calc\nwith pytest.raises(calc.Error):\n    f(1)\n", "negation", "calc.Error"},
-		{"raises by its name", "from pytest import raises\nwith raises(ValueError):\n    f(1)\n", "negation", "ValueError"},
-		{"raises as a call", "import pytest\npytest.raises(ValueError, f, 1)\n", "negation", "ValueError"},
-		{"what nobody computes", "assert f(1) <= ~0\nassert f(2) == 17\n", "value bound negation slack", ""},
+		{"array within a tolerance", "import numpy as np\nnp.testing.assert_allclose(f(x), 17.0, rtol=0.1)\n", "", ""},
+		{"error of a module", "import pytest, calc\nwith pytest.raises(calc.Error):\n    f(1)\n", "", ""},
+		{"raises by its name", "from pytest import raises\nwith raises(ValueError):\n    f(1)\n", "", ""},
+		{"raises as a call", "import pytest\npytest.raises(ValueError, f, 1)\n", "", ""},
+		{"what nobody computes", "assert f(1) <= ~0\nassert f(2) == 17\n", "value", "17"},
 		{"one answer again and again", "assert f(1) == 0\nassert f(2) == 0\n" + "assert f(3) == 11\nassert f(4) == 12\nassert f(5) == 13\nassert f(6) == 14\n", "value", ""},
 		{"item of a dictionary", "want = {'key': 17}\nassert f(x) == want['key']\n", "value", "17"},
 		{"call of set", "assert f(x) == set([8])\n", "value", "8"},
@@ -63,26 +64,26 @@ func TestList(t *testing.T) {
 		{"dictionary", "for x, want in {1: 17}.items():\n    assert f(x) == want\n", "value", "17"},
 		{"parametrize", "@pytest.mark.parametrize('x,want', [(1, 17)])\ndef test(x, want):\n    assert f(x) == want\n", "value", "17"},
 		{"assertEqual", "class T(TestCase):\n    def test(self):\n        self.assertEqual(f(x), 17)\n", "value", "17"},
-		{"assertTrue", "class T(TestCase):\n    def test(self):\n        self.assertTrue(f(x))\n", "negation", "assertTrue"},
-		{"raises", "def test():\n    with pytest.raises(ValueError):\n        f(x)\n", "negation", "ValueError"},
+		{"assertTrue", "class T(TestCase):\n    def test(self):\n        self.assertTrue(f(x))\n", "", ""},
+		{"raises", "def test():\n    with pytest.raises(ValueError):\n        f(x)\n", "", ""},
 		{"if raise", "if f(x) != 17:\n    raise AssertionError\n", "value", "17"},
-		{"no literal", "assert f(g(x)) == x\n", "wrapped", "x"},
-		{"tolerance", "assert abs(f(x) - 1.5) < 1e-6\n", "bound negation slack", "1.5"},
-		{"tolerance of a table", "for x, want in [(1, 1.5)]:\n    assert abs(f(x) - want) < 1e-6\n", "bound negation slack", "1.5"},
+		{"no literal", "assert f(g(x)) == x\n", "", ""},
+		{"tolerance", "assert abs(f(x) - 1.5) < 1e-6\n", "", ""},
+		{"tolerance of a table", "for x, want in [(1, 1.5)]:\n    assert abs(f(x) - want) < 1e-6\n", "", ""},
 		{"approximately", "assert f(x) == pytest.approx(1.5)\n", "value", "1.5"},
-		{"one of two", "assert f(x) in ([0, 1], [1, 0])\n", "bound negation slack", "[0, 1], [1, 0]"},
-		{"one or another", "assert f(x) == 3 or f(x) == -3\n", "bound negation slack", "3 or f(x) == -3"},
-		{"one or none", "assert f(x) is None or f(x) == 3\n", "negation slack", ""},
-		{"at most", "assert len(f(x)) <= 4\n", "bound negation slack", "4"},
-		{"between", "assert 0 <= f(x) < 10\n", "bound negation slack", ""},
-		{"neither", "assert not (f(x) < 3 or f(x) > 8)\n", "bound negation slack", ""},
-		{"pattern", "import re\nassert re.match('a+', f(x))\n", "negation slack", ""},
-		{"assertIn", "class T(TestCase):\n    def test(self):\n        self.assertIn(f(x), [1, 2])\n", "bound negation slack", "1, 2"},
-		{"assertLess", "class T(TestCase):\n    def test(self):\n        self.assertLess(f(x), 3)\n", "bound negation slack", "3"},
-		{"truth", "assert f(x)\n", "negation", "f(x)"},
-		{"not", "assert not f(x)\n", "negation", "not f(x)"},
+		{"one of two", "assert f(x) in ([0, 1], [1, 0])\n", "", ""},
+		{"one or another", "assert f(x) == 3 or f(x) == -3\n", "", ""},
+		{"one or none", "assert f(x) is None or f(x) == 3\n", "", ""},
+		{"at most", "assert len(f(x)) <= 4\n", "", ""},
+		{"between", "assert 0 <= f(x) < 10\n", "", ""},
+		{"neither", "assert not (f(x) < 3 or f(x) > 8)\n", "", ""},
+		{"pattern", "import re\nassert re.match('a+', f(x))\n", "", ""},
+		{"assertIn", "class T(TestCase):\n    def test(self):\n        self.assertIn(f(x), [1, 2])\n", "", ""},
+		{"assertLess", "class T(TestCase):\n    def test(self):\n        self.assertLess(f(x), 3)\n", "", ""},
+		{"truth", "assert f(x)\n", "", ""},
+		{"not", "assert not f(x)\n", "", ""},
 		{"nothing of a candidate", "assert True, 'well'\n", "", ""},
-		{"not equal", "assert f(x) != 3\n", "negation slack", ""},
+		{"not equal", "assert f(x) != 3\n", "", ""},
 		{"utf-8", "é = 1; assert f('é') == 17\n", "value", "17"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -119,20 +120,8 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
-// TestListUnread: an assertion that the program fails at is said, and costs no other one.
+// TestListUnread: a file that the program fails at is said.
 func TestListUnread(t *testing.T) {
-	const text = "def test_a():\n    assert all(map(**f(1)))\n    assert f(2) == 17\n"
-	for _, each := range []bool{false, true} {
-		found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text}, {Path: "u.py", Text: "assert f() == 1"}}, contrast.Options{Each: each})
-		changed := func(e contrast.Edit) bool { return e.Path == "t.py" && e.Line == 3 }
-		if err != nil || !slices.Equal(found.Unread, []string{"t.py:2"}) || len(found.Broken) > 0 || !slices.ContainsFunc(found.Edits, changed) {
-			t.Errorf("each %v: %v %+v", each, err, found)
-		}
-	}
-	const unknown = "def test_a():\n    assert_close(f(1), 17)\n    assert_mine(f(1))\ndef assert_mine(x):\n    assert x == 3\n"
-	if found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: unknown}}, contrast.Options{Each: true}); err != nil || !slices.Equal(found.Unread, []string{"t.py:2"}) {
-		t.Errorf("%v %+v", err, found)
-	}
 	whole := func(context.Context, []byte) ([]byte, error) {
 		return []byte(`{"unread": ["t.py"], "edits": []}`), nil
 	}
@@ -190,35 +179,35 @@ func TestInSandboxLimits(t *testing.T) {
 func TestEach(t *testing.T) {
 	for _, c := range []struct{ name, text, changed string }{
 		{"functions", "def test_a():\n    assert f(1) == 11\nclass TestList:\n    def test_b(self):\n        def inner():\n            assert f(3) == 33\n        inner()\ndef helper(x):\n    assert f(x) == 9\n", "TestList::test_b: 33; test_a: 11"},
-		{"helper", "class T(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\n    def test_b(self):\n        w = 'abc'\n        self.check(2, want=w)\n    def test_c(self):\n        self.check(3, g(4))\n", "T::test_a: 17; T::test_b: 'abc'; T::test_c: g(4)"},
+		{"helper", "class T(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\n    def test_b(self):\n        w = 'abc'\n        self.check(2, want=w)\n    def test_c(self):\n        self.check(3, g(4))\n", "T::test_a: 17; T::test_b: 'abc'"},
 		{"helper of a helper", "def outer(x, want):\n    inner(x, want)\ndef inner(x, want):\n    assert f(x) == want\n@pytest.mark.parametrize('x,want', [(1, 17)])\ndef test_a(x, want):\n    outer(x, want)\ndef test_b():\n    for x, want in [(1, 19)]:\n        outer(x, want)\n", "test_a: 17; test_b: 19"},
-		{"helper with a tolerance", "def close(x, want):\n    assert abs(f(x) - want) < 1e-6\ndef test_a():\n    close(1, 1.5)\ndef test_b():\n    close(2, 2.5)\n", "test_a: 1.5; test_b: 2.5"},
+		{"helper with a tolerance", "def close(x, want):\n    assert abs(f(x) - want) < 1e-6\ndef test_a():\n    close(1, 1.5)\ndef test_b():\n    close(2, 2.5)\n", ""},
 		{"helper with a table", "def table(rows):\n    for x, want in rows:\n        assert f(x) == want\ndef test_a():\n    table([(1, 21)])\ndef test_b():\n    table([(1, 31)])\n", "test_a: 21; test_b: 31"},
 		{"helper that asserts by its name", "class T(TestCase):\n    def assertSum(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.assertSum([5, 6], 11)\n", "T::test_a: 11"},
 		{"helpers of two classes", "class A(TestCase):\n    def check(self, x, want):\n        self.assertEqual(f(x), want)\n    def test_a(self):\n        self.check(1, 17)\nclass B(TestCase):\n    def check(self, want, x):\n        self.assertEqual(f(x), want)\n    def test_b(self):\n        self.check(18, 2)\n", "A::test_a: 17; B::test_b: 18"},
 		{"arguments that are not known", "def check(x, want):\n    assert f(x) == want\ndef test_a():\n    check(*row)\ndef test_b():\n    check(1, 17)\n", "test_b: 17"},
-		{"helper without what is expected", "def check(x):\n    y = f(x)\n    assert not y.bad\ndef test_a():\n    check(1)\ndef test_b():\n    check(2)\ndef test_c():\n    assert f(3) == 33\n", "test_a: not y.bad; test_b: not y.bad; test_c: 33"},
-		{"method without what is expected", "class T(TestCase):\n    def check(self, x):\n        self.twice(x)\n    def twice(self, x):\n        self.assertIsNone(f(x))\n    def test_a(self):\n        self.check(1)\n", "T::test_a: assertIsNone"},
+		{"helper without what is expected", "def check(x):\n    y = f(x)\n    assert not y.bad\ndef test_a():\n    check(1)\ndef test_b():\n    check(2)\ndef test_c():\n    assert f(3) == 33\n", "test_c: 33"},
+		{"method without what is expected", "class T(TestCase):\n    def check(self, x):\n        self.twice(x)\n    def twice(self, x):\n        self.assertIsNone(f(x))\n    def test_a(self):\n        self.check(1)\n", ""},
 		{"stand-in that asserts", "def fake(url):\n    assert url == 'abc'\ndef test_a(monkeypatch):\n    monkeypatch.setattr(m, 'send', fake)\n    assert save(1) == 17\n", "test_a: 17"},
-		{"helper that only decides", "def same(x):\n    return f(x) == 3\ndef test_a():\n    assert not same(1)\n", "test_a: not same(1)"},
+		{"helper that only decides", "def same(x):\n    return f(x) == 3\ndef test_a():\n    assert not same(1)\n", ""},
 		{"helper that calls itself", "def check(x, want):\n    assert f(x) == want\n    check(x, want)\ndef test_a():\n    check(1, 17)\n", "test_a: 17"},
 
 		{"shared as an argument", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
 		{"shared as a parameter", "KEY = 'abcdef'\ndef test_a():\n    assert f(1) == KEY\n@pytest.mark.parametrize('x', [TABLE[KEY]])\ndef test_b(x):\n    assert g(x) == 3\n", "test_a: KEY; test_b: 3"},
-		{"shared as what is expected", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(1) == KEY\n", "test_a: 17; test_b: g(1) == KEY"},
+		{"shared as what is expected", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    assert g(1) == KEY\n", "test_a: 17; test_b: 17"},
 		{"shared table", "CASES = [(1, 17)]\ndef test_a():\n    for x, want in CASES:\n        assert f(x) == want\ndef test_b():\n    for x, want in CASES:\n        assert g(want) == x\n", "test_a: 17; test_b: 1"},
 		{"not shared", "KEY = 17\ndef test_a():\n    assert f(1) == KEY\ndef test_b():\n    KEY = 2\n    assert g(KEY) == 3\n", "test_a: 17; test_b: 3"},
 
 		{"several rows of one function", "@pytest.mark.parametrize('x,want', [(1, 17), (2, 18), (3, 19), (4, 20)])\ndef test_a(x, want):\n    assert f(x) == want\n", "test_a: 17, 18, 19, 20"},
 
-		{"Django's page", "class T(TestCase):\n    def test_a(self):\n        self.assertContains(page, 'abc', 2)\n    def test_b(self):\n        self.assertRedirects(page, '/login')\n    def test_c(self):\n        self.assertNotContains(page, 'abc')\n", "T::test_a: 'abc'; T::test_b: '/login'; T::test_c: assertNotContains"},
-		{"warning", "import pytest\ndef test_a():\n    with pytest.warns(UserWarning):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        with self.assertWarns(DeprecationWarning):\n            f(1)\n", "T::test_b: DeprecationWarning; test_a: UserWarning"},
-		{"calls of a mock", "def test_a():\n    f(m)\n    m.assert_called_once_with(17)\ndef test_b():\n    f(m)\n    m.assert_called_with(x, key=y)\ndef test_c():\n    f(m)\n    m.assert_called_once()\ndef test_d():\n    f(m)\n    m.assert_not_called()\n", "test_a: 17; test_b: x, y; test_c: assert_called_once; test_d: assert_not_called"},
-		{"fail", "import pytest\ndef test_a():\n    if f(1) != 17:\n        pytest.fail('no')\ndef test_b():\n    try:\n        f(1)\n        pytest.fail('no')\n    except ValueError:\n        pass\nclass T(TestCase):\n    def test_c(self):\n        if not f(1):\n            self.fail()\n", "T::test_c: not f(1); test_a: 17; test_b: ValueError"},
-		{"text of an exception", "import pytest\ndef test_a():\n    with pytest.raises(ValueError, match='abc'):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        msg = 'abc'\n        with self.assertRaisesMessage(ValueError, msg):\n            f(1)\n    def test_c(self):\n        self.assertRaisesRegex(ValueError, 'abc', f, 1)\n", "T::test_b: 'abc'; T::test_c: 'abc'; test_a: 'abc'"},
-		{"arguments of the candidate's", "class T(TestCase):\n    def test_a(self):\n        self.assertRaises(ValueError, f, kind='abc')\n    def test_b(self):\n        kind = 'abc'\n        with self.assertRaisesRegex(ValueError, kind):\n            f(kind)\n", "T::test_a: ValueError; T::test_b: ValueError"},
+		{"Django's page", "class T(TestCase):\n    def test_a(self):\n        self.assertContains(page, 'abc', 2)\n    def test_b(self):\n        self.assertRedirects(page, '/login')\n    def test_c(self):\n        self.assertNotContains(page, 'abc')\n", "T::test_b: '/login'"},
+		{"warning", "import pytest\ndef test_a():\n    with pytest.warns(UserWarning):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        with self.assertWarns(DeprecationWarning):\n            f(1)\n", ""},
+		{"calls of a mock", "def test_a():\n    f(m)\n    m.assert_called_once_with(17)\ndef test_b():\n    f(m)\n    m.assert_called_with(x, key=y)\ndef test_c():\n    f(m)\n    m.assert_called_once()\ndef test_d():\n    f(m)\n    m.assert_not_called()\n", "test_a: 17"},
+		{"fail", "import pytest\ndef test_a():\n    if f(1) != 17:\n        pytest.fail('no')\ndef test_b():\n    try:\n        f(1)\n        pytest.fail('no')\n    except ValueError:\n        pass\nclass T(TestCase):\n    def test_c(self):\n        if not f(1):\n            self.fail()\n", "test_a: 17"},
+		{"text of an exception", "import pytest\ndef test_a():\n    with pytest.raises(ValueError, match='abc'):\n        f(1)\nclass T(TestCase):\n    def test_b(self):\n        msg = 'abc'\n        with self.assertRaisesMessage(ValueError, msg):\n            f(1)\n    def test_c(self):\n        self.assertRaisesRegex(ValueError, 'abc', f, 1)\n", ""},
+		{"arguments of the candidate's", "class T(TestCase):\n    def test_a(self):\n        self.assertRaises(ValueError, f, kind='abc')\n    def test_b(self):\n        kind = 'abc'\n        with self.assertRaisesRegex(ValueError, kind):\n            f(kind)\n", ""},
 		{"what a program left", "import subprocess, json\nfrom pathlib import Path\ndef test_a():\n    assert subprocess.check_output(['x', '1'], text=True) == 'abc'\ndef test_b():\n    assert Path('/x').read_text().strip() == 'def'\nclass T(TestCase):\n    def test_c(self):\n        self.assertEqual(json.load(open('/y')), 17)\n", "T::test_c: 17; test_a: 'abc'; test_b: 'def'"},
-		{"pandas", "import pandas as pd\nfrom pandas.testing import assert_frame_equal\ndef test_a():\n    assert_frame_equal(f(1), pd.DataFrame([1]))\n", "test_a: f(1), pd.DataFrame([1])"},
+		{"pandas", "import pandas as pd\nfrom pandas.testing import assert_frame_equal\ndef test_a():\n    assert_frame_equal(f(1), pd.DataFrame([1]))\n", ""},
 		{"names of built-ins", "from calc import sum\nimport math\ndef test_a():\n    assert sum(1, 2) == 3\ndef test_b():\n    assert math.floor(1.5) == 1\ndef test_c():\n    assert len([1]) == 1\n", "test_a: 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -342,24 +331,44 @@ func TestStoreWaits(t *testing.T) {
 	})
 }
 
-// TestHelperOfManyTests: an assertion in a helper that a thousand tests use does not make the
-// listing grow with the square of their number.
-func TestHelperOfManyTests(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("def check(x):\n    y = f(x)\n    assert y.kind == 'abcdef'\n    assert y.state == 'ghijkl'\n")
-	for i := range 1000 {
-		fmt.Fprintf(&text, "def test_with_a_long_name_that_says_what_it_is_about_%d():\n    check(%d)\n", i, i)
-	}
-	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: text.String()}}, contrast.Options{Each: true, Places: 2})
-	if err != nil || len(found.Edits) == 0 {
-		t.Fatalf("%v, %d edits", err, len(found.Edits))
-	}
-	for _, e := range found.Edits {
-		if e.Users != "*" {
-			t.Fatalf("users of %s: %d bytes", e.Test, len(e.Users))
+// TestForms: a changed literal keeps its form, its sign, its parity, its length and its letters.
+func TestForms(t *testing.T) {
+	for old, form := range map[string]string{
+		"0xFF": "0x[A-F]{2}", "1_000": "[1-9]_[0-9]{3}", "17": "[1-9][13579]", "-4": "-[2468]", "1.50": "[1-9]\\.50", "0.05": "0\\.0[1-9]",
+		"'Hello-World'": "'(?i)[hello]{5}-[world]{5}'", "b'ab1'": "b'[a-z]{2}[1-9]'", "True": "False",
+	} {
+		for seed := range 4 {
+			file := contrast.File{Path: "t.py", Text: "def test_a():\n    assert f(1) == " + old + "\n"}
+			found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file}, contrast.Options{Each: true, Seed: fmt.Sprint(seed)})
+			if err != nil || len(found.Edits) == 0 {
+				t.Fatal(err, found)
+			}
+			for _, e := range found.Edits {
+				if !regexp.MustCompile("^" + form + "$").MatchString(e.New) {
+					t.Errorf("%s becomes %s", old, e.New)
+				}
+			}
 		}
 	}
-	if len(found.Edits) > 1000 {
-		t.Errorf("%d edits", len(found.Edits))
+}
+
+// TestCanary: every test of a file fails at its end, and only there.
+func TestCanary(t *testing.T) {
+	const text = "import unittest\nran = []\ndef helper(): pass\ndef test_a():\n    ran.append(1)  # a comment\nclass T(unittest.TestCase):\n    def test_b(self): ran.append(2)\n    async def test_c(self):\n        if ran:\n            ran.append(3)\n"
+	file := contrast.File{Path: "t.py", Text: text}
+	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, err := contrast.Apply(file, found.Canary...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken += "\nimport asyncio\nfor test in (test_a, T('test_b').test_b, lambda: asyncio.run(T('test_c').test_c())):\n    try:\n        test()\n    except AssertionError:\n        continue\n    raise SystemExit('it passes')\nhelper()\nassert ran == [1, 2, 3]\n"
+	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s\n%s", err, out, broken)
+	}
+	if at := found.Canary[len(found.Canary)-1]; at.Path != "u.py" || at.Start != len("x = 1") {
+		t.Errorf("%+v", at)
 	}
 }

@@ -75,14 +75,21 @@ type Calibration struct {
 	Edits []Edit `json:"edits"`
 	// Unobserved are edits that the reference passes.
 	Unobserved []Edit `json:"unobserved,omitempty"`
-	// Sets are for suites of tests, which have no Edits.
+	// Sets are for suites of tests, which have no Edits: those of two runs and, as drawn, a third
+	// with an edit of every function, where Others fail without a solution. A set without edits is
+	// not used.
 	Sets []Set `json:"sets,omitempty"`
+	// Canary and Broken are those of the [Listing].
+	Canary []Edit   `json:"canary,omitempty"`
+	Broken []string `json:"broken,omitempty"`
+	// CannotFail says that the reference passes the tests with the canary.
+	CannotFail bool `json:"cannot_fail,omitempty"`
 	// Unread is that of the [Listing].
 	Unread []string `json:"unread,omitempty"`
 }
 
 // A Set holds edits of different test functions that are made together. The reference then
-// fails these functions and passes the Others.
+// fails these functions and passes the Others, which run before them.
 type Set struct {
 	Edits  []Edit `json:"edits"`
 	Others []Edit `json:"others,omitempty"`
@@ -91,9 +98,6 @@ type Set struct {
 	Named    bool `json:"named,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 }
-
-// Tells reports whether a run with the set shows which of its functions failed.
-func (s Set) Tells() bool { return s.Named || s.Failures >= len(s.Edits) || len(s.Edits) == 1 }
 
 // Without returns the calibration of a task that has no reference.
 func Without(found Listing) Calibration {

@@ -14,7 +14,7 @@ LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
 def within(path, directory):
-    return path == directory or path.startswith(directory + os.sep)
+    return bool(directory) and (path == directory or path.startswith(directory + os.sep))
 
 
 def left(path):

@@ -3,7 +3,7 @@
 const index = JSON.parse(byId("index").textContent);
 index.rows.forEach((r, i) => {
   r.id = i;
-  r.text = [r.task, r.status, r.family, r.category, r.reason, r.phase, r.message, index.runs[r.run]].join("\u0001").toLowerCase();
+  r.text = [r.task, r.status, r.family, r.category, r.reason, r.assurance, r.phase, r.message, index.runs[r.run]].join("\u0001").toLowerCase();
 });
 const letters = (i) => (i < 26 ? String.fromCharCode(65 + i) : String(i + 1));
 // natural compares names as people do: task-2 comes before task-10.
@@ -21,6 +21,7 @@ const columns = [
   {key: "family", name: "Family", cell: (r) => line("span", "", r.family)},
   {key: "category", name: "Category", cell: (r) => line("span", "", r.category)},
   {key: "reason", name: "Reason", cell: (r) => line("span", "reason", r.reason)},
+  {key: "assurance", name: "Assurance", cell: (r) => line("span", "soft", r.assurance)},
   {key: "message", name: "Message", cell: (r) => line("span", "soft", r.message)},
   {key: "seconds", name: "Time", cell: (r) => seconds(r.seconds), number: true},
   {key: "tokens", name: "Tokens", cell: (r) => (r.tokens ? many(r.tokens) : "–"), number: true},
@@ -38,7 +39,7 @@ const chunk = 150;
 // parse takes a filter apart: key:value, key:"a value", and words.
 function parse(query) {
   const terms = [];
-  for (const m of query.matchAll(/(?:(status|family|category|reason|task|run|phase):)?(?:"([^"]*)"?|(\S+))/g)) {
+  for (const m of query.matchAll(/(?:(status|family|category|reason|assurance|task|run|phase):)?(?:"([^"]*)"?|(\S+))/g)) {
     terms.push({key: m[1], exact: m[2] !== undefined, value: (m[2] ?? m[3]).toLowerCase()});
   }
   return terms;
