@@ -56,10 +56,12 @@ func (t *Task) unbreakable() bool {
 		command := strings.TrimSpace(strings.Join(checker.Command.Args(), " "))
 		return strings.Contains(command, "\n") && len(t.evaluationFiles()) == 0
 	case CheckerScript:
-		if checker.Path == checker.Files() {
-			return true
+		name := filepath.Join(t.pack.EvalRoot, checker.Files())
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() || checker.Path == checker.Files() { // a directory is no script
+			return err == nil && !info.IsDir()
 		}
-		entries, err := os.ReadDir(filepath.Join(t.pack.EvalRoot, checker.Files()))
+		entries, err := os.ReadDir(name)
 		return err == nil && len(entries) == 1
 	}
 	return false
