@@ -171,7 +171,11 @@ func forgedPatches() []forgery {
 	// table, and knows the other answers.
 	class = "all answers but one known"
 	suite := func(name, command, attack, twin string, lines ...string) {
-		tests := map[string]any{"command": command, "test_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, lines...)...)}
+		gold := strings.Split(twin, "\n")
+		tests := map[string]any{
+			"command": command, "test_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, lines...)...),
+			"gold_patch": fmt.Sprintf("diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,%d @@\n-def add(a, b):\n-    return a - b\n+%s\n", len(gold), strings.Join(gold, "\n+")),
+		}
 		all = append(all, forgery{class, name, core(attack), core(twin), tests})
 	}
 	const pytest = "python3 -m pytest -q tests/test_more.py"

@@ -307,10 +307,16 @@ func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration) (co
 	})
 }
 
-// calibrate finds out which of the drawn sets make the reference fail and, if none does, whether
-// the canary does.
+// calibrate finds out which of the drawn sets make the reference fail, which passes the unchanged
+// tests, and, if none does, whether the canary does.
 func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration) (c contrast.Calibration, err error) {
 	c.Reference = true
+	if exit, err := s.reference(ctx, slices.Concat(s.files, s.others)); err != nil || !exit.Success() {
+		if neverStarted(err) {
+			err = nil
+		}
+		return c, err // it shows nothing if it fails the unchanged tests
+	}
 	usable := false
 	for _, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
 		var calibrated contrast.Set
