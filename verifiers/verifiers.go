@@ -38,10 +38,11 @@ const (
 
 // A Verdict is the result of a verification. The zero Verdict is invalid.
 type Verdict struct {
-	Status  Status
-	Score   float64 // 0 to 1; 1 if and only if Status is Passed
-	Reason  string  // one word, such as "checker_failed"; "" if it passed
-	Message string  // the reason for people; never quotes what a process printed
+	Status    Status
+	Score     float64   // 0 to 1; 1 if and only if Status is Passed
+	Assurance Assurance // how sure the pass is; "" unless Status is Passed
+	Reason    string    // one word, such as "checker_failed"; "" if it passed
+	Message   string    // the reason for people; never quotes what a process printed
 	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
 	// Contrast says how the candidate did on changed tests; nil if none were changed.
