@@ -180,8 +180,8 @@ func TestCodeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCodeCounters: a candidate cannot tell from process ids, which continue in a kept
-// sandbox, that it has run before.
+// TestCodeCounters: a candidate beside the tests cannot tell from process ids, which continue
+// in a kept sandbox, that it has run before.
 func TestCodeCounters(t *testing.T) {
 	w := newCodeWorld(t)
 	const candidate = `
@@ -197,7 +197,7 @@ while True:
         break
 ` + addCode
 	for i := range 3 {
-		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(4, 3) == 7\n", Reference: addCode, Timeout: 120}, candidate)
+		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(4, 3) == 7\nassert add.__code__\n", Reference: addCode, Timeout: 120}, candidate)
 		if err != nil || v.Status != verifiers.Passed {
 			t.Errorf("judgement %d: %v %s %s %+v\n%s", i, err, v.Status, v.Reason, v.Contrast, v.Stderr)
 		}

@@ -133,23 +133,24 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 		return Verdict{}, err
 	}
 	v := c.wrong
-	if real == contrast.Passed {
+	all := summary.Mutants > 0 && summary.Followed == summary.Mutants
+	switch {
+	case real != contrast.Passed:
+	case follows && calibration.Reference, all && !calibration.Reference:
+		v = failed(contrast.Reason, "the candidate passes tests that expect something wrong")
+	default:
 		if v, err = c.canary(ctx, run); err != nil {
 			return v, err
 		}
 	}
-	all := summary.Mutants > 0 && summary.Followed == summary.Mutants
-	switch {
-	case v.Status != Passed:
-	case follows && calibration.Reference, all && !calibration.Reference:
-		v = failed(contrast.Reason, "the candidate passes tests that expect something wrong")
-	case calibration.Reference && summary.Mutants > 0:
-		v.Assurance = Contrasted
-	default:
+	if v.Status == Passed {
 		v.Assurance = Executed
-	}
-	if v.Status == Passed && summary.Followed > 0 {
-		v = v.with("doubtful", "the candidate passes some tests that expect something wrong")
+		if calibration.Reference && summary.Mutants > 0 {
+			v.Assurance = Contrasted
+		}
+		if summary.Followed > 0 {
+			v = v.with("doubtful", "the candidate passes some tests that expect something wrong")
+		}
 	}
 	v.Contrast = &summary
 	return v, nil

@@ -200,7 +200,8 @@ func (c Calibration) shuffled() []Edit {
 }
 
 // Judge tries a candidate with n edits and with the unchanged tests, in random order. real
-// is how the unchanged tests ended; if they fail, Judge stops. follows says whether the
+// is how the unchanged tests ended; if they fail, Judge stops. After the first change that
+// refuses the candidate, no others are tried. follows says whether the
 // candidate follows the tests: at some place it did not fail as it should have. Edits that
 // change only arguments are judged more leniently, since an honest candidate may do anything
 // with them: each gets a second try, and the candidate must have followed all of them and
