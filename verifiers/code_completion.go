@@ -145,10 +145,10 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 	}
 	if v.Status == Passed {
 		v.Assurance = Executed
-		if calibration.Reference && summary.Mutants > 0 {
+		switch {
+		case calibration.Reference && summary.Mutants > 0:
 			v.Assurance = Contrasted
-		}
-		if summary.Followed > 0 {
+		case summary.Followed > 0:
 			v = v.with("doubtful", "the candidate passes some tests that expect something wrong")
 		}
 	}
