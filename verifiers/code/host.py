@@ -4,12 +4,13 @@ import sys
 import types
 
 from codec import Graph, NotPlain
-from judge import given, load
+from judge import CANDIDATE, given, load
 
 
 def serve(channel):
     _, (source, texts) = Graph().read(channel)
     module = sys.modules["candidate"] = types.ModuleType("candidate")
+    sys.argv[:] = [CANDIDATE]
     space, things, graph = module.__dict__, [module], Graph()
     word, *values = load(source, given(texts)[0], space)
     if word == "loaded":

@@ -50,13 +50,12 @@ def parsed(text):
 
 def given(texts, repair=False):
     """What the candidate's author was given: what the candidate finds of it, and what the tests find whatever
-    the candidate says. These are the imports and, where there is a function to write, the functions before it and
-    the constants; where all functions are complete, the task is to repair them."""
+    the candidate says. These are the imports and, where something is to be written, the complete functions and the
+    constants; where everything is complete, the task is to repair it."""
     theirs, ours = [], []
     for body in map(parsed, texts):
         whole = [n for n in body if isinstance(n, IMPORTS + DECLARATIONS) and not stub(n) or isinstance(n, ast.Assign) and literal(n.value)]
-        functions = [n for n in body if isinstance(n, FUNCTIONS)]
-        kept = not repair and (not functions or stub(functions[-1]))
+        kept = not repair and (any(map(stub, body)) or not any(isinstance(n, DECLARATIONS) for n in body))
         theirs += whole
         ours += [n for n in whole if isinstance(n, IMPORTS) or kept and not isinstance(n, ast.ClassDef)]
     return theirs, ours
