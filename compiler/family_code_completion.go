@@ -2,12 +2,16 @@ package compiler
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
+
+// Fenced is the value of eval.extract for candidates in the form of chat models' answers.
+const Fenced = "fenced"
 
 // CodeCompletion asks for source code, which is then tested.
 func CodeCompletion() *Family {
@@ -32,6 +36,7 @@ func CodeCompletion() *Family {
 			}),
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
+			optional("extract", schema.Enum("How the candidate is found in what was written: \"none\", all of it, unless given; \"fenced\", the code in Markdown fences, or the body of the starter code's last function.", "none", Fenced)),
 		}},
 		Inputs: []string{"tests"},
 		Check:  checkCodeCompletion,
@@ -48,7 +53,7 @@ func checkCodeTests(c *schema.Checker, v document.Value) {
 	}
 	c.CheckObject(inlineTests(), v)
 	if isolation := v.Get("isolation"); isolation.Kind() != 0 {
-		c.Warnf(isolation, "leave it out", "it has no effect: tests and candidate are two modules of one process")
+		c.Warnf(isolation, "leave it out", "it has no effect: the reference solution decides whether tests and candidate share a process")
 	}
 }
 
@@ -82,6 +87,7 @@ type CodeCompletionEval struct {
 	Inline            bool           `key:"source" is:"inline"`
 	Tests             string         `key:"code"`
 	ReferenceSolution Hidden[string] `key:"reference_solution"` // complete; "" if there is none
+	Extract           string         `key:"extract"`            // Fenced, "none" or ""
 	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
 }
 
@@ -96,11 +102,91 @@ func CodeCompletionOf(t *Task) CodeCompletionEval {
 }
 
 // Continue returns the program that code completes: the starter code, or the prompt, and then
-// the code.
+// the code. If Extract is Fenced, it returns that of Program.
 func (e CodeCompletionEval) Continue(code string) string {
+	if e.Extract == Fenced {
+		return e.Program(code)
+	}
 	starter := cmp.Or(e.StarterCode, e.Prompt)
 	if !strings.HasSuffix(starter, "\n") {
 		starter += "\n"
 	}
 	return starter + code
+}
+
+// fence matches a line that opens or closes a block of Markdown; declaration matches the first
+// line of a function or class.
+var (
+	fence       = regexp.MustCompile("(?m)^ {0,3}```+[ \t]*(\\w*).*\n?")
+	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
+)
+
+// Program returns the program in a chat model's answer. Its code is what FencedCode finds.
+// If that does not declare the last function or class of the starter code, it is its body,
+// the first line of which may have lost its indentation.
+func (e CodeCompletionEval) Program(answer string) string {
+	code := FencedCode(answer)
+	starter := cmp.Or(e.StarterCode, e.Prompt)
+	names := declaration.FindAllStringSubmatch(starter, -1)
+	if len(names) == 0 || slices.ContainsFunc(declaration.FindAllStringSubmatch(code, -1), func(m []string) bool { return m[1] == names[len(names)-1][1] }) {
+		return code
+	}
+	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code)
+}
+
+// FencedCode returns the blocks in Markdown fences that declare a function or a class, one
+// after the other, or the longest block if none does. Blocks of another language than Python
+// count only if there is no other block. Without fences it is the whole answer; what follows
+// a single closing fence is no code.
+func FencedCode(answer string) string {
+	answer = strings.ReplaceAll(answer, "\r\n", "\n")
+	marks := fence.FindAllStringSubmatchIndex(answer, -1)
+	if len(marks) == 0 {
+		return answer
+	}
+	tag := func(i int) string { return strings.ToLower(answer[marks[i][2]:marks[i][3]]) }
+	if before := answer[:marks[0][0]]; len(marks) == 1 && tag(0) == "" && strings.TrimSpace(before) != "" {
+		return before
+	}
+	var blocks, foreign []string
+	for i := 0; i < len(marks); i += 2 {
+		end := len(answer)
+		if i+1 < len(marks) {
+			end = marks[i+1][0]
+		}
+		if block := answer[marks[i][1]:end]; isPython(tag(i)) {
+			blocks = append(blocks, block)
+		} else {
+			foreign = append(foreign, block)
+		}
+	}
+	if len(blocks) == 0 {
+		blocks = foreign
+	}
+	declaring := slices.DeleteFunc(slices.Clone(blocks), func(b string) bool { return !declaration.MatchString(b) })
+	if len(declaring) > 0 {
+		return strings.Join(declaring, "\n")
+	}
+	return slices.MaxFunc(blocks, func(a, b string) int { return len(a) - len(b) })
+}
+
+// indented returns the body of a function with the indentation that it lost: of its first
+// line, or, if other lines show that, of all.
+func indented(body string) string {
+	const indent = "    "
+	lines := strings.Split(strings.Trim(body, "\n"), "\n")
+	if strings.TrimLeft(lines[0], " \t") != lines[0] {
+		return strings.Join(lines, "\n") + "\n"
+	}
+	all := false
+	for i, line := range lines[1:] {
+		outer := line != "" && line == strings.TrimLeft(line, " \t") && !declaration.MatchString(line)
+		all = all || outer || i == 0 && strings.HasSuffix(lines[0], ":") && !strings.HasPrefix(line, indent+" ")
+	}
+	for i, line := range lines {
+		if i == 0 || all && line != "" {
+			lines[i] = indent + line
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
 }

@@ -31,7 +31,7 @@ func humanEvalRow(r *record) (Row, error) {
 		Input: map[string]any{"prompt": prompt, "language": "python", "starter_code": prompt},
 		Eval: map[string]any{
 			"tests":              map[string]any{"source": "inline", "code": fmt.Sprintf("%s\ncheck(%s)\n", tests, entry)},
-			"canonical_solution": solution,
+			"canonical_solution": solution, "extract": compiler.Fenced,
 		},
 		Metadata: map[string]any{"entry_point": entry},
 	}, nil

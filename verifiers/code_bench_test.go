@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// BenchmarkHumanEval judges b.N canonical solutions of HumanEval with four mutants each,
+// BenchmarkHumanEval judges b.N canonical solutions of HumanEval, sealed,
 // and runs them with their tests as plain processes of the host's interpreter, at 1 and
 // at 2 jobs. times-plain is the time in units of plain processes at as many jobs. The
 // calibration, once for each problem, is not included.
@@ -30,7 +30,7 @@ func BenchmarkHumanEval(b *testing.B) {
 		do   func(p problem) error
 	}{
 		{"plain", func(p problem) error { return exec.Command(python, file(p)).Run() }},
-		{"contrast", func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
+		{"sealed", func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
 	}
 	for _, jobs := range []int{1, 2} {
 		var plain float64 // seconds per problem
@@ -39,7 +39,7 @@ func BenchmarkHumanEval(b *testing.B) {
 				todo := make([]problem, b.N)
 				for i := range todo {
 					todo[i] = problems[i%len(problems)]
-					if way.name == "contrast" && !calibrated[todo[i].TaskID] {
+					if way.name == "sealed" && !calibrated[todo[i].TaskID] {
 						calibrated[todo[i].TaskID] = true
 						if err := way.do(todo[i]); err != nil {
 							b.Fatal(err)

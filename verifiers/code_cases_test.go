@@ -54,14 +54,21 @@ func TestCodeAttacks(t *testing.T) {
 			task := c.task()
 			task.Reference = c.files["honest.py"]
 			v, err := w.judge(t, task, c.files["honest.py"])
-			if err != nil || v.Status != verifiers.Passed || v.Contrast.Mutants == 0 && c.files["endless"] == "" {
-				t.Errorf("the honest twin: %v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
+			if err != nil || v.Status != verifiers.Passed || v.Assurance == "" {
+				t.Errorf("the honest twin: %v %s %s %s (%s) %+v\n%s", err, v.Status, v.Assurance, v.Reason, v.Message, v.Contrast, v.Stderr)
 			}
+			t.Logf("the honest twin: %s", v.Assurance)
 			if c.files["endless"] != "" {
-				task.Timeout = 2
+				task.Timeout = 3
 			}
 			v, err = w.judge(t, task, c.files["attack.py"])
-			if err != nil || v.Status != verifiers.Failed || v.Score != 0 {
+			if c.files["accepted"] != "" { // the tests hold for this wrong answer, whoever gives it
+				if v.Assurance != verifiers.Sealed {
+					t.Errorf("%v %s %s %s", err, v.Status, v.Assurance, v.Reason)
+				}
+				return
+			}
+			if err != nil || v.Status != verifiers.Failed || v.Score != 0 || v.Assurance != "" {
 				t.Errorf("the attack: %v %s %s %+v\n%s", err, v.Status, v.Reason, v.Contrast, v.Stderr)
 			}
 			t.Logf("%s (%s) %+v", v.Reason, v.Message, v.Contrast)
@@ -143,7 +150,7 @@ func TestCodeErrors(t *testing.T) {
 // TestCodeWeakTests: assertions that hold whatever they expect are listed.
 func TestCodeWeakTests(t *testing.T) {
 	w := newCodeWorld(t)
-	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\n", Reference: addCode, Timeout: 120}, addCode)
+	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\nassert add.__code__\n", Reference: addCode, Timeout: 120}, addCode)
 	if err != nil || v.Status != verifiers.Passed || !slices.Equal(v.Contrast.Unobserved, []string{"tests.py:2", "tests.py:3"}) {
 		t.Errorf("%v %s %+v", err, v.Status, v.Contrast)
 	}
@@ -173,8 +180,8 @@ func TestCodeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCodeCounters: a candidate cannot tell from process ids, which continue in a kept
-// sandbox, that it has run before.
+// TestCodeCounters: a candidate beside the tests cannot tell from process ids, which continue
+// in a kept sandbox, that it has run before.
 func TestCodeCounters(t *testing.T) {
 	w := newCodeWorld(t)
 	const candidate = `
@@ -190,7 +197,7 @@ while True:
         break
 ` + addCode
 	for i := range 3 {
-		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(4, 3) == 7\n", Reference: addCode, Timeout: 120}, candidate)
+		v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(4, 3) == 7\nassert add.__code__\n", Reference: addCode, Timeout: 120}, candidate)
 		if err != nil || v.Status != verifiers.Passed {
 			t.Errorf("judgement %d: %v %s %s %+v\n%s", i, err, v.Status, v.Reason, v.Contrast, v.Stderr)
 		}

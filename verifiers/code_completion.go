@@ -1,6 +1,7 @@
 package verifiers
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -26,8 +27,8 @@ func codeCompletion() Family {
 	}
 }
 
-// verifyCode runs the hidden tests, unchanged and changed. Each run is one process with
-// the candidate as a module of its own.
+// verifyCode runs the hidden tests, with the candidate in a process of its own or, where that
+// does not suffice, beside them.
 func verifyCode(ctx context.Context, e Engine, in Input, eval compiler.CodeCompletionEval) (v Verdict, err error) {
 	if eval.Language != "python" {
 		return Verdict{Status: Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
@@ -39,6 +40,9 @@ func verifyCode(ctx context.Context, e Engine, in Input, eval compiler.CodeCompl
 		in.Code = NewCodePool(e)
 		defer func() { err = errors.Join(err, in.Code.Close(ctx)) }()
 	}
+	if eval.Extract == compiler.Fenced {
+		in.Candidate.Text = eval.Program(in.Candidate.Text)
+	}
 	return (&codeCheck{in: in, eval: eval, engine: e}).verify(ctx)
 }
 
@@ -47,65 +51,171 @@ type codeCheck struct {
 	in     Input
 	eval   compiler.CodeCompletionEval
 	engine Engine
+	repair bool    // the tests get the candidate's versions of what the prompt has
 	real   codeRun // the last run of the unchanged tests
 	wrong  Verdict // the verdict on that run
 }
 
-func (c *codeCheck) tests() contrast.File {
-	return contrast.File{Path: "tests.py", Text: c.eval.Tests}
+// codeTry is one run of the tests.
+type codeTry struct {
+	code   string
+	edits  []contrast.Edit
+	sealed bool // the candidate gets a process of its own
+	// foreign says that code is the candidate's, not the reference solution.
+	foreign bool
+	broken  bool // the tests fail after their end
 }
 
+// Errors of a run that judges nothing.
+var (
+	errRefused      = errors.New("plain data does not suffice")
+	errAlwaysPasses = errors.New("the reference solution passes broken tests")
+)
+
 func (c *codeCheck) verify(ctx context.Context) (Verdict, error) {
-	calibration, err := c.calibration(ctx)
+	v, err := c.judge(ctx)
 	switch {
 	case errors.Is(err, contrast.ErrTests):
 		return faulty("tests_malformed", "the image's interpreter cannot compile the tests, or lacks a module that the prompt imports"), nil
 	case errors.Is(err, contrast.ErrReference):
 		return faulty("reference_fails", "the reference solution does not pass the task's own tests: "+c.wrong.Reason), nil
-	case errors.Is(err, contrast.ErrLimit):
-		return notListed, nil
+	case errors.Is(err, errAlwaysPasses):
+		return faulty("tests_cannot_fail", "the reference solution passes tests that were made to fail"), nil
 	case errors.Is(err, contrast.ErrPython):
 		return faulty("python_missing", "the image has no python3 that the tests' user can use"), nil
 	case err != nil:
 		return Verdict{}, err
 	}
-	real, follows, summary, err := calibration.Judge(ctx, contrast.Mutants, c.try(c.in.Candidate.Text, true))
+	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
+	return v.with("exit_reason", c.real.End).with("wall_seconds", c.real.took.Seconds()), nil
+}
+
+// judge judges the candidate by the strongest way in which the reference solution passes. A
+// candidate for which plain data does not suffice is judged beside the tests.
+func (c *codeCheck) judge(ctx context.Context) (Verdict, error) {
+	solution := codeSolution(c.eval)
+	var calibration contrast.Calibration
+	var err error
+	if solution != "" {
+		if calibration, err = c.calibration(ctx, "", func() (contrast.Calibration, error) { return c.calibrate(ctx, solution) }); err != nil {
+			return Verdict{}, err
+		}
+		c.repair = calibration.Repair
+	}
+	if !calibration.Sealed && solution != "" {
+		return c.beside(ctx, calibration, contrast.Mutants)
+	}
+	outcome, err := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true})
 	switch {
-	case errors.Is(err, contrast.ErrTests):
-		return faulty("tests_malformed", "the prompt imports a module that the image lacks"), nil
+	case err == nil && outcome == contrast.Passed:
+		v := passed()
+		v.Assurance = Sealed
+		return v, nil
+	case !errors.Is(err, errRefused):
+		return c.wrong, err
+	}
+	calibration, err = c.calibration(ctx, "beside", func() (contrast.Calibration, error) { return c.contrast(ctx, solution) })
+	switch {
+	case errors.Is(err, contrast.ErrReference), errors.Is(err, errAlwaysPasses):
+		return failed("not_plain_data", "the candidate answers with objects, and the reference solution passes only with plain data"), nil
 	case err != nil:
 		return Verdict{}, err
 	}
-	v := passed()
+	return c.beside(ctx, calibration, len(calibration.Edits)) // it may have chosen this way
+}
+
+// beside judges the candidate in the tests' process: it has to fail with each of n changes of
+// what the tests expect, and when they are broken.
+func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration, n int) (Verdict, error) {
+	run := codeTry{code: c.in.Candidate.Text, foreign: true}
+	real, follows, summary, err := calibration.Judge(ctx, n, c.contrasted(run))
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := c.wrong
+	all := summary.Mutants > 0 && summary.Followed == summary.Mutants
 	switch {
 	case real != contrast.Passed:
-		v = c.wrong
-	case follows && calibration.Reference:
+	case follows && calibration.Reference, all && !calibration.Reference:
 		v = failed(contrast.Reason, "the candidate passes tests that expect something wrong")
+	default:
+		if v, err = c.canary(ctx, run); err != nil {
+			return v, err
+		}
+	}
+	if v.Status == Passed {
+		v.Assurance = Executed
+		switch {
+		case calibration.Reference && summary.Mutants > 0:
+			v.Assurance = Contrasted
+		case summary.Followed > 0:
+			v = v.with("doubtful", "the candidate passes some tests that expect something wrong")
+		}
 	}
 	v.Contrast = &summary
-	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
-	v.Metadata = map[string]any{"exit_reason": c.real.End, "wall_seconds": c.real.took.Seconds()}
 	return v, nil
 }
 
-// calibration returns the task's calibration, making it first if necessary.
-func (c *codeCheck) calibration(ctx context.Context) (contrast.Calibration, error) {
-	solution := codeSolution(c.eval)
-	key := contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, solution, c.eval.Prompt, c.eval.StarterCode)
-	return c.in.Calibrations.Get(ctx, key, func() (contrast.Calibration, error) {
-		names, _ := declared(strings.Join([]string{c.eval.Prompt, c.eval.StarterCode, solution}, "\n"))
-		listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: key, Names: names})
+// canary runs tests that fail after their end. Code that passes them passes any.
+func (c *codeCheck) canary(ctx context.Context, run codeTry) (Verdict, error) {
+	run.broken = true
+	outcome, err := c.try(ctx, run)
+	if err == nil && outcome == contrast.Passed {
+		return failed("passes_broken_tests", "the candidate passes tests that were made to fail"), nil
+	}
+	return passed(), err
+}
+
+func (c *codeCheck) calibration(ctx context.Context, kind string, calibrate func() (contrast.Calibration, error)) (contrast.Calibration, error) {
+	return c.in.Calibrations.Get(ctx, c.key(kind), calibrate)
+}
+
+func (c *codeCheck) key(kind string) string {
+	return contrast.Key(c.in.Image.Digest, codeUser(c.in), c.eval.Tests, codeSolution(c.eval), c.eval.Prompt, c.eval.StarterCode, codePrograms(), kind)
+}
+
+// calibrate finds the strongest way in which the reference solution passes.
+func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Calibration, error) {
+	for _, c.repair = range []bool{false, true} {
+		outcome, err := c.try(ctx, codeTry{code: solution, sealed: true})
 		switch {
-		case err != nil:
+		case err == nil && outcome == contrast.Passed:
+			return contrast.Calibration{Reference: true, Sealed: true, Repair: c.repair}, nil
+		case err != nil && !errors.Is(err, errRefused):
 			return contrast.Calibration{}, err
-		case len(listing.Broken) > 0:
-			return contrast.Calibration{}, contrast.ErrTests
-		case solution == "":
-			return contrast.Without(listing), nil
 		}
-		return contrast.Calibrate(ctx, listing, c.try(solution, false))
-	})
+		if calibration, err := c.contrast(ctx, solution); !errors.Is(err, contrast.ErrReference) {
+			return calibration, err
+		}
+	}
+	return contrast.Calibration{}, contrast.ErrReference
+}
+
+// contrast finds changes of the tests, and keeps those that the reference solution shows to be
+// of use, if there is one.
+func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Calibration, error) {
+	names := declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution)
+	listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: c.key(""), Names: names})
+	switch {
+	case errors.Is(err, contrast.ErrLimit): // no error: a candidate can bring it about
+		listing.Unread = []string{c.tests().Path}
+	case err != nil:
+		return contrast.Calibration{}, err
+	case len(listing.Broken) > 0:
+		return contrast.Calibration{}, contrast.ErrTests
+	}
+	if solution == "" {
+		return contrast.Without(listing), nil
+	}
+	calibration, err := contrast.Calibrate(ctx, listing, c.contrasted(codeTry{code: solution}))
+	if err != nil {
+		return calibration, err
+	}
+	calibration.Repair = c.repair
+	if v, err := c.canary(ctx, codeTry{code: solution}); err != nil || v.Status != Passed {
+		return contrast.Calibration{}, cmp.Or(err, errAlwaysPasses)
+	}
+	return calibration, nil
 }
 
 // codeSolution returns the task's own solution: the complete one if there is one, otherwise the
@@ -129,48 +239,57 @@ func (c *codeCheck) python(ctx context.Context, request []byte) ([]byte, error) 
 	return contrast.InSandbox(c.engine, cfg)(ctx, request)
 }
 
-// try returns a function that runs code with the tests. foreign says that code is the
-// candidate's, not the reference solution or empty.
-func (c *codeCheck) try(code string, foreign bool) contrast.Try {
+func (c *codeCheck) tests() contrast.File {
+	return contrast.File{Path: "tests.py", Text: c.eval.Tests}
+}
+
+// contrasted returns a function that makes run with edits.
+func (c *codeCheck) contrasted(run codeTry) contrast.Try {
 	return func(ctx context.Context, edits ...contrast.Edit) (contrast.Outcome, error) {
-		tests, err := contrast.Apply(c.tests(), edits...)
-		if err != nil {
-			return 0, err
-		}
-		token := rand.Text() // no candidate can guess it
-		run, err := c.run(ctx, code, tests, token, foreign)
-		if err != nil {
-			return 0, err
-		}
-		v, lines, err := codeVerdict(run, token)
-		if errors.Is(err, contrast.ErrTests) && foreign { // a candidate can forge this report
-			if _, without := c.try("", false)(ctx, edits...); without != nil {
-				return 0, without
-			}
-			v, err = failed("tests_not_finished", "the process reported a false result of the tests"), nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		if len(edits) == 0 {
-			c.real, c.wrong = run, v
-			if v.Reason == "verifier_timeout" {
-				c.wrong.Message = fmt.Sprintf("the tests did not end within %s", c.in.wall())
-			}
-		}
-		return outcome(v, lines, edits), nil
+		run.edits = edits
+		return c.try(ctx, run)
 	}
 }
 
+// try makes a run. The error is errRefused if it is sealed and plain data does not suffice.
+func (c *codeCheck) try(ctx context.Context, t codeTry) (contrast.Outcome, error) {
+	tests, err := contrast.Apply(c.tests(), t.edits...)
+	if err != nil {
+		return 0, err
+	}
+	token := rand.Text() // no candidate can guess it
+	run, err := c.run(ctx, t, tests, token)
+	if err != nil {
+		return 0, err
+	}
+	v, failures, err := codeVerdict(run, token)
+	if err != nil && t.foreign && !t.sealed { // a forged report: the tests have been loaded before
+		v, err = failed("tests_not_finished", "the process reported a false result of the tests"), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(t.edits) == 0 && !t.broken {
+		c.real, c.wrong = run, v
+		if v.Reason == "verifier_timeout" {
+			c.wrong.Message = fmt.Sprintf("the tests did not end within %s", c.in.wall())
+		}
+	}
+	return t.outcome(v, failures), nil
+}
+
 // outcome returns contrast.FailedThere if there are failures and all of them are at changed
-// assertions.
-func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcome {
+// assertions. The reference solution must not be able to catch what these raise.
+func (t codeTry) outcome(v Verdict, failures [][]int) contrast.Outcome {
 	if v.Status == Passed {
 		return contrast.Passed
 	}
 	there := func(lines []int) bool {
+		if i := slices.Index(lines, 0); i >= 0 && !t.foreign {
+			lines = lines[:i]
+		}
 		return slices.ContainsFunc(lines, func(l int) bool {
-			return slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Line <= l && l <= e.Last })
+			return slices.ContainsFunc(t.edits, func(e contrast.Edit) bool { return e.Line <= l && l <= e.Last })
 		})
 	}
 	if len(failures) == 0 || slices.ContainsFunc(failures, func(lines []int) bool { return !there(lines) }) {
@@ -179,49 +298,52 @@ func outcome(v Verdict, failures [][]int, edits []contrast.Edit) contrast.Outcom
 	return contrast.FailedThere
 }
 
-// run runs code with the tests in a sandbox of the pool. foreign is as for try.
-func (c *codeCheck) run(ctx context.Context, code, tests, token string, foreign bool) (codeRun, error) {
-	defined, mentioned := declared(c.eval.Prompt + "\n" + c.eval.StarterCode)
-	request, err := json.Marshal(map[string]any{
-		"token": token, "candidate": code, "tests": tests,
-		"given": []string{c.eval.Prompt, c.eval.StarterCode}, "declared": slices.Concat([]string{""}, defined, mentioned),
-	})
+// run makes a run in a sandbox of the pool.
+func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (codeRun, error) {
+	request := map[string]any{
+		"token": token, "candidate": t.code, "tests": tests, "after": "", "repair": c.repair,
+		"given": []string{c.eval.Prompt, c.eval.StarterCode},
+	}
+	if t.broken {
+		request["after"] = "assert not 'reached'"
+	}
+	if t.sealed { // what the solution declares is for the tests' process only
+		request["declared"] = declared("def|class", c.eval.Prompt, c.eval.StarterCode)
+		request["classes"] = declared("class", c.eval.Prompt, c.eval.StarterCode, codeSolution(c.eval))
+	}
+	text, err := json.Marshal(request)
 	if err != nil {
 		return codeRun{}, err
 	}
 	seen := ""
-	if foreign {
+	if t.foreign && !t.sealed {
 		seen = c.eval.Tests
 	}
 	sandbox, err := c.in.Code.take(ctx, c.in, seen)
 	if err != nil {
 		return codeRun{}, err
 	}
-	if foreign {
+	if seen != "" {
 		sandbox.seen[seen] = true
 	}
-	run, clean, err := sandbox.run(ctx, request, c.in.wall(), c.in.OutputBytes)
+	run, clean, err := sandbox.run(ctx, text, t.sealed, c.in.wall(), c.in.OutputBytes)
 	if clean && err == nil {
 		return run, c.in.Code.put(ctx, sandbox)
 	}
 	return run, errors.Join(err, sandbox.close(ctx))
 }
 
-// declared returns the names of the functions and classes that a text declares, and the
-// names that it calls or quotes in backquotes.
-func declared(text string) (defined, mentioned []string) {
-	for _, m := range regexp.MustCompile("(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\\w*)|`([A-Za-z_]\\w*)`|\\b([A-Za-z_]\\w*)\\(").FindAllStringSubmatch(text, -1) {
-		if m[1] != "" {
-			defined = append(defined, m[1])
-		} else {
-			mentioned = append(mentioned, m[2]+m[3])
-		}
+// declared returns the names that texts declare at their top level by a keyword.
+func declared(keyword string, texts ...string) []string {
+	names := []string{}
+	for _, m := range regexp.MustCompile(`(?m)^(?:async[ \t]+)?(?:`+keyword+`)[ \t]+([A-Za-z_]\w*)`).FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {
+		names = append(names, m[1])
 	}
-	return defined, mentioned
+	return names
 }
 
 // codeVerdict judges how a run ended, and returns for each failure the lines of the tests in
-// its traceback.
+// its traceback; 0 stands for code of the candidate.
 func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err error) {
 	switch {
 	case run.End == "timeout":
@@ -255,9 +377,13 @@ func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err er
 	case "unloaded":
 		return failed("candidate_not_loaded", "the candidate raised an exception when it was loaded"), nil, nil
 	case "ended":
-		return failed("tests_ended", "the candidate ended the tests"), nil, nil
+		return failed("tests_ended", "the candidate ended the tests, or its process gave no valid answer"), nil, nil
+	case "malformed":
+		return failed("candidate_not_python", fmt.Sprintf("the candidate is no Python: SyntaxError at line %d", slices.Max(append(failures[0], 1)))), nil, nil
 	case "broken":
 		return Verdict{}, nil, contrast.ErrTests
+	case "refused":
+		return Verdict{}, nil, errRefused
 	}
 	return failed("tests_not_finished", "the process reported no result"), nil, nil
 }

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,10 +21,21 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// codeFiles are the programs of a supervised sandbox; see docs/contrast.md.
+// codeFiles are the programs of a supervised sandbox; see docs/verifiers.md.
 //
 //go:embed code/*.py
 var codeFiles embed.FS
+
+// codePrograms returns the text of codeFiles.
+var codePrograms = sync.OnceValue(func() string {
+	var text strings.Builder
+	paths, _ := fs.Glob(codeFiles, "code/*.py") // cannot fail: the pattern is valid
+	for _, path := range paths {
+		program, _ := codeFiles.ReadFile(path) // cannot fail: it is there
+		text.Write(program)
+	}
+	return text.String()
+})
 
 const (
 	codeMount  = "/opt/securebench/code"
@@ -268,9 +281,10 @@ type codeRun struct {
 
 // run sends one request to the sandbox and waits for its end. It keeps output bytes of the
 // output. If clean is false, the sandbox must not be used again.
-func (s *codeSandbox) run(ctx context.Context, request []byte, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
+func (s *codeSandbox) run(ctx context.Context, request []byte, sealed bool, wall time.Duration, output int64) (r codeRun, clean bool, err error) {
 	begun := time.Now()
-	frame := fmt.Appendf(nil, "%010d%010d%010d", len(request), wall.Milliseconds(), output)
+	apart := map[bool]int{true: 1}[sealed]
+	frame := fmt.Appendf(nil, "%010d%010d%010d%010d", len(request), wall.Milliseconds(), output, apart)
 	if _, err := s.requests.Write(append(frame, request...)); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		return r, false, err
 	}

@@ -59,7 +59,7 @@ func hostPython(tb testing.TB) string {
 // codeTask is a task of the family with its candidate.
 type codeTask struct {
 	Prompt, Starter, Language string
-	Tests, Reference          string
+	Tests, Reference, Extract string
 	Timeout                   int // seconds
 }
 
@@ -73,8 +73,10 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	}
 	tests := map[string]any{"source": "inline", "code": c.Tests}
 	eval := map[string]any{"tests": tests}
-	if c.Reference != "" {
-		eval["reference_solution"] = c.Reference
+	for name, value := range map[string]string{"reference_solution": c.Reference, "extract": c.Extract} {
+		if value != "" {
+			eval[name] = value
+		}
 	}
 	dir := tb.TempDir()
 	row, err := json.Marshal(map[string]any{

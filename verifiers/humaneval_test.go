@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // problem is one row of HumanEval.
@@ -83,34 +83,42 @@ func each(problems []problem, jobs int, f func(p problem)) {
 	wg.Wait()
 }
 
-// TestHumanEval: with contrast every canonical solution passes, and no bare prompt does.
+// TestHumanEval: every canonical solution passes sealed. No bare prompt does, and one program
+// that finds the expected values of any tests beside it does at most once.
 func TestHumanEval(t *testing.T) {
 	problems := short(humanEval(t))
+	universal, err := os.ReadFile("testdata/code/universal.py")
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := newCodeWorld(t)
 	var mu sync.Mutex
-	var passed, prompts, mutants int
-	begun := time.Now()
-	each(problems, 2, func(p problem) {
-		right, err := w.judge(t, p.task(), p.Prompt+p.Solution)
-		wrong, wrongErr := w.judge(t, p.task(), p.Prompt)
-		mu.Lock()
-		defer mu.Unlock()
-		switch {
-		case err != nil || right.Status != verifiers.Passed:
-			t.Errorf("%s: %v %s %s %+v\n%s", p.TaskID, err, right.Status, right.Reason, right.Contrast, right.Stderr)
-		case right.Contrast.State != contrast.Calibrated || right.Contrast.Mutants == 0 || right.Contrast.Followed > 0:
-			t.Errorf("%s: contrast %+v", p.TaskID, right.Contrast)
-		default:
-			passed++
-			mutants += right.Contrast.Mutants
-		}
-		if wrongErr != nil || wrong.Status != verifiers.Failed {
-			t.Errorf("%s: the prompt: %v %s", p.TaskID, wrongErr, wrong.Status)
-			prompts++
-		}
-	})
-	t.Logf("%d of %d canonical solutions pass, with %d mutants, and %d prompts; in %s at 2 jobs, calibration included",
-		passed, len(problems), mutants, prompts, time.Since(begun).Round(time.Millisecond))
+	passed := map[string]int{}
+	for _, way := range []struct {
+		name string
+		code func(p problem) string
+	}{
+		{"solution", func(p problem) string { return p.Prompt + p.Solution }},
+		{"prompt", func(p problem) string { return p.Prompt }},
+		{"universal", func(p problem) string { return strings.ReplaceAll(string(universal), "ENTRY", p.Entry) }},
+	} {
+		begun := time.Now()
+		each(problems, 2, func(p problem) {
+			v, err := w.judge(t, p.task(), way.code(p))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || v.Status == verifiers.Passed && v.Assurance != verifiers.Sealed || (v.Status == verifiers.Failed) != (v.Assurance == "") {
+				t.Errorf("%s: %s: %v %s %s %s", p.TaskID, way.name, err, v.Status, v.Assurance, v.Reason)
+			}
+			if v.Status == verifiers.Passed {
+				passed[way.name]++
+			}
+		})
+		t.Logf("%s: %d of %d pass, in %s at 2 jobs", way.name, passed[way.name], len(problems), time.Since(begun).Round(time.Millisecond))
+	}
+	if passed["solution"] != len(problems) || passed["prompt"] != 0 || passed["universal"] > 1 {
+		t.Error(passed)
+	}
 }
 
 // taken reports whether the i-th of many cases is tried: every sixteenth, and with SBENCH_SOAK all

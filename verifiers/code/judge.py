@@ -1,8 +1,8 @@
-"""Runs a candidate and its tests as two modules of one process.
+"""Runs a candidate's tests: the candidate is in a process of its own, or beside them.
 
-The tests are the module __main__. A name is the tests' own, a built-in, or else the candidate's. The
-report is the request's token, a word, and the lines of the tests at which they failed: "7,12;9" is
-two failures, the first of them on line 12, called from line 7.
+In its own process it is sealed: see far.py. Beside them, candidate and tests share one namespace, as data sets run
+them. The report is the request's token, a word, and the lines of the tests at which they failed: "7,12;9" is two
+failures, the first of them on line 12, called from line 7; 0 stands for code of the candidate.
 """
 
 import ast
@@ -15,72 +15,20 @@ import traceback
 import types
 import unittest
 
+from far import Far, Names, Peer, missing
+
 TESTS, CANDIDATE = "tests.py", "/tmp/candidate.py"
 UNITTEST = unittest.TestProgram.runTests.__code__.co_filename
+FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
+DECLARATIONS = FUNCTIONS + (ast.ClassDef,)
 
 
-class Names(dict):
-    """The built-ins as the tests find them, and behind them the candidate's names."""
-
-    def __init__(self, candidate):
-        super().__init__(builtins.__dict__)
-        self.candidate = candidate
-
-    def __missing__(self, name):
-        return self.candidate[name]
-
-
-class Main(types.ModuleType):
-    """The tests' module. As if it were one with the candidate's for those who patch it."""
-
-    def __init__(self, candidate):
-        super().__init__("__main__")
-        types.ModuleType.__setattr__(self, "__builtins__", Names(candidate))
-        Main.shared, Main.removed = candidate, set()
-
-    def __getattr__(self, name):
-        try:
-            return Main.shared[name]
-        except KeyError:
-            raise AttributeError("module '__main__' has no attribute %r" % name) from None
-
-    def __setattr__(self, name, value):
-        own = name in self.__dict__
-        if name in Main.shared and (not own or self.__dict__[name] is Main.shared[name]) or name in Main.removed:
-            Main.shared[name] = value
-            if not own:
-                return
-        types.ModuleType.__setattr__(self, name, value)
-
-    def __delattr__(self, name):
-        if name not in self.__dict__ and name in Main.shared:
-            Main.removed.add(name)
-            del Main.shared[name]
-        else:
-            types.ModuleType.__delattr__(self, name)
-
-
-def stub(function):
-    """Whether there is nothing but a text in it."""
-    return all(isinstance(s, (ast.Pass, ast.Raise)) or isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in function.body)
-
-
-def helpers(texts):
-    """What the candidate's author was given: imports, complete functions but for the last one, and
-    constants."""
-    kept = []
-    for text in texts:
-        for attempt in (text, text + "\n    pass\n"):
-            try:
-                body = ast.parse(attempt).body
-                break
-            except (SyntaxError, ValueError, RecursionError):
-                body = []
-        functions = [n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        for n in body:
-            if isinstance(n, (ast.Import, ast.ImportFrom)) or n in functions[:-1] and not stub(n) or isinstance(n, ast.Assign) and literal(n.value):
-                kept.append(n)
-    return ast.Module(body=kept, type_ignores=[])
+def stub(node):
+    """Whether a function, or one in a class, has nothing but a text in it."""
+    if isinstance(node, ast.ClassDef):
+        return any(map(stub, node.body))
+    return isinstance(node, FUNCTIONS) and all(
+        isinstance(s, (ast.Pass, ast.Raise)) or isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) for s in node.body)
 
 
 def literal(node):
@@ -91,12 +39,70 @@ def literal(node):
     return True
 
 
+def parsed(text):
+    for attempt in (text, text + "\n    pass\n"):
+        try:
+            return ast.parse(attempt).body
+        except (SyntaxError, ValueError, RecursionError):
+            pass
+    return []
+
+
+def given(texts, repair=False):
+    """What the candidate's author was given: what the candidate finds of it, and what the tests find whatever
+    the candidate says. These are the imports and, where something is to be written, the complete functions and the
+    constants; where everything is complete, the task is to repair it."""
+    theirs, ours = [], []
+    for body in map(parsed, texts):
+        whole = [n for n in body if isinstance(n, IMPORTS + DECLARATIONS) and not stub(n) or isinstance(n, ast.Assign) and literal(n.value)]
+        kept = not repair and (any(map(stub, body)) or not any(isinstance(n, DECLARATIONS) for n in body))
+        theirs += whole
+        ours += [n for n in whole if isinstance(n, IMPORTS) or kept and not isinstance(n, ast.ClassDef)]
+    return theirs, ours
+
+
+def compiled(tree):
+    return compile(tree, TESTS, "exec", dont_inherit=True)
+
+
+def run(nodes, space):
+    exec(compiled(ast.Module(nodes, [])), space)
+
+
+def load(source, nodes, space):
+    """Load the candidate. Return how that ended and, as a text, the line or the name that was missing."""
+    for node in nodes:
+        try:
+            run([node], space)
+        except Exception:
+            traceback.print_exc()
+    os.chdir("/tmp")
+    sys.path.insert(0, "/tmp")
+    if not os.access(os.environ.get("HOME", ""), os.W_OK):
+        os.environ["HOME"] = "/tmp"
+    sys.setrecursionlimit(sys.getrecursionlimit() + 8)  # frames of these programs
+    with open(CANDIDATE, "w", encoding="utf-8", errors="surrogatepass") as f:
+        f.write(source)
+    space["__file__"] = CANDIDATE
+    try:
+        code = compile(source.lstrip("\ufeff"), CANDIDATE, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+        return "malformed", str(getattr(e, "lineno", 0))
+    try:
+        exec(code, space)
+    except BaseException as e:
+        traceback.print_exc()
+        return "unloaded", missing(e)
+    return "loaded", ""
+
+
 def lines(tb):
-    """The lines of the tests in a traceback."""
+    """The lines of the tests in a traceback, and 0 for code of the candidate."""
     found = []
     while tb is not None:
-        if tb.tb_frame.f_code.co_filename == TESTS:
-            found.append(str(tb.tb_lineno))
+        name = tb.tb_frame.f_code.co_filename
+        if name == TESTS or name == CANDIDATE and found[-1:] != ["0"]:
+            found.append(str(tb.tb_lineno) if name == TESTS else "0")
         tb = tb.tb_next
     return ",".join(found)
 
@@ -124,11 +130,31 @@ def left_by_tests(tb):
     return True
 
 
-def judge(request, report):
+def beside(source, theirs, definitions, space, end):
+    """Load the candidate into the tests' namespace."""
+    space["__name__"], sys.modules["candidate"] = "candidate", sys.modules["__main__"]
+    word, where = load(source, theirs, space)
+    if where in definitions:  # as the class of the tests that an annotation names
+        exec(definitions[where], space)
+        word, where = load(source, [], space)
+    if word != "loaded":
+        end(word, where)
+    space.update(__name__="__main__", __builtins__=builtins)
+
+
+def sealed(peer, source, given, declared, space):
+    """Let the tests find the names of a candidate in its own process."""
+    space["__builtins__"] = Names(peer)
+    for name in peer.load(source, given):
+        if name not in space and (name in declared or not hasattr(builtins, name)):
+            space[name] = Far(peer, 0, (name,))
+
+
+def judge(requests, report, channel=None):
+    """Judge by the only request, of which nothing is left where a candidate could look for it."""
     write, leave, show, caught = posix.write, posix._exit, traceback.print_exception, sys.exc_info
-    request = json.loads(request)
-    token, source, tests = request["token"], request["candidate"], request["tests"]
-    failures = []
+    request = json.loads(requests.pop())
+    failures, token = [], request["token"]
 
     def end(word, where="", error=None):
         write(report, ("%s %s %s" % (token, word, ";".join(failures) or where)).encode())
@@ -138,40 +164,37 @@ def judge(request, report):
             stream.flush()
         leave(0)
 
-    candidate = types.ModuleType("candidate")
-    main = Main(candidate.__dict__)
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
     space = main.__dict__
-    sys.modules["candidate"], sys.modules["__main__"] = candidate, main
     sys.argv[:] = [TESTS]
     try:
-        compiled = compile(tests.lstrip("\ufeff"), TESTS, "exec", dont_inherit=True)
-        given = helpers(request["given"])
-        exec(compile(given, TESTS, "exec", dont_inherit=True), space)
+        body = ast.parse(request["tests"].lstrip("\ufeff"), TESTS)
+        code, after = compiled(body), compiled(ast.parse(request["after"]))
+        definitions = {n.name: compiled(ast.Module([n], [])) for n in body.body if isinstance(n, DECLARATIONS)}
+        theirs, ours = given(request["given"], request["repair"])
+        run(ours, space)
     except BaseException:
         end("broken", error=caught())
     record(failures)
-    with open(CANDIDATE, "w", encoding="utf-8", errors="surrogatepass") as f:
-        f.write(source)
-    candidate.__file__ = CANDIDATE
-    sys.setrecursionlimit(sys.getrecursionlimit() + 8)  # frames of this program's
+    if channel is not None:
+        peer = Peer(channel, end, request["classes"], code.co_names)
+        sealed(peer, request["candidate"], request["given"], request["declared"], space)
+    else:
+        source = request["candidate"]
+        del request, body
+        beside(source, theirs, definitions, space, end)
+        run(ours, space)
     try:
-        exec(compile(source.lstrip("\ufeff"), CANDIDATE, "exec", dont_inherit=True), candidate.__dict__)
-    except BaseException:
-        end("unloaded", error=caught())
-    for name, value in list(candidate.__dict__.items()):  # for those who look into globals()
-        if name not in space and (name in request["declared"] or callable(value) and not hasattr(builtins, name)):
-            space[name] = value
-    try:
-        exec(compiled, space)
-    except SystemExit as e:
+        try:
+            exec(code, space)
+        except SystemExit as e:
+            if e.code or not left_by_tests(caught()[2]):
+                raise
+        exec(after, space)
+    except SystemExit:
         error = caught()
-        if not left_by_tests(error[2]):
-            end("ended", error=error)
-        end("failed" if e.code else "passed", lines(error[2]))
-    except AssertionError:
+        end("failed" if left_by_tests(error[2]) else "ended", lines(error[2]), error)
+    except BaseException as e:
         error = caught()
-        end("failed", lines(error[2]), error)
-    except BaseException:
-        error = caught()
-        end("raised", lines(error[2]), error)
+        end("failed" if isinstance(e, AssertionError) else "raised", lines(error[2]), error)
     end("passed")

@@ -1,12 +1,13 @@
 """The first process of a sandbox in which one run of tests follows another.
 
-A run is a frame on descriptor 0: three decimal numbers of ten digits (bytes of the request, its
-limit of time in milliseconds, bytes of output to keep), and the request, which judge.py reads. Each run answers
-with two lines of JSON on descriptor 1: how it ended, and "clean" if it left nothing. This process reads neither
-requests nor output, so that no run finds anything of another in its memory; see docs/contrast.md.
+A run is a frame on descriptor 0: four decimal numbers of ten digits (bytes of the request, its limit of time in
+milliseconds, bytes of output to keep, 1 if the candidate gets a process of its own), and the request, which judge.py
+reads. Each run answers with two lines of JSON on descriptor 1: how it ended, and "clean" if it left nothing. This
+process reads neither requests nor output, so that no run finds anything of another in its memory.
 """
 
 import base64
+import grp
 import json
 import os
 import pwd
@@ -17,18 +18,17 @@ import time
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 if sys.path[0] == FOLDER:
-    sys.path[0] = "/tmp"
+    del sys.path[0]
 WRITABLE = ("/tmp", "/dev/shm", "/run")
-NOBODY = 65534
+NOBODY, STRANGER = 65534, 65533
 KILLED = 48  # status with which the kernel's killing ends this process
-GONE = 49  # status of a process that has nobody to read from
 RESULT_BYTES = 1 << 16
 
 # What tests and candidates import again and again, once for all of them.
-import bisect, collections, copy, datetime, functools, heapq, itertools, math, operator, random, re, resource, string, traceback, typing, unittest
+import bisect, collections, copy, datetime, functools, heapq, itertools, math, operator, random, re, resource, socket, string, traceback, typing, unittest
 
 sys.path.insert(0, FOLDER)
-import judge  # noqa: E402
+import codec, host, judge  # noqa: E402
 del sys.path[0]
 
 
@@ -40,12 +40,14 @@ def owner(user):
         uid, gid = entry.pw_uid, entry.pw_gid
     except KeyError:
         uid = gid = int(name)
-    if group.isdigit():
-        gid = int(group)
-    elif group:
-        import grp
-        gid = grp.getgrnam(group).gr_gid
+    if group:
+        gid = int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
     return (uid, gid) if uid else (NOBODY, NOBODY)
+
+
+def stranger(ids):
+    """A user who owns nothing in the image."""
+    return (STRANGER - (ids[0] == STRANGER),) * 2
 
 
 def become(ids):
@@ -55,23 +57,8 @@ def become(ids):
     os.setresuid(ids[0], ids[0], ids[0])
 
 
-def write(fd, data):
-    while data:
-        data = data[os.write(fd, data):]
-
-
-def send(answer):
-    write(1, json.dumps(answer).encode() + b"\n")
-
-
-def read(count):
-    data = b""
-    while len(data) < count:
-        part = os.read(0, count - len(data))
-        if not part:
-            os._exit(GONE)
-        data += part
-    return data
+def say(answer):
+    codec.send(1, json.dumps(answer).encode() + b"\n")
 
 
 def child(f, *args):
@@ -92,81 +79,81 @@ def status_of(pid):
 # One run.
 
 def keep(ids):
-    """Read a request, run it as another user, and say how it ended."""
-    size, wall, output = (int(read(10)) for _ in range(3))
-    request = read(size)
-    os.seteuid(ids[0])  # who may open them by name, as /dev/stdout
-    outputs, results = os.pipe(), os.pipe()
-    os.seteuid(0)
-    runner = child(start, ids, request, outputs, results)
-    os.close(outputs[1])
-    os.close(results[1])
-    end, kept, total, result = watch(runner, time.monotonic() + wall / 1000, outputs[0], results[0], output)
-    send({"end": end, "result": result.decode("latin-1"), "total": total, "output": base64.b64encode(kept).decode()})
+    """Read a request, run it as other users, and say how it ended."""
+    size, wall, limit, sealed = (int(codec.receive(0, 10)) for _ in range(4))
+    outputs, (result, report), channel = [piped(ids)], os.pipe(), []
+    if sealed:  # the candidate's process begins before this one knows what the tests are
+        outputs.append(piped(stranger(ids)))
+        ours, theirs = socket.socketpair()
+        child(start, stranger(ids), outputs[1][1], [theirs.fileno()], host.serve)
+        theirs.close()
+        channel = [ours.detach()]
+    requests = [codec.receive(0, size)]
+    runner = child(start, ids, outputs[0][1], [report] + channel, judge.judge, requests)
+    for fd in channel:
+        os.close(fd)
+    end, total, output, said = watch(runner, time.monotonic() + wall / 1000, [o[0] for o in outputs], result, limit)
+    say({"end": end, "result": said[:RESULT_BYTES].decode("latin-1"), "total": total, "output": base64.b64encode(output).decode()})
     os._exit(KILLED if end == "killed" else 0)
 
 
-def start(ids, request, outputs, results):
+def piped(ids):
+    """A pipe that its user may open by name, as /dev/stdout."""
+    os.seteuid(ids[0])
+    ends = os.pipe()
+    os.seteuid(0)
+    return ends
+
+
+def start(ids, output, kept, f, *args):
+    """Become a user who has nothing open but the output and what is kept, and run f."""
     null = os.open("/dev/null", os.O_RDWR)
-    for target, source in ((0, null), (1, outputs[1]), (2, outputs[1])):
+    for target, source in ((0, null), (1, output), (2, output)):
         os.dup2(source, target)
-    report = results[1]
-    os.closerange(3, report)
-    os.closerange(report + 1, report + 16)
+    low = 3
+    for fd in sorted(kept) + [64]:
+        os.closerange(low, fd)
+        low = fd + 1
     os.setsid()
+    os.chdir("/")
     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
     become(ids)
-    os.chdir("/tmp")
-    if ids[0] == NOBODY:
-        os.environ["HOME"] = "/tmp"
-    judge.judge(request, report)
+    f(*args, *kept)
 
 
-def watch(runner, deadline, output, result, limit):
-    """Wait for the process, keeping the end of its output."""
+def watch(runner, deadline, outputs, result, limit):
+    """Wait for the process. Return how it ended, the size and the end of the output, and the beginning of the result."""
     alive, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    poll = select.poll()
-    for fd in (output, result, alive):
+    poll, total, output, said = select.poll(), 0, b"", b""
+    for fd in (*outputs, result, alive):
         os.set_blocking(fd, False)
         poll.register(fd, select.POLLIN)
-    kept, results, total, end = bytearray(), bytearray(), 0, ""
-    while not end:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            end = "timeout"
-            break
-        for fd, _ in poll.poll(min(left, 1) * 1000):
-            total += drain(fd, output, kept, results, poll)
-            del kept[:-limit]
+    end, left = "", 1
+    while left:
+        if end:
+            left -= 1  # what is in the pipes, and no more
+        for fd, _ in poll.poll(0 if end else max(0, min(deadline - time.monotonic(), 1)) * 1000):
+            try:
+                part = os.read(fd, 1 << 16)
+            except BlockingIOError:
+                continue
+            if not part:
+                poll.unregister(fd)
+            if fd in outputs:
+                total, output = total + len(part), (output + part)[-limit:]
+            elif fd == result:
+                said = (said + part)[:RESULT_BYTES]
+        if end:
+            continue
         pid, status = os.waitpid(runner, os.WNOHANG)
         if pid:
-            end = ended(status)
-    for fd in (output, result):  # what is in the pipes, and no more
-        for _ in range(16):
-            total += drain(fd, output, kept, results, poll)
-    del kept[:-limit]
-    return end, kept, total, results[:RESULT_BYTES]
-
-
-def drain(fd, output, kept, results, poll):
-    try:
-        part = os.read(fd, 1 << 16)
-    except (BlockingIOError, OSError):
-        return 0
-    if not part:
-        try:
-            poll.unregister(fd)
-        except KeyError:
-            pass
-    if fd == output:
-        kept += part
-        return len(part)
-    if len(results) < RESULT_BYTES:  # also of the pipe that only wakes
-        results += part if part.strip(b"\x11") else b""
-    return 0
+            end, left = ended(status), 16
+        elif time.monotonic() >= deadline:
+            end, left = "timeout", 16
+    return end, total, output, said
 
 
 def ended(status):
@@ -188,10 +175,13 @@ def bury():
 
 
 def clear(ids):
+    """Remove what a user left. It fails for one who cannot use this interpreter and its library."""
     become(ids)
+    with open(os.__file__) as f:
+        f.read(1)
     for directory in WRITABLE:
         remove(directory)
-    os._exit(0)
+    os._exit(0 if os.access(sys.executable, os.X_OK) else 1)
 
 
 def remove(directory):
@@ -219,35 +209,23 @@ def clean():
     return True
 
 
-def usable(ids):
-    """Whether the candidate's user can use this interpreter and its library."""
-    become(ids)
-    with open(os.__file__) as f:
-        f.read(1)
-    os._exit(0 if os.access(sys.executable, os.X_OK) else 1)
-
-
 def main():
     ids = owner(sys.argv[1])
     if os.getpid() != 1 or os.getuid() or sys.version_info < (3, 8):
         sys.exit("this is for root, and the first process of a sandbox: it kills and removes")
-    if status_of(child(usable, ids)):
-        sys.exit("the image's python3 is not readable for the user of the tests")
     os.chmod("/dev/shm", 0o1777)  # runc leaves it as it finds the directory
     if status_of(child(clear, ids)) or not clean():
-        sys.exit("what is to be empty is not")
-    send("ready")
+        sys.exit("the user of the tests cannot use the image's python3, or what is to be empty is not")
+    say("ready")
     while True:
         select.select([0], [], [])
         status = status_of(child(keep, ids))
         bury()
-        if status and os.WEXITSTATUS(status) == KILLED:
-            os._exit(KILLED)
         if status:
-            os._exit(0 if os.WEXITSTATUS(status) == GONE else 1)
-        sound = status_of(child(clear, ids)) == 0 and clean()
+            os._exit(KILLED if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == KILLED else 1)
+        sound = any(status_of(child(clear, user)) == 0 and clean() for user in (stranger(ids), ids))
         bury()
-        send("clean" if sound else "unclean")
+        say("clean" if sound else "unclean")
         if not sound:
             os._exit(1)
 

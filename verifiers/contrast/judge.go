@@ -86,6 +86,10 @@ type Calibration struct {
 	CannotFail bool `json:"cannot_fail,omitempty"`
 	// Unread is that of the [Listing].
 	Unread []string `json:"unread,omitempty"`
+	// Sealed says that the reference passes in a process of its own, so that no edits are needed.
+	Sealed bool `json:"sealed,omitempty"`
+	// Repair says that the reference passes only if tests get its versions of what the prompt has.
+	Repair bool `json:"repair,omitempty"`
 }
 
 // A Set holds edits of different test functions that are made together. The reference then
@@ -200,11 +204,12 @@ func (c Calibration) shuffled() []Edit {
 }
 
 // Judge tries a candidate with n edits and with the unchanged tests, in random order. real
-// is how the unchanged tests ended; if they fail, Judge stops. follows says whether the
+// is how the unchanged tests ended; if they fail, Judge stops. After the first change that
+// refuses the candidate, no others are tried. follows says whether the
 // candidate follows the tests: at some place it did not fail as it should have. Edits that
 // change only arguments are judged more leniently, since an honest candidate may do anything
 // with them: each gets a second try, and the candidate must have followed all of them and
-// more than one. The error is that of try.
+// more than one. Without a reference it may fail anywhere. The error is that of try.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.Pick(n)
 	s = Summary{State: c.State(), Unobserved: c.Weak(), Unread: c.Unread}
@@ -215,6 +220,9 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 			if real, err = try(ctx); err != nil || real != Passed {
 				return real, false, s, err
 			}
+			continue
+		}
+		if follows && c.Reference { // which is enough
 			continue
 		}
 		followed, err := c.follows(ctx, picked[turn], try, &s)
@@ -239,7 +247,7 @@ func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, f
 func (c Calibration) follows(ctx context.Context, e Edit, try Try, s *Summary) (bool, error) {
 	s.Mutants++
 	outcome, err := try(ctx, e)
-	if err != nil || outcome == FailedThere || outcome != Passed && e.Users == "*" { // it may fail anywhere
+	if err != nil || outcome == FailedThere || outcome != Passed && (e.Users == "*" || !c.Reference) { // it may fail anywhere
 		return false, err
 	}
 	if other, ok := c.another(e); ok && e.Kind == Literal {

