@@ -43,9 +43,9 @@ func canary(t *testing.T) (address string, hits *atomic.Int64) {
 	return server.URL, hits
 }
 
-// TestCanary checks TestHostile: its hostile text takes over a page without defenses, and
+// TestCanaryOfPage checks TestHostile: its hostile text takes over a page without defenses, and
 // reaches the canary.
-func TestCanary(t *testing.T) {
+func TestCanaryOfPage(t *testing.T) {
 	b := open(t)
 	server, hits := canary(t)
 	name := t.TempDir() + "/bare.html"
