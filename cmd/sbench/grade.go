@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -18,6 +19,7 @@ type gradeCmd struct {
 	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
+	Extract     string   `enum:"none,fenced" default:"none" help:"How code is found in predictions: none, all of it unless the task says otherwise; fenced, what is in Markdown fences, or the body of the starter code's last function (${enum})."`
 	Resume      bool     `help:"Continue in an existing output directory. What is recorded with the same inputs is not judged again."`
 	Sign        string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
 	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records of the run that is verified."`
@@ -60,7 +62,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, cfg *run.Config) error {
 	if cmd.Key != "" || cmd.AcceptUnsigned && !cmd.Resume {
 		return fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
 	}
-	set, err := predictions.Read(ctx, cmd.Source, cfg.Pack)
+	set, err := predictions.Read(ctx, cmd.Source, cfg.Pack, cmd.Extract == compiler.Fenced)
 	if err != nil {
 		return err
 	}

@@ -44,8 +44,11 @@ var answerKeys = map[compiler.CandidateKind][]string{
 // .json file, a list of them or an object by id. The n-th for a task is that of its n-th attempt. A
 // directory holds what an agent left for each task: a directory or a file, named after the task. The
 // error holds compiler.Problems, which name everything that is wrong.
-func Read(ctx context.Context, name string, pack *compiler.Pack) (*Set, error) {
-	r := &reader{file: name, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
+//
+// With fenced, answers that are code are read as compiler.CodeCompletionEval.Program does, whatever
+// their tasks say.
+func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*Set, error) {
+	r := &reader{file: name, fenced: fenced, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {
 		if err != nil {
 			return nil, err
@@ -79,6 +82,7 @@ func Read(ctx context.Context, name string, pack *compiler.Pack) (*Set, error) {
 
 type reader struct {
 	file     string
+	fenced   bool
 	tasks    map[string]*compiler.Task
 	ids      []string
 	set      *Set
@@ -202,7 +206,9 @@ func (r *reader) add(task *compiler.Task, key, answer string) {
 	var c candidate.Candidate
 	if task.CandidateKind() == compiler.CandidatePatch {
 		c.Patch, c.Foreign = answer, true
-	} else if c.Text = answer; key == completion {
+	} else if c.Text = answer; task.CandidateKind() == compiler.CandidateCode && r.fenced {
+		c.Text = compiler.CodeCompletionOf(task).Program(answer)
+	} else if key == completion {
 		c.Text = compiler.CodeCompletionOf(task).Continue(answer)
 	}
 	r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)

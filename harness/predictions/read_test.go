@@ -48,6 +48,7 @@ func TestRead(t *testing.T) {
 		problems         string
 	}{
 		{"samples", "s.jsonl", `{"task_id": "code/1", "completion": " return 1"}`, code("def f():\n return 1"), ""},
+		{"fenced", "s.jsonl", "{\"id\": \"code/1\", \"completion\": \"Here it is:\\n```python\\nreturn 1\\n```\\nIt returns 1.\"}", code("def f():\n    return 1\n"), ""},
 		{"whole programs", "s.jsonl", `{"task_id": "code/1", "solution": "def f(): return 1", "model": "x"}`, code("def f(): return 1"), ""},
 		{"attempts", "s.jsonl", "{\"id\": \"text\", \"answer\": \"1\"}\n\n{\"id\": \"text\", \"answer\": \"2\"}\n", map[string][]candidate.Candidate{"text": {{Text: "1"}, {Text: "2"}}}, ""},
 		{"patches", "s.jsonl", `{"instance_id": "patch", "model_patch": "diff", "model_name_or_path": "m"}`, map[string][]candidate.Candidate{"patch": {{Patch: "diff", Foreign: true}}}, ""},
@@ -71,7 +72,7 @@ func TestRead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), tt.file)
 			must(t, os.WriteFile(file, []byte(tt.text), 0o644))
-			set, err := predictions.Read(t.Context(), file, pack)
+			set, err := predictions.Read(t.Context(), file, pack, tt.name == "fenced")
 			if tt.problems != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problems) {
 					t.Errorf("error %v, want %s", err, tt.problems)
@@ -93,21 +94,21 @@ func TestReadDirectory(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("a"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "text.md"), []byte("2"), 0o644))
-	set, err := predictions.Read(t.Context(), dir, pack)
+	set, err := predictions.Read(t.Context(), dir, pack, false)
 	must(t, err)
 	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
 	if diff := cmp.Diff(want, set.Candidates); diff != "" {
 		t.Error(diff)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("b"), 0o644))
-	other, err := predictions.Read(t.Context(), dir, pack)
+	other, err := predictions.Read(t.Context(), dir, pack, false)
 	if must(t, err); other.Digest == set.Digest {
 		t.Error("another file, and the same digest")
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
 	must(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))
-	_, err = predictions.Read(t.Context(), dir, pack)
+	_, err = predictions.Read(t.Context(), dir, pack, false)
 	for _, want := range []string{`has another file already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
