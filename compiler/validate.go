@@ -311,7 +311,7 @@ func (pv *packValidator) row(t *Task, warnings Problems) {
 
 func (pv *packValidator) atEnd(rows int) {
 	if pv.smells && rows == 0 {
-		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows"})
+		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows, so a run measures nothing", Warning: true})
 	}
 	if pv.smells && !pv.failed {
 		for _, name := range pv.orphans() {
