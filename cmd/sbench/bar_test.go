@@ -265,10 +265,10 @@ func TestProgressOnTerminal(t *testing.T) {
 			for n := range 2 {
 				show := progress(a, format, false)
 				show(run.Event{Time: time.Now(), Kind: run.RunStart, Tasks: 2, Attempts: 2, Detail: "tasks: 2"})
-				_, _ = fmt.Fprint(a.stderr, "level=WARN msg=")
 				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Error, Again: true})
-				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Passed})
+				_, _ = fmt.Fprint(a.stderr, "level=WARN msg=")
 				_, _ = fmt.Fprintln(a.stderr, "n", n)
+				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Passed})
 				show(run.Event{Time: time.Now(), Kind: run.RunDone})
 				_, _ = fmt.Fprintln(a.stderr, "a late warning")
 			}
