@@ -76,8 +76,8 @@ func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatc
 	if len(cleaned) > 0 && err == nil {
 		v = v.with("patch_cleaned", cleaned)
 	}
-	if by := c.appliedBy(); by != "" && err == nil {
-		v = v.with("patch_applied_by", by)
+	if c.appliedBy != "" && err == nil {
+		v = v.with("patch_applied_by", c.appliedBy)
 	}
 	if len(left) > 0 && err == nil {
 		if v = v.with("left_out", left); v.Status == Failed {
@@ -131,15 +131,10 @@ type repoCheck struct {
 	inputs []runtime.Mount // the task's files besides the repository
 	// guessed says that the hidden tests are not those of test_patch, but files of the
 	// repository that the command seems to run.
-	guessed bool
+	guessed   bool
+	appliedBy string // the command that applied a candidate's patch made elsewhere; "" if none has
 	// branches have commits that the base commit lacks, perhaps a solution.
 	branches []string
-}
-
-// appliedBy returns the command that applied a candidate's patch made elsewhere; "" if none has.
-func (c *repoCheck) appliedBy() string {
-	text, _ := os.ReadFile(filepath.Join(c.volume, "candidate", "scratch", "applied-by"))
-	return strings.TrimSpace(string(text))
 }
 
 func (c *repoCheck) repo() string { return c.in.Task.Environment().Workdir }
@@ -390,9 +385,10 @@ func (c *repoCheck) config(name string) runtime.Config {
 // files, if any. If the verdict is Passed, the caller closes the sandbox; otherwise there is
 // none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, Verdict, error) {
+	foreign := c.in.Candidate.Foreign && name == "candidate"
 	stage, err := os.MkdirTemp(c.volume, name+"-")
 	if err == nil {
-		err = c.stage(stage, files)
+		err = c.stage(stage, files, foreign)
 	}
 	if err != nil {
 		return nil, Verdict{}, fmt.Errorf("stage the patches: %w", err)
@@ -421,20 +417,21 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	if err != nil || v.Status != Passed {
 		return nil, v, errors.Join(err, sandbox.Close(ctx))
 	}
+	if foreign {
+		text, _ := os.ReadFile(filepath.Join(stage, "scratch", "applied-by"))
+		c.appliedBy = strings.TrimSpace(string(text))
+	}
 	c.branches = strings.Fields(exit.Stdout.String())
 	return sandbox, v, nil
 }
 
 // stage writes the patches, and the lists of paths that prepare.sh needs sorted by bytes.
-func (c *repoCheck) stage(dir string, files []patch.File) error {
+func (c *repoCheck) stage(dir string, files []patch.File, foreign bool) error {
 	patches := filepath.Join(dir, "patches")
 	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
 		return err
 	}
-	foreign := ""
-	if c.in.Candidate.Foreign && filepath.Base(dir) == "candidate" {
-		foreign = "yes"
-	}
+	said := map[bool]string{true: "yes"} // prepare.sh looks whether the file is empty
 	var kept strings.Builder
 	for _, f := range files {
 		kept.WriteString(f.Text)
@@ -444,7 +441,7 @@ func (c *repoCheck) stage(dir string, files []patch.File) error {
 	}
 	for name, text := range map[string]string{
 		"setup.patch": c.eval.SetupPatch, "candidate.patch": kept.String(), "test.patch": c.eval.TestPatch,
-		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(c.touched()), "both": zeroTerminated(c.changedByBoth(files)), "foreign": foreign,
+		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(c.touched()), "both": zeroTerminated(c.changedByBoth(files)), "foreign": said[foreign],
 	} {
 		if err := os.WriteFile(filepath.Join(patches, name), []byte(text), 0o644); err != nil {
 			return err

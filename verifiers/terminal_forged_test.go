@@ -25,8 +25,12 @@ func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script stri
 		t.Fatalf("%v: %s", err, out)
 	}
 	task, pack := w.task(t, eval)
+	left := candidate.Candidate{Workspace: kept}
+	digest, err := left.TreeDigest(context.Background())
+	must(t, err)
+	left.Digest = digest
 	v, err := verifiers.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: kept}, Reference: reference, Image: w.image, Limits: runtime.DefaultLimits(),
+		Task: task, Pack: pack, Candidate: left, Reference: reference, Image: w.image, Limits: runtime.DefaultLimits(),
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Calibrations: store,
 	})
 	must(t, err)
