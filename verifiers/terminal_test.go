@@ -276,6 +276,9 @@ END`
 		{"in test_files", map[string]any{"checker": map[string]any{"command": "python3 -m pytest -q securebench/evaluation_inputs/leak"}, "test_files": map[string]any{"path": "leak"}, "expected_state": state}},
 		{"beside a checker in the root", map[string]any{"checker": map[string]any{"source": "pytest", "path": "test_leak.py"}, "expected_state": map[string]any{"path": "solution"}}},
 	}
+	if os.Getenv("SBENCH_SOAK") == "" {
+		layouts = layouts[:1]
+	}
 	for _, layout := range layouts {
 		for _, c := range []struct{ name, script, reason string }{
 			{"solution", search("solution"), "checker_failed"},

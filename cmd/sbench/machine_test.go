@@ -21,7 +21,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/containerd/containerdtest"
-	"github.com/securebench/sbench/runtime/userns"
 )
 
 const (
@@ -33,8 +32,8 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 `
 )
 
-// machineTasks writes the tasks of testdata/machine in Harbor's form, every eighth (as an
-// ordinary user every sixteenth) unless SBENCH_SOAK is set, and returns their directory and their cheats: shell
+// machineTasks writes the tasks of testdata/machine in Harbor's form, every twentieth unless
+// SBENCH_SOAK is set, and returns their directory and their cheats: shell
 // scripts that change only what the verdict stands on.
 func machineTasks(t *testing.T, c *containerd.Client) (dir string, cheats map[string][]string) {
 	t.Helper()
@@ -42,15 +41,11 @@ func machineTasks(t *testing.T, c *containerd.Client) (dir string, cheats map[st
 	files, err := filepath.Glob("testdata/machine/*.txtar")
 	must(t, err)
 	absent := lacks(t, c, map[string]string{"gcc": "usr/lib/gcc/*/*/cc1", "git": "usr/bin/git"})
-	every := 8
-	if userns.Inside() && os.Getenv("SBENCH_TEST_SLOWNESS") == "" { // emulated machines run this only in the long form
-		every = 16
-	}
 	for i, file := range files {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		// The emulated machines' image has no compiler.
-		if i%every != 0 && os.Getenv("SBENCH_SOAK") == "" || slices.ContainsFunc(absent, func(program string) bool { return strings.Contains(string(text), program+" ") }) {
+		if i%20 != 0 && os.Getenv("SBENCH_SOAK") == "" || slices.ContainsFunc(absent, func(program string) bool { return strings.Contains(string(text), program+" ") }) {
 			continue
 		}
 		archive := txtar.Parse(text)
