@@ -2,6 +2,7 @@ package relay
 
 import (
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/securebench/sbench/proxy"
@@ -24,6 +25,14 @@ func Values(data []byte) int {
 	p := parser{data: data}
 	_, _ = p.value(nil, 0)
 	return p.values
+}
+
+// Routes returns the routes of a provider for the model "m", as "METHOD path parameter...".
+func Routes(p Provider) (all []string) {
+	for _, r := range routes(p, "m") {
+		all = append(all, strings.Join(append([]string{r.method, r.path}, r.query...), " "))
+	}
+	return all
 }
 
 // Inspect inspects the body of a POST to path for the model "m".
