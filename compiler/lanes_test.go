@@ -292,23 +292,70 @@ func TestSecretsOfTests(t *testing.T) {
 	}
 }
 
+// TestViews: which eval fields of each family the sandbox of the tests gets, and which only the
+// evaluator.
 func TestViews(t *testing.T) {
-	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
-	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
+	const diff = `"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"`
+	tests := map[string]struct{ row, public, inputs, hidden string }{
+		"multiple_choice": {`"input":{"question":"q","choices":["a","b"]},"eval":{"answer":"A","answer_pattern":"(x)"}`,
+			"question choices", "", "answer answer_pattern"},
+		"short_answer": {`"input":{"question":"q"},"eval":{"accepted_answers":["1"],"tolerance":1,"answer_pattern":"(x)"}`,
+			"question", "", "accepted_answers tolerance answer_pattern"},
+		"free_response": {`"input":{"prompt":"p"},"eval":{"rubric":"prose","reference_answer":"r","judge":{"wrong_answers":["w"]},"answer_pattern":"(x)"}`,
+			"prompt", "", "rubric reference_answer judge answer_pattern"},
+		"code_completion": {`"input":{"prompt":"p"},"eval":{"tests":{"source":"inline","code":"c"},"reference_solution":"r","canonical_solution":"r","extract":"none"}`,
+			"prompt", "tests", "reference_solution canonical_solution extract"},
+		"repo_patch": {`"input":{"repo":"r","base_commit":"c","instructions":"i"},"eval":{"tests":{"source":"command","command":"c"},"candidate_policy":{},"gold_patch":` + diff + `}`,
+			"repo base_commit instructions", "tests candidate_policy", "gold_patch"},
+		"terminal_task": {`"input":{"instructions":"i"},"environment":{"image":"i","candidate":"machine"},"eval":{"checker":{"command":"c"},"run_tests":{"path":"r"},"test_files":{"path":"t"},` +
+			`"needed_commands":["chroot"],"services":[{"command":"s"}],"expected_changes":["/etc/a"],"trusted_paths":["/etc/b"],"expected_state":"s"},"assets":[{"path":"f"}]`,
+			"instructions assets[0]", "checker run_tests test_files needed_commands services expected_changes trusted_paths", "expected_state"},
+		"tool_call": {`"input":{"x":1},"eval":{"initial_state":"s","expected_calls":"c","expected_final_state":"f"}`,
+			"x", "initial_state", "expected_calls expected_final_state"},
+		"browser_task":    {`"input":{"x":1},"eval":{"credentials":"c","success_check":"s"}`, "x", "credentials", "success_check"},
+		"desktop_task":    {`"input":{"x":1},"eval":{"success_check":"s"}`, "x", "", "success_check"},
+		"artifact_task":   {`"input":{"x":1},"eval":{"reference_artifact":"a","rubric":"r"}`, "x", "", "reference_artifact rubric"},
+		"multimodal_qa":   {`"input":{"x":1},"eval":{"answer":"a","rubric":"r"}`, "x", "", "answer rubric"},
+		"preference_pair": {`"input":{"x":1},"eval":{"preference":"p","rubric":"r"}`, "x", "", "preference rubric"},
+	}
+	lane := func(lane compiler.Lane, fields string) (named []string) {
+		for name := range strings.FieldsSeq(fields) {
+			named = append(named, string(lane)+" "+name)
+		}
+		return named
+	}
 	names := func(v compiler.View) (names []string) {
 		for _, r := range v.Resources {
 			names = append(names, string(r.Lane)+" "+r.Name)
 		}
 		return names
 	}
-	want := []string{"public instructions", "public assets[0]", "evaluation_inputs checker", "evaluation_inputs test_files"}
-	if diff := cmp.Diff(want, names(tasks[0].TestSandboxView())); diff != "" {
-		t.Error(diff)
+	for _, family := range compiler.Families() {
+		t.Run(family.Name, func(t *testing.T) {
+			tt := tests[family.Name]
+			var fields []string
+			for _, field := range family.Eval.Fields {
+				fields = append(fields, field.Name)
+			}
+			written := strings.Fields(tt.inputs + " " + tt.hidden)
+			if diff := cmp.Diff(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(written))); diff != "" {
+				t.Fatalf("not every eval field is here with its lane: %s", diff)
+			}
+			_, tasks := openTasks(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+family.Name+`",`+tt.row+`}`)
+			public := lane(compiler.Public, tt.public)
+			if diff := cmp.Diff(slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].TestSandboxView())); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(slices.Concat(public, lane(compiler.HiddenLane, tt.hidden)), names(tasks[0].EvaluatorView())); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
-	want = []string{"public instructions", "public assets[0]", "hidden expected_state"}
-	if diff := cmp.Diff(want, names(tasks[0].EvaluatorView())); diff != "" {
-		t.Error(diff)
-	}
+}
+
+func TestResourceSummary(t *testing.T) {
+	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
+	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
 	text, err := json.Marshal(tasks[0].ResourceSummary())
 	if err != nil {
 		t.Fatal(err)
