@@ -26,6 +26,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/fake"
 )
@@ -149,6 +150,28 @@ func TestAgentFromOutside(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{`--model m --mood keen --servers {"far"={"at"="https://x.org/{url}"},"near"={"kind"="local","run"=["sh","-c","a \"b\""],"with"={"A"="{key}"}}} http://127.0.0.1:8099/v1`, "$ ls\nab\nexit status 2"}, said); diff != "" || !strings.Contains(trace.String(), "no event\n") {
 		t.Error(diff, trace.String())
+	}
+}
+
+// TestCommandGetsNoKey: a command with a provider gets a key that only the relay knows, and no
+// variable with the real key.
+func TestCommandGetsNoKey(t *testing.T) {
+	const key = "sk-secret-of-the-provider"
+	var env map[string]string
+	engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func([]string) fake.Program {
+		return func(_ context.Context, p *fake.Proc) fake.Status { env = p.Env; return fake.Status{} }
+	}}}
+	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	to, err := harness.RelayTo(relay.OpenAI, key, compiler.HarnessConfig{Model: "m"})
+	must(t, err)
+	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.OwnProvider{Relay: to, Secret: "TEAM_KEY"}}
+	_, err = command.Produce(t.Context(), engine, harness.Request{
+		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
+		Env: []string{"TEAM_KEY=" + key, "LANG=C"}, Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
+	})
+	must(t, err)
+	if env["LANG"] != "C" || env["OPENAI_API_KEY"] == "" || strings.Contains(fmt.Sprint(env), key) {
+		t.Errorf("the command got %v", env)
 	}
 }
 
