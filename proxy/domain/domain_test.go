@@ -63,3 +63,30 @@ func TestParseAll(t *testing.T) {
 		t.Errorf("not each once: %v, %v", got, err)
 	}
 }
+
+func TestAllows(t *testing.T) {
+	rule, err := domain.Parse("example.org")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name  string
+		rule  domain.Domain
+		asked string
+		want  bool
+	}{
+		{"the name itself", rule, "example.org", true},
+		{"a name below it", rule, "www.example.org", true},
+		{"a suffix without the dot", rule, "badexample.org", false},
+		{"a name above it", rule, "org", false},
+		{"a name that begins with it", rule, "example.org.evil.com", false},
+		{"the zero domain", domain.Domain{}, "example.org", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.rule.Allows(tt.asked); got != tt.want {
+				t.Errorf("%q allows %q: %v", tt.rule, tt.asked, got)
+			}
+		})
+	}
+}
