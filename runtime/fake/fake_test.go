@@ -98,10 +98,10 @@ func lookup(args []string) fake.Program {
 			_, _ = write(p, "/work/file", "new\n"), write(p, "/work/other", "more\n")
 			return show(p, "/work/file")
 		},
-		"mkdir /left; echo x > /left/file; ln -s /left /link": func(_ context.Context, p *fake.Proc) fake.Status {
+		"mkdir /left; echo x > /left/file; ln -s /etc /link": func(_ context.Context, p *fake.Proc) fake.Status {
 			dir, _ := p.Path("/left")
 			link, _ := p.Path("/link")
-			return ok(errors.Join(os.Mkdir(dir, 0o755), write(p, "/left/file", "x\n"), os.Symlink(dir, link)))
+			return ok(errors.Join(os.Mkdir(dir, 0o755), write(p, "/left/file", "x\n"), os.Symlink("/etc", link)))
 		},
 		"echo made > /made; rm -r /etc/passwd": writes("/made", "made\n"),
 		"cat /made; test -e /etc/passwd && echo whole; echo changed > /made": func(_ context.Context, p *fake.Proc) fake.Status {

@@ -28,6 +28,10 @@ type Engine interface {
 // wall is far more time than any process of the suite needs, even on a busy machine.
 const wall = 2 * time.Minute
 
+// late is far more than the time limit and the grace of a process that has to end, even on a busy
+// machine.
+const late = 10 * time.Second
+
 // Contract runs the suite against e. The image must contain a POSIX shell and coreutils, or
 // the engine must imitate the suite's commands, all of which run with sh -c.
 func Contract(t *testing.T, e Engine, image runtime.Image) {
@@ -136,6 +140,9 @@ func (s suite) wallTime(t *testing.T) {
 	exit := s.run(t, s.config(), p)
 	if exit.Reason != runtime.WallTime || !slices.Contains(exit.Reached, runtime.LimitWall) || exit.Success() {
 		t.Errorf("got %v, reached %v", exit, exit.Reached)
+	}
+	if exit.Wall < p.Wall || exit.Wall > late {
+		t.Errorf("ended after %s, with a limit of %s", exit.Wall, p.Wall)
 	}
 }
 
@@ -323,7 +330,7 @@ func (s suite) path(t *testing.T) {
 	if _, err := sandbox.Path("/left"); err == nil {
 		t.Error("a path before the process")
 	}
-	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /left /link"))
+	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /etc /link"))
 	dir, err := sandbox.Path("/left")
 	if err != nil {
 		t.Fatal(err)
@@ -331,6 +338,7 @@ func (s suite) path(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "file")); string(got) != "x\n" {
 		t.Errorf("found %q, %v", got, err)
 	}
+	// The link leads to a directory that is there on the host and in the sandbox.
 	for _, none := range []string{"/link", "/no-such", "/left/file"} {
 		if dir, err := sandbox.Path(none); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %q, %v", none, dir, err)
