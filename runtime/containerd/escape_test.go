@@ -312,12 +312,18 @@ func slowness(t *testing.T) time.Duration {
 // ordinary user before Linux 6.6; see docs/rootless.md.
 func layersAreWatched(t *testing.T) bool {
 	t.Helper()
+	major, minor := linux(t)
+	return userns.Inside() && (major < 6 || major == 6 && minor < 6)
+}
+
+// linux returns the version of the kernel.
+func linux(t *testing.T) (major, minor int) {
+	t.Helper()
 	var name unix.Utsname
 	report(t, unix.Uname(&name))
-	var major, minor int
 	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
 	report(t, err)
-	return userns.Inside() && (major < 6 || major == 6 && minor < 6)
+	return major, minor
 }
 
 // TestNothingIsLeftBehind: daemonized children die with the first process.
