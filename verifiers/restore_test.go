@@ -11,7 +11,7 @@ import (
 )
 
 // TestRestored: a checker finds the owners and modes that the agent left, whoever owns
-// the kept files.
+// the kept files. What it writes does not change them.
 func TestRestored(t *testing.T) {
 	checks := `test "$(stat -c %u:%a answer.txt shut/f shut shut/link . | tr '\n' ' ')" = "1000:600 1000:0 1000:100 1000:777 1000:755 "`
 	script := `echo 44 > answer.txt; chmod 600 answer.txt; mkdir shut; echo x > shut/f; ln -s f shut/link; chmod 0 shut/f; chmod 100 shut`
@@ -29,6 +29,9 @@ func TestRestored(t *testing.T) {
 			}
 			if listed := result.Candidate.Attributes != ""; listed != own {
 				t.Errorf("own %v: a list is there: %v", own, listed)
+			}
+			if digest, err := result.Candidate.TreeDigest(t.Context()); err != nil || digest != result.Candidate.Digest {
+				t.Errorf("own %v, %s: the checker changed the kept workspace: %v", own, name, err)
 			}
 			var st unix.Stat_t
 			must(t, unix.Stat(filepath.Join(result.Candidate.Workspace, "answer.txt"), &st))
