@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +42,8 @@ func (c codeCase) task() codeTask {
 	return codeTask{Tests: c.files["tests.py"], Starter: c.files["starter.py"], Timeout: 120}
 }
 
-// TestCodeAttacks: no attack passes or is an error, and every honest twin passes
-// the same tests.
+// TestCodeAttacks: no attack is an error or passes, unless "accepted" says with which assurance and
+// why. Every honest twin passes the same tests.
 func TestCodeAttacks(t *testing.T) {
 	w := newCodeWorld(t)
 	w.limits.Memory, w.limits.Pids = 256<<20, 64
@@ -62,9 +61,9 @@ func TestCodeAttacks(t *testing.T) {
 				task.Timeout = 3
 			}
 			v, err = w.judge(t, task, c.files["attack.py"])
-			if c.files["accepted"] != "" { // the tests hold for this wrong answer, whoever gives it
-				if v.Assurance != verifiers.Sealed {
-					t.Errorf("%v %s %s %s", err, v.Status, v.Assurance, v.Reason)
+			if want, _, ok := strings.Cut(c.files["accepted"], ":"); ok {
+				if err != nil || string(v.Assurance) != want {
+					t.Errorf("the attack: %v %s %q %s, want %q %+v", err, v.Status, v.Assurance, v.Reason, want, v.Contrast)
 				}
 				return
 			}
@@ -144,15 +143,6 @@ func TestCodeErrors(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestCodeWeakTests: assertions that hold whatever they expect are listed.
-func TestCodeWeakTests(t *testing.T) {
-	w := newCodeWorld(t)
-	v, err := w.judge(t, codeTask{Tests: "assert add(2, 3) == 5\nassert add(40, 2) < 1000\nassert len(str(add(1, 1))) < 50\nassert add.__code__\n", Reference: addCode, Timeout: 120}, addCode)
-	if err != nil || v.Status != verifiers.Passed || !slices.Equal(v.Contrast.Unobserved, []string{"tests.py:2", "tests.py:3"}) {
-		t.Errorf("%v %s %+v", err, v.Status, v.Contrast)
 	}
 }
 

@@ -190,12 +190,34 @@ class File:
                 self.truth(at, test.args[0].elt, holds)
         elif isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.Is) if holds else ast.NotEq):
             self.equality(at, test.left, test.comparators[0])
+        elif holds and self.alike(test):
+            self.equality(at, *self.alike(test))
         elif self.question(test) and self.function(test) is self.function(at):
             self.swap(at, test, holds)
 
+    def alike(self, test):
+        """What has to be close to what, or to begin or end with what, if a changed value is neither."""
+        if isinstance(test, ast.Compare) and isinstance(test.left, ast.Call) and called(test.left) in ("abs", "fabs") and isinstance(test.ops[0], (ast.Lt, ast.LtE)):
+            difference, within = test.left.args[:1], test.comparators[0]
+            if difference and isinstance(difference[0], ast.BinOp) and isinstance(difference[0].op, ast.Sub) and isinstance(within, ast.Constant):
+                sides = difference[0].left, difference[0].right
+                values = [ast.literal_eval(v) for side in sides for v in self.resolve(side)] + [within.value]
+                if all(isinstance(v, (int, float)) for v in values) and within.value <= 0.1 and all(not v or abs(v) > 20 * within.value for v in values[:-1]):
+                    return sides
+        elif isinstance(test, ast.Call) and not test.keywords:
+            if called(test) in ("isclose", "allclose") and len(test.args) == 2:
+                return test.args
+            if called(test) in ("startswith", "endswith") and isinstance(test.func, ast.Attribute) and len(test.args) == 1 and isinstance(test.args[0], ast.Constant):
+                return test.func.value, test.args[0]
+
+    def fresh(self, node):
+        """Whether a value is not known, or begins as an empty list or the like, for the tests to fill."""
+        found = self.resolve(node)
+        return node not in found and not any(getattr(v, "elts", getattr(v, "keys", True)) for v in found)
+
     def equality(self, at, left, right):
         for side, other in ((right, left), (left, right)):
-            if not self.resolve(other) and any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(other)):
+            if self.fresh(other) and not (self.resolve(other) and self.fresh(side)) and any(isinstance(n, ast.Name) and n.id not in self.foreign for n in ast.walk(other)):
                 literals, name = self.resolve(side), isinstance(side, ast.Name) and (self.home(side), side.id)
                 early = self.each and any(not self.function(n) or n in self.marks for n in self.loads.get(name, ()))  # used when the file is loaded
                 if early and len(literals) == 1 and self.inline(at, side, literals[0]) or self.vary(at, literals, len(self.loads.get(name, ())) > 1):
