@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -135,13 +134,13 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 // weaknesses tells the pack's author what the run of a reference showed; "" if nothing.
 func weaknesses(v verifiers.Verdict) string {
 	var parts []string
-	if v.Contrast != nil {
-		parts = append(parts, v.Contrast.Weaknesses())
+	if v.Contrast != nil && len(v.Contrast.Unread) > 0 {
+		parts = append(parts, "sbench cannot read, and does not change, the assertions in "+strings.Join(v.Contrast.Unread, ", "))
 	}
 	if branches, _ := v.Metadata["branches"].([]string); len(branches) > 0 {
 		parts = append(parts, "the image's repository has branches with later commits, which an agent can read: "+strings.Join(branches, ", "))
 	}
-	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), "; ")
+	return strings.Join(parts, "; ")
 }
 
 // keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.

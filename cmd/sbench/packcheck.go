@@ -33,8 +33,7 @@ type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
 	Wrong     []wrongTask `json:"wrong"`
-	// Weak lists assertions whose expectation can change without the reference failing, and
-	// assertions that cannot be changed because they cannot be read.
+	// Weak lists test files that cannot be read and so are not changed, and solutions that agents can read.
 	Weak []weakTask `json:"weak,omitempty"`
 }
 

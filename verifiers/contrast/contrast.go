@@ -45,21 +45,11 @@ var (
 // Kind says what is changed.
 type Kind string
 
-// The kinds, best first. Without a reference solution, only a Value is known to make a right
-// candidate fail.
+// The kinds. Without a reference solution, only a Value is known to make a right candidate fail.
 const (
-	Value    Kind = "value"    // the expected value of an equality
-	Wrapped  Kind = "wrapped"  // a side of an equality without literals, replaced by a pair with it
-	Swap     Kind = "swap"     // a question, replaced by one with the opposite answer
-	Bound    Kind = "bound"    // what answers are compared with, so that no right answer still passes
-	Negation Kind = "negation" // the condition, or the expected exception
-	Literal  Kind = "literal"  // an argument of the candidate, which may do anything with the new one
-	Slack    Kind = "slack"    // like Bound, but by a little; shows weak assertions and judges no candidate
+	Value Kind = "value" // the expected value of an equality
+	Swap  Kind = "swap"  // a question, replaced by one with the opposite answer
 )
-
-func (k Kind) rank() int {
-	return slices.Index([]Kind{Value, Wrapped, Swap, Bound, Negation, Literal, Slack}, k)
-}
 
 // A File is a test file.
 type File struct {

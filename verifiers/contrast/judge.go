@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 )
 
 // Reason is the failure reason that this package gives a candidate.
@@ -34,27 +33,8 @@ type Summary struct {
 	// or failed elsewhere.
 	Mutants  int `json:"mutants"`
 	Followed int `json:"followed"`
-	// Retried counts changed arguments that the candidate followed, but not when the same
-	// assertion was changed differently.
-	Retried int `json:"retried,omitempty"`
-	// Unobserved are assertions, as "tests.py:7", for which the reference solution passes
-	// every change that was tried.
-	Unobserved []string `json:"unobserved,omitempty"`
-	// Unread are assertions and files that sbench cannot read and so did not change.
+	// Unread are files that sbench cannot read and so did not change.
 	Unread []string `json:"unread,omitempty"`
-}
-
-// Weaknesses tells the pack's author which assertions are unobserved and which were not
-// read; "" if there are none.
-func (s Summary) Weaknesses() string {
-	var parts []string
-	if len(s.Unobserved) > 0 {
-		parts = append(parts, "nothing observes what is expected at "+strings.Join(s.Unobserved, ", "))
-	}
-	if len(s.Unread) > 0 {
-		parts = append(parts, "the assertions at "+strings.Join(s.Unread, ", ")+" cannot be read, and are not changed")
-	}
-	return strings.Join(parts, "; ")
 }
 
 // Values of [Summary.State].
@@ -73,8 +53,6 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Edits can be used: the reference fails each at the changed assertion.
 	Edits []Edit `json:"edits"`
-	// Unobserved are edits that the reference passes.
-	Unobserved []Edit `json:"unobserved,omitempty"`
 	// Sets are for suites of tests, which have no Edits: those of two runs and, as drawn, a third
 	// with an edit of every function, where Others fail without a solution. A set without edits is
 	// not used.
@@ -124,8 +102,6 @@ func Calibrate(ctx context.Context, found Listing, try Try) (Calibration, error)
 			return c, fmt.Errorf("calibrate line %d of %q: %w", e.Line, e.Path, err)
 		case outcome == FailedThere:
 			c.Edits = append(c.Edits, e)
-		case outcome == Passed:
-			c.Unobserved = append(c.Unobserved, e)
 		}
 	}
 	return c, nil
@@ -134,7 +110,7 @@ func Calibrate(ctx context.Context, found Listing, try Try) (Calibration, error)
 // State returns the [Summary.State] for this calibration.
 func (c Calibration) State() string {
 	switch {
-	case len(c.shuffled()) == 0:
+	case len(c.Edits) == 0:
 		return None
 	case c.Reference:
 		return Calibrated
@@ -142,27 +118,9 @@ func (c Calibration) State() string {
 	return Uncalibrated
 }
 
-// Weak returns the assertions, as "tests.py:7", that the reference passes whatever edit was
-// tried, other than edits of the kinds [Negation] and [Bound].
-func (c Calibration) Weak() (weak []string) {
-	observed := slices.DeleteFunc(slices.Clone(c.Edits), Edit.Loose)
-	for _, e := range c.Unobserved {
-		at := fmt.Sprintf("%s:%d", e.Path, e.Line)
-		if !slices.ContainsFunc(observed, e.samePlace) && !slices.Contains(weak, at) {
-			weak = append(weak, at)
-		}
-	}
-	return weak
-}
-
-// Loose reports whether the edit's kind shows nothing about how much its assertion observes.
-func (e Edit) Loose() bool { return e.Kind == Negation || e.Kind == Bound }
-
-func (e Edit) samePlace(o Edit) bool { return e.Path == o.Path && e.Place == o.Place }
-
-// Pick returns at most n random edits, at different places as long as there are any, and of
-// the best kind at each.
-func (c Calibration) Pick(n int) []Edit {
+// pick returns at most n random edits, at different places as long as there are any, and values
+// before swaps at each.
+func (c Calibration) pick(n int) []Edit {
 	left := c.shuffled()
 	var picked []Edit
 	for round := 0; len(picked) < n && len(left) > 0; round++ {
@@ -180,83 +138,41 @@ func (c Calibration) Pick(n int) []Edit {
 	return picked
 }
 
-// another returns a different edit of the same kind and place, of the same literal if there
-// is one.
-func (c Calibration) another(e Edit) (another Edit, ok bool) {
-	for _, o := range c.shuffled() {
-		if o.Kind != e.Kind || !o.samePlace(e) || o == e || ok && o.Start != e.Start {
-			continue
-		}
-		another, ok = o, true
-		if o.Start == e.Start {
-			break
-		}
-	}
-	return another, ok
-}
-
-// shuffled returns the edits that judge candidates in random order, better kinds first.
+// shuffled returns the edits in random order, values first.
 func (c Calibration) shuffled() []Edit {
-	edits := slices.DeleteFunc(slices.Clone(c.Edits), func(e Edit) bool { return e.Kind == Slack })
+	edits := slices.Clone(c.Edits)
 	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
-	slices.SortStableFunc(edits, func(a, b Edit) int { return a.Kind.rank() - b.Kind.rank() })
+	swap := func(e Edit) int { return map[bool]int{true: 1}[e.Kind == Swap] }
+	slices.SortStableFunc(edits, func(a, b Edit) int { return swap(a) - swap(b) })
 	return edits
 }
 
 // Judge tries a candidate with n edits and with the unchanged tests, in random order. real
 // is how the unchanged tests ended; if they fail, Judge stops. After the first change that
-// refuses the candidate, no others are tried. follows says whether the
-// candidate follows the tests: at some place it did not fail as it should have. Edits that
-// change only arguments are judged more leniently, since an honest candidate may do anything
-// with them: each gets a second try, and the candidate must have followed all of them and
-// more than one. Without a reference it may fail anywhere. The error is that of try.
+// refuses the candidate, no others are tried. follows says whether the candidate follows the
+// tests: with some edit it did not fail as it should have. Without a reference it may fail
+// anywhere. The error is that of try.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
-	picked := c.Pick(n)
-	s = Summary{State: c.State(), Unobserved: c.Weak(), Unread: c.Unread}
-	turns := rand.Perm(len(picked) + 1)
-	arguments, followedArguments := 0, 0
-	for _, turn := range turns {
+	picked := c.pick(n)
+	s = Summary{State: c.State(), Unread: c.Unread}
+	for _, turn := range rand.Perm(len(picked) + 1) {
 		if turn == len(picked) {
 			if real, err = try(ctx); err != nil || real != Passed {
 				return real, false, s, err
 			}
 			continue
 		}
-		if follows && c.Reference { // which is enough
+		if s.Followed > 0 && c.Reference { // which is enough
 			continue
 		}
-		followed, err := c.follows(ctx, picked[turn], try, &s)
+		s.Mutants++
+		outcome, err := try(ctx, picked[turn])
 		if err != nil {
 			return real, false, s, err
 		}
-		if picked[turn].Kind != Literal {
-			follows = follows || followed
-			continue
-		}
-		arguments++
-		if followed {
-			followedArguments++
+		if outcome == Passed || outcome == FailedElsewhere && c.Reference && picked[turn].Users == "" {
+			s.Followed++
 		}
 	}
-	return real, follows || arguments > 1 && arguments == followedArguments, s, nil
-}
-
-// follows tries one edit and reports whether the candidate follows it. A changed argument
-// gets a second try with another change. Other kinds do not: that would give the candidate
-// one run without risk.
-func (c Calibration) follows(ctx context.Context, e Edit, try Try, s *Summary) (bool, error) {
-	s.Mutants++
-	outcome, err := try(ctx, e)
-	if err != nil || outcome == FailedThere || outcome != Passed && (e.Users == "*" || !c.Reference) { // it may fail anywhere
-		return false, err
-	}
-	if other, ok := c.another(e); ok && e.Kind == Literal {
-		outcome, err = try(ctx, other)
-		if err == nil && outcome == FailedThere {
-			s.Retried++
-			return false, nil
-		}
-	}
-	s.Followed++
-	return err == nil, err
+	return real, s.Followed > 0, s, nil
 }
