@@ -3,7 +3,7 @@
 #
 # With PACKAGEs only their tests, and with RUN in the environment only the tests
 # whose names match that expression, and no looks from outside. With --short doctor, the
-# contract suite and the smoke pack.
+# contract suite, two limits and the smoke pack.
 #
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
