@@ -308,13 +308,15 @@ func readFiles(root *os.Root, names []string) (files []contrast.File) {
 	return files
 }
 
-// sameAge gives the files below a directory one time, which tells no run from another.
+// sameAge gives the files below a directory one time, which tells no file that is changed from
+// the others: now, so that make takes them for newer than what it has built.
 func sameAge(dir string) error {
+	now := time.Now()
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.Type()&fs.ModeSymlink != 0 {
 			return err
 		}
-		return os.Chtimes(name, time.Unix(1e9, 0), time.Unix(1e9, 0))
+		return os.Chtimes(name, now, now)
 	})
 }
 
