@@ -120,6 +120,8 @@ func (c *codeCheck) judge(ctx context.Context) (Verdict, error) {
 		return failed("not_plain_data", "the candidate answers with objects, and the reference solution passes only with plain data"), nil
 	case err != nil:
 		return Verdict{}, err
+	case solution != "" && len(calibration.Edits) == 0: // or it would choose the weakest way
+		return failed("not_plain_data", "the candidate answers with objects, and no change of the tests can show whether it solves the task"), nil
 	}
 	return c.beside(ctx, calibration, len(calibration.Edits)) // it may have chosen this way
 }
