@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,7 +57,11 @@ func checked(t *testing.T, tasks string, args ...string) (out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported "+tasks+" task(s)", append([]string{"pack", "import", "--pin", "--out", out}, args...)...)
-	expect(t, codeMeasured, " 0 error(s), 0 warning(s)", "validate", "--strict", out)
+	warnings := "0"
+	if strings.Join(args[:1], "") == "terminal-bench" && !slices.Contains(args, "--pytest") {
+		warnings = "1" // of a script that is the whole test, which no verifier can break
+	}
+	expect(t, codeMeasured, " 0 error(s), "+warnings+" warning(s)", "validate", out)
 	begun := time.Now()
 	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--progress", "none", out)
 	t.Logf("checked %s tasks twice in %s", tasks, time.Since(begun).Round(time.Millisecond))
