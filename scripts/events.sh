@@ -19,9 +19,9 @@ event() {
 }
 
 # count pass|fail|skip prints how many tests ended so, subtests included.
-count() { cat "$SBENCH_TEST_EVENTS"/* | grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" || true; }
+count() { cat "$SBENCH_TEST_EVENTS"/* 2>/dev/null | grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" || true; }
 
-readonly suites=scripts/suites
+suite_table=scripts/suites
 
 # names EXPRESSION prints a regular expression of the tests in the table of suites for which the awk
 # EXPRESSION holds: target is the target's name, also says that make test has a short form.
@@ -34,5 +34,5 @@ names() {
 			if (name != "*" && ('"$1"')) list = list (list ? "|" : "") name
 		}
 	}
-	END { print "^(" list ")$" }' "$suites"
+	END { print "^(" list ")$" }' "$suite_table"
 }

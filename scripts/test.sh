@@ -18,7 +18,7 @@ readonly all=(rootless verdicts runtimes agents page clusters hosts)
 say() { printf '==> %s\n' "$*"; }
 
 # packages TARGET prints the packages of a target.
-packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suites" | sort -u; }
+packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suite_table" | sort -u; }
 
 # sandboxed prints the packages that have tests with sandboxes.
 sandboxed() { grep -rl --include='*_test.go' 'containerd/containerdtest"' . | xargs -n 1 dirname | sort -u; }
@@ -52,7 +52,7 @@ run_test() {
 	say "test: go vet"
 	go vet ./...
 	mapfile -t with < <(sandboxed)
-	mapfile -t elsewhere < <(awk '$3 == "*" { print "./" $2 }' "$suites")
+	mapfile -t elsewhere < <(awk '$3 == "*" { print "./" $2 }' "$suite_table")
 	mapfile -t pure < <(go list ./... | grep -vxF -f <(go list "${with[@]}" "${elsewhere[@]}"))
 	say "test: what needs no sandbox"
 	gotestsum -- -p 2 -vet=off -skip "$others" "${pure[@]}"
@@ -84,7 +84,7 @@ target() {
 }
 
 # skipped prints the names of the tests that were skipped.
-skipped() { cat "$SBENCH_TEST_EVENTS"/* | sed -n 's/.*"Action":"skip","Package":"\([^"]*\)","Test":"\([^"]*\)".*/skipped: \1 \2/p'; }
+skipped() { cat "$SBENCH_TEST_EVENTS"/* 2>/dev/null | sed -n 's/.*"Action":"skip","Package":"\([^"]*\)","Test":"\([^"]*\)".*/skipped: \1 \2/p'; }
 
 main() {
 	local targets=() name began took again=() failed

@@ -17,10 +17,11 @@ export SAY_PREFIX=bare TMPDIR="${TMPDIR:-/var/tmp}"
 . "$here/scripts/oci-archive.sh"
 
 readonly go=/usr/local/go
+root=""
 
 # make_system SUITE ROOT unpacks the system, with the clone in /root/sbench.
 make_system() {
-	mmdebstrap --quiet --variant=apt --include=git,make,ca-certificates "$1" "$2" ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
+	mmdebstrap --quiet --variant=minbase --include=git,make,ca-certificates "$1" "$2" ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
 	rm -rf "$2/usr/local/share/ca-certificates"
 	cp -rL /usr/local/share/ca-certificates "$2/usr/local/share/"
 	chroot "$2" update-ca-certificates >&2
@@ -47,7 +48,7 @@ inside() {
 }
 
 main() {
-	local suite=bookworm target root began status
+	local suite=bookworm target began status
 	if [ "${1:-}" = --inside ]; then
 		inside "$2" "$3"
 	fi
