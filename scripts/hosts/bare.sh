@@ -22,9 +22,10 @@ root=""
 # make_system SUITE ROOT unpacks the system, with the clone in /root/sbench.
 make_system() {
 	mmdebstrap --quiet --variant=minbase --include=git,make,ca-certificates "$1" "$2" ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
-	rm -rf "$2/usr/local/share/ca-certificates"
-	cp -rL /usr/local/share/ca-certificates "$2/usr/local/share/"
-	chroot "$2" update-ca-certificates >&2
+	if [ -d /usr/local/share/ca-certificates ]; then
+		cp -rL /usr/local/share/ca-certificates "$2/usr/local/share/"
+		chroot "$2" update-ca-certificates >&2
+	fi
 	cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
 	mkdir -p "$2$go" "$2/old"
 	git clone -q "$here" "$2/root/sbench"
