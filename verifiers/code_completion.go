@@ -151,7 +151,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 		case calibration.Reference && summary.Mutants > 0:
 			v.Assurance = Contrasted
 		case summary.Followed > 0:
-			v = v.with("doubtful", "the candidate passes some tests that expect something wrong")
+			v = v.with("doubtful", true)
 		}
 	}
 	v.Contrast = &summary

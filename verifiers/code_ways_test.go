@@ -19,7 +19,7 @@ func TestCodeWays(t *testing.T) {
 				}
 				v, err := w.judge(t, task, c.files["candidate.py"])
 				got := string(v.Assurance) + v.Reason
-				if v.Metadata["doubtful"] != nil {
+				if v.Metadata["doubtful"] == true {
 					got += " doubtful"
 				}
 				if want := strings.TrimSpace(c.files[way]); err != nil || got != want {
