@@ -76,7 +76,8 @@ copy() {
 }
 
 # test_package PACKAGE [PATTERN] compiles its tests and runs them as the user.
-test_package() {
+test_package() (
+	cd "$here"
 	CGO_ENABLED=0 go test -vet=off -c -o "$dir/src/$1/rootless.test" "./$1"
 	say "$1"
 	# shellcheck disable=SC2016 # the inner shell expands
@@ -84,7 +85,7 @@ test_package() {
 		"$dir/src/$1" "rootless/$1" "${become[@]}" SBENCH_TEST_DIR="$dir/home/test" \
 		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts"')"
 	rm -f "$dir/src/$1/rootless.test"
-}
+)
 
 # doctor finds nothing that keeps the user from running sandboxes, and a run has the verdicts
 # of root's.
@@ -214,6 +215,7 @@ main() {
 		SBENCH_TEST_HANDLER="${SBENCH_TEST_HANDLER:-}" SBENCH_CACHE="$dir/home/.cache/sbench")
 	copy "${1:-}"
 	become+=(SBENCH_TEST_IMAGE="$base")
+	cd "$dir" # the user may not see the repository
 	case "${1:-}" in
 	--bench)
 		bench
