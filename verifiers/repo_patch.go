@@ -433,7 +433,6 @@ func (c *repoCheck) stage(dir string, files []patch.File, foreign bool) error {
 	if err := errors.Join(os.MkdirAll(patches, 0o755), os.Mkdir(filepath.Join(dir, "scratch"), 0o755), trustedgit.Stage(filepath.Join(dir, "git"))); err != nil {
 		return err
 	}
-	said := map[bool]string{true: "yes"} // prepare.sh looks whether the file is empty
 	var kept strings.Builder
 	for _, f := range files {
 		kept.WriteString(f.Text)
@@ -441,10 +440,14 @@ func (c *repoCheck) stage(dir string, files []patch.File, foreign bool) error {
 			kept.WriteByte('\n')
 		}
 	}
-	for name, text := range map[string]string{
+	texts := map[string]string{
 		"setup.patch": c.eval.SetupPatch, "candidate.patch": kept.String(), "test.patch": c.eval.TestPatch,
-		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(c.touched()), "both": zeroTerminated(c.changedByBoth(files)), "foreign": said[foreign],
-	} {
+		"changed": zeroTerminated(pathsOf(files)), "restore": zeroTerminated(c.touched()), "both": zeroTerminated(c.changedByBoth(files)),
+	}
+	if foreign {
+		texts["foreign"] = "yes"
+	}
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(patches, name), []byte(text), 0o644); err != nil {
 			return err
 		}
