@@ -168,17 +168,6 @@ func (r *Record) Fail(f candidate.Failure) {
 	r.Passed, r.Score = new(false), new(0.0)
 }
 
-// HasCandidate reports whether the record has a candidate of the given kind.
-func (r *Record) HasCandidate(kind compiler.CandidateKind) bool {
-	switch kind {
-	case compiler.CandidatePatch:
-		return r.CandidatePatch != nil
-	case compiler.CandidateWorkspace:
-		return r.CandidateWorkspace != nil
-	}
-	return r.CandidateText != nil
-}
-
 // Metadata is a JSON object without a fixed set of keys.
 type Metadata map[string]any
 
