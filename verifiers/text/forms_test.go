@@ -97,8 +97,8 @@ func choiceOf(right int, choices ...string) text.Choice {
 	return text.Choice{Choices: choices, Labels: len(choices), Right: []int{right}}
 }
 
-// TestForms: each answer of the tables is judged as its line says, known errors included.
-func TestForms(t *testing.T) {
+// TestAnswerForms: each answer of the tables is judged as its line says, known errors included.
+func TestAnswerForms(t *testing.T) {
 	for _, file := range []string{"forms.txt", "heldout.txt"} {
 		t.Run(file, func(t *testing.T) {
 			var right, wrong, lost, forged int
