@@ -17,7 +17,7 @@ LINT = go tool -modfile=scripts/tools/go.mod
 SCRIPTS = scripts/*.sh scripts/hosts/*.sh pack/*.sh .ci/run
 
 # What an ordinary user's kernel may not limit where nothing is delegated; see
-# docs/rootless.md.
+# docs/install.md.
 DEGRADED = $(shell [ "$$(id -u)" = 0 ] || echo --allow-degraded memory,pids,cpu)
 
 say = @echo "==> $(1)"
