@@ -50,7 +50,7 @@ func (c *Client) ociRuntimeFinding() hostcheck.Finding {
 
 // life creates, runs and removes a sandbox, as every run does before its first task.
 func (c *Client) life(ctx context.Context) hostcheck.Finding {
-	const check, cure = "trial sandbox", "the error says what refused; see also docs/hosts.md"
+	const check, cure = "trial sandbox", "the error says what refused; see also docs/design/hosts.md"
 	r, err := c.NewRun(ctx)
 	if err != nil {
 		return hostcheck.Failure(check, err.Error(), cure)
