@@ -17,8 +17,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/securebench/sbench/proxy/providertest"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 

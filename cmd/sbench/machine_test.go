@@ -18,9 +18,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 const (

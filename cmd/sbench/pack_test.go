@@ -17,9 +17,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // The images of the imported packs.

@@ -25,9 +25,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	sbruntime "github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // smallImage has two layers, a user and a working directory.

@@ -18,11 +18,11 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/proc"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/runtime/shim"
 )
 

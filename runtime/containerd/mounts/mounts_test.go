@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/containerd/mounts"
-	"github.com/securebench/sbench/runtime/runtimetest"
 )
 
 // TestBelow: mounts are found at and below a directory, whatever its name holds, not

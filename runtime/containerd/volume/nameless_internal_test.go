@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/runtimetest"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 )
 
 // TestNamelessInMovedMount: an agent cannot hide its open files by moving the mount point of

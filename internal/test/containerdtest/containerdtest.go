@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
 	"github.com/securebench/sbench/runtime/rootless"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )

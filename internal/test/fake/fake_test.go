@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
-	"github.com/securebench/sbench/runtime/runtimetest"
 )
 
 func TestContract(t *testing.T) {

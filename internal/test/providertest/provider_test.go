@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/internal/test/providertest"
 )
 
 const key = "sk-test-0123456789"

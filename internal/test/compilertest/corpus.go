@@ -6,7 +6,7 @@
 // read. To collect more:
 //
 //	go test -fuzz '^FuzzRow$' -fuzztime 10m ./compiler
-//	go test ./compiler/compilertest -keep "$(go env GOCACHE)/fuzz"
+//	go test ./internal/test/compilertest -keep "$(go env GOCACHE)/fuzz"
 package compilertest
 
 import (

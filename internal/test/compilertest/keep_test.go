@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/compiler/compilertest"
+	"github.com/securebench/sbench/internal/test/compilertest"
 )
 
 var cache = flag.String("keep", "", "the fuzzer's directory, whose inputs are added to the corpus files")
@@ -22,14 +22,14 @@ const maxInput = 4 << 10
 // targets returns the corpus files of the fuzz targets.
 func targets() map[string]string {
 	return map[string]string{
-		"compiler/FuzzManifest":      "../testdata/corpus/FuzzManifest.txt",
-		"compiler/FuzzRow":           "../testdata/corpus/FuzzRow.txt",
-		"compiler/FuzzTester":        "../testdata/corpus/FuzzTester.txt",
-		"compiler/FuzzParseMount":    "../testdata/corpus/FuzzParseMount.txt",
-		"compiler/document/FuzzJSON": "../document/testdata/corpus/FuzzJSON.txt",
-		"compiler/document/FuzzYAML": "../document/testdata/corpus/FuzzYAML.txt",
-		"compiler/patch/FuzzParse":   "../patch/testdata/corpus/FuzzParse.txt",
-		"workspace/FuzzPlanWrite":    "../../workspace/testdata/corpus/FuzzPlanWrite.txt",
+		"compiler/FuzzManifest":      "../../../compiler/testdata/corpus/FuzzManifest.txt",
+		"compiler/FuzzRow":           "../../../compiler/testdata/corpus/FuzzRow.txt",
+		"compiler/FuzzTester":        "../../../compiler/testdata/corpus/FuzzTester.txt",
+		"compiler/FuzzParseMount":    "../../../compiler/testdata/corpus/FuzzParseMount.txt",
+		"compiler/document/FuzzJSON": "../../../compiler/document/testdata/corpus/FuzzJSON.txt",
+		"compiler/document/FuzzYAML": "../../../compiler/document/testdata/corpus/FuzzYAML.txt",
+		"compiler/patch/FuzzParse":   "../../../compiler/patch/testdata/corpus/FuzzParse.txt",
+		"workspace/FuzzPlanWrite":    "../../../workspace/testdata/corpus/FuzzPlanWrite.txt",
 	}
 }
 
@@ -40,6 +40,9 @@ func TestCorpora(t *testing.T) {
 		inputs, err := compilertest.Read(path)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(inputs) == 0 {
+			t.Errorf("%s: no inputs for %s", path, target)
 		}
 		if *cache == "" {
 			continue

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/internal/test/providertest"
 )
 
 func TestParseText(t *testing.T) {
