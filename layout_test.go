@@ -21,7 +21,7 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/containerd", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
@@ -34,10 +34,13 @@ func layout() map[string][]string {
 		"workspace":                     {"compiler"},
 		"compiler":                      {"proxy/domain"},
 		"runtime":                       {"oci"},
+		"runtime/containerd":            {"runtime", "runtime/images", "runtime/owner", "oci"},
+		"runtime/images":                {"runtime", "runtime/owner"},
+		"runtime/owner":                 {"runtime"},
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"runtime"}, // which only tests may import
+		"internal/test":                 {"runtime", "runtime/containerd", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -47,18 +50,18 @@ func soleUsers() map[string][]string {
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
-		"github.com/containerd/":                  {"runtime", "cmd/sbench", "internal/test"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
+		"github.com/containerd/":                  {"runtime", "runtime/containerd", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime/containerd", "cmd/sbench", "runtime"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack"},
-		"github.com/google/go-containerregistry/": {"runtime", "internal/test"},
+		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
-		"github.com/moby/sys/":                    {"runtime"},
+		"github.com/moby/sys/":                    {"runtime", "runtime/containerd"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 		"go.opentelemetry.io/":                    {"run"},
 	}

@@ -95,7 +95,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
 	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
-	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
+	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), ref)) })
 	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore("")}
 }
 

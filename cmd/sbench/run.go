@@ -23,6 +23,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type runCmd struct {
@@ -343,13 +344,13 @@ func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.
 	if err != nil {
 		return cfg, nil, err
 	}
-	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
+	found := &resolver{c: c, engine: engine, policy: images.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
-		images.capabilities = compiler.PackageCapabilities()
+		found.capabilities = compiler.PackageCapabilities()
 	}
 	l := t.Runtime.Limits
 	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
-	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
+	cfg.Engine, cfg.Images, cfg.Calibrations = engine, found, filepath.Join(c.Root(), "calibrations")
 	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
 	return cfg, engine, nil
 }
@@ -376,7 +377,7 @@ func selector(lists ...[]string) func(string) bool {
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run
-	policy   containerd.PullPolicy
+	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
@@ -402,9 +403,9 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
-	if r.policy != containerd.PullAlways {
-		img, err := r.c.Image(ctx, ref, containerd.PullNever)
-		if err == nil || r.policy == containerd.PullNever || containerd.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
+	if r.policy != images.PullAlways {
+		img, err := r.c.Images.Get(ctx, ref, images.PullNever)
+		if err == nil || r.policy == images.PullNever || images.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
 			return img, err
 		}
 	}
@@ -414,7 +415,7 @@ func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) 
 		}
 	}
 	tell("")
-	img, err := r.c.Image(ctx, ref, r.policy)
+	img, err := r.c.Images.Get(ctx, ref, r.policy)
 	if err == nil {
 		tell(": done")
 	}

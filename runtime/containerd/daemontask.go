@@ -14,11 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
 )
-
-// reconnectTimeout is how long a daemon may be away before its sandboxes are given up. A
-// restarted one still knows them.
-const reconnectTimeout = 10 * time.Second
 
 // daemonTask is a task that the daemon's shim makes.
 type daemonTask struct {
@@ -37,7 +34,7 @@ func (t daemonTask) Start(ctx context.Context) error {
 			case <-t.input.ended:
 				return
 			}
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemon.CleanupTimeout)
 			defer cancel()
 			_ = t.CloseIO(ctx, client.WithStdinCloser) // the process may be gone
 		}()
@@ -88,14 +85,14 @@ func (t daemonTask) Wait(ctx context.Context) (uint32, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
-		err = native(err)
+		err = daemon.Native(err)
 		if !errors.Is(err, runtime.ErrUnavailable) {
 			return 0, err
 		}
 		if lost.IsZero() {
 			lost = time.Now()
 		}
-		if time.Since(lost) > reconnectTimeout {
+		if time.Since(lost) > daemon.ReconnectTimeout {
 			return 0, err
 		}
 		select {
@@ -113,7 +110,7 @@ func (t daemonTask) Delete(ctx context.Context) error {
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
-	return native(err)
+	return daemon.Native(err)
 }
 
 // daemonContainer is a container in the daemon's database.
@@ -128,14 +125,14 @@ type daemonContainer struct {
 // deletes the container, also after an error.
 func (s *Sandbox) newDaemonContainer(ctx context.Context, spec *specs.Spec, std *streams) (*daemonContainer, error) {
 	c := s.run.c
-	made, err := c.c.NewContainer(ctx, s.id,
+	made, err := c.conn.Client.NewContainer(ctx, s.id,
 		client.WithSpec(spec),
 		client.WithRuntime(c.shim, s.shimOptions()),
 		client.WithImageName(s.cfg.Image.Ref),
-		client.WithContainerLabels(s.run.labels(s.cfg.Name)),
+		client.WithContainerLabels(s.run.Labels(s.cfg.Name)),
 	)
 	if err != nil {
-		return nil, native(err)
+		return nil, daemon.Native(err)
 	}
 	d := &daemonContainer{s: s, container: made}
 	creator, in := s.fifos(std)
@@ -163,5 +160,5 @@ func (d *daemonContainer) Delete(ctx context.Context) error {
 			}
 		}
 	}
-	return d.s.run.c.removeContainer(ctx, d.container)
+	return d.s.run.c.conn.RemoveContainer(ctx, d.container)
 }

@@ -18,8 +18,10 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -90,14 +92,14 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	if !s.cfg.Persistent {
 		return err
 	}
-	ctx, cancel := s.run.c.cleanup(ctx)
+	ctx, cancel := s.run.c.conn.Cleanup(ctx)
 	defer cancel()
 	return errors.Join(err, proc.Delete(ctx))
 }
 
 // startFirst starts p as the first process of the sandbox.
 func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
-	ctx = s.run.ctx(ctx)
+	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
@@ -117,7 +119,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *stream
 	}
 	proc := hold(s.container)
 	pid := s.container.Pid()
-	if err := errors.Join(s.root.Check(int(pid)), s.checkLimits(), s.attach(pid)); err != nil {
+	if err := errors.Join(s.root.Check(int(pid)), s.verifyLimits(), s.attach(pid)); err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
 	if err := s.container.Start(ctx); err != nil {
@@ -126,9 +128,15 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *stream
 	return proc, nil
 }
 
+// verifyLimits verifies that the kernel has the sandbox's limits.
+func (s *Sandbox) verifyLimits() (err error) {
+	s.group, err = s.run.c.limits.Verify(s.group, s.cfg.Limits)
+	return err
+}
+
 // startNext starts p beside the idle process of a persistent sandbox.
 func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
-	ctx = s.run.ctx(ctx)
+	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
@@ -136,12 +144,12 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams
 	if !isOwn(s.run.c.shim) && std.in == nil {
 		std.in = strings.NewReader("") // see null: containerd's shim would take the host's /dev/null
 	}
-	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, std)
+	next, err := s.container.Add(ctx, "exec-"+owner.RandomID(), spec.Process, std)
 	if err != nil {
 		return nil, startError(err)
 	}
 	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
-		return nil, errors.Join(startError(err), kill(ctx, s.group, s.idlePid(), cleanupTimeout), next.Delete(ctx))
+		return nil, errors.Join(startError(err), kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
 	}
 	started := hold(next)
 	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's
@@ -190,7 +198,7 @@ func startError(err error) error {
 			return fmt.Errorf("%w: %s", runtime.ErrNotStarted, lastPart(text))
 		}
 	}
-	return refusal{fmt.Errorf("start: %w", native(err))}
+	return refusal{fmt.Errorf("start: %w", daemon.Native(err))}
 }
 
 // refusal is the error with which the OCI runtime or the shim refused a sandbox.
@@ -218,7 +226,7 @@ type end struct {
 // wait waits until p has ended and all its processes are proven dead. The daemon may end
 // before the process does.
 func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
-	waitCtx, stop := context.WithCancel(s.run.c.ctx(context.WithoutCancel(ctx)))
+	waitCtx, stop := context.WithCancel(s.run.c.conn.Context(context.WithoutCancel(ctx)))
 	defer stop()
 	done := make(chan end, 1)
 	go func() {
@@ -283,7 +291,7 @@ func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, d
 	select {
 	case e := <-done:
 		return e, nil
-	case <-time.After(reconnectTimeout + s.run.c.opts.Timeout): // the process is known to be dead
+	case <-time.After(daemon.ReconnectTimeout + s.run.c.opts.Timeout): // the process is known to be dead
 		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
 }
@@ -300,7 +308,7 @@ func (s *Sandbox) idlePid() int {
 // killAll kills every process of the sandbox except the idle one, and verifies in the
 // sandbox's group that no other is left.
 func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
-	ctx, cancel := context.WithTimeout(s.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
+	ctx, cancel := context.WithTimeout(s.run.c.conn.Context(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
 	slow := time.AfterFunc(slowKill, func() {
 		s.run.c.log.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", s.cfg.Name, "gives up after", killTimeout)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
 )
 
 // A task is a process that a shim has made, or is to make when it starts it.
@@ -63,7 +64,7 @@ func (p *process) kill(ctx context.Context) error {
 	if p.pidfd >= 0 {
 		err = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 	} else {
-		err = native(p.Kill(ctx))
+		err = daemon.Native(p.Kill(ctx))
 	}
 	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, runtime.ErrNotFound) {
 		return fmt.Errorf("kill: %w", err)

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
@@ -38,16 +39,16 @@ type server struct {
 // sbench's own shim only the run's server, which it starts if there is none.
 func (r *Run) reach(ctx context.Context) error {
 	if !isOwn(r.c.shim) {
-		return r.c.ready(ctx)
+		return r.c.conn.Ready(ctx)
 	}
-	s, err := r.shimServer(r.ctx(ctx))
+	s, err := r.shimServer(r.Context(ctx))
 	if err != nil {
 		return err
 	}
 	// The server may have ended a moment ago, which must not cost the sandbox.
 	if _, err := s.tasks.Connect(ctx, &taskapi.ConnectRequest{ID: s.anchor.ID()}); errors.Is(err, ttrpc.ErrClosed) {
 		<-s.gone
-		_, err = r.shimServer(r.ctx(ctx))
+		_, err = r.shimServer(r.Context(ctx))
 		return err
 	}
 	return nil
@@ -63,7 +64,7 @@ func (r *Run) shimServer(ctx context.Context) (*server, error) {
 		select {
 		case <-s.gone:
 			r.server = nil
-			if err := r.c.removeContainer(ctx, s.anchor); err != nil {
+			if err := r.c.conn.RemoveContainer(ctx, s.anchor); err != nil {
 				return nil, err
 			}
 		default:
@@ -72,32 +73,32 @@ func (r *Run) shimServer(ctx context.Context) (*server, error) {
 	}
 	s, err := r.startServer(ctx)
 	if err != nil {
-		return nil, refusal{fmt.Errorf("start sbench's shim: %w", native(err))}
+		return nil, refusal{fmt.Errorf("start sbench's shim: %w", daemon.Native(err))}
 	}
 	r.server = s
 	return s, nil
 }
 
 func (r *Run) startServer(ctx context.Context) (*server, error) {
-	if err := r.c.ready(ctx); err != nil {
+	if err := r.c.conn.Ready(ctx); err != nil {
 		return nil, err
 	}
-	id := fmt.Sprintf("%s-%d", r.id, r.servers) // short, see shim.Socket
+	id := fmt.Sprintf("%s-%d", r.ID(), r.servers) // short, see shim.Socket
 	r.servers++
-	anchor, err := r.c.c.NewContainer(ctx, id, client.WithSpec(&specs.Spec{Version: specs.Version}),
-		client.WithRuntime(r.c.shim, nil), client.WithContainerLabels(r.labels("shim")))
+	anchor, err := r.c.conn.Client.NewContainer(ctx, id, client.WithSpec(&specs.Spec{Version: specs.Version}),
+		client.WithRuntime(r.c.shim, nil), client.WithContainerLabels(r.Labels("shim")))
 	if err != nil {
-		return nil, native(err)
+		return nil, daemon.Native(err)
 	}
 	if _, err := anchor.NewTask(ctx, cio.NullIO); err != nil {
-		return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+		return nil, errors.Join(err, r.c.conn.RemoveContainer(ctx, anchor))
 	}
-	conn, err := net.Dial("unix", shim.Socket(r.c.address, id))
+	conn, err := net.Dial("unix", shim.Socket(r.c.conn.Address, id))
 	if err != nil {
-		return nil, errors.Join(err, r.c.removeContainer(ctx, anchor))
+		return nil, errors.Join(err, r.c.conn.RemoveContainer(ctx, anchor))
 	}
 	s := &server{anchor: anchor, gone: make(chan struct{})}
-	s.conn = ttrpc.NewClient(boundedConn{conn, r.c.opts.Timeout}, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(boundShim(r.c.opts.Timeout)))
+	s.conn = ttrpc.NewClient(boundedConn{conn, r.c.opts.Timeout}, ttrpc.WithOnClose(func() { close(s.gone) }), ttrpc.WithUnaryClientInterceptor(daemon.BoundShim(r.c.opts.Timeout)))
 	s.tasks = taskapi.NewTTRPCTaskClient(s.conn)
 	return s, nil
 }
@@ -205,7 +206,7 @@ func (t *ownTask) Wait(ctx context.Context) (uint32, error) {
 	done := make(chan end, 1)
 	go func() { // until the process ends: the answer to a call that was given up would be logged as an error
 		exited, err := t.server.tasks.Wait(context.WithoutCancel(ctx), &taskapi.WaitRequest{ID: t.id, ExecID: t.added})
-		done <- end{exited.GetExitStatus(), native(errgrpc.ToNative(err))}
+		done <- end{exited.GetExitStatus(), daemon.Native(errgrpc.ToNative(err))}
 	}()
 	select {
 	case e := <-done:
@@ -231,7 +232,7 @@ func (t *ownTask) Delete(ctx context.Context) error {
 	if errdefs.IsNotFound(err) {
 		err = nil
 	}
-	return errors.Join(native(err), t.io.Close())
+	return errors.Join(daemon.Native(err), t.io.Close())
 }
 
 // writeBundle writes the bundle of a sandbox's container, and returns its directory.

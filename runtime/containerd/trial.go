@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/program"
-	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/program"
 	"github.com/securebench/sbench/runtime/userns"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // UserNamespace returns the mode in which sandboxes get their ids: "own" if each has its own
@@ -124,11 +123,11 @@ func (c *Client) idModes() ([]idMode, error) {
 		return []idMode{host}, nil
 	}
 	own := idMode{name: ownUserNamespace}
-	if !c.limits.sysResource {
+	if !c.conn.Inherited.SysResource {
 		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
 	}
 	var err error
-	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource); err != nil {
+	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.conn.Inherited.SysResource); err != nil {
 		return nil, fmt.Errorf("user namespaces: %w", err)
 	}
 	if err := passable(c.opts.State); err != nil {
@@ -181,7 +180,7 @@ func (r *Run) emptyImage() runtime.Image {
 // failed.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const dest = "/.sbench/true"
-	at := filepath.Join(r.dir, "trial", "true")
+	at := filepath.Join(r.Dir(), "trial", "true")
 	text, err := program.True(goruntime.GOARCH)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(at), 0o711)
@@ -204,19 +203,4 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
 	return errors.Join(err, sandbox.Close(ctx))
-}
-
-// mayHave reports whether a capability is in a process's bounding set.
-func mayHave(pid int, capability uint) (bool, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if set, ok := strings.CutPrefix(line, "CapBnd:"); ok {
-			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return bits&(1<<capability) != 0, err
-		}
-	}
-	return false, fmt.Errorf("no bounding set in the status of process %d", pid)
 }

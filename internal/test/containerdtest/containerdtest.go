@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
@@ -153,7 +154,7 @@ func possible() error {
 
 // importBase imports the base image from archive if it is missing.
 func importBase(ctx context.Context, c *containerd.Client, archive string) error {
-	_, err := c.Image(ctx, Image, containerd.PullNever)
+	_, err := c.Images.Get(ctx, Image, images.PullNever)
 	if !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
@@ -162,7 +163,7 @@ func importBase(ctx context.Context, c *containerd.Client, archive string) error
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	_, err = c.Import(ctx, f, "")
+	_, err = c.Images.Import(ctx, f, "")
 	return err
 }
 
@@ -170,7 +171,7 @@ func importBase(ctx context.Context, c *containerd.Client, archive string) error
 func NewRun(tb testing.TB, c *containerd.Client) (*containerd.Run, runtime.Image) {
 	tb.Helper()
 	ctx := context.Background()
-	img, err := c.Image(ctx, Image, containerd.PullNever)
+	img, err := c.Images.Get(ctx, Image, images.PullNever)
 	if err != nil {
 		tb.Fatal(err)
 	}

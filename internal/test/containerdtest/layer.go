@@ -42,7 +42,7 @@ func WithDirectory(tb testing.TB, c *containerd.Client, ref, dir, dest string) r
 		tb.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
-	images, err := c.Import(ctx, f, "")
+	images, err := c.Images.Import(ctx, f, "")
 	if err != nil || len(images) != 1 {
 		tb.Fatalf("import %s: %d images, %v", ref, len(images), err)
 	}

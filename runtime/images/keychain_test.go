@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import "github.com/google/go-containerregistry/pkg/authn"
 

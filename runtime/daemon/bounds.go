@@ -1,4 +1,4 @@
-package containerd
+package daemon
 
 import (
 	"context"
@@ -14,20 +14,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// defaultTimeout is how long an answer of the daemon, or of the OCI runtime behind it, may
-// take. Making a sandbox takes a tenth of a second, or ten seconds on a host a hundred times
-// slower.
-const defaultTimeout = 30 * time.Second
-
-// bulkTimeout bounds the calls that move or remove the bytes of whole images.
-const bulkTimeout = 30 * time.Minute
-
-// cleanupTimeout bounds each removal. A shorter [Options.Timeout] applies instead; if that
-// is more than three times as long, as on a slow host, a third of it does.
-const cleanupTimeout = 10 * time.Second
+// The limits of time for the daemon and the OCI runtime behind it.
+const (
+	// DefaultTimeout is how long an answer may take. Making a sandbox takes a tenth of a second,
+	// or ten seconds on a host a hundred times slower.
+	DefaultTimeout = 30 * time.Second
+	// BulkTimeout bounds the calls that move or remove the bytes of whole images.
+	BulkTimeout = 30 * time.Minute
+	// CleanupTimeout bounds each removal. A shorter [Target.Timeout] applies instead. If Timeout
+	// is more than three times as long, as on a slow host, a third of Timeout applies.
+	CleanupTimeout = 10 * time.Second
+	// ReconnectTimeout is how long a daemon may be away before its sandboxes are given up. A
+	// restarted daemon still knows them.
+	ReconnectTimeout = 10 * time.Second
+)
 
 // bound limits the duration of every call of the daemon: otherwise a stopped daemon or a hanging
-// OCI runtime would block a run forever. [native] turns its error into runtime.ErrUnavailable.
+// OCI runtime would block a run forever. [Native] turns its error into runtime.ErrUnavailable.
 func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		limit := usual
@@ -36,14 +39,14 @@ func bound(usual time.Duration) grpc.UnaryClientInterceptor {
 		case strings.HasPrefix(service, "containerd.services.diff."),
 			strings.HasPrefix(service, "containerd.services.snapshots.") && name != "View" && name != "Mounts" && name != "Stat",
 			name == "Delete" && !strings.HasPrefix(service, "containerd.services.tasks."):
-			limit = bulkTimeout
+			limit = BulkTimeout
 		}
 		return within(ctx, limit, name, func(ctx context.Context) error { return invoke(ctx, method, request, reply, conn, opts...) })
 	}
 }
 
-// boundShim does the same for the calls of sbench's own shim.
-func boundShim(limit time.Duration) ttrpc.UnaryClientInterceptor {
+// BoundShim limits the duration of every call of sbench's own shim.
+func BoundShim(limit time.Duration) ttrpc.UnaryClientInterceptor {
 	return func(ctx context.Context, request *ttrpc.Request, response *ttrpc.Response, _ *ttrpc.UnaryClientInfo, invoke ttrpc.Invoker) error {
 		return within(ctx, limit, request.Method, func(ctx context.Context) error {
 			if deadline, ok := ctx.Deadline(); ok { // ttrpc itself tells the shim only the caller's

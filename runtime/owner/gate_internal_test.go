@@ -1,4 +1,4 @@
-package containerd
+package owner
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 func TestGateSaysThatItWaits(t *testing.T) {
 	dir := t.TempDir()
 	said := make(lines, 1)
-	c := &Client{log: slog.New(slog.NewTextHandler(said, nil))}
-	held, err := c.gate(t.Context(), dir, filelock.Exclusive)
+	log := slog.New(slog.NewTextHandler(said, nil))
+	held, err := enter(t.Context(), log, dir, filelock.Exclusive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestGateSaysThatItWaits(t *testing.T) {
 		}
 		cancel()
 	}()
-	if f, err := c.gate(ctx, dir, filelock.Shared); err == nil {
+	if f, err := enter(ctx, log, dir, filelock.Shared); err == nil {
 		_ = f.Close()
 		t.Error("the gate is open although it is held")
 	}

@@ -1,4 +1,4 @@
-package containerd_test
+package images_test
 
 import (
 	"archive/tar"
@@ -28,6 +28,7 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	sbruntime "github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 // smallImage has two layers, a user and a working directory.
@@ -108,24 +109,24 @@ func TestPull(t *testing.T) {
 	ref := host + "/team/small:1"
 	digest := push(t, ref, smallImage(t, runtime.GOARCH))
 
-	if _, err := c.Image(ctx, ref, containerd.PullNever); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), "sbench image import") {
+	if _, err := c.Images.Get(ctx, ref, images.PullNever); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), "sbench image import") {
 		t.Errorf("never: %v", err)
 	}
-	img, err := c.Image(ctx, ref, containerd.PullMissing)
+	img, err := c.Images.Get(ctx, ref, images.PullMissing)
 	must(t, err)
-	t.Cleanup(func() { must(t, c.RemoveImage(ctx, ref)) })
+	t.Cleanup(func() { must(t, c.Images.Remove(ctx, ref)) })
 	if img.Digest != digest.String() || img.Workdir != "/app" || img.User != "agent" || img.Platform != "linux/"+runtime.GOARCH {
 		t.Errorf("got %+v", img)
 	}
-	img, err = c.Image(ctx, host+"/team/small@"+digest.String(), containerd.PullNever) // the same
+	img, err = c.Images.Get(ctx, host+"/team/small@"+digest.String(), images.PullNever) // the same
 	must(t, err)
 	checkView(t, c, img)
 	checkUser(t, c, img)
 	tag := host + "/team/tagged:1" // which no registry has
-	_, err = c.Tag(ctx, ref, tag)
+	_, err = c.Images.Tag(ctx, ref, tag)
 	must(t, err)
-	t.Cleanup(func() { must(t, c.RemoveImage(ctx, tag)) })
-	list, err := c.Images(ctx)
+	t.Cleanup(func() { must(t, c.Images.Remove(ctx, tag)) })
+	list, err := c.Images.List(ctx)
 	must(t, err)
 	for _, i := range list {
 		if strings.HasPrefix(i.Ref, host) && i.Pulled == (i.Ref == tag) {
@@ -134,7 +135,7 @@ func TestPull(t *testing.T) {
 	}
 
 	must(t, os.WriteFile(filepath.Join(config, "config.json"), []byte("{}"), 0o600))
-	if _, err := c.Image(ctx, ref, containerd.PullAlways); !errors.Is(err, sbruntime.ErrNotFound) {
+	if _, err := c.Images.Get(ctx, ref, images.PullAlways); !errors.Is(err, sbruntime.ErrNotFound) {
 		t.Errorf("without credentials: %v", err)
 	}
 }
@@ -181,22 +182,22 @@ func TestPullRefusesOtherPlatforms(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	ref := aRegistry(t, "", "") + "/other:1"
 	push(t, ref, smallImage(t, "s390x"))
-	_, err := c.Image(ctx, ref, containerd.PullMissing)
+	_, err := c.Images.Get(ctx, ref, images.PullMissing)
 	if err == nil || !strings.Contains(err.Error(), "linux/s390x") {
 		t.Errorf("got %v", err)
 	}
-	_ = c.RemoveImage(ctx, ref) // it may have been stored
+	_ = c.Images.Remove(ctx, ref) // it may have been stored
 }
 
 func TestPullFailures(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	host := aRegistry(t, "", "")
 	for _, ref := range []string{host + "/no/such:1", "127.0.0.1:1/unreachable:1"} {
-		if _, err := c.Image(ctx, ref, containerd.PullMissing); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), ref) {
+		if _, err := c.Images.Get(ctx, ref, images.PullMissing); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), ref) {
 			t.Errorf("%s: %v", ref, err)
 		}
 	}
-	if _, err := c.Image(ctx, "UPPER/case", containerd.PullMissing); err == nil || !strings.Contains(err.Error(), "reference") {
+	if _, err := c.Images.Get(ctx, "UPPER/case", images.PullMissing); err == nil || !strings.Contains(err.Error(), "reference") {
 		t.Errorf("bad reference: %v", err)
 	}
 }
@@ -217,9 +218,9 @@ func TestHostsDirectory(t *testing.T) {
 	c, err := containerd.Open(ctx, opts)
 	must(t, err)
 	defer func() { must(t, c.Close(ctx)) }()
-	img, err := c.Image(ctx, "registry.test/team/small:1", containerd.PullMissing)
+	img, err := c.Images.Get(ctx, "registry.test/team/small:1", images.PullMissing)
 	must(t, err)
-	must(t, c.RemoveImage(ctx, img.Ref))
+	must(t, c.Images.Remove(ctx, img.Ref))
 }
 
 // TestImport imports both archive formats, under their own names and under another.
@@ -247,25 +248,25 @@ func TestImport(t *testing.T) {
 			f, err := os.Open(tt.archive)
 			must(t, err)
 			defer func() { _ = f.Close() }()
-			got, err := c.Import(ctx, f, tt.as)
+			got, err := c.Images.Import(ctx, f, tt.as)
 			must(t, err)
 			if len(got) != 1 || got[0].Ref != tt.want || tt.sameDigest && got[0].Digest != digest.String() {
 				t.Fatalf("got %+v, want %s with %s", got, tt.want, digest)
 			}
-			must(t, c.RemoveImage(ctx, tt.want))
-			_, _ = c.RemoveImage(ctx, "archive.test/small:1"), c.RemoveImage(ctx, "archive.test/self:1") // an archive's own names
+			must(t, c.Images.Remove(ctx, tt.want))
+			_, _ = c.Images.Remove(ctx, "archive.test/small:1"), c.Images.Remove(ctx, "archive.test/self:1") // an archive's own names
 		})
 	}
 	t.Run("oci without a name", func(t *testing.T) {
 		f, err := os.Open(ociArchive(t, img, ""))
 		must(t, err)
 		defer func() { _ = f.Close() }()
-		if got, err := c.Import(ctx, f, ""); err == nil || !strings.Contains(err.Error(), "--as") {
+		if got, err := c.Images.Import(ctx, f, ""); err == nil || !strings.Contains(err.Error(), "--as") {
 			t.Errorf("got %+v, %v", got, err)
 		}
 	})
 	t.Run("no archive", func(t *testing.T) {
-		if _, err := c.Import(ctx, strings.NewReader("nonsense"), ""); err == nil {
+		if _, err := c.Images.Import(ctx, strings.NewReader("nonsense"), ""); err == nil {
 			t.Error("accepted nonsense")
 		}
 	})
@@ -273,12 +274,12 @@ func TestImport(t *testing.T) {
 
 func TestTag(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
-	img, err := c.Tag(ctx, containerdtest.Image, "python:3.11-slim")
+	img, err := c.Images.Tag(ctx, containerdtest.Image, "python:3.11-slim")
 	must(t, err)
 	if img.Ref != "docker.io/library/python:3.11-slim" {
 		t.Errorf("tagged %s", img.Ref)
 	}
-	if _, err := c.Image(ctx, "python:3.11-slim", containerd.PullNever); err != nil {
+	if _, err := c.Images.Get(ctx, "python:3.11-slim", images.PullNever); err != nil {
 		t.Error(err)
 	}
 	for ref, want := range map[string]error{
@@ -287,12 +288,12 @@ func TestTag(t *testing.T) {
 		"ruby@" + img.Digest:                       sbruntime.ErrNotFound,
 		"python@sha256:" + strings.Repeat("0", 64): sbruntime.ErrNotFound,
 	} {
-		if got, err := c.Image(ctx, ref, containerd.PullNever); !errors.Is(err, want) || err == nil && got.Digest != img.Digest {
+		if got, err := c.Images.Get(ctx, ref, images.PullNever); !errors.Is(err, want) || err == nil && got.Digest != img.Digest {
 			t.Errorf("%s: %+v, %v", ref, got, err)
 		}
 	}
-	must(t, c.RemoveImage(ctx, "python:3.11-slim"))
-	if _, err := c.Tag(ctx, "no.such/image:1", "x"); !errors.Is(err, sbruntime.ErrNotFound) {
+	must(t, c.Images.Remove(ctx, "python:3.11-slim"))
+	if _, err := c.Images.Tag(ctx, "no.such/image:1", "x"); !errors.Is(err, sbruntime.ErrNotFound) {
 		t.Errorf("tag of nothing: %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/securebench/sbench/runtime/containerd/mounts"
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/mounts"
 )
 
 // privateDir prepares the directory if the sandbox has its own ids. Below it are the running

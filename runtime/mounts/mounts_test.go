@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/runtimetest"
-	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/mounts"
 )
 
 // TestBelow: mounts are found at and below a directory, whatever its name holds, not

@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
 )
 
 // labelBuilt marks images that Commit made, with the key that it was given.
@@ -24,42 +25,42 @@ const labelBuilt = "org.securebench.built"
 
 // Commit makes an image with layers over those of another and with a changed configuration, and
 // unpacks it. The same input gives the same image.
-func (c *Client) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, error) {
-	name, err := NormalizeRef(o.As)
+func (s *Store) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, error) {
+	name, err := Normalize(o.As)
 	if err != nil {
 		return runtime.Image{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
 	var img client.Image
-	err = c.owned(ctx, func(ctx context.Context) error {
-		target, err := c.commit(ctx, o)
+	err = s.Registry.Hold(ctx, func(ctx context.Context) error {
+		target, err := s.commit(ctx, o)
 		if err != nil {
 			return err
 		}
 		record := images.Image{Name: name, Target: target, Labels: map[string]string{labelBuilt: o.Key}}
-		is := c.c.ImageService()
+		is := s.Conn.Client.ImageService()
 		if _, err = is.Create(ctx, record); errdefs.IsAlreadyExists(err) {
 			_, err = is.Update(ctx, record)
 		}
 		if err == nil {
-			img, err = c.c.GetImage(ctx, name)
+			img, err = s.Conn.Client.GetImage(ctx, name)
 		}
 		return err
 	})
 	if err != nil {
-		return runtime.Image{}, fmt.Errorf("commit %s: %w", name, native(err))
+		return runtime.Image{}, fmt.Errorf("commit %s: %w", name, daemon.Native(err))
 	}
-	return c.prepare(ctx, img)
+	return s.prepare(ctx, img)
 }
 
 // commit writes the layers, the configuration and the manifest of an image.
-func (c *Client) commit(ctx context.Context, o runtime.Commit) (ocispec.Descriptor, error) {
-	old, err := c.c.ImageService().Get(ctx, o.Base)
+func (s *Store) commit(ctx context.Context, o runtime.Commit) (ocispec.Descriptor, error) {
+	old, err := s.Conn.Client.ImageService().Get(ctx, o.Base)
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
-	store := c.c.ContentStore()
+	store := s.Conn.Client.ContentStore()
 	manifest, err := images.Manifest(ctx, store, old.Target, platforms.Default())
 	if err != nil {
 		return ocispec.Descriptor{}, err
@@ -106,17 +107,17 @@ func writeJSON(ctx context.Context, store content.Store, mediaType string, v any
 }
 
 // Built returns the image as if it was made by Commit with the key.
-func (c *Client) Built(ctx context.Context, as, key string) (img runtime.Image, ok bool, err error) {
-	name, err := NormalizeRef(as)
+func (s *Store) Built(ctx context.Context, as, key string) (img runtime.Image, ok bool, err error) {
+	name, err := Normalize(as)
 	if err != nil {
 		return runtime.Image{}, false, err
 	}
-	i, err := c.c.GetImage(c.ctx(ctx), name)
+	i, err := s.Conn.Client.GetImage(s.Conn.Context(ctx), name)
 	if errdefs.IsNotFound(err) || err == nil && i.Labels()[labelBuilt] != key {
 		return runtime.Image{}, false, nil
 	}
 	if err == nil {
-		img, err = c.prepare(ctx, i)
+		img, err = s.prepare(ctx, i)
 	}
-	return img, err == nil, native(err)
+	return img, err == nil, daemon.Native(err)
 }

@@ -1,4 +1,4 @@
-package containerd
+package owner
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 
-	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
@@ -17,10 +17,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/mounts"
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/remove"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // leftovers are what is left of a run. Whoever removes them holds the lock.
@@ -31,27 +33,27 @@ type leftovers struct {
 	dead bool     // its owner died before removing it
 }
 
-// Collected says what [Client.GC] did.
+// Collected says what [Registry.Collect] did.
 type Collected struct {
 	Removed []string // the ids of the runs, sorted
 	Left    []error  // what could not be removed; the next collection tries again
 }
 
-// GC removes what runs left behind, in the daemon and on this host, if their owner has died.
-// It does not touch live runs, whose owners hold a lock. If a run cannot be removed, GC
-// continues with the next. The error means that GC could not list the runs or was
+// Collect removes what runs left behind, in the daemon and on this host, if their owner has died.
+// It does not touch live runs, whose owners hold a lock. If a run cannot be removed, Collect
+// continues with the next. The error means that Collect could not list the runs or was
 // interrupted.
-func (c *Client) GC(ctx context.Context) (Collected, error) {
+func (r *Registry) Collect(ctx context.Context) (Collected, error) {
 	var done Collected
-	if err := c.reapTrials(ctx); err != nil {
+	if err := r.reapTrials(ctx); err != nil {
 		done.Left = append(done.Left, fmt.Errorf("gc: trials: %w", err))
 	}
-	gate, err := c.gate(ctx, c.opts.State, filelock.Exclusive)
+	gate, err := enter(ctx, r.Logger, r.State, filelock.Exclusive)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
 	}
 	defer func() { _ = gate.Close() }()
-	known, err := c.knownRuns(ctx)
+	known, err := r.knownRuns(ctx)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)
 	}
@@ -62,7 +64,7 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 		dead, err := l.claim()
 		if err == nil && dead {
 			l.dead = true
-			if err = c.reap(ctx, l); err == nil {
+			if err = r.reap(ctx, l); err == nil {
 				done.Removed = append(done.Removed, l.run)
 			}
 		}
@@ -76,9 +78,9 @@ func (c *Client) GC(ctx context.Context) (Collected, error) {
 
 // knownRuns returns, by id, the runs with a directory on this host or a container or lease
 // in the daemon.
-func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
+func (r *Registry) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 	known := map[string]leftovers{}
-	runs := filepath.Join(c.opts.State, "runs")
+	runs := filepath.Join(r.State, "runs")
 	entries, err := os.ReadDir(runs)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -87,24 +89,24 @@ func (c *Client) knownRuns(ctx context.Context) (map[string]leftovers, error) {
 		known[e.Name()] = leftovers{run: e.Name(), dir: filepath.Join(runs, e.Name())}
 	}
 	add := func(labels map[string]string) {
-		run, lock := labels[labelRun], labels[labelLock]
+		run, lock := labels[LabelRun], labels[labelLock]
 		dir := filepath.Dir(lock)
 		ours := validRun(run) && filepath.Base(dir) == run && filepath.Base(filepath.Dir(dir)) == "runs"
 		if _, ok := known[run]; !ok && ours {
 			known[run] = leftovers{run: run, dir: dir}
 		}
 	}
-	filter := fmt.Sprintf("labels.%q", labelRun)
-	containers, err := c.c.ContainerService().List(c.ctx(ctx), filter)
+	filter := fmt.Sprintf("labels.%q", LabelRun)
+	containers, err := r.Conn.Client.ContainerService().List(r.Conn.Context(ctx), filter)
 	if err != nil {
-		return nil, fmt.Errorf("list containers: %w", native(err))
+		return nil, fmt.Errorf("list containers: %w", daemon.Native(err))
 	}
 	for _, ct := range containers {
 		add(ct.Labels)
 	}
-	held, err := c.c.LeasesService().List(c.ctx(ctx), filter)
+	held, err := r.Conn.Client.LeasesService().List(r.Conn.Context(ctx), filter)
 	if err != nil {
-		return nil, fmt.Errorf("list leases: %w", native(err))
+		return nil, fmt.Errorf("list leases: %w", daemon.Native(err))
 	}
 	for _, l := range held {
 		add(l.Labels)
@@ -140,17 +142,17 @@ func (l *leftovers) claim() (dead bool, err error) {
 
 // reap removes everything of a run, its directory last, so that an interrupted removal is
 // found again.
-func (c *Client) reap(ctx context.Context, l leftovers) error {
-	group := c.newGroup("/"+cgroupPrefix+l.run, runtime.Limits{}, nil)
+func (r *Registry) reap(ctx context.Context, l leftovers) error {
+	group := r.Limits.Group(groupPath(l.run), runtime.Limits{}, nil)
 	errs := []error{
-		kill(ctx, group, 0, cleanupTimeout), // first, so that nothing uses the rest
-		c.reapContainers(ctx, l.run),
-		c.reapShims(ctx, l.run),
-		c.reapSnapshots(ctx, l.run),
-		c.reapLease(ctx, l),
+		killAll(ctx, group), // first, so that nothing uses the rest
+		r.reapContainers(ctx, l.run),
+		r.reapShims(l.run),
+		r.reapSnapshots(ctx, l.run),
+		r.reapLease(ctx, l),
 		mounts.DetachBelow(l.dir),
 		group.Remove(),
-		remove.Path(volume.Files(c.opts.Root, l.run)),
+		remove.Path(volume.Files(r.Root, l.run)),
 	}
 	points, err := mounts.Below(l.dir)
 	if err == nil && len(points) > 0 {
@@ -166,81 +168,44 @@ func (c *Client) reap(ctx context.Context, l leftovers) error {
 	return err
 }
 
-func (c *Client) reapContainers(ctx context.Context, run string) error {
-	containers, err := c.c.Containers(c.ctx(ctx), fmt.Sprintf("labels.%q==%s", labelRun, run))
+// killAll kills all processes of a group, even if ctx is cancelled.
+func killAll(ctx context.Context, group limits.Group) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemon.CleanupTimeout)
+	defer cancel()
+	return group.KillAll(ctx, 0)
+}
+
+func (r *Registry) reapContainers(ctx context.Context, run string) error {
+	containers, err := r.Conn.Client.Containers(r.Conn.Context(ctx), fmt.Sprintf("labels.%q==%s", LabelRun, run))
 	if err != nil {
-		return fmt.Errorf("list containers: %w", native(err))
+		return fmt.Errorf("list containers: %w", daemon.Native(err))
 	}
 	errs := make([]error, len(containers))
 	var each errgroup.Group // one that hangs must not hold up the others
-	each.SetLimit(cap(c.setup))
+	each.SetLimit(2 * goruntime.NumCPU())
 	for i, ct := range containers {
 		each.Go(func() error {
-			errs[i] = c.removeContainer(ctx, ct)
+			errs[i] = r.Conn.RemoveContainer(ctx, ct)
 			return nil
 		})
 	}
 	return errors.Join(append(errs, each.Wait())...)
 }
 
-// removeContainer kills and removes a container and its task. It is no error if they are
-// gone.
-func (c *Client) removeContainer(ctx context.Context, ct client.Container) error {
-	ctx, cancel := c.cleanup(ctx)
-	defer cancel()
-	task, err := ct.Task(ctx, nil)
-	if err == nil {
-		err = forceDelete(ctx, task)
-	}
-	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("container %s: task: %w", ct.ID(), native(err))
-	}
-	if err := ct.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("container %s: %w", ct.ID(), native(err))
-	}
-	return nil
-}
-
-// forceDelete kills and deletes a task in any state. Killing the first process is enough,
-// since the kernel then kills all others of its PID namespace; asking the shim to kill them
-// fails without cgroups.
-func forceDelete(ctx context.Context, task client.Task) error {
-	status, err := task.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if status.Status != client.Stopped {
-		exited, err := task.Wait(ctx)
-		if err != nil {
-			return err
-		}
-		if err := task.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
-			return err
-		}
-		select {
-		case <-exited:
-		case <-ctx.Done():
-			return fmt.Errorf("task does not end: %w", context.Cause(ctx))
-		}
-	}
-	_, err = task.Delete(ctx)
-	return err
-}
-
-func (c *Client) reapSnapshots(ctx context.Context, run string) error {
-	ss := c.c.SnapshotService(c.opts.Snapshotter)
+func (r *Registry) reapSnapshots(ctx context.Context, run string) error {
+	ss := r.Conn.Snapshots()
 	var keys []string
-	err := ss.Walk(c.ctx(ctx), func(_ context.Context, info snapshots.Info) error {
+	err := ss.Walk(r.Conn.Context(ctx), func(_ context.Context, info snapshots.Info) error {
 		keys = append(keys, info.Name)
 		return nil
-	}, fmt.Sprintf("labels.%q==%s", labelRun, run))
+	}, fmt.Sprintf("labels.%q==%s", LabelRun, run))
 	if err != nil {
-		return fmt.Errorf("list snapshots: %w", native(err))
+		return fmt.Errorf("list snapshots: %w", daemon.Native(err))
 	}
 	var errs []error
 	for _, key := range keys {
-		if err := ss.Remove(c.ctx(ctx), key); err != nil && !errdefs.IsNotFound(err) {
-			errs = append(errs, fmt.Errorf("snapshot %s: %w", key, native(err)))
+		if err := ss.Remove(r.Conn.Context(ctx), key); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("snapshot %s: %w", key, daemon.Native(err)))
 		}
 	}
 	return errors.Join(errs...)
@@ -249,14 +214,14 @@ func (c *Client) reapSnapshots(ctx context.Context, run string) error {
 // reapLease deletes the run's lease. If the run's owner is dead, it waits until the daemon
 // has collected what the lease held, such as half an image: a private daemon might be
 // stopped before it does so by itself.
-func (c *Client) reapLease(ctx context.Context, l leftovers) error {
+func (r *Registry) reapLease(ctx context.Context, l leftovers) error {
 	var opts []leases.DeleteOpt
 	if l.dead {
 		opts = append(opts, leases.SynchronousDelete)
 	}
-	err := c.c.LeasesService().Delete(c.ctx(ctx), leases.Lease{ID: l.run}, opts...)
+	err := r.Conn.Client.LeasesService().Delete(r.Conn.Context(ctx), leases.Lease{ID: l.run}, opts...)
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("lease: %w", native(err))
+		return fmt.Errorf("lease: %w", daemon.Native(err))
 	}
 	return nil
 }

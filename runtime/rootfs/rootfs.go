@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/mounts"
-	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/mounts"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // Config says what a root file system is made of.

@@ -1,4 +1,4 @@
-package containerd
+package images
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
 )
 
 // hostsDirectory is where containerd's own tools look for mirrors, certificates
@@ -21,29 +22,29 @@ const hostsDirectory = "/etc/containerd/certs.d"
 // Pull fetches and unpacks an image for this host's platform, with the credentials of the
 // user's Docker configuration. The error is runtime.ErrNotFound if the image cannot be
 // fetched, and also runtime.ErrUnavailable if that is due to the daemon.
-func (c *Client) Pull(ctx context.Context, ref string) (runtime.Image, error) {
-	full, err := NormalizeRef(ref)
+func (s *Store) Pull(ctx context.Context, ref string) (runtime.Image, error) {
+	full, err := Normalize(ref)
 	if err != nil {
 		return runtime.Image{}, err
 	}
 	if Local(full) {
-		return runtime.Image{}, fmt.Errorf("image %s: no registry has it; %w in %s", full, runtime.ErrNotFound, c.store())
+		return runtime.Image{}, fmt.Errorf("image %s: no registry has it; %w in %s", full, runtime.ErrNotFound, s.Where)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, bulkTimeout, fmt.Errorf("no image within %s", bulkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
-	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(cmp.Or(c.opts.HostsDir, hostsDirectory)), Credentials: credentials}
+	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(cmp.Or(s.HostsDir, hostsDirectory)), Credentials: credentials}
 	var img client.Image
-	err = c.owned(ctx, func(ctx context.Context) (err error) {
-		img, err = c.c.Pull(ctx, full,
+	err = s.Registry.Hold(ctx, func(ctx context.Context) (err error) {
+		img, err = s.Conn.Client.Pull(ctx, full,
 			client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
-			client.WithPullLabel(labelPulled, "true"), client.WithPullUnpack, client.WithPullSnapshotter(c.opts.Snapshotter),
+			client.WithPullLabel(labelPulled, "true"), client.WithPullUnpack, client.WithPullSnapshotter(s.Conn.Snapshotter),
 		)
 		return err
 	})
 	if err != nil {
-		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; pull: %w", full, runtime.ErrNotFound, c.store(), native(err))
+		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; pull: %w", full, runtime.ErrNotFound, s.Where, daemon.Native(err))
 	}
-	return c.prepare(ctx, img)
+	return s.prepare(ctx, img)
 }
 
 // credentials looks in the user's Docker configuration and asks its credential helpers. For

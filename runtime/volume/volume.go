@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/mounts"
+	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/userns"
 )

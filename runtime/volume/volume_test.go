@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // TestDeepLayer: a sandbox cannot keep its layer on disk from being removed with directories
