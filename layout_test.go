@@ -34,9 +34,10 @@ func layout() map[string][]string {
 		"workspace":                     {"compiler"},
 		"compiler":                      {"proxy/domain"},
 		"runtime":                       {"oci"},
-		"runtime/containerd":            {"runtime", "runtime/images", "runtime/owner", "oci"},
+		"runtime/containerd":            {"runtime", "runtime/images", "runtime/owner", "runtime/task", "oci"},
 		"runtime/images":                {"runtime", "runtime/owner"},
 		"runtime/owner":                 {"runtime"},
+		"runtime/task":                  {"runtime"},
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
@@ -50,8 +51,8 @@ func soleUsers() map[string][]string {
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
-		"github.com/containerd/":                  {"runtime", "runtime/containerd", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime/containerd", "cmd/sbench", "runtime"},
+		"github.com/containerd/":                  {"runtime", "runtime/containerd", "runtime/images", "runtime/owner", "runtime/task", "cmd/sbench", "internal/test"}, // the command quiets the client's log
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/containerd", "runtime/task", "cmd/sbench"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},

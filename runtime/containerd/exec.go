@@ -21,17 +21,17 @@ import (
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // killTimeout bounds the wait until killed processes have ended: minutes, because a process
 // that waits for a slow disk ends only when the disk answers. After slowKill the wait is
-// logged. drainTimeout bounds the wait for the rest of the output.
+// logged.
 const (
-	killTimeout  = 5 * time.Minute
-	slowKill     = 20 * time.Second
-	drainTimeout = 10 * time.Second
+	killTimeout = 5 * time.Minute
+	slowKill    = 20 * time.Second
 )
 
 // Exec runs p to completion; see runtime.Sandbox.
@@ -55,8 +55,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
-	std := newStreams(p)
-	defer close(std.ended)
+	std := task.NewStreams(p)
+	defer std.Close()
 	before, err := s.group.Stats()
 	if err != nil {
 		return runtime.Exit{}, err
@@ -75,8 +75,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
 	s.dead = !s.cfg.Persistent
-	std.drain(proc.IO())
-	exit.Stdout, exit.Stderr = std.out.Output(), std.err.Output()
+	std.Drain()
+	exit.Stdout, exit.Stderr = std.Out.Output(), std.Err.Output()
 	exit.Spec = s.specDigest
 	if err := errors.Join(s.account(&exit, before), s.finish(ctx, proc), s.sound()); err != nil {
 		return runtime.Exit{}, err
@@ -98,7 +98,7 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 }
 
 // startFirst starts p as the first process of the sandbox.
-func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
+func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
 	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
@@ -114,16 +114,16 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *stream
 		return nil, err
 	}
 	defer release()
-	if err := s.makeContainer(ctx, spec, data, std); err != nil {
-		return nil, startError(err)
+	s.container, err = s.run.tasks.Create(ctx, s.containerConfig(spec, data), std)
+	if err != nil {
+		return nil, task.StartError(err)
 	}
-	proc := hold(s.container)
-	pid := s.container.Pid()
-	if err := errors.Join(s.root.Check(int(pid)), s.verifyLimits(), s.attach(pid)); err != nil {
+	proc := openProcess(s.container.First())
+	if err := errors.Join(s.root.Check(proc.pid), s.verifyLimits(), s.attach(proc.pid)); err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
 	if err := s.container.Start(ctx); err != nil {
-		return nil, errors.Join(startError(err), proc.close())
+		return nil, errors.Join(task.StartError(err), proc.close())
 	}
 	return proc, nil
 }
@@ -135,86 +135,34 @@ func (s *Sandbox) verifyLimits() (err error) {
 }
 
 // startNext starts p beside the idle process of a persistent sandbox.
-func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
+func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
 	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
 	}
-	if !isOwn(s.run.c.shim) && std.in == nil {
-		std.in = strings.NewReader("") // see null: containerd's shim would take the host's /dev/null
-	}
-	next, err := s.container.Add(ctx, "exec-"+owner.RandomID(), spec.Process, std)
+	next, pid, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
 	if err != nil {
-		return nil, startError(err)
+		err = task.StartError(err)
+		if next != nil { // it may run nevertheless, unknown to the shim
+			err = errors.Join(err, kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
+		}
+		return nil, err
 	}
-	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
-		return nil, errors.Join(startError(err), kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
-	}
-	started := hold(next)
-	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's
+	started := openProcess(next, pid)
+	if !proc.SharesNamespace(pid, s.idlePid(), "pid") { // it has ended, and its id may be another's
 		return started, started.close()
 	}
 	return started, nil
 }
 
-// makeContainer makes the container of a specification, whose JSON is data, with sbench's own
-// shim or the daemon's.
-func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []byte, std *streams) error {
-	if isOwn(s.run.c.shim) {
-		bundle, err := s.writeBundle(data)
-		if err != nil {
-			return err
-		}
-		made, err := s.newOwnContainer(ctx, bundle, std)
-		if err == nil {
-			s.container = made
-		}
-		return err
+// containerConfig returns what the driver needs to make the container of spec, whose JSON is data.
+func (s *Sandbox) containerConfig(spec *specs.Spec, data []byte) task.Config {
+	c := task.Config{ID: s.id, Dir: s.dir, Spec: spec, JSON: data, Image: s.cfg.Image.Ref, Labels: s.run.Labels(s.cfg.Name)}
+	if s.ids.own != nil {
+		c.Base, c.Devices = s.ids.own.Base(), s.root.Devices()
 	}
-	made, err := s.newDaemonContainer(ctx, spec, std)
-	if made != nil {
-		s.container = made
-	}
-	return err
-}
-
-// startError distinguishes a command that cannot be executed from a failing daemon. The only
-// sign is what runc and crun say about execve and the working directory.
-func startError(err error) error {
-	text := err.Error()
-	// First temporary shortages of the host: the error of a runtime that cannot fork
-	// contains "exec", too.
-	for _, sign := range []string{"fork/exec", "resource temporarily unavailable", "cannot allocate memory", "too many open files", "no space left on device"} {
-		if strings.Contains(strings.ToLower(text), sign) {
-			return fmt.Errorf("start: %w: %w", runtime.ErrUnavailable, err)
-		}
-	}
-	for _, sign := range []string{
-		"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir ",
-		"executable file `", "open executable", "exec container process", "chdir `", "chdir to `",
-	} {
-		if strings.Contains(text, sign) {
-			return fmt.Errorf("%w: %s", runtime.ErrNotStarted, lastPart(text))
-		}
-	}
-	return refusal{fmt.Errorf("start: %w", daemon.Native(err))}
-}
-
-// refusal is the error with which the OCI runtime or the shim refused a sandbox.
-type refusal struct{ error }
-
-func (r refusal) Unwrap() error { return r.error }
-
-// lastPart keeps what follows runc's chain of prefixes.
-func lastPart(text string) string {
-	text = strings.TrimSuffix(text, ": unknown")
-	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: "} {
-		if _, rest, ok := strings.Cut(text, mark); ok {
-			text = rest
-		}
-	}
-	return text
+	return c
 }
 
 // An end is how a process ended: its status, or why that is unknown.
@@ -302,7 +250,7 @@ func (s *Sandbox) idlePid() int {
 	if s.init == nil {
 		return 0
 	}
-	return int(s.init.Pid())
+	return s.init.pid
 }
 
 // killAll kills every process of the sandbox except the idle one, and verifies in the

@@ -12,13 +12,13 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"github.com/containerd/containerd/v2/core/snapshots"
 	"github.com/containerd/errdefs"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/rootfs"
+	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/volume"
 )
 
@@ -33,9 +33,7 @@ type Run struct {
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
 
-	serving *semaphore.Weighted // of one, for what follows; starting a server takes time
-	server  *server             // of sbench's own shim; nil until a sandbox needs it
-	servers int                 // how many there have been
+	tasks task.Driver // chosen by settle
 }
 
 // NewRun makes a run, which the caller closes. The first
@@ -46,7 +44,7 @@ func (c *Client) NewRun(ctx context.Context) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Claim: claim, c: c, bases: map[string][]string{}, serving: semaphore.NewWeighted(1)}
+	r := &Run{Claim: claim, c: c, bases: map[string][]string{}}
 	r.volumes = volume.NewStore(r.Dir(), c.opts.Root, r.ID())
 	if err := c.settle(ctx, r); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))

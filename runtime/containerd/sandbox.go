@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/program"
 	"github.com/securebench/sbench/runtime/rootfs"
+	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/volume"
 )
 
@@ -55,7 +55,7 @@ type Sandbox struct {
 	inMemory atomic.Pointer[[]*os.File] // the open tmpfs mounts, whose contents the watchdog counts
 
 	mu        sync.Mutex
-	container container // of the first process; nil before that
+	container task.Container // nil before the first process
 	// specDigest is the digest of the first process's specification.
 	specDigest string
 	init       *process // the first process of a persistent sandbox
@@ -78,12 +78,12 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		cgroup: r.Group() + "/" + id,
 	}
 	s.group = r.c.limits.Group(s.cgroup, cfg.Limits, s.held)
-	if err := r.reach(ctx); err != nil {
+	if err := r.tasks.Ready(r.Context(ctx)); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	err := s.create(ctx)
 	if err == nil && cfg.Persistent {
-		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &streams{})
+		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &task.Streams{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
@@ -366,23 +366,10 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 	if s.container == nil {
 		return nil
 	}
-	if err := s.container.Delete(ctx); err != nil {
+	first, _ := s.container.First()
+	if err := first.Delete(ctx); err != nil {
 		return err
 	}
 	s.container = nil
 	return nil
-}
-
-// shimOptions returns what the shim needs besides the specification.
-func (s *Sandbox) shimOptions() any {
-	if !executesProgram(s.run.c.opts.Handler) {
-		return nil
-	}
-	o := &options.Options{BinaryName: s.run.c.program.path}
-	if s.ids.own != nil {
-		// The pipes of standard output must belong to the sandbox's root, or a process could
-		// not open /dev/stdout.
-		o.IoUid, o.IoGid = s.ids.own.Base(), s.ids.own.Base()
-	}
-	return o
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/program"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/task/viadaemon"
+	"github.com/securebench/sbench/runtime/task/viashim"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/volume"
 )
@@ -25,12 +28,21 @@ import (
 // on this host; "" if neither applies. Both are "" until a run has been made.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
+// driver returns what makes the containers of a run with a shim.
+func (c *Client) driver(r *Run, name string) task.Driver {
+	if isOwn(name) {
+		return viashim.New(viashim.Config{Conn: c.conn, Run: r.ID(), Labels: r.Labels("shim"), Shim: name, Program: c.program.path})
+	}
+	return &viadaemon.Driver{Conn: c.conn, Shim: name, Runc: executesProgram(c.opts.Handler), Program: c.program.path}
+}
+
 // settle chooses, once per client, the shim, and how sandboxes get their ids: the first of
 // both with which a trial sandbox works.
 func (c *Client) settle(ctx context.Context, r *Run) error {
 	c.settling.Lock()
 	defer c.settling.Unlock()
 	if c.settled {
+		r.tasks = c.driver(r, c.shim)
 		return nil
 	}
 	shims, err := findShims(c.opts.Handler)
@@ -38,7 +50,7 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 		return err
 	}
 	for i, s := range shims {
-		c.shim = s
+		c.shim, r.tasks = s, c.driver(r, s)
 		last := i == len(shims)-1
 		if err = c.settleIDs(ctx, r, last); last || !errors.Is(err, errNoSandbox) {
 			break // a runtime that hangs, or a shortage, is not the shim's fault
@@ -66,7 +78,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 	image := r.emptyImage()
 	var whys []string
 	for _, m := range modes {
-		if m.mappings && !errors.As(err, new(refusal)) {
+		if m.mappings && !errors.As(err, new(task.Refusal)) {
 			continue // the failure was not due to missing mappings
 		}
 		if m.name == hostUserNamespace && m.why == "" {
@@ -105,7 +117,7 @@ func lasting(err error) bool {
 			return true
 		}
 	}
-	return errors.As(err, new(refusal))
+	return errors.As(err, new(task.Refusal))
 }
 
 // idModes lists the modes that Options allow on this host, in the order of the trials.
