@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 // A site is where a run is made: its engine on a daemon.
@@ -54,11 +55,11 @@ func siteOn(ctx context.Context, c *containerd.Client, plan run.Plan, with run.S
 	if s.engine, err = c.NewRun(ctx); err != nil {
 		return nil, err
 	}
-	images := &resolver{c: c, engine: s.engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
+	found := &resolver{c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
-		images.capabilities = compiler.PackageCapabilities()
+		found.capabilities = compiler.PackageCapabilities()
 	}
-	s.Engine, s.Images, s.Calibrations = s.engine, images, filepath.Join(c.Root(), "calibrations")
+	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
 	s.Version, s.Host = sbenchVersion(), hostFacts(c)
 	return s, nil
 }
@@ -76,7 +77,7 @@ func (s *site) close(ctx context.Context) error {
 type resolver struct {
 	c        *containerd.Client
 	engine   *containerd.Run
-	policy   containerd.PullPolicy
+	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
@@ -102,9 +103,9 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
-	if r.policy != containerd.PullAlways {
-		img, err := r.c.Image(ctx, ref, containerd.PullNever)
-		if err == nil || r.policy == containerd.PullNever || containerd.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
+	if r.policy != images.PullAlways {
+		img, err := r.c.Images.Get(ctx, ref, images.PullNever)
+		if err == nil || r.policy == images.PullNever || images.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
 			return img, err
 		}
 	}
@@ -114,7 +115,7 @@ func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) 
 		}
 	}
 	tell("")
-	img, err := r.c.Image(ctx, ref, r.policy)
+	img, err := r.c.Images.Get(ctx, ref, r.policy)
 	if err == nil {
 		tell(": done")
 	}
