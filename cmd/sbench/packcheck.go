@@ -13,7 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 type packCheckCmd struct {
@@ -76,7 +76,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := run.Check(ctx, in, cfg.Options); err != nil {
 		return err
 	}
-	err = a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
+	err = a.withClient(ctx, in.Tester, func(c *host.Host) error {
 		check := packCheck{c, cfg, out, &report, show}
 		var err error
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
@@ -114,7 +114,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	client *containerd.Client
+	client *host.Host
 	cfg    run.Config // of both runs
 	out    string
 	report *checkReport

@@ -22,8 +22,9 @@ import (
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/sandbox"
 )
 
 type runCmd struct {
@@ -327,7 +328,7 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 // onClient completes the configuration of a run on c, and returns its engine, which the caller
 // closes. The harness and its egress may be missing; of the options it sets the limits and, unless
 // it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
+func onClient(ctx context.Context, c *host.Host, cfg run.Config) (_ run.Config, _ *sandbox.Engine, err error) {
 	t := cfg.Tester
 	if cfg.Degraded, err = c.Degraded(); err != nil {
 		return cfg, nil, marked(run.ErrInfrastructure, err)
@@ -375,8 +376,8 @@ func selector(lists ...[]string) func(string) bool {
 // resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
 // sandbox from working is a single error before any task starts.
 type resolver struct {
-	c        *containerd.Client
-	engine   *containerd.Run
+	c        *host.Host
+	engine   *sandbox.Engine
 	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
@@ -391,7 +392,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 		return img, err
 	}
 	if !r.lived {
-		if err := r.engine.Live(ctx, img); err != nil {
+		if err := r.engine.Trial(ctx, img); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
 		r.lived = true
