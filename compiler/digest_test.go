@@ -61,20 +61,20 @@ func TestDigestGolden(t *testing.T) {
 	}
 }
 
-// TestDigestInPython computes the same digests with the script of docs/digests.md.
+// TestDigestInPython computes the same digests with the script of docs/design/digests.md.
 func TestDigestInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("NO python3 ON THIS HOST, so the script of docs/digests.md is not tried")
+		t.Skip("NO python3 ON THIS HOST, so the script of docs/design/digests.md is not tried")
 	}
-	doc, err := os.ReadFile("../docs/digests.md")
+	doc, err := os.ReadFile("../docs/design/digests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, script, _ := strings.Cut(string(doc), "```python\n")
 	script, _, ok := strings.Cut(script, "```")
 	if !ok {
-		t.Fatal("no script in docs/digests.md")
+		t.Fatal("no script in docs/design/digests.md")
 	}
 	dir, pack := openDigestPack(t, func(f map[string]string) { // a checker directly in the root
 		f["tasks.jsonl"] += `{"id":"f","input":{"instructions":"f"},"eval":{"checker":{"source":"pytest","path":"unused"}}}` + "\n"

@@ -44,7 +44,7 @@ type Entry struct {
 	Address string  `json:"address,omitempty"` // "IP:port" dialled, or the address refused
 	Verdict Verdict `json:"verdict"`
 	Rule    string  `json:"rule,omitempty"`   // that allowed or refused it, as the tester wrote it
-	Reason  string  `json:"reason,omitempty"` // one of docs/egress.md, or of the relay's own list
+	Reason  string  `json:"reason,omitempty"` // one of docs/harnesses.md, or of the relay's own list
 
 	Up       int64         `json:"up"`   // bytes out of the sandbox
 	Down     int64         `json:"down"` // bytes into it

@@ -63,7 +63,11 @@ run_test() {
 }
 
 run_rootless() { scripts/test-rootless.sh; }
-run_verdicts() { SBENCH_SOAK=1 suite verdicts; }
+run_verdicts() {
+	SBENCH_SOAK=1 suite verdicts
+	say "verdicts: the table of docs/design/verdicts.md"
+	verdicts
+}
 run_runtimes() {
 	suite runtimes
 	scripts/runtimes.sh

@@ -51,7 +51,7 @@ func ociRuntimeFinding(h *Host) hostcheck.Finding {
 
 // trialFinding creates, runs and removes a sandbox, as every run does before its first task.
 func trialFinding(ctx context.Context, h *Host) hostcheck.Finding {
-	const check, cure = "trial sandbox", "the error says what refused; see also docs/hosts.md"
+	const check, cure = "trial sandbox", "the error says what refused; see also docs/design/hosts.md"
 	e, err := h.NewRun(ctx)
 	if err != nil {
 		return hostcheck.Failure(check, err.Error(), cure)

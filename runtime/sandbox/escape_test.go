@@ -309,7 +309,7 @@ func slowness(t *testing.T) time.Duration {
 }
 
 // layersAreWatched reports whether layers are directories that sbench watches, as for an
-// ordinary user before Linux 6.6; see docs/rootless.md.
+// ordinary user before Linux 6.6; see docs/install.md.
 func layersAreWatched(t *testing.T) bool {
 	t.Helper()
 	major, minor := linux(t)

@@ -91,7 +91,7 @@ func TestSocketMemory(t *testing.T) {
 	c := containerdtest.Open(t)
 	kinds := []string{"unaccepted", "udp", "datagrams", "corked", "streams", "tcp", "unix"}
 	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
-		t.Logf("without control groups nothing bounds other sockets, as docs/rootless.md says: %v %v", degraded, err)
+		t.Logf("without control groups nothing bounds other sockets, as docs/install.md says: %v %v", degraded, err)
 		kinds = kinds[:1]
 	}
 	run, image := containerdtest.NewRun(t, c)
@@ -255,7 +255,7 @@ func TestHostMemory(t *testing.T) {
 	c := containerdtest.Open(t)
 	kinds := []string{"unaccepted", "memory", "files in memory", "page cache", "System V", "memory", "udp", "tcp", "unix", "memfd", "pipes"}
 	if degraded, err := c.Degraded(); err != nil || slices.Contains(degraded, "memory") {
-		t.Logf("without control groups nothing bounds sockets, pipes and memfds, as docs/rootless.md says: %v %v", degraded, err)
+		t.Logf("without control groups nothing bounds sockets, pipes and memfds, as docs/install.md says: %v %v", degraded, err)
 		kinds = kinds[:6]
 	}
 	run, image := containerdtest.NewRun(t, c)

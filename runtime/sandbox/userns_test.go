@@ -357,7 +357,7 @@ func TestPrivilegesWithin(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, persistent := range []bool{false, true} {
 				if persistent && tt.name == "oom score" && strings.HasPrefix(filepath.Base(containerdtest.Options().OCIRuntime), "crun") {
-					t.Log("crun sets it for the first process alone: see docs/hosts.md")
+					t.Log("crun sets it for the first process alone: see docs/design/hosts.md")
 					continue
 				}
 				cfg := runtime.Config{Name: tt.name, Image: image, Workdir: "/tmp", Persistent: persistent}
