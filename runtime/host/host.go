@@ -47,7 +47,7 @@ const (
 )
 
 // Options says which daemon to use and where sbench keeps its own state. Root and State default
-// to those of [DefaultDirectories].
+// to what [DefaultDirectories] returns.
 type Options struct {
 	// Address is the daemon's socket. "" means the system's daemon if it can be used,
 	// otherwise a private one, which is started on demand.
@@ -62,14 +62,14 @@ type Options struct {
 	OCIRuntime  string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
-	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. That
-	// of the disk may always be missing: a volume in memory is bounded, too.
+	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
+	// limit on the disk may always be missing: a volume in memory is bounded, too.
 	AllowDegraded []string
 	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
 	// of images, which may take longer; 0 means 30 seconds.
 	Timeout time.Duration
-	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory no limit
-	// bounds; see oci.WithOwnFilters and oci.WithNetlink.
+	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
+	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
 	// UserNamespace is "host" if sandboxes are to have the same ids as sbench, and "auto" or ""
 	// if they are to have their own where that is possible.
@@ -268,7 +268,7 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// GC removes what runs left behind whose owner has died; see [owner.Registry.Collect].
+// GC removes what is left of runs whose owner has died; see [owner.Registry.Collect].
 func (h *Host) GC(ctx context.Context) (owner.Collected, error) { return h.registry.Collect(ctx) }
 
 // Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that

@@ -35,7 +35,7 @@ const (
 )
 
 // An enclosure is what the processes of a sandbox run in. Its parts belong to the sandbox, except
-// the ids and the network namespace of a sandbox with Config.Beside.
+// the ids and the network namespace of a sandbox with Config.NetworkOf.
 type enclosure struct {
 	engine *Engine
 	cfg    runtime.Config
@@ -67,10 +67,10 @@ func (n *enclosure) build(ctx context.Context) error {
 	if err := n.ids.check(n.user); err != nil {
 		return err
 	}
-	if err := n.root.Give(n.user.UID, n.user.GID); err != nil {
+	if err := n.root.Chown(n.user.UID, n.user.GID); err != nil {
 		return err
 	}
-	if n.cfg.Beside == nil {
+	if n.cfg.NetworkOf == nil {
 		if err := n.ids.nest(); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if n.cfg.Beside != nil {
+	if n.cfg.NetworkOf != nil {
 		err = n.share()
 	} else {
 		n.ids, err = n.engine.ids.take()
@@ -108,49 +108,48 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	}
 	n.root, err = rootfs.New(rootfs.Config{
 		Dir: n.dir, Lower: lower, Layer: n.layer, IDs: n.ids.own,
-		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.Over != "",
+		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir != "",
 	})
 	return err
 }
 
-// share takes the ids and the network namespace of the sandbox beside this one, which
-// still belong to that sandbox.
+// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong.
 func (n *enclosure) share() error {
-	main, ok := n.cfg.Beside.(*Sandbox)
-	if !ok || main.engine != n.engine || n.cfg.Network != nil {
-		return errors.New("the sandbox beside is not of this engine, or this one has a network of its own")
+	other, ok := n.cfg.NetworkOf.(*Sandbox)
+	if !ok || other.engine != n.engine || n.cfg.Network != nil {
+		return errors.New("the sandbox whose network it is to share is of another engine, or it has a network of its own")
 	}
-	main.mu.Lock()
-	defer main.mu.Unlock()
-	if main.closed || main.netns == nil {
-		return errors.New("the sandbox beside is closed")
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if other.closed || other.netns == nil {
+		return errors.New("the sandbox whose network it is to share is closed")
 	}
-	n.ids, n.netns = main.ids, main.netns
+	n.ids, n.netns = other.ids, other.netns
 	return nil
 }
 
 // base returns the directories below the sandbox's own layer.
 func (n *enclosure) base(ctx context.Context) ([]string, error) {
-	if n.cfg.From == nil {
+	if n.cfg.Base == nil {
 		return n.engine.lowers(ctx, n.cfg.Image)
 	}
-	from, ok := n.cfg.From.(*Sandbox)
-	if !ok || from.engine != n.engine {
+	base, ok := n.cfg.Base.(*Sandbox)
+	if !ok || base.engine != n.engine {
 		return nil, errors.New("base sandbox is not of this engine")
 	}
-	from.mu.Lock()
-	defer from.mu.Unlock()
-	if err := from.checkStopped(); err != nil {
+	base.mu.Lock()
+	defer base.mu.Unlock()
+	if err := base.checkStopped(); err != nil {
 		return nil, fmt.Errorf("base %w", err)
 	}
-	return from.root.Layers(), nil
+	return base.root.Layers(), nil
 }
 
-// lookup finds the sandbox's user, in the image's files whatever lies over them.
+// lookup finds the sandbox's user in the files of the image, without UpperDir.
 func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
 	at := n.root.Root()
-	if image := n.cfg.Image; image.Over != "" {
-		image.Over = ""
+	if image := n.cfg.Image; image.UpperDir != "" {
+		image.UpperDir = ""
 		v, err := n.engine.view(ctx, image)
 		if err != nil {
 			return user, err
@@ -163,7 +162,7 @@ func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
 
 // makeNetwork makes the network namespace and hands out the sockets in it.
 func (n *enclosure) makeNetwork() error {
-	if n.cfg.Beside != nil {
+	if n.cfg.NetworkOf != nil {
 		return nil
 	}
 	network := cmp.Or(n.cfg.Network, &runtime.Network{})
@@ -198,8 +197,8 @@ func (n *enclosure) files() ([]rootfs.File, error) {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)
-	// A process that may not read its program cannot be traced by others of its user, nor have its
-	// descriptors opened (ptrace(2), PR_SET_DUMPABLE). They could go on in it after their end.
+	// If the process could read its program, other processes of its user could trace it and open
+	// its descriptors (ptrace(2), PR_SET_DUMPABLE). They could then go on in it after their own end.
 	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o111}), err
 }
 
@@ -228,8 +227,8 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 		opts = append(opts, oci.WithNetlink())
 	}
 	opts = append(opts, oci.WithReadOnlyPaths(n.cfg.ReadOnly...))
-	if n.cfg.Sealed {
-		opts = append(opts, oci.WithSealedProcesses())
+	if n.cfg.IsolateProcesses {
+		opts = append(opts, oci.WithIsolatedProcesses())
 	}
 	opts = append(opts, n.ids.options(n.engine.ids.Mappings, n.root.Devices())...)
 	opts = append(opts, oci.WithCapabilities(n.cfg.Capabilities...)) // some only in a user namespace
@@ -296,8 +295,8 @@ func (n *enclosure) fileBytes() int64 {
 	return sum
 }
 
-// volumes returns the sandbox's layer and the volumes that it mounts directly, or of these
-// only the writable ones.
+// volumes returns the sandbox's layer and the volumes that it mounts directly. With writable, it
+// leaves out the volumes that are mounted read-only.
 func (n *enclosure) volumes(writable bool) []*volume.Volume {
 	all := []*volume.Volume{n.layer}
 	for _, m := range n.cfg.Mounts {

@@ -48,8 +48,8 @@ type Platform struct {
 	// LayersOnDisk means that what sandboxes write over their root goes to directories on disk: a
 	// user's overlay needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
 	LayersOnDisk bool
-	// AllowSeccomp and AllowNetlink permit sandboxes system calls whose memory no limit
-	// bounds; see oci.WithOwnFilters and oci.WithNetlink.
+	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
+	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
 	// Slots bounds how many sandboxes are created and started at a time, by its capacity.
 	Slots  chan struct{}
@@ -63,7 +63,7 @@ type Engine struct {
 	claim    *owner.Claim
 	tasks    task.Driver
 	ids      IDs
-	volumes  *volume.Store // those of sandboxes and of callers
+	volumes  *volume.Store // for sandboxes, and for callers of NewVolume
 
 	mu    sync.Mutex
 	bases map[string][]string // chain id → lower directories
@@ -125,10 +125,10 @@ func (e *Engine) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volum
 // lowers returns the directories of an image's file system, topmost first. A read-only
 // snapshot that belongs to the run keeps them from being removed.
 func (e *Engine) lowers(ctx context.Context, image runtime.Image) ([]string, error) {
-	if over := image.Over; over != "" {
-		image.Over = ""
+	if upper := image.UpperDir; upper != "" {
+		image.UpperDir = ""
 		below, err := e.lowers(ctx, image)
-		return append([]string{over}, below...), err
+		return append([]string{upper}, below...), err
 	}
 	e.mu.Lock()
 	l, ok := e.bases[image.ChainID]

@@ -155,8 +155,8 @@ type end struct {
 	err    error
 }
 
-// wait waits until the process has ended and all its processes are proven dead. The daemon may end
-// before the process does.
+// wait waits until the process has ended, and proves that no process of the sandbox but the idle one
+// is alive. The daemon may end before the process does.
 func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	begun := time.Now()
 	waitCtx, cancel := context.WithCancel(x.s.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
@@ -203,8 +203,8 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	return exit, nil
 }
 
-// stop sends SIGTERM to every process, unless grace is 0, and after grace, or when they hold more
-// than they may, kills those that remain. The daemon then reports the end in done.
+// stop sends SIGTERM to every process, unless grace is 0. After grace, or as soon as the sandbox
+// takes more than it may, stop kills the processes that remain. The end comes through done.
 func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow, unbounded <-chan struct{}) (end, error) {
 	if grace > 0 {
 		if err := x.s.group.Signal(unix.SIGTERM, x.s.idlePid()); err != nil {
@@ -244,8 +244,8 @@ func (x *execution) killAll(ctx context.Context) error {
 	return nil
 }
 
-// release releases a process that has ended. In a
-// persistent sandbox the shim forgets it now, in a one-shot sandbox with the sandbox.
+// release releases a process that has ended. The shim forgets a process of a persistent sandbox now,
+// and a process of a one-shot sandbox when the sandbox is closed.
 func (x *execution) release(ctx context.Context) error {
 	err := x.process.close()
 	if !x.s.cfg.Persistent {
@@ -256,10 +256,12 @@ func (x *execution) release(ctx context.Context) error {
 	return errors.Join(err, x.process.Delete(ctx))
 }
 
-// findReason adds the usage and the limits that were reached, and makes the limit that explains a
-// failure its reason. The error is ErrUnavailable if the process is not to blame: the host or a
-// group above the sandbox's ran out of memory and the kernel killed a process, or the process
-// failed by itself after a group above had refused it a fork.
+// findReason adds the usage and the limits that were reached. If a limit explains a failure, it
+// becomes the reason of the exit. The error is ErrUnavailable if the process is not to blame:
+//
+//   - the host, or a control group above the sandbox's, ran out of memory, and the kernel killed a
+//     process of the sandbox;
+//   - a control group above the sandbox's refused the process a fork, and the process failed.
 func (x *execution) findReason(e *runtime.Exit) error {
 	near := false
 	if g, ok := x.s.group.(*watchdog.Group); ok {

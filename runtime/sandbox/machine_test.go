@@ -63,9 +63,9 @@ func TestMachine(t *testing.T) {
 	}
 	defer func() { report(t, vol.Close()) }()
 	over := image
-	over.Over = filepath.Join(vol.Path(), "machine")
-	report(t, os.Mkdir(over.Over, 0o755))
-	to, err := os.OpenRoot(over.Over)
+	over.UpperDir = filepath.Join(vol.Path(), "machine")
+	report(t, os.Mkdir(over.UpperDir, 0o755))
+	to, err := os.OpenRoot(over.UpperDir)
 	if err != nil {
 		t.Fatal(err)
 	}

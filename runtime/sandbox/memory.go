@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tmpfsFiles are the tmpfs mounts of a sandbox, whose contents a watchdog counts as memory. The zero
-// value has none.
+// tmpfsFiles are the tmpfs mounts of a sandbox. A watchdog counts their contents as memory. The zero
+// value has no mounts.
 type tmpfsFiles struct{ opened atomic.Pointer[[]*os.File] }
 
 // open opens the mounts of a process.

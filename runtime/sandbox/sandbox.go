@@ -83,7 +83,7 @@ func (s *Sandbox) Path(dir string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", fmt.Errorf("path %q is not absolute", dir)
 	}
-	at, err := s.root.Left()
+	at, err := s.root.Stopped()
 	if err != nil {
 		return "", fmt.Errorf("%s in sandbox %q: %w", dir, s.cfg.Name, err)
 	}
@@ -140,7 +140,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	defer cancel()
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
-	if s.netns != nil && s.cfg.Beside == nil {
+	if s.netns != nil && s.cfg.NetworkOf == nil {
 		errs = append(errs, s.netns.Close())
 	}
 	s.netns = nil
@@ -152,7 +152,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		return fmt.Errorf("close sandbox %q: %w", s.cfg.Name, err) // Engine.Close or a collection tries again
 	}
 	s.closed = true
-	if s.cfg.Beside != nil {
+	if s.cfg.NetworkOf != nil {
 		s.ids = sandboxIDs{} // the other sandbox's
 	}
 	err := os.RemoveAll(s.dir)

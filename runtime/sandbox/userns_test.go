@@ -230,7 +230,7 @@ func TestOwnersOnDisk(t *testing.T) {
 			sandbox := create(t, run, runtime.Config{
 				Name: "writer", Image: image, User: user, WritableRoot: true, Workdir: "/tmp",
 				Mounts: []runtime.Mount{
-					{Source: given, Dest: "/given", Writable: true, Give: true},
+					{Source: given, Dest: "/given", Writable: true, Chown: true},
 					{Source: tree, Dest: "/copy", Copy: true},
 				},
 			})
@@ -257,7 +257,7 @@ func TestOwnersOfWhatIsLeft(t *testing.T) {
 	agent := create(t, run, runtime.Config{Name: "agent", Image: image, WritableRoot: true, User: "0:0", Workdir: "/left"})
 	output(t, agent, "sh", "-c", "echo x >/left/root && rm /etc/motd 2>/dev/null; mkdir -m 700 /left/private && echo y >/left/private/file && chmod 600 /left/root && mv /etc/passwd /etc/passwd- && cp /etc/passwd- /etc/passwd")
 	for _, user := range []string{"0:0", "1000:1000"} {
-		verifier := create(t, run, runtime.Config{Name: "verifier", Image: image, From: agent, User: user, Workdir: "/left"})
+		verifier := create(t, run, runtime.Config{Name: "verifier", Image: image, Base: agent, User: user, Workdir: "/left"})
 		got := output(t, verifier, "sh", "-c", "stat -c %u:%g:%a /left/root /left/private /etc/passwd | tr '\n' ' '; cat /left/root 2>/dev/null || echo refused")
 		want := "0:0:600 0:0:700 0:0:644 x"
 		if user != "0:0" {
@@ -349,7 +349,7 @@ func TestPrivilegesWithin(t *testing.T) {
 		{"standard output anew as another", func(c *runtime.Config) { c.User = "1000:1000" }, "echo anew >/dev/stdout", "anew"},
 		{"low port", func(c *runtime.Config) { c.User = "1000:1000" }, "python3 -c 'import socket;s=socket.socket();s.bind((\"127.0.0.1\",80));print(\"bound\")'", "bound"},
 		{"chroot", func(c *runtime.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} }, "chroot / sh -c 'echo in'", "in"},
-		{"sealed", func(c *runtime.Config) { c.Sealed = true }, "echo x >/proc/self/comm 2>/dev/null || echo sealed", "sealed"},
+		{"sealed", func(c *runtime.Config) { c.IsolateProcesses = true }, "echo x >/proc/self/comm 2>/dev/null || echo sealed", "sealed"},
 		{"oom score", nil, "test $(cat /proc/self/oom_score_adj) -ge 500 && echo higher", "higher"},
 		{"groups", func(c *runtime.Config) { c.User = "1000:1000" }, "id -G", "1000"},
 	}

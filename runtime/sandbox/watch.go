@@ -5,21 +5,24 @@ import (
 	"time"
 )
 
-// The least times between two counts: of a directory's contents; of a sandbox's memory and sockets,
-// and of the memory of all the host's connections; and of a namespace's connections, unless those of
-// the host have grown. If they are few, those of a namespace are counted every idleInterval.
+// The shortest times between two counts of the same thing.
 const (
-	watchInterval      = 200 * time.Millisecond
-	memoryInterval     = 10 * time.Millisecond
-	connectionInterval = 50 * time.Millisecond
-	idleInterval       = 500 * time.Millisecond
+	watchInterval      = 200 * time.Millisecond // the contents of a layer that is a directory
+	memoryInterval     = 10 * time.Millisecond  // the sandbox's memory, and the memory of all connections of the host
+	connectionInterval = 50 * time.Millisecond  // the connections of a network namespace, while the host has many
+	idleInterval       = 500 * time.Millisecond // the same, while the host has few
 )
 
-// unbounded returns a channel that is closed once the sandbox's memory that no control group bounds
-// exceeds both 16 MiB and a sixteenth of its limit: connections that are charged to no group, and
-// data that the kernel accepts beyond a group's limit, such as the first datagram in each UDP socket
-// on Linux 7.2 (__sk_mem_raise_allocated in net/core/sock.c). Sockets of a namespace that two
-// sandboxes share count for its owner, while that runs a process.
+// unbounded returns a channel that is closed once the sandbox has too much memory that no control
+// group bounds: more than 16 MiB, and more than a sixteenth of the sandbox's limit. Two kinds of
+// memory are not bounded:
+//
+//   - connections, which are charged to no group;
+//   - data that the kernel accepts beyond a group's limit, such as the first datagram in each UDP
+//     socket on Linux 7.2 (__sk_mem_raise_allocated in net/core/sock.c).
+//
+// If two sandboxes share a network namespace, its sockets count for the sandbox that made it, while
+// that sandbox runs a process.
 func (x *execution) unbounded(ctx context.Context) <-chan struct{} {
 	limit := max(x.s.cfg.Limits.Memory/16, 16<<20)
 	uncounted := x.uncounted(limit)
@@ -29,11 +32,12 @@ func (x *execution) unbounded(ctx context.Context) <-chan struct{} {
 }
 
 // uncounted returns a function that returns how much memory, in bytes, the sandbox's sockets use
-// that is charged to no group. Connections take long to count. So they are counted every
-// idleInterval; while those of the whole host, which are quick to count, use at least limit, every
-// connectionInterval; and at once if these have grown by half of limit.
+// that is charged to no group. To count the connections of a namespace takes long; the memory of
+// all connections of the host is quick to read. So the function counts the namespace's connections
+// every idleInterval, or every connectionInterval while the host's use at least limit. It counts
+// them at once if the host's have grown by half of limit.
 func (x *execution) uncounted(limit int64) func() int64 {
-	if x.s.cfg.Beside != nil {
+	if x.s.cfg.NetworkOf != nil {
 		return func() int64 { return 0 } // the other sandbox counts them
 	}
 	space := x.s.netns             // Close clears the field, perhaps before the last count has ended
@@ -65,7 +69,7 @@ func (x *execution) overflow(ctx context.Context) <-chan struct{} {
 	}
 	return watch(ctx, watchInterval, func() bool {
 		pids, _ := x.s.group.Pids() // without them, only files with a name are counted
-		return layer.Over(pids) && ctx.Err() == nil
+		return layer.Exceeded(pids) && ctx.Err() == nil
 	})
 }
 
