@@ -44,7 +44,7 @@ func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval
 	if err != nil {
 		return m, nil, err
 	}
-	m.image.Over = filepath.Join(vol.Path(), "machine")
+	m.image.UpperDir = filepath.Join(vol.Path(), "machine")
 	if err := m.apply(ctx, e, in, eval, limits); err != nil {
 		return m, nil, errors.Join(err, vol.Close())
 	}
@@ -64,10 +64,10 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	if err := os.Mkdir(m.image.Over, 0o755); err != nil {
+	if err := os.Mkdir(m.image.UpperDir, 0o755); err != nil {
 		return err
 	}
-	to, err := os.OpenRoot(m.image.Over)
+	to, err := os.OpenRoot(m.image.UpperDir)
 	if err != nil {
 		return err
 	}

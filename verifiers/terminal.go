@@ -269,7 +269,7 @@ func (c *terminalCheck) notStarted() Verdict {
 	}
 	args := checkerArgs(c.eval.Checker)
 	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
-	if own || inside && blocked || c.image.Over != "" { // what a machine lacks may have been the task
+	if own || inside && blocked || c.image.UpperDir != "" { // what a machine lacks may have been the task
 		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
 	}
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
@@ -341,7 +341,7 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return c.in.run(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
+		Workdir: c.workdir(), User: env.User, IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
 	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 }
 
@@ -395,7 +395,7 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
 		{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true},
-		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Give: closed},
+		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: closed},
 		{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)},
 	}
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
@@ -408,8 +408,8 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		}
 	}
 	if c.eval.Checker.Path != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Give: closed},
-			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Give: true})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Chown: closed},
+			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Chown: true})
 	}
 	program, err := os.Executable()
 	if closed && err == nil {

@@ -50,7 +50,7 @@ type agentRecord struct {
 
 // agentRun is a run of one agent on one task against a scripted provider.
 type agentRun struct {
-	host     host
+	host     testHost
 	provider *providertest.Provider
 	output   string
 	stderr   string

@@ -138,9 +138,9 @@ func (e *Enforcer) Options(l runtime.Limits, group string) ([]oci.Option, error)
 	return opts, nil
 }
 
-// Verify returns an error unless the kernel has the limits of a sandbox's group, whose processes
-// have not started yet. It also sets the limit on sockets, which OCI runtimes do not set. The
-// group that it returns counts how often the memory limit is reached.
+// Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
+// the first process of the group executes its program. It also sets the limit on sockets, which OCI
+// runtimes do not set. The group that it returns counts how often the memory limit is reached.
 func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 	g, ok := group.(cgroup.Group)
 	if !ok {
