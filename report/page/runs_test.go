@@ -289,6 +289,14 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 	rec.VerifierMetadata = record.Metadata{"exit_reason": "exited", "exit_code": 1 - int(score), "wall_seconds": 2.25}
 	if ok {
 		rec.VerificationStatus, rec.VerifierStdout = record.Passed, "....................                       [100%]\n20 passed in 1.82s\n"
+		switch s.kind.candidate {
+		case text:
+			rec.Assurance = "sealed"
+		case patch:
+			rec.Assurance = "contrasted"
+		case directory:
+			rec.Assurance = "executed"
+		}
 		return
 	}
 	rec.VerificationStatus = record.Failed
