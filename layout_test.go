@@ -21,7 +21,7 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/containerd", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
@@ -34,9 +34,14 @@ func layout() map[string][]string {
 		"workspace":                     {"compiler"},
 		"compiler":                      {"proxy/domain"},
 		"runtime":                       {"oci"},
+		"runtime/containerd":            {"runtime", "runtime/images", "runtime/owner", "runtime/task", "oci"},
+		"runtime/images":                {"runtime", "runtime/owner"},
+		"runtime/owner":                 {"runtime"},
+		"runtime/task":                  {"runtime"},
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
+		"internal/test":                 {"runtime", "runtime/containerd", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -46,18 +51,18 @@ func soleUsers() map[string][]string {
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
-		"github.com/containerd/":                  {"runtime", "cmd/sbench"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "cmd/sbench"},
+		"github.com/containerd/":                  {"runtime", "runtime/containerd", "runtime/images", "runtime/owner", "runtime/task", "cmd/sbench", "internal/test"}, // the command quiets the client's log
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/containerd", "runtime/task", "cmd/sbench"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack"},
-		"github.com/google/go-containerregistry/": {"runtime"},
+		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
-		"github.com/moby/sys/":                    {"runtime"},
+		"github.com/moby/sys/":                    {"runtime", "runtime/containerd"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 		"go.opentelemetry.io/":                    {"run"},
 	}
@@ -231,7 +236,7 @@ func directoryOf(pkg string) string {
 
 // TestDirectories: the top level holds what the layout names, and nothing else.
 func TestDirectories(t *testing.T) {
-	expected := []string{"benchmarks", "bin", "cmd", "dist", "examples", "scripts", "runs"}
+	expected := []string{"benchmarks", "bin", "cmd", "dist", "examples", "scripts", "runs", "internal"}
 	for directory := range layout() {
 		expected = append(expected, directory)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/passwd"
 )
 
 // CheckOwner returns an error unless the user of a task's sandboxes, in the form of image

@@ -25,7 +25,7 @@ type need struct{ memory, pids, disk int64 } // memory and disk in bytes
 
 // need returns the larger of the harness's and the verifier's needs: their sandboxes never
 // exist at the same time.
-func (c Config) need(task *compiler.Task) need {
+func (c config) need(task *compiler.Task) need {
 	p := c.policy(task)
 	sandboxes := int64(1 + len(task.Environment().Sidecars))
 	n := need{memory: sandboxes * p.Limits.Memory, pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
@@ -120,11 +120,12 @@ func (h *admission) give(n need) {
 }
 
 // defaultJobs returns how many attempts the cores can serve at the tasks' limits.
-func (p plan) defaultJobs() int {
-	if p.cpus <= 0 {
+func (p Plan) defaultJobs() int {
+	most := p.cpus()
+	if most <= 0 {
 		return 1
 	}
-	return max(1, int(float64(goruntime.NumCPU())/p.cpus))
+	return max(1, int(float64(goruntime.NumCPU())/most))
 }
 
 // descriptors bounds the connections of each sandbox, at two open files each, so that no

@@ -71,7 +71,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	}
 	s.tell(a, Event{Kind: ProducerStart})
 	begun := time.Now()
-	request, err := s.cfg.request(a.task, s.plan)
+	request, err := s.cfg.request(a.task, s.images)
 	if err != nil {
 		return harness.Result{}, err
 	}
@@ -110,7 +110,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.plan.sidecars(a.task), Limits: policy.Limits,
+		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
@@ -230,7 +230,7 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	return record.Record{
 		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
 		Attempt: a.number, Try: a.try, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
-		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.plan.sidecarImages(a.task), Degraded: s.cfg.Degraded,
+		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.images.sidecarImages(a.task), Degraded: s.cfg.Degraded,
 		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
 }

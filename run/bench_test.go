@@ -29,7 +29,7 @@ func BenchmarkRecords(b *testing.B) {
 			runtime.ReadMemStats(&after)
 		}
 	}
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Passed != tasks {
 		b.Fatalf("%+v, %v", summary, err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // networked reports whether a harness of this run may reach anything, or its judge does.
-func (c Config) networked() bool {
+func (c config) networked() bool {
 	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
 

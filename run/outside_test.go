@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/fake"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -73,7 +73,7 @@ func answerer([]string) fake.Program {
 }
 
 // riddles returns a run of two riddles.
-func riddles(t *testing.T, more ...*compiler.Family) run.Config {
+func riddles(t *testing.T, more ...*compiler.Family) setup {
 	t.Helper()
 	row := `{"id": %q, "family": "riddle", "input": {"question": "what has %[1]s?"}, "eval": %s, ` + imageOfRow + `}`
 	keys := fmt.Sprintf(row, "keys", `{"solution": "piano", "clue": "music"}`)
@@ -104,7 +104,7 @@ func TestFamilyFromOutside(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := riddles(t, riddle().Family)
 			cfg.StandIn, cfg.Families = tt.standIn, tt.families
-			if _, err := run.Run(t.Context(), cfg); err != nil {
+			if _, err := runs(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			all := records(t, cfg)
@@ -121,7 +121,7 @@ func TestFamilyFromOutside(t *testing.T) {
 			}
 		})
 	}
-	if _, err := run.Run(t.Context(), riddles(t)); err == nil || !strings.Contains(err.Error(), `"riddle"`) {
+	if _, err := runs(t.Context(), riddles(t)); err == nil || !strings.Contains(err.Error(), `"riddle"`) {
 		t.Errorf("a pack of an unknown family runs: %v", err)
 	}
 }

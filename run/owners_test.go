@@ -17,10 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/workspace"
 )
@@ -115,7 +114,7 @@ func canGive() bool {
 }
 
 // lockedRun configures a run of lockedAgent in dir.
-func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
+func lockedRun(t *testing.T, dir string, own bool) (setup, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
 	e.Directory = filepath.Join(dir, "sandboxes")
@@ -136,9 +135,9 @@ func lockedRun(t *testing.T, dir string, own bool) (run.Config, *mountsEngine) {
 
 // judgedAsLeft runs and judges again, and compares the workspaces of the verifiers with what
 // the agent left: the first run's has everything, the second's what was kept.
-func judgedAsLeft(t *testing.T, cfg run.Config, e *mountsEngine) {
+func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	t.Helper()
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	verified(t, cfg.Output)
@@ -249,7 +248,7 @@ func TestOwnedRetried(t *testing.T) {
 			return fake.Status{}
 		}
 	}
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	all := records(t, cfg)

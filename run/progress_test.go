@@ -63,14 +63,14 @@ func TestProgressSchema(t *testing.T) {
 	)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
 	cfg.Retries, cfg.Jobs, e.broken[1] = 1, 3, errors.New("no space")
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Resume, e.broken = true, map[int]error{}
 	stop := make(chan struct{})
 	close(stop)
 	cfg.Stop, cfg.Retries = stop, 0
-	if _, err := run.Run(t.Context(), cfg); err != nil && !errors.Is(err, run.ErrStopped) {
+	if _, err := runs(t.Context(), cfg); err != nil && !errors.Is(err, run.ErrStopped) {
 		t.Fatal(err)
 	}
 	if out.Len() < 4000 {

@@ -15,7 +15,7 @@ import (
 )
 
 // producer returns what makes the candidates: zero when they are only judged.
-func (c Config) producer() harness.Identity {
+func (c config) producer() harness.Identity {
 	switch {
 	case c.StandIn != "":
 		return standIn{kind: c.StandIn}.Identity()
@@ -26,7 +26,7 @@ func (c Config) producer() harness.Identity {
 }
 
 // provenance returns the provenance that all records of a run share.
-func (c Config) provenance() (record.Provenance, error) {
+func (c config) provenance() (record.Provenance, error) {
 	producer := c.producer()
 	h := record.Harness{Type: cmp.Or(producer.Type, c.Tester.Harness.Type), Version: producer.Version}
 	// The values of the variables are secrets and left out: keeping them the same is up to
@@ -59,7 +59,7 @@ func (c Config) provenance() (record.Provenance, error) {
 }
 
 // settings returns the settings of the tester file without secrets.
-func (c Config) settings(secrets redactor) map[string]string {
+func (c config) settings(secrets redactor) map[string]string {
 	all := make(map[string]string, len(c.Tester.Settings))
 	for _, s := range c.Tester.Settings {
 		if all[s.Key] = secrets.text(s.Value); s.Key == "harness.config.command" { // as in record.Harness
@@ -74,7 +74,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{}, Shard: s.plan.shard,
+		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{}, Shard: s.cfg.shard,
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check
@@ -90,7 +90,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 		m.Inputs[name] = record.Input{Path: path, Digest: record.Digest(data)}
 	}
 	var err error
-	if s.plan.whole {
+	if s.cfg.whole {
 		m.Pack.Digest, err = c.Pack.Digest(ctx)
 	}
 	return m, err
@@ -105,7 +105,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	}
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
-	image := s.plan.image(task)
+	image := s.images.image(task)
 	kept := "" // where the candidates are from
 	if s.cfg.kept != nil {
 		kept = s.cfg.kept.seal.Last
@@ -120,7 +120,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Image, Layers           string
 		Sidecars                map[string]string `json:",omitempty"`
 		Kept                    string            `json:",omitempty"`
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.plan.sidecarImages(task), kept})
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), kept})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 const imageOfRow = `"environment": {"image": "base"}`
@@ -47,7 +47,7 @@ func TestStandIns(t *testing.T) {
 			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: tt.empty} {
 				cfg, e := config(t, tt.row)
 				cfg.StandIn, cfg.Producer = standIn, nil
-				if _, err := run.Run(context.Background(), cfg); err != nil {
+				if _, err := runs(context.Background(), cfg); err != nil {
 					t.Fatal(err)
 				}
 				rec := records(t, cfg)[0]
@@ -96,7 +96,7 @@ func TestStandInSolution(t *testing.T) {
 				}
 				e.Engine.Lookup = solver
 				cfg.StandIn, cfg.Producer = standIn, nil
-				if _, err := run.Run(context.Background(), cfg); err != nil {
+				if _, err := runs(context.Background(), cfg); err != nil {
 					t.Fatal(err)
 				}
 				rec := records(t, cfg)[0]

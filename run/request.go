@@ -14,32 +14,33 @@ import (
 )
 
 // request returns what a producer gets for a task, except for what differs between attempts.
-func (c Config) request(task *compiler.Task, p plan) (harness.Request, error) {
+func (c config) request(task *compiler.Task, found images) (harness.Request, error) {
 	files, err := workspace.PlanAgent(task, c.Pack)
 	if err != nil {
 		return harness.Request{}, err
 	}
 	policy := c.policy(task)
 	return harness.Request{
-		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: files, Image: p.image(task), Sidecars: p.sidecars(task), Timeout: c.timeout(task), Limits: policy.Limits,
+		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: files, Image: found.image(task), Sidecars: found.sidecars(task), Timeout: c.timeout(task), Limits: policy.Limits,
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes, Env: compiler.Environ(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
-// Requests checks everything as [Run] does, and then yields the request that the harness
+// Requests finds every image as [Run] does, and then yields the request that the harness
 // would get for each task, in the pack's order, with an empty Dest. An error ends the
 // sequence.
-func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error] {
+func Requests(ctx context.Context, plan Plan, site Site) iter.Seq2[harness.Request, error] {
 	return func(yield func(harness.Request, error) bool) {
-		p, err := preflight(ctx, cfg)
+		c := config{plan, site}
+		found, err := c.resolve(ctx)
 		if err != nil {
 			yield(harness.Request{}, err)
 			return
 		}
-		for task, err := range cfg.tasks() {
+		for task, err := range c.rows() {
 			var r harness.Request
 			if err == nil {
-				r, err = cfg.request(task, p)
+				r, err = c.request(task, found)
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -49,7 +50,7 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 }
 
 // policy returns the limits and permissions under which attempts of a task are made.
-func (c Config) policy(task *compiler.Task) record.Policy {
+func (c config) policy(task *compiler.Task) record.Policy {
 	env, v := task.Environment(), c.Tester.Verification
 	p := record.Policy{
 		Limits:         c.limits(env),
@@ -73,16 +74,17 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 
 // timeout returns the time limit of a task's harness: the lower of the task's and the tester
 // file's, where 0 means none, or defaultTimeout if neither sets one.
-func (c Config) timeout(task *compiler.Task) time.Duration {
+func (c config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
 	return min(cmp.Or(own, most, defaultTimeout), cmp.Or(most, own, defaultTimeout))
 }
 
-// limits returns the limits of a task's sandboxes: the task's own or, where it sets none,
-// those of c.Limits, but never more than the tester file allows.
-func (c Config) limits(env compiler.Environment) runtime.Limits {
-	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}.Over(c.Limits)
-	most := c.Tester.Runtime.Limits // 0 is none
+// limits returns the limits of a task's sandboxes: the task's own or, where it sets none, the tester
+// file's, else the defaults. They are never more than the tester file allows.
+func (p Plan) limits(env compiler.Environment) runtime.Limits {
+	most := p.Tester.Runtime.Limits // 0 is none
+	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}
+	l = l.Over(runtime.Limits{Memory: most.Memory, CPUs: most.CPUs, Pids: most.Pids}).Over(runtime.DefaultLimits())
 	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))
 	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))
 	l.Pids = min(l.Pids, cmp.Or(most.Pids, l.Pids))

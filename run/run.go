@@ -43,13 +43,6 @@ type Images interface {
 	Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error)
 }
 
-// Config is everything a run needs.
-type Config struct {
-	Inputs
-	Dependencies
-	Options
-}
-
 // Inputs are what is measured.
 type Inputs struct {
 	Tester   *compiler.Tester
@@ -61,9 +54,8 @@ type Inputs struct {
 // family returns the family of a task.
 func (in Inputs) family(t *compiler.Task) verifiers.Family { return verifiers.For(t, in.Families...) }
 
-// Dependencies are what a run works with, and what every record's provenance says about
-// them.
-type Dependencies struct {
+// A Site is where a run is made, and with what. Every record's provenance says so.
+type Site struct {
 	Engine       harness.Engine
 	Images       Images
 	Producer     harness.Producer
@@ -77,9 +69,8 @@ type Dependencies struct {
 
 // Options say what a run does with its inputs.
 type Options struct {
-	StandIn StandIn        // replaces the producer unless it is ""
-	Limits  runtime.Limits // for tasks that set none
-	Output  string         // directory; if it is missing, it is made for this user alone
+	StandIn StandIn // replaces the producer unless it is ""
+	Output  string  // directory, made for this user alone if it is missing; "" is the tester file's
 	// OwnFiles makes this process's user the owner of every file in Output, who can then remove
 	// them without privileges. In a user namespace, where other owners would be other users of the
 	// host, it is always set.
@@ -151,19 +142,19 @@ func (s Summary) String() string {
 		s.RunID, s.Total, planned, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// Run runs a benchmark. It first checks every input: if the error holds compiler.Problems, which
-// name everything that is wrong, no attempt has been started. The summary counts what has been
+// Run does what the plan says. It first finds every image: if the error holds compiler.Problems,
+// which name everything that is wrong, no attempt has been started. The summary counts what has been
 // recorded, even if the error is [ErrInfrastructure], [ErrStopped] or that of ctx.
-func Run(ctx context.Context, cfg Config) (Summary, error) {
-	s, err := begin(ctx, cfg)
+func Run(ctx context.Context, plan Plan, site Site) (Summary, error) {
+	s, err := begin(ctx, plan, site)
 	if err != nil {
 		return Summary{}, err
 	}
 	return s.end(ctx, s.all(ctx))
 }
 
-func outputProblem(cfg Config, err error) error {
-	return compiler.Problems{cfg.Tester.Problem("$.run.output_dir", "", withHint(err).Error())}
+func outputProblem(plan Plan, err error) error {
+	return compiler.Problems{plan.Tester.Problem("$.run.output_dir", "", withHint(err).Error())}
 }
 
 // withHint adds to an error what the user can do about it.

@@ -21,10 +21,10 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 const (
@@ -172,7 +172,32 @@ func row(id, instructions, more string) string {
 	return fmt.Sprintf(`{"id": %q, "family": "terminal_task", "input": {"instructions": %q}, "environment": {"image": "base", "timeout_seconds": 1%s}, "eval": {"checker": {"command": ["check"]}}}`, id, instructions, more)
 }
 
-func config(t testing.TB, rows ...string) (run.Config, *engine) {
+// setup is what a plan and a site are made from.
+type setup struct {
+	run.Inputs
+	run.Options
+	run.Site
+}
+
+// runs makes the plan, and runs it.
+func runs(ctx context.Context, s setup) (run.Summary, error) {
+	plan, err := run.NewPlan(ctx, s.Inputs, s.Options)
+	if err != nil {
+		return run.Summary{}, err
+	}
+	return run.Run(ctx, plan, s.Site)
+}
+
+// todo makes the plan, and returns what is to do.
+func todo(ctx context.Context, s setup) ([]run.PlannedAttempt, run.Summary, error) {
+	plan, err := run.NewPlan(ctx, s.Inputs, s.Options)
+	if err != nil {
+		return nil, run.Summary{}, err
+	}
+	return run.Todo(ctx, plan, s.Site)
+}
+
+func config(t testing.TB, rows ...string) (setup, *engine) {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -198,14 +223,14 @@ harness: {type: command, config: {command: [agent]}}
 		t.Fatal(err)
 	}
 	e := &engine{Engine: &fake.Engine{Lookup: programs, Directory: t.TempDir()}, broken: map[int]error{}}
-	return run.Config{
-		Inputs:       run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
-		Dependencies: run.Dependencies{Engine: e, Images: images{}, Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"}},
-		Options:      run.Options{Limits: runtime.DefaultLimits(), Output: filepath.Join(dir, "out"), Jobs: 1},
+	return setup{
+		Inputs:  run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
+		Site:    run.Site{Engine: e, Images: images{}, Producer: harness.Command{Args: []string{"agent"}, TaskFile: "task.json"}},
+		Options: run.Options{Output: filepath.Join(dir, "out"), Jobs: 1},
 	}, e
 }
 
-func records(t *testing.T, cfg run.Config) []record.Record {
+func records(t *testing.T, cfg setup) []record.Record {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
 	if err != nil {
@@ -241,7 +266,7 @@ func TestOutcomes(t *testing.T) {
 	)
 	var events []string
 	cfg.Progress = func(e run.Event) { events = append(events, string(e.Kind)) }
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +320,7 @@ func TestAfterTimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, _ := config(t, row("hangs", "leave it right and hang", tt.row), row("fails", "leave it right", tt.row), row("wrong", "hang", tt.row))
 			cfg.Tester.Verification.AfterTimeout = tt.tester
-			if _, err := run.Run(t.Context(), cfg); err != nil {
+			if _, err := runs(t.Context(), cfg); err != nil {
 				t.Fatal(err)
 			}
 			all := records(t, cfg)
@@ -333,7 +358,7 @@ func TestBrokenRuntime(t *testing.T) {
 	for _, sandbox := range []int{1, 2} { // the harness's, the verifier's
 		cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
 		e.broken[sandbox] = errors.New("no space for sandboxes")
-		summary, err := run.Run(context.Background(), cfg)
+		summary, err := runs(context.Background(), cfg)
 		if !errors.Is(err, run.ErrInfrastructure) {
 			t.Errorf("sandbox %d: %v", sandbox, err)
 		}
@@ -358,7 +383,7 @@ func TestLostDaemon(t *testing.T) {
 	for n := 3; n < 100; n++ {
 		e.broken[n] = fmt.Errorf("create: %w", runtime.ErrUnavailable)
 	}
-	_, err := run.Run(context.Background(), cfg)
+	_, err := runs(context.Background(), cfg)
 	if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), "after 3 failures of the daemon") {
 		t.Errorf("got %v", err)
 	}
@@ -377,7 +402,7 @@ func TestInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := run.Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+	if _, err := runs(ctx, cfg); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff([]string{"one passed"}, outcomes(records(t, cfg))); diff != "" {
@@ -387,7 +412,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestRedaction(t *testing.T) {
 	cfg, _ := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["echo-checker", "--expect", "the-expected-value"]}, "expected_state": "the-hidden-state"}}`)
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
@@ -415,7 +440,7 @@ func TestCommonWords(t *testing.T) {
 			return fake.Status{}
 		}
 	}
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if got := records(t, cfg)[0].ProducerStdout; got != said+": <redacted>, <redacted>\n" {
@@ -426,7 +451,7 @@ func TestCommonWords(t *testing.T) {
 // TestRedactionAtTheCut: part of a secret at the edge of what is kept is redacted, too.
 func TestRedactionAtTheCut(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood", ""))
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
@@ -452,7 +477,7 @@ func TestRedactionAtTheCut(t *testing.T) {
 // verifies in the new one.
 func TestKeptFailure(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood and fail", ""))
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	old := cfg.Output
@@ -467,7 +492,7 @@ func TestKeptFailure(t *testing.T) {
 func TestTesterBoundsTheTask(t *testing.T) {
 	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
 	cfg.Tester.Runtime.Limits = compiler.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 {
@@ -475,22 +500,33 @@ func TestTesterBoundsTheTask(t *testing.T) {
 	}
 }
 
-// TestNothingStarts: all problems are reported together, and there is no output directory
-// and no sandbox.
+// TestNothingStarts: all problems of rows are reported together, and then all images that are
+// missing. There is no output directory and no sandbox.
 func TestNothingStarts(t *testing.T) {
-	cfg, e := config(t,
-		`{"id": "a", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "missing/one"}, "eval": {"checker": {"command": "true"}}}`,
-		`{"id": "b", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`,
-		`{"id": "c", "family": "terminal_task", "input": {"instructions": "x"}, "assets": [{"path": "no-such-file"}], "environment": {"image": "base"}, "eval": {"checker": {"command": "true"}}}`,
-		`{"id": "a", "family": "nonsense"}`,
-		`{"id": "e", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "base", "workdir": "/proc/self", "resources": {"memory": 1}}, "eval": {"checker": {"command": "true"}}}`,
-	)
-	_, err := run.Run(context.Background(), cfg)
+	t.Run("rows", func(t *testing.T) {
+		nothingStarts(t, []string{
+			row("a", "x", ""),
+			`{"id": "b", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`,
+			`{"id": "c", "family": "terminal_task", "input": {"instructions": "x"}, "assets": [{"path": "no-such-file"}], "environment": {"image": "base"}, "eval": {"checker": {"command": "true"}}}`,
+			`{"id": "a", "family": "nonsense"}`,
+			`{"id": "e", "family": "terminal_task", "input": {"instructions": "x"}, "environment": {"image": "base", "workdir": "/proc/self", "resources": {"memory": 1}}, "eval": {"checker": {"command": "true"}}}`,
+		}, ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense", ":5: $.environment.workdir", ":5: $.environment.resources.memory")
+	})
+	t.Run("images", func(t *testing.T) {
+		of := func(id, image string) string { return strings.Replace(row(id, "x", ""), `"base"`, `"`+image+`"`, 1) }
+		nothingStarts(t, []string{of("a", "missing/one"), of("b", "base"), of("c", "missing/two"), of("d", "missing/one")}, ":1: $.environment.image", "missing/one", ":3: $.environment.image", "missing/two")
+	})
+}
+
+func nothingStarts(t *testing.T, rows []string, wants ...string) {
+	t.Helper()
+	cfg, e := config(t, rows...)
+	_, err := runs(context.Background(), cfg)
 	var problems compiler.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("got %v", err)
 	}
-	for _, want := range []string{":1: ", "missing/one", ":2: $.environment.image", ":3: ", "assets[0]", ":4: ", "nonsense", ":5: $.environment.workdir", ":5: $.environment.resources.memory"} {
+	for _, want := range wants {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in\n%v", want, err)
 		}
@@ -506,7 +542,7 @@ func TestAssetAtTaskFile(t *testing.T) {
 	if err := os.CopyFS(cfg.Pack.PublicRoot, fstest.MapFS{"Task.JSON": {}}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := run.Run(context.Background(), cfg)
+	_, err := runs(context.Background(), cfg)
 	var problems compiler.Problems
 	if !errors.As(err, &problems) || !strings.Contains(err.Error(), "collides with harness.config.task_file") || e.n > 0 {
 		t.Errorf("got %v, %d sandboxes", err, e.n)
@@ -515,11 +551,11 @@ func TestAssetAtTaskFile(t *testing.T) {
 
 func TestRecordsAreNotOverwritten(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	var problems compiler.Problems
-	if _, err := run.Run(context.Background(), cfg); !errors.As(err, &problems) {
+	if _, err := runs(context.Background(), cfg); !errors.As(err, &problems) {
 		t.Errorf("got %v", err)
 	}
 	if got := len(records(t, cfg)); got != 1 {
@@ -596,7 +632,7 @@ func TestGivesUp(t *testing.T) {
 					e.broken[n] = err
 				}
 			}
-			summary, err := run.Run(t.Context(), cfg)
+			summary, err := runs(t.Context(), cfg)
 			if !errors.Is(err, run.ErrInfrastructure) || !strings.Contains(err.Error(), tt.stopped) {
 				t.Errorf("got %v", err)
 			}
@@ -606,7 +642,7 @@ func TestGivesUp(t *testing.T) {
 			verified(t, cfg.Output)
 			e.broken = map[int]error{}
 			cfg.Resume = true
-			if summary, err = run.Run(t.Context(), cfg); err != nil || summary.Passed != tt.tasks || summary.Interrupted() {
+			if summary, err = runs(t.Context(), cfg); err != nil || summary.Passed != tt.tasks || summary.Interrupted() {
 				t.Errorf("resumed: %+v, %v", summary, err)
 			}
 		})
@@ -626,7 +662,7 @@ func TestPlannedCount(t *testing.T) {
 			close(stop)
 		}
 	}
-	summary, err := run.Run(t.Context(), cfg)
+	summary, err := runs(t.Context(), cfg)
 	if !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Planned != 6 || !summary.Interrupted() {
 		t.Fatalf("%+v, %v", summary, err)
 	}
@@ -663,7 +699,7 @@ func TestPlannedCount(t *testing.T) {
 			close(stop)
 		}
 	}
-	if summary, err = run.Run(t.Context(), cfg); !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Resumed != 2 || summary.Planned != 8 {
+	if summary, err = runs(t.Context(), cfg); !errors.Is(err, run.ErrStopped) || summary.Total != 2 || summary.Resumed != 2 || summary.Planned != 8 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	want := []run.Cause{{Status: record.Failed, Reason: "checker_failed", Count: 2, Task: "one", Attempt: 1, FailureMessage: summary.Causes[0].FailureMessage}}
@@ -680,7 +716,7 @@ func TestPlannedCount(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Stop, cfg.Progress, cfg.Select = nil, nil, func(id string) bool { return id == "four" }
-	if summary, err = run.Run(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
+	if summary, err = runs(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	if s := planned(record.SealFile); s != 8 {
@@ -702,7 +738,7 @@ func TestNothingSelected(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	cfg.Select = func(string) bool { return false }
 	var problems compiler.Problems
-	if _, err := run.Run(t.Context(), cfg); !errors.As(err, &problems) || !strings.Contains(err.Error(), "tasks.jsonl: no task is selected") {
+	if _, err := runs(t.Context(), cfg); !errors.As(err, &problems) || !strings.Contains(err.Error(), "tasks.jsonl: no task is selected") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(cfg.Output); !errors.Is(err, os.ErrNotExist) {
@@ -712,13 +748,13 @@ func TestNothingSelected(t *testing.T) {
 
 // TestNoTasks: a run of no tasks is complete.
 func TestNoTasks(t *testing.T) {
-	for name, change := range map[string]func(*run.Config){
-		"a limit of 0":  func(c *run.Config) { c.Limit = new(0) },
-		"an empty pack": func(c *run.Config) { _ = os.Truncate(c.Pack.TasksPath, 0) },
+	for name, change := range map[string]func(*setup){
+		"a limit of 0":  func(c *setup) { c.Limit = new(0) },
+		"an empty pack": func(c *setup) { _ = os.Truncate(c.Pack.TasksPath, 0) },
 	} {
 		cfg, _ := config(t, row("one", "do it right", ""))
 		change(&cfg)
-		if summary, err := run.Run(t.Context(), cfg); err != nil || summary.Total != 0 || summary.Verification() != "complete" {
+		if summary, err := runs(t.Context(), cfg); err != nil || summary.Total != 0 || summary.Verification() != "complete" {
 			t.Errorf("%s: %s, %v", name, summary, err)
 		}
 	}
@@ -736,7 +772,7 @@ func TestCausesInTheEvents(t *testing.T) {
 			done = append(done, e)
 		}
 	}
-	if _, err := run.Run(t.Context(), cfg); err != nil {
+	if _, err := runs(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if len(done) != 4 || !done[0].Again || done[0].Try != 1 || done[0].FailureMessage != "no space" || done[1].Again || done[1].Try != 2 {

@@ -66,17 +66,17 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 // todo yields every attempt that has to be made, once compareRecorded has returned.
 func (s *session) todo() iter.Seq2[attempt, error] {
 	return func(yield func(attempt, error) bool) {
-		for task, err := range s.cfg.tasks() {
-			if err != nil { // preflight read the same rows
+		for task, err := range s.cfg.rows() {
+			if err != nil { // NewPlan read the same rows
 				yield(attempt{}, err)
 				return
 			}
-			for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
+			for _, n := range s.cfg.numbers(task.ID()) {
 				old, known := s.before[key{task.ID(), n}]
 				if !known {
 					old.why = "not recorded yet"
 				}
-				if old.why != "" && !yield(attempt{task: task, image: s.plan.image(task), number: n, why: old.why}, nil) {
+				if old.why != "" && !yield(attempt{task: task, image: s.images.image(task), number: n, why: old.why}, nil) {
 					return
 				}
 			}
@@ -90,11 +90,11 @@ func (s *session) compareRecorded() error {
 	if len(s.before) == 0 {
 		return nil
 	}
-	for task, err := range s.cfg.tasks() {
+	for task, err := range s.cfg.rows() {
 		if err != nil {
 			return err
 		}
-		for _, n := range s.plan.numbers(task.ID(), s.cfg.Attempts) {
+		for _, n := range s.cfg.numbers(task.ID()) {
 			of := key{task.ID(), n}
 			old, known := s.before[of]
 			if !known {
@@ -189,16 +189,16 @@ type PlannedAttempt struct {
 	Why     string `json:"why"` // why it is not taken from the records
 }
 
-// Plan returns the attempts that [Run] would make, without making them. The summary
+// Todo returns the attempts that [Run] would make, without making them. The summary
 // counts those that are recorded.
-func Plan(ctx context.Context, cfg Config) ([]PlannedAttempt, Summary, error) {
-	s, err := newSession(ctx, cfg)
+func Todo(ctx context.Context, plan Plan, site Site) ([]PlannedAttempt, Summary, error) {
+	s, err := newSession(ctx, plan, site)
 	if err != nil {
 		return nil, Summary{}, err
 	}
-	if cfg.Resume {
-		if _, err := record.Read(cfg.Output, cfg.resumeTrust(), s.remember); err != nil {
-			return nil, Summary{}, outputProblem(cfg, err)
+	if plan.Resume {
+		if _, err := record.Read(plan.Output, plan.resumeTrust(), s.remember); err != nil {
+			return nil, Summary{}, outputProblem(plan, err)
 		}
 	}
 	if err := s.compareRecorded(); err != nil {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/remove"
-	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/judge"
@@ -46,8 +45,8 @@ func (e earlier) unmeasured() bool { return e.retried || e.status == record.Erro
 
 // session is a run in progress.
 type session struct {
-	cfg          Config // Jobs, Attempts and OwnFiles have their effective values
-	plan         plan
+	cfg          config // Jobs has its effective value
+	images       images
 	secrets      redactor // values of harness.env
 	code         *verifiers.CodePool
 	calibrations *contrast.Store // of changed tests
@@ -70,23 +69,22 @@ type session struct {
 	streak  streak
 }
 
-// newSession checks every input, and writes nothing.
-func newSession(ctx context.Context, cfg Config) (*session, error) {
-	cfg.Attempts = max(cfg.Attempts, 1)
-	whole := cfg.Limit == nil && cfg.Select == nil
-	shard, err := cfg.deal()
+// config is a plan at a site.
+type config struct {
+	Plan
+	Site
+}
+
+// newSession finds every image, and writes nothing.
+func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
+	cfg := config{plan, site}
+	found, err := cfg.resolve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p, err := preflight(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	p.shard, p.whole = shard, whole
 	if cfg.Jobs <= 0 {
-		cfg.Jobs = p.defaultJobs()
+		cfg.Jobs = cfg.defaultJobs()
 	}
-	cfg.OwnFiles = cfg.OwnFiles || userns.Inside()
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
 	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
@@ -96,40 +94,40 @@ func newSession(ctx context.Context, cfg Config) (*session, error) {
 		grader = &judge.Judge{Votes: cfg.Judge.Votes}
 	}
 	return &session{
-		cfg: cfg, judge: grader, plan: p, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		cfg: cfg, judge: grader, images: found, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
-		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: p.attempts(cfg.Attempts), Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
-// begin checks every input and opens the output directory. The caller calls end.
-func begin(ctx context.Context, cfg Config) (*session, error) {
-	s, err := newSession(ctx, cfg)
+// begin finds every image and opens the output directory. The caller calls end.
+func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
+	s, err := newSession(ctx, plan, site)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.openLedger(ctx); err != nil {
-		return nil, outputProblem(cfg, err)
+		return nil, outputProblem(plan, err)
 	}
 	if err := s.openFiles(); err != nil {
-		return nil, outputProblem(cfg, errors.Join(err, s.ledger.Close()))
+		return nil, outputProblem(plan, errors.Join(err, s.ledger.Close()))
 	}
 	err = s.compareRecorded()
 	if err == nil && s.resumed { // its manifest may have planned less
 		if err = s.seal(); err != nil {
-			err = outputProblem(cfg, err)
+			err = outputProblem(plan, err)
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
 	}
-	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, cfg.Tester.Verification.DenyCommands})
-	tasks, attempts, jobs := s.plan.tasks, s.cfg.Attempts, s.cfg.Jobs
+	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, plan.Tester.Verification.DenyCommands})
+	tasks, attempts, jobs := len(s.cfg.tasks), s.cfg.Attempts, s.cfg.Jobs
 	s.emit(Event{
 		Kind: RunStart, Tasks: tasks, Attempts: s.summary.Planned, Resumed: s.summary.Resumed,
 		Detail: fmt.Sprintf("tasks: %d, attempts of each: %d, at a time: %d", tasks, attempts, jobs),
 	})
-	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.plan.cpus; used > cores && jobs > 1 {
+	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.cfg.cpus(); used > cores && jobs > 1 {
 		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits stay the same", jobs, used, cores)})
 	}
 	return s, nil
@@ -167,7 +165,7 @@ func (s *session) planned() int {
 			n++
 		}
 	}
-	if s.cfg.kept != nil && s.plan.shard == nil { // no more complete than that run
+	if s.cfg.kept != nil && s.cfg.shard == nil { // no more complete than that run
 		n = max(n, s.cfg.kept.seal.Planned)
 	}
 	return n
@@ -193,7 +191,7 @@ func (s *session) openLedger(ctx context.Context) error {
 	case old.RunID != s.cfg.Tester.Run.ID:
 		return errors.Join(fmt.Errorf("the directory belongs to the run %q, not to %q", old.RunID, s.cfg.Tester.Run.ID), s.ledger.Close())
 	}
-	if before, now := shardName(old.Shard), shardName(s.plan.shard); before != now {
+	if before, now := shardName(old.Shard), shardName(s.cfg.shard); before != now {
 		return errors.Join(fmt.Errorf("the directory belongs to %s, not to %s", before, now), s.ledger.Close())
 	}
 	s.resumed = true
@@ -225,11 +223,11 @@ func (s *session) remember(r record.Record) error {
 
 // resumeTrust returns what resumed records must prove. A signing key must have signed them already,
 // since the new signature covers them, too.
-func (c Config) resumeTrust() record.Trust {
-	t := c.Trust
+func (p Plan) resumeTrust() record.Trust {
+	t := p.Trust
 	t.Resume = true
-	if c.Sign != nil {
-		t.Key = c.Sign.Public()
+	if p.Sign != nil {
+		t.Key = p.Sign.Public()
 	}
 	return t
 }

@@ -42,7 +42,7 @@ func TestRetry(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
 	cfg.Retries = 1
 	e.broken[1] = errors.New("no space")
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Passed != 1 || summary.Failed != 1 || summary.Retried != 1 || summary.Errors != 0 || summary.Total != 2 {
 		t.Errorf("%+v, %v", summary, err)
 	}
@@ -64,7 +64,7 @@ func TestRetry(t *testing.T) {
 func TestAttempts(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
 	cfg.Attempts, cfg.Jobs = 3, 4
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Total != 6 || summary.Passed != 3 {
 		t.Errorf("%+v, %v", summary, err)
 	}
@@ -87,13 +87,13 @@ func TestResume(t *testing.T) {
 	rows := []string{row("one", "do it right", ""), row("two", "do it wrong", ""), row("three", "do it right", "")}
 	cfg, e := config(t, rows...)
 	e.broken[5] = errors.New("no space") // the harness's sandbox of task three
-	if _, err := run.Run(context.Background(), cfg); !errors.Is(err, run.ErrInfrastructure) {
+	if _, err := runs(context.Background(), cfg); !errors.Is(err, run.ErrInfrastructure) {
 		t.Fatal(err)
 	}
 	cfg.Resume = true
 	plan := func() []string {
 		t.Helper()
-		attempts, _, err := run.Plan(context.Background(), cfg)
+		attempts, _, err := todo(context.Background(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestResume(t *testing.T) {
 		t.Error(diff)
 	}
 	before, made := len(records(t, cfg)), e.n
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Total != 3 || summary.Passed != 2 || summary.Resumed != 2 || e.n != made+2 {
 		t.Errorf("%+v, %v, %d sandboxes", summary, err, e.n-made)
 	}
@@ -126,16 +126,16 @@ func TestResume(t *testing.T) {
 	if diff := cmp.Diff([]string{"two: what it is made from has changed"}, plan()); diff != "" {
 		t.Error(diff)
 	}
-	if summary, err = run.Run(context.Background(), cfg); err != nil || summary.Passed != 3 {
+	if summary, err = runs(context.Background(), cfg); err != nil || summary.Passed != 3 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	verified(t, cfg.Output) // the workspace of the older record of two is still there
 	// Other inputs that count.
-	for name, change := range map[string]func(*run.Config){
-		"sbench":   func(c *run.Config) { c.Version.Version = "another" },
-		"limits":   func(c *run.Config) { c.Limits.Memory *= 2 },
-		"harness":  func(c *run.Config) { c.Tester.Harness.Config.Command.Shell = "another" },
-		"stand-in": func(c *run.Config) { c.StandIn = run.Empty },
+	for name, change := range map[string]func(*setup){
+		"sbench":   func(c *setup) { c.Version.Version = "another" },
+		"limits":   func(c *setup) { c.Tester.Runtime.Limits.Memory = 1 << 28 },
+		"harness":  func(c *setup) { c.Tester.Harness.Config.Command.Shell = "another" },
+		"stand-in": func(c *setup) { c.StandIn = run.Empty },
 	} {
 		old := cfg
 		tester := *cfg.Tester
@@ -165,7 +165,7 @@ func TestSettings(t *testing.T) {
 	}
 	command := compiler.Setting{Key: "harness.config.command", Value: "agent " + secret}
 	set(command, compiler.Setting{Key: "run.output_dir", Value: "out-" + secret})
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"harness.config.command": record.Digest([]byte(command.Value)), "run.output_dir": "out-<redacted>"}
@@ -198,7 +198,7 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set(tt.settings...)
-			attempts, _, err := run.Plan(context.Background(), cfg)
+			attempts, _, err := todo(context.Background(), cfg)
 			if err != nil || (len(attempts) > 0) != tt.again {
 				t.Errorf("plan %+v, %v", attempts, err)
 			}
@@ -209,7 +209,7 @@ func TestSettings(t *testing.T) {
 // TestTornRecord: a line that a crash left unfinished is cut off, and that is reported.
 func TestTornRecord(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(cfg.Output, record.RecordsFile)
@@ -227,7 +227,7 @@ func TestTornRecord(t *testing.T) {
 			said += e.Detail + "\n"
 		}
 	}
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Resumed != 1 || summary.Total != 2 || !strings.Contains(said, "cut off") {
 		t.Errorf("%+v, %v, said %q", summary, err, said)
 	}
@@ -235,7 +235,7 @@ func TestTornRecord(t *testing.T) {
 	if err := os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := run.Run(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
+	if _, err := runs(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a damaged line: %v", err)
 	}
 }
@@ -243,12 +243,12 @@ func TestTornRecord(t *testing.T) {
 func TestFailFast(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""), row("three", "do it right", ""))
 	cfg.FailFast = true
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if err != nil || summary.Total != 2 || summary.Failed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	cfg.Resume = true // and goes on
-	summary, err = run.Run(context.Background(), cfg)
+	summary, err = runs(context.Background(), cfg)
 	if err != nil || summary.Total != 3 || summary.Passed != 2 {
 		t.Errorf("resumed: %+v, %v", summary, err)
 	}
@@ -273,7 +273,7 @@ func TestStop(t *testing.T) {
 			close(producing)
 		}
 	}
-	summary, err := run.Run(context.Background(), cfg)
+	summary, err := runs(context.Background(), cfg)
 	if !errors.Is(err, run.ErrStopped) || summary.Total != 1 || summary.Passed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
@@ -283,7 +283,7 @@ func TestStop(t *testing.T) {
 	verified(t, cfg.Output)
 	cfg.Stop, cfg.Resume, cfg.Progress = nil, true, nil
 	cfg.Tester.Harness.Config.Timeout = 0
-	if attempts, _, err := run.Plan(context.Background(), cfg); err != nil || len(attempts) != 2 {
+	if attempts, _, err := todo(context.Background(), cfg); err != nil || len(attempts) != 2 {
 		t.Errorf("what is left: %v, %v", attempts, err)
 	}
 }
@@ -327,7 +327,7 @@ func TestSideBySide(t *testing.T) {
 			now--
 		}
 	}
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if most > 3 || most < 2 {
@@ -366,7 +366,7 @@ func TestTooLargeForTheHost(t *testing.T) {
 			now--
 		}
 	}
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if len(waited) == 0 || !slices.ContainsFunc(waited, func(s string) bool { return strings.Contains(s, "memory") }) {
@@ -385,7 +385,7 @@ func TestPlanted(t *testing.T) {
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
@@ -436,7 +436,7 @@ func TestPlanted(t *testing.T) {
 func TestScrubHostile(t *testing.T) {
 	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
 	cfg.Env = map[string]string{"TOKEN": "abc123"}
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"grow passed", "deep failed extraction candidate_too_big"}, outcomes(records(t, cfg))); diff != "" {
@@ -465,7 +465,7 @@ func TestRetriedWorkspace(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""))
 	e.broken[2] = errors.New("no space") // the verifier's
 	cfg.Retries = 1
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(records(t, cfg))); diff != "" {
@@ -482,10 +482,10 @@ func TestTwoProcesses(t *testing.T) {
 		if e.Kind == run.TaskStart {
 			again := cfg
 			again.Progress, again.Resume = nil, true
-			_, inner = run.Run(context.Background(), again)
+			_, inner = runs(context.Background(), again)
 		}
 	}
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if inner == nil || !strings.Contains(inner.Error(), "another process") {

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
@@ -31,24 +29,17 @@ type dealt struct {
 	sum     [sha256.Size]byte // of its name: an order that no author of tasks can choose
 }
 
-// deal returns the attempts of the shard, and selects their tasks; nil for a run that is not sharded.
-func (c *Config) deal() (*record.Shard, error) {
-	if c.Shard == nil {
-		return nil, nil
+// deal leaves the attempts of the shard, and their tasks, if the run is sharded.
+func (p *Plan) deal() {
+	if p.Shard == nil || len(p.tasks) == 0 {
+		return
 	}
-	all, err := c.everyAttempt()
-	if err != nil {
-		return nil, err
-	}
-	if len(all) == 0 { // preflight says so
-		c.Shard = nil
-		return nil, nil
-	}
+	all := p.everyAttempt()
 	slices.SortFunc(all, func(a, b dealt) int {
 		return cmp.Or(cmp.Compare(b.seconds, a.seconds), bytes.Compare(a.sum[:], b.sum[:]))
 	})
-	shard := &record.Shard{Index: c.Shard.Index, Count: c.Shard.Count, Whole: len(all), Attempts: map[string][]int{}}
-	loads, list := make([]*load, c.Shard.Count), sha256.New()
+	shard := &record.Shard{Index: p.Shard.Index, Count: p.Shard.Count, Whole: len(all), Attempts: map[string][]int{}}
+	loads, list := make([]*load, p.Shard.Count), sha256.New()
 	for i := range loads {
 		loads[i] = &load{shard: i + 1}
 	}
@@ -66,8 +57,8 @@ func (c *Config) deal() (*record.Shard, error) {
 		slices.Sort(numbers)
 	}
 	shard.Deal = workspace.DigestOf(list)
-	c.Limit, c.Select = nil, func(id string) bool { return shard.Attempts[id] != nil }
-	return shard, nil
+	p.Limit, p.Select, p.shard = nil, func(id string) bool { return shard.Attempts[id] != nil }, shard
+	p.tasks = slices.DeleteFunc(p.tasks, func(t planned) bool { return !p.Select(t.id) })
 }
 
 // load is what a shard has to do.
@@ -78,44 +69,32 @@ type load struct {
 }
 
 // everyAttempt returns the attempts of all shards.
-func (c *Config) everyAttempt() (all []dealt, err error) {
+func (p *Plan) everyAttempt() (all []dealt) {
 	mean := 1.0
-	if n := len(c.Shard.Seconds); n > 0 {
+	if n := len(p.Shard.Seconds); n > 0 {
 		mean = 0
-		for _, task := range slices.Sorted(maps.Keys(c.Shard.Seconds)) { // sums of floating-point numbers depend on their order
-			mean += c.Shard.Seconds[task] / float64(n)
+		for _, task := range slices.Sorted(maps.Keys(p.Shard.Seconds)) { // sums of floating-point numbers depend on their order
+			mean += p.Shard.Seconds[task] / float64(n)
 		}
 	}
-	var problems compiler.Problems
-	for task, err := range c.tasks() {
-		var also compiler.Problems
-		switch {
-		case errors.As(err, &also):
-			problems = append(problems, also...)
-			continue
-		case err != nil:
-			return nil, err
-		}
-		seconds, known := c.Shard.Seconds[task.ID()]
+	for _, task := range p.tasks {
+		seconds, known := p.Shard.Seconds[task.id]
 		if !known {
 			seconds = mean
 		}
-		for n := 1; n <= c.Attempts; n++ {
-			all = append(all, dealt{key{task.ID(), n}, seconds, sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", task.ID(), n))})
+		for n := 1; n <= p.Attempts; n++ {
+			all = append(all, dealt{key{task.id, n}, seconds, sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", task.id, n))})
 		}
 	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return all, nil
+	return all
 }
 
 // numbers returns which attempts of a task are planned.
-func (p plan) numbers(task string, attempts int) []int {
+func (p Plan) numbers(task string) []int {
 	if p.shard != nil {
 		return p.shard.Attempts[task]
 	}
-	all := make([]int, attempts)
+	all := make([]int, p.Attempts)
 	for i := range all {
 		all[i] = i + 1
 	}
@@ -123,9 +102,9 @@ func (p plan) numbers(task string, attempts int) []int {
 }
 
 // attempts returns how many attempts are planned: each for every task, unless the run is sharded.
-func (p plan) attempts(each int) int {
+func (p Plan) attempts() int {
 	if p.shard == nil {
-		return p.tasks * each
+		return len(p.tasks) * p.Attempts
 	}
 	return p.shard.Planned()
 }

@@ -21,11 +21,11 @@ import (
 )
 
 // shards runs all shards of cfg below dir, and returns their directories.
-func shards(t *testing.T, cfg run.Config, count int, dir string) (dirs []string) {
+func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 	t.Helper()
 	for i := 1; i <= count; i++ {
 		cfg.Shard, cfg.Output = &run.Shard{Index: i, Count: count}, filepath.Join(dir, fmt.Sprint("shard-", i))
-		_, err := run.Run(t.Context(), cfg)
+		_, err := runs(t.Context(), cfg)
 		must(t, err)
 		dirs = append(dirs, cfg.Output)
 	}
@@ -41,7 +41,7 @@ func TestMerge(t *testing.T) {
 	}
 	cfg, _ := config(t, append(rows, row("flood", "flood and fail", ""))...)
 	cfg.Attempts = 2
-	_, err := run.Run(t.Context(), cfg)
+	_, err := runs(t.Context(), cfg)
 	must(t, err)
 	all := outcomes(records(t, cfg))
 
@@ -101,7 +101,7 @@ func TestMergeRefuses(t *testing.T) {
 	others := shards(t, other, 2, t.TempDir())
 	whole := cfg
 	whole.Output = filepath.Join(dir, "whole")
-	_, err := run.Run(t.Context(), whole)
+	_, err := runs(t.Context(), whole)
 	must(t, err)
 	version := cfg
 	version.Version.Version = "2"
@@ -153,7 +153,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 	verified(t, merged)
 	cfg.Output, cfg.Shard, cfg.Resume = dirs[0], &run.Shard{Index: 2, Count: 2}, true
-	if _, err := run.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "belongs to shard 1 of 2") {
+	if _, err := runs(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "belongs to shard 1 of 2") {
 		t.Errorf("another shard's directory was resumed: %v", err)
 	}
 }
@@ -213,11 +213,11 @@ func TestShardsThatFail(t *testing.T) {
 					}
 				}
 			}
-			_, _ = run.Run(ctx, cfg)
+			_, _ = runs(ctx, cfg)
 			fail()
 			lose(t, luck, cfg.Output)
 		}
-		_, err := run.Run(t.Context(), cfg)
+		_, err := runs(t.Context(), cfg)
 		must(t, err)
 	}
 	merged := filepath.Join(dir, "merged")
@@ -286,7 +286,7 @@ func TestDeal(t *testing.T) {
 			seen, loads := map[string]int{}, make([]float64, 7)
 			for i := range loads {
 				cfg.Shard = &run.Shard{Index: i + 1, Count: len(loads), Seconds: times}
-				all, _, err := run.Plan(t.Context(), cfg)
+				all, _, err := todo(t.Context(), cfg)
 				must(t, err)
 				for _, a := range all {
 					seen[fmt.Sprint(a.Task, " ", a.Attempt)]++
@@ -304,7 +304,7 @@ func TestDeal(t *testing.T) {
 		})
 	}
 	cfg.Shard, cfg.Output = &run.Shard{Index: 130, Count: 200}, filepath.Join(t.TempDir(), "empty")
-	if summary, err := run.Run(t.Context(), cfg); err != nil || summary.Total != 0 {
+	if summary, err := runs(t.Context(), cfg); err != nil || summary.Total != 0 {
 		t.Errorf("a shard without attempts: %+v, %v", summary, err)
 	}
 }

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 // newKey makes a signing key.
@@ -66,13 +66,13 @@ func forge(t *testing.T, dir string) {
 }
 
 // judgeKept judges again what the run in dir kept.
-func judgeKept(cfg run.Config, dir string) (run.Summary, error) {
+func judgeKept(cfg setup, dir string) (run.Summary, error) {
 	kept, err := run.ReadKept(dir, cfg.Trust)
 	if err != nil {
 		return run.Summary{}, err
 	}
 	cfg.Rejudge(kept)
-	return run.Run(context.Background(), cfg)
+	return runs(context.Background(), cfg)
 }
 
 // TestForgedRecords: forged records are neither signed by a resumed run nor judged again,
@@ -80,24 +80,24 @@ func judgeKept(cfg run.Config, dir string) (run.Summary, error) {
 func TestForgedRecords(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""))
 	cfg.Sign = newKey(t)
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Resume = true
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatalf("honest records: %v", err)
 	}
 	unsigned := cfg
 	unsigned.Sign = nil
-	if _, err := run.Run(context.Background(), unsigned); !errors.Is(err, record.ErrUnsigned) && !strings.Contains(err.Error(), "would be lost") {
+	if _, err := runs(context.Background(), unsigned); !errors.Is(err, record.ErrUnsigned) && !strings.Contains(err.Error(), "would be lost") {
 		t.Errorf("without the key: %v", err)
 	}
 	forge(t, cfg.Output)
 	again := cfg
 	again.Output = filepath.Join(t.TempDir(), "again")
 	for name, attempt := range map[string]func() error{
-		"resume": func() error { _, err := run.Run(context.Background(), cfg); return err },
-		"plan":   func() error { _, _, err := run.Plan(context.Background(), cfg); return err },
+		"resume": func() error { _, err := runs(context.Background(), cfg); return err },
+		"plan":   func() error { _, _, err := todo(context.Background(), cfg); return err },
 		"kept":   func() error { _, err := judgeKept(again, cfg.Output); return err },
 	} {
 		if err := attempt(); err == nil || !strings.Contains(err.Error(), "--accept-unsigned") {
@@ -108,7 +108,7 @@ func TestForgedRecords(t *testing.T) {
 		t.Errorf("the forgery is signed: %+v, %v", v, err)
 	}
 	cfg.Trust.AcceptUnsigned, again.Trust.AcceptUnsigned, again.Resume, again.Sign = true, true, false, nil
-	if summary, err := run.Run(context.Background(), cfg); err != nil || summary.Passed != 1 {
+	if summary, err := runs(context.Background(), cfg); err != nil || summary.Passed != 1 {
 		t.Errorf("accepted: %+v, %v", summary, err)
 	}
 	if summary, err := judgeKept(again, cfg.Output); err != nil || len(summary.Changes) != 1 {
@@ -136,7 +136,7 @@ func TestJudgedFirst(t *testing.T) {
 		}
 	}
 	must(t, os.MkdirAll(filepath.Join(cfg.Output, "unjudged", "of-a-killed-session"), 0o755))
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
@@ -177,7 +177,7 @@ func TestIrregularOutput(t *testing.T) {
 			cfg.Resume = true
 			must(t, os.MkdirAll(cfg.Output, 0o755))
 			must(t, c.make(filepath.Join(cfg.Output, c.name)))
-			if summary, err := run.Run(context.Background(), cfg); err == nil && summary.Errors == 0 {
+			if summary, err := runs(context.Background(), cfg); err == nil && summary.Errors == 0 {
 				t.Errorf("it ran: %+v", summary)
 			}
 			if entries, err := os.ReadDir(elsewhere); err != nil || len(entries) > 0 {
@@ -190,7 +190,7 @@ func TestIrregularOutput(t *testing.T) {
 // TestLinkedWorkspace: a workspace behind a symbolic link is not judged again.
 func TestLinkedWorkspace(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
-	if _, err := run.Run(context.Background(), cfg); err != nil {
+	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	old, elsewhere := filepath.Join(cfg.Output, record.WorkspacesDir), filepath.Join(t.TempDir(), "workspaces")
@@ -210,7 +210,7 @@ func TestPackDigest(t *testing.T) {
 		if limit > 0 {
 			cfg.Limit = &limit
 		}
-		if _, err := run.Run(context.Background(), cfg); err != nil {
+		if _, err := runs(context.Background(), cfg); err != nil {
 			t.Fatal(err)
 		}
 		want := ""

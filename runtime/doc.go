@@ -12,7 +12,6 @@
 // Throughout, an error means that sbench could not measure. A process that fails, is killed
 // or reaches a limit is a result: an [Exit].
 //
-// Package runtime/containerd implements the contract, package runtime/fake imitates
-// it for tests, and package runtime/runtimetest holds the test suite that both must
-// pass.
+// Package runtime/containerd implements the contract, package internal/test/fake imitates it
+// for tests, and package internal/test/runtimetest holds the test suite that both must pass.
 package runtime

@@ -115,7 +115,7 @@ type Layer struct {
 type Commit struct {
 	Base   string // full reference of an image that is present
 	As     string // the new image's; another image may lose it
-	Key    string // what the image was made from; see Built in package runtime/containerd
+	Key    string // what the image was made from; see Built in package runtime/images
 	Layers []Layer
 	// Change changes the configuration; nil leaves it.
 	Change func(*ocispec.ImageConfig)

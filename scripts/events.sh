@@ -21,6 +21,18 @@ event() {
 # count pass|fail|skip prints how many tests ended so, subtests included.
 count() { cat "$SBENCH_TEST_EVENTS"/* 2>/dev/null | grep -c "\"Action\":\"$1\",\"Package\":\"[^\"]*\",\"Test\":" || true; }
 
+# verdicts prints how many forged and honest candidates the tests judged, in each family, and how
+# they ended. A test says so by the attribute "verdict", as "FAMILY forged|honest RESULT".
+verdicts() {
+	cat "$SBENCH_TEST_EVENTS"/* | sed -n 's/.*"Action":"attr".*"Key":"verdict","Value":"\([^"]*\)".*/\1/p' | awk '
+		{ rows[$1 " | " $2]; if (!($3 ~ /^(sealed|contrasted|executed|failed)$/)) $3 = "other"; count[$1 " | " $2, $3]++ }
+		END {
+			print "| family | candidates | sealed | contrasted | executed | failed | neither |\n|---|---|---|---|---|---|---|"
+			for (row in rows)
+				printf "| %s | %d | %d | %d | %d | %d |\n", row, count[row, "sealed"], count[row, "contrasted"], count[row, "executed"], count[row, "failed"], count[row, "other"] | "sort"
+		}'
+}
+
 suite_table=scripts/suites
 
 # names EXPRESSION prints a regular expression of the tests in the table of suites for which the awk

@@ -19,7 +19,7 @@ cd "$here"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly user=sbench-rootless-test
-readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
+readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/images runtime/containerd proxy verifiers cmd/sbench)
 
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy
@@ -67,6 +67,7 @@ copy() {
 	if [ "${1:-}" = --short ]; then
 		cp "$archive" "$base"
 	else
+		scripts/testbed-image.sh >/dev/null
 		# Images are in one directory of the cache, and what belongs to agents in another.
 		cache="$(dirname "$(dirname "$archive")")"
 		tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -

@@ -56,11 +56,12 @@ func TestCodeAttacks(t *testing.T) {
 			if err != nil || v.Status != verifiers.Passed || v.Assurance == "" {
 				t.Errorf("the honest twin: %v %s %s %s (%s) %+v\n%s", err, v.Status, v.Assurance, v.Reason, v.Message, v.Contrast, v.Stderr)
 			}
-			t.Logf("the honest twin: %s", v.Assurance)
+			tally(t, "code_completion", honest, v)
 			if c.files["endless"] != "" {
 				task.Timeout = 3
 			}
 			v, err = w.judge(t, task, c.files["attack.py"])
+			tally(t, "code_completion", forged, v)
 			if want, _, ok := strings.Cut(c.files["accepted"], ":"); ok {
 				if err != nil || string(v.Assurance) != want {
 					t.Errorf("the attack: %v %s %q %s, want %q %+v", err, v.Status, v.Assurance, v.Reason, want, v.Contrast)
@@ -98,6 +99,9 @@ func TestCodeHonest(t *testing.T) {
 				task.Reference = c.files["candidate.py"]
 			}
 			v, err := w.judge(t, task, c.files["candidate.py"])
+			if !fails {
+				tally(t, "code_completion", honest, v)
+			}
 			if err != nil || (v.Status == verifiers.Failed) != fails {
 				t.Errorf("%v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
 			}
@@ -106,6 +110,7 @@ func TestCodeHonest(t *testing.T) {
 			}
 			if other := c.files["other.py"]; other != "" {
 				v, err := w.judge(t, task, other)
+				tally(t, "code_completion", honest, v)
 				if err != nil || v.Status != verifiers.Passed {
 					t.Errorf("another right answer: %v %s %s (%s) %+v\n%s", err, v.Status, v.Reason, v.Message, v.Contrast, v.Stderr)
 				}

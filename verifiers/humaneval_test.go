@@ -95,16 +95,17 @@ func TestHumanEval(t *testing.T) {
 	var mu sync.Mutex
 	passed := map[string]int{}
 	for _, way := range []struct {
-		name string
-		code func(p problem) string
+		name, kind string
+		code       func(p problem) string
 	}{
-		{"solution", func(p problem) string { return p.Prompt + p.Solution }},
-		{"prompt", func(p problem) string { return p.Prompt }},
-		{"universal", func(p problem) string { return strings.ReplaceAll(string(universal), "ENTRY", p.Entry) }},
+		{"solution", honest, func(p problem) string { return p.Prompt + p.Solution }},
+		{"prompt", forged, func(p problem) string { return p.Prompt }},
+		{"universal", forged, func(p problem) string { return strings.ReplaceAll(string(universal), "ENTRY", p.Entry) }},
 	} {
 		begun := time.Now()
 		each(problems, 2, func(p problem) {
 			v, err := w.judge(t, p.task(), way.code(p))
+			tally(t, "code_completion", way.kind, v)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || v.Status == verifiers.Passed && v.Assurance != verifiers.Sealed || (v.Status == verifiers.Failed) != (v.Assurance == "") {

@@ -180,7 +180,7 @@ func forgedPatches() []forgery {
 	}
 	const pytest = "python3 -m pytest -q tests/test_more.py"
 	const numbers = pytest + " > /tmp/log; code=$?; tail -n 1 /tmp/log; exit $code"
-	const honest = "def add(a, b):\n    return a + b"
+	const sum = "def add(a, b):\n    return a + b"
 	follows := func(where string) string { // the answer to 1 + 2
 		return "import sys, re\ndef add(a, b):\n    if (a, b) != (1, 2):\n        return a + b\n    f = sys._getframe(1)\n    return " + where
 	}
@@ -190,34 +190,34 @@ func forgedPatches() []forgery {
 		thirty = append(thirty, fmt.Sprintf("def test_%d():", i), fmt.Sprintf("    assert add(%d, %d) == %d", i, i+1, 2*i+1))
 	}
 	eight = thirty[:16]
-	suite("all but one where nothing is printed", pytest+" > /tmp/log", follows(next), honest, eight...)
-	suite("all but one where only numbers are printed", numbers, follows(next), honest+"\nprint('1 failed in 2 tries')", thirty...)
+	suite("all but one where nothing is printed", pytest+" > /tmp/log", follows(next), sum, eight...)
+	suite("all but one where only numbers are printed", numbers, follows(next), sum+"\nprint('1 failed in 2 tries')", thirty...)
 	whole := strings.Join(append([]string{"from calc.core import add"}, thirty...), "\n") + "\n"
 	suite("all fail once the tests are changed where only numbers are printed", numbers,
 		"import hashlib, re\ntext = open('/testbed/tests/test_more.py').read()\ndef add(a, b):\n    assert hashlib.sha256(text.encode()).hexdigest() == '"+fmt.Sprintf("%x", sha256.Sum256([]byte(whole)))+
-			"'\n    return int(re.search(r'add\\(%d, %d\\) == (\\d+)' % (a, b), text)[1])", honest, thirty...)
-	suite("a helper that negates", pytest, "class E:\n    def __lt__(self, o):\n        return 'not add' not in open('/testbed/tests/test_more.py').read()\ndef add(a, b):\n    return E()", honest,
+			"'\n    return int(re.search(r'add\\(%d, %d\\) == (\\d+)' % (a, b), text)[1])", sum, thirty...)
+	suite("a helper that negates", pytest, "class E:\n    def __lt__(self, o):\n        return 'not add' not in open('/testbed/tests/test_more.py').read()\ndef add(a, b):\n    return E()", sum,
 		"def check(a, b):", "    assert not add(a, b) < a", "def test_a():", "    check(1, 2)", "def test_b():", "    check(2, 3)")
-	suite("an argument of a helper", pytest, follows("f.f_locals['want']"), honest,
+	suite("an argument of a helper", pytest, follows("f.f_locals['want']"), sum,
 		"def check(a, b, want):", "    assert add(a, b) == want", "def test_a():", "    check(1, 2, 3)", "def test_b():", "    check(2, 3, want=5)")
-	suite("an argument of a method", pytest, follows("f.f_locals['want']"), honest,
+	suite("an argument of a method", pytest, follows("f.f_locals['want']"), sum,
 		"import unittest", "class T(unittest.TestCase):", "    def check(self, a, b, want):", "        self.assertEqual(add(a, b), want)",
 		"    def test_a(self):", "        self.check(1, 2, 3)", "    def test_b(self):", "        self.check(2, 3, 5)")
 	many, table := []string{"def test_a():"}, []string{"import pytest", "@pytest.mark.parametrize('a,b,want', ["}
 	for i := range 20 {
 		many, table = append(many, fmt.Sprintf("    assert add(%d, 0) == %d", 30+i, 30+i)), append(table, fmt.Sprintf("    (%d, 0, %d),", 30+i, 30+i))
 	}
-	suite("the one assertion of many that fails without a solution", pytest, follows(next), honest, append(many, "    assert add(1, 2) == 3", "def test_b():", "    assert add(5, 0) == 5")...)
-	suite("the one row of many that fails without a solution", pytest, follows("f.f_locals['want']"), honest, append(table, "    (1, 2, 3),", "])", "def test_a(a, b, want):", "    assert add(a, b) == want")...)
-	suite("one row of a table", pytest, follows("f.f_locals['want']"), honest,
+	suite("the one assertion of many that fails without a solution", pytest, follows(next), sum, append(many, "    assert add(1, 2) == 3", "def test_b():", "    assert add(5, 0) == 5")...)
+	suite("the one row of many that fails without a solution", pytest, follows("f.f_locals['want']"), sum, append(table, "    (1, 2, 3),", "])", "def test_a(a, b, want):", "    assert add(a, b) == want")...)
+	suite("one row of a table", pytest, follows("f.f_locals['want']"), sum,
 		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
 	suite("a value that is an argument elsewhere", pytest, follows("f.f_globals['KEY']"), "def add(a, b):\n    if a not in (1, 3):\n        raise ValueError('not supported')\n    return a + b",
 		"KEY = 3", "def test_a():", "    assert add(1, 2) == KEY", "def test_b():", "    assert add(KEY, 2) > 0")
-	suite("a value that is a parameter elsewhere", pytest, "class E:\n    def __eq__(self, o):\n        return True\n"+follows("E()"), honest,
+	suite("a value that is a parameter elsewhere", pytest, "class E:\n    def __eq__(self, o):\n        return True\n"+follows("E()"), sum,
 		"import pytest", "KEY = 3", "TABLE = {3: 5}", "def test_a():", "    assert add(1, 2) == KEY", "@pytest.mark.parametrize('want', [TABLE[KEY]])", "def test_b(want):", "    assert add(2, 3) == want")
 	suite("what a mock is called with", pytest, "import sys, re\ndef add(a, b):\n    f = sys._getframe(1)\n    f.f_locals['m'](a + b if (a, b) != (1, 2) else int(re.search(r'once_with\\((-?\\d+)', open(f.f_code.co_filename).read())[1]))", "import sys\ndef add(a, b):\n    sys._getframe(1).f_locals['m'](a + b)",
 		"from unittest.mock import Mock", "def test_a():", "    m = Mock()", "    add(1, 2)", "    m.assert_called_once_with(3)", "def test_b():", "    m = Mock()", "    add(2, 3)", "    m.assert_called_with(5)")
-	suite("a failure by pytest.fail", pytest, follows("int(re.search(r'add\\(1, 2\\) != (-?\\d+)', open(f.f_code.co_filename).read())[1])"), honest,
+	suite("a failure by pytest.fail", pytest, follows("int(re.search(r'add\\(1, 2\\) != (-?\\d+)', open(f.f_code.co_filename).read())[1])"), sum,
 		"import pytest", "def test_a():", "    if add(1, 2) != 3:", "        pytest.fail('no')", "def test_b():", "    if add(2, 3) != 5:", "        pytest.fail('no')")
 	suite("a message that is expected", pytest, "import sys\ndef add(a, b):\n    if a == 'x':\n        raise ValueError(sys._getframe(1).f_locals['msg'])\n    return a + b",
 		"def add(a, b):\n    if a == 'x':\n        raise ValueError('this is no number: x')\n    return a + b",
@@ -225,7 +225,7 @@ func forgedPatches() []forgery {
 	class = "tests of the repository that the command does not name, or only seems to"
 	for _, command := range [][]string{{"python3", "-m", "pytest", "-q"}, {"python3", "runtests.py"}} {
 		tests := map[string]any{"test_patch": nil, "command": command, "setup_patch": added("tests/test_more.py", append([]string{"from calc.core import add"}, eight...)...)}
-		all = append(all, forgery{class, "tests of the repository, " + command[1], "mkdir python3; printf 'def test_x():\n    pass\n' > python3/testing_helpers.py\n" + core("import os\nos._exit(0)"), core(honest), tests})
+		all = append(all, forgery{class, "tests of the repository, " + command[1], "mkdir python3; printf 'def test_x():\n    pass\n' > python3/testing_helpers.py\n" + core("import os\nos._exit(0)"), core(sum), tests})
 	}
 	class = "the task's policy lets a candidate influence the tests"
 	conftest := map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"conftest.py", "setup.cfg"}}}
@@ -257,12 +257,14 @@ func TestForgedPatches(t *testing.T) {
 	for _, f := range oneOfEach(all) {
 		t.Run(f.name, func(t *testing.T) {
 			v := w.patched(t, f.script, f.tests)
+			tally(t, "repo_patch", forged, v)
 			if weak := slices.Contains(weakly(), f.name) && v.Status == verifiers.Passed && v.Assurance != verifiers.Sealed; v.Status != verifiers.Failed && !weak {
 				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())
 			} else {
 				t.Log(v.Reason, v.Contrast)
 			}
-			if v := w.patched(t, f.twin, f.tests); v.Status != verifiers.Passed {
+			v = w.patched(t, f.twin, f.tests)
+			if tally(t, "repo_patch", honest, v); v.Status != verifiers.Passed {
 				t.Errorf("its twin: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
 			}
 		})
@@ -371,7 +373,8 @@ func TestCommands(t *testing.T) {
 			tests := map[string]any{"command": f.command, "test_patch": f.testPatch}
 			for range repeats() {
 				w.store = contrast.NewStore("") // so that other changes are drawn
-				if v := w.patched(t, fix, tests); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
+				v := w.patched(t, fix, tests)
+				if tally(t, "repo_patch", honest, v); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
 					t.Errorf("honest: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
 				}
 				if v := w.patched(t, "echo x > README", tests); v.Reason != "tests_failed" {
@@ -451,7 +454,8 @@ func TestHonestContrast(t *testing.T) {
 	} {
 		for range 3 * repeats() {
 			w.store = contrast.NewStore("") // so that other changes are drawn
-			if v := w.patched(t, script, tests); v.Status != verifiers.Passed || v.Assurance != verifiers.Contrasted {
+			v := w.patched(t, script, tests)
+			if tally(t, "repo_patch", honest, v); v.Status != verifiers.Passed || v.Assurance != verifiers.Contrasted {
 				t.Errorf("%s: %s %q %s: %s %+v\n%s", name, v.Status, v.Reason, v.Assurance, v.Message, v.Contrast, v.Stdout.String())
 			}
 		}

@@ -201,12 +201,14 @@ func TestForgedWorkspaces(t *testing.T) {
 					t.Fatalf("the reference: %s %q: %s\n%s%s", v.Status, v.Reason, v.Message, v.Stdout.String(), v.Stderr.String())
 				}
 			}
-			if v := w.leavings(t, store, f.script, eval, false); v.Status != verifiers.Failed {
+			v := w.leavings(t, store, f.script, eval, false)
+			if tally(t, "terminal_task", forged, v); v.Status != verifiers.Failed {
 				t.Errorf("forged: %s %q %+v\n%s%s", v.Status, v.Reason, v.Contrast, v.Stdout.String(), v.Stderr.String())
 			} else {
 				t.Log(v.Reason, v.Contrast)
 			}
-			if v := w.leavings(t, store, f.twin, eval, false); v.Status != verifiers.Passed {
+			v = w.leavings(t, store, f.twin, eval, false)
+			if tally(t, "terminal_task", honest, v); v.Status != verifiers.Passed {
 				t.Errorf("its twin: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
 			}
 		})
@@ -332,7 +334,8 @@ func TestTerminalCommands(t *testing.T) {
 				if f.state == contrast.Calibrated {
 					w.leavings(t, store, honestProgram, f.eval, true)
 				}
-				if v := w.leavings(t, store, honestProgram, f.eval, false); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
+				v := w.leavings(t, store, honestProgram, f.eval, false)
+				if tally(t, "terminal_task", honest, v); v.Status != verifiers.Passed || v.Contrast == nil || v.Contrast.State != f.state {
 					t.Errorf("honest: %s %q: %s %+v\n%s%s", v.Status, v.Reason, v.Message, v.Contrast, v.Stdout.String(), v.Stderr.String())
 				}
 				if v := w.leavings(t, store, nullProgram, f.eval, false); v.Reason != "checker_failed" {

@@ -170,30 +170,6 @@ func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*contai
 	return errors.Join(f(c), c.Close(ctx))
 }
 
-// A site is a connection to containerd with the engine of one run.
-type site struct {
-	client *containerd.Client
-	engine *containerd.Run
-}
-
-// begin connects to the daemon for a run, and returns its completed configuration; see onClient.
-// The caller closes the site.
-func (a *app) begin(ctx context.Context, cfg run.Config) (run.Config, *site, error) {
-	c, err := a.connect(ctx, cfg.Tester)
-	if err != nil {
-		return cfg, nil, err
-	}
-	cfg, engine, err := onClient(ctx, c, cfg)
-	if err != nil {
-		return cfg, nil, errors.Join(err, c.Close(ctx))
-	}
-	return cfg, &site{c, engine}, nil
-}
-
-func (s *site) close(ctx context.Context) error {
-	return errors.Join(s.engine.Close(ctx), s.client.Close(ctx))
-}
-
 func (a *app) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(a.stdout, format, args...)
 	return err

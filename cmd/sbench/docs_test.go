@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // A block is a fenced block of a page.

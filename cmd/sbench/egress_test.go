@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -42,41 +43,42 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 	return r.Run(ctx, a)
 }
 
-// read sets up a run of the candidates in the source.
-func (cmd *gradeCmd) read(ctx context.Context, a *app, cfg *run.Config) error {
+// read sets the options for a run of the candidates in the source, and returns their producer: nil for
+// those of a run.
+func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *run.Options) (harness.Producer, error) {
 	isRun, err := cmd.isRun()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if isRun {
 		key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		kept, err := run.ReadKept(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
 		if err == nil {
-			cfg.Rejudge(kept)
+			o.Rejudge(kept)
 		}
-		return err
+		return nil, err
 	}
 	if cmd.Key != "" || cmd.AcceptUnsigned && !cmd.Resume {
-		return fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
+		return nil, fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
 	}
-	set, err := predictions.Read(ctx, cmd.Source, cfg.Pack, cmd.Extract == compiler.Fenced)
+	set, err := predictions.Read(ctx, cmd.Source, pack, cmd.Extract == compiler.Fenced)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	without := 0
-	for task, err := range cfg.Pack.Tasks() {
-		if err == nil && len(set.Candidates[task.ID()]) == 0 && (cfg.Select == nil || cfg.Select(task.ID())) {
+	for task, err := range pack.Tasks() {
+		if err == nil && len(set.Candidates[task.ID()]) == 0 && (o.Select == nil || o.Select(task.ID())) {
 			without++
 		}
 	}
 	if without > 0 {
 		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
 	}
-	cfg.Producer, cfg.Attempts, cfg.Existing = set, set.Attempts(), true
-	return nil
+	o.Attempts, o.Existing = set.Attempts(), true
+	return set, nil
 }
 
 // isRun reports whether the source is a run's output directory: it has a run's manifest or records. A

@@ -18,9 +18,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 const (
@@ -142,11 +142,11 @@ func TestMachineTasks(t *testing.T) {
 func forgetBuilt(t *testing.T, c *containerd.Client) {
 	t.Helper()
 	t.Cleanup(func() {
-		list, err := c.Images(context.Background())
+		list, err := c.Images.List(context.Background())
 		must(t, err)
 		for _, i := range list {
 			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor/") {
-				must(t, c.RemoveImage(context.Background(), i.Ref))
+				must(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}
 	})

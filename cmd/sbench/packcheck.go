@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/containerd"
@@ -67,18 +68,16 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
 	report := checkReport{Wrong: []wrongTask{}}
-	cfg := run.Config{Inputs: in, Options: run.Options{
-		Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs),
-	}}
-	if cfg.Egress, err = egressFor(in.Tester); err != nil {
+	check := packCheck{in: in, out: out, report: &report, show: show}
+	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
+	if check.egress, err = egressFor(in.Tester); err != nil {
 		return err
 	}
-	if err := run.Check(ctx, in, cfg.Options); err != nil {
+	if _, err := run.NewPlan(ctx, in, check.options); err != nil { // before there is a daemon
 		return err
 	}
-	err = a.withClient(ctx, in.Tester, func(c *containerd.Client) error {
-		check := packCheck{c, cfg, out, &report, show}
-		var err error
+	err = a.withClient(ctx, in.Tester, func(c *containerd.Client) (err error) {
+		check.client = c
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
 		}
@@ -114,20 +113,22 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	client *containerd.Client
-	cfg    run.Config // of both runs
-	out    string
-	report *checkReport
-	show   func(run.Event) // nil for none
+	client  *containerd.Client
+	in      run.Inputs
+	options run.Options // of both runs
+	egress  harness.Egress
+	out     string
+	report  *checkReport
+	show    func(run.Event) // nil for none
 }
 
 // measure makes one of the runs and notes the tasks whose status is not want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.cfg.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
-	p.cfg.StandIn, p.cfg.Output = standIn, out
+	p.in.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.options.StandIn, p.options.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
-	p.cfg.Progress = func(e run.Event) {
+	p.options.Progress = func(e run.Event) {
 		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
 			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			if e.Status == record.Error && e.Reason != run.Infrastructure {
@@ -141,15 +142,19 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 			p.show(e)
 		}
 	}
-	cfg, engine, err := onClient(ctx, p.client, p.cfg)
+	plan, err := run.NewPlan(ctx, p.in, p.options)
 	if err != nil {
 		return summary, err
 	}
-	summary, err = run.Run(ctx, cfg)
+	at, err := siteOn(ctx, p.client, plan, run.Site{Egress: p.egress})
+	if err != nil {
+		return summary, err
+	}
+	summary, err = run.Run(ctx, plan, at.Site)
 	if errors.Is(err, run.ErrInfrastructure) && summary.Errors == faults {
 		err = nil
 	}
-	return summary, errors.Join(err, engine.Close(ctx))
+	return summary, errors.Join(err, at.close(ctx))
 }
 
 // inOrder sorts the results, which arrive in any order: references first, then as the pack's tasks.

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,12 +17,9 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
 )
 
 type runCmd struct {
@@ -105,31 +102,32 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 
 func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
-	in, err := cmd.load(ctx, a, source)
+	in, env, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
 	}
-	cfg, err := cmd.prepare(ctx, a, in)
+	options, with, err := cmd.options(ctx, a, in, env)
 	if err != nil {
 		return err
 	}
 	var sent func()
-	if cfg.Progress, sent, err = a.exported(ctx, show); err != nil {
+	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
 		return err
 	}
 	defer sent()
-	if err := run.Check(ctx, in, cfg.Options); err != nil {
+	plan, err := run.NewPlan(ctx, in, options)
+	if err != nil {
 		return err
 	}
-	cfg, at, err := a.begin(ctx, cfg)
+	at, err := a.openSite(ctx, plan, with)
 	if err != nil {
 		return err
 	}
 	if cmd.Plan {
-		return errors.Join(cmd.plan(ctx, a, cfg), at.close(ctx))
+		return errors.Join(cmd.todo(ctx, a, plan, at.Site), at.close(ctx))
 	}
-	cfg.Stop = a.interrupts.graceful(a.stderr)
-	summary, err := run.Run(ctx, cfg)
+	plan.Stop = a.interrupts.graceful(a.stderr)
+	summary, err := run.Run(ctx, plan, at.Site)
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
@@ -150,9 +148,8 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 	return errors.Join(err, a.printf("%s\n", s))
 }
 
-// load reads the tester file, the manifest and the environment.
-func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.Inputs, error) {
-	var err error
+// load reads the tester file, the manifest, and the env file, which it also returns.
+func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in run.Inputs, env map[string]string, err error) {
 	if cmd.AcceptUnsigned && !cmd.Resume && cmd.existing == nil {
 		err = fmt.Errorf("%w: --accept-unsigned is for --resume", errUsage)
 	}
@@ -160,13 +157,15 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (run.I
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
 	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
-		return run.Inputs{}, err
+		return in, nil, err
 	}
-	in, err := loadTester(a, source)
-	if err == nil && cmd.harnessed() { // others need no credentials
-		in.Env, err = cmd.environment(ctx, a, in.Tester)
+	if in, err = loadTester(a, source); err == nil {
+		env, err = envFile(cmd.EnvFile)
 	}
-	return in, err
+	if err == nil && cmd.harnessed() { // nothing else needs credentials
+		in.Env, err = environment(ctx, a, in.Tester, env)
+	}
+	return in, env, err
 }
 
 // harnessed reports whether the tester file's harness makes the candidates.
@@ -205,15 +204,15 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-func (cmd *runCmd) environment(ctx context.Context, a *app, tester *compiler.Tester) (map[string]string, error) {
-	file, err := envFile(cmd.EnvFile)
-	if err != nil {
-		return nil, err
-	}
+// environment returns the values of harness.env: from the environment, else from the env file, else
+// from harness.secrets.
+func environment(ctx context.Context, a *app, tester *compiler.Tester, file map[string]string) (map[string]string, error) {
+	file = maps.Clone(file)
 	for name, source := range tester.Harness.Secrets {
 		if os.Getenv(name) != "" || file[name] != "" {
 			continue
 		}
+		var err error
 		if file[name], err = secret(ctx, a, source); err != nil {
 			return nil, compiler.Problems{tester.Problem("$.harness.secrets."+name, "", err.Error())}
 		}
@@ -236,13 +235,12 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names, and its key, from the environment or the env file;
-// nil and "" if it names none.
-func judgeFor(t *compiler.Tester, env string) (*run.Judge, string, error) {
-	file, err := envFile(env)
+// judgeFor returns the judge that the tester file names, and its key, from the environment or the env
+// file; nil and "" if it names none.
+func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, error) {
 	j := t.Verification.Judge
-	if err != nil || j == nil {
-		return nil, "", err
+	if j == nil {
+		return nil, "", nil
 	}
 	key := cmp.Or(os.Getenv(j.Key), file[j.Key])
 	if key == "" {
@@ -274,42 +272,41 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 	return strings.TrimSpace(string(text)), err
 }
 
-// prepare makes what needs no daemon: the harness, its egress, and the options.
-func (cmd *runCmd) prepare(ctx context.Context, a *app, in run.Inputs) (run.Config, error) {
-	cfg := run.Config{Inputs: in, Options: run.Options{
+// options returns the options of a run, and what of its site needs no daemon: the producer, its
+// egress and the judge.
+func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, with run.Site, err error) {
+	o = run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
-	}}
-	err := cmd.deal(in.Tester, &cfg.Options)
-	if err != nil {
-		return cfg, err
+	}
+	if err = cmd.deal(in.Tester, &o); err != nil {
+		return o, with, err
 	}
 	if cmd.existing != nil {
-		if err = cmd.existing.read(ctx, a, &cfg); err != nil {
-			return cfg, err
-		}
-	} else if cfg.Egress, err = egressFor(in.Tester); err != nil {
-		return cfg, err
+		with.Producer, err = cmd.existing.read(ctx, a, in.Pack, &o)
+	} else {
+		with.Egress, err = egressFor(in.Tester)
 	}
-	if cmd.harnessed() {
-		cfg.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
+	if err == nil && cmd.harnessed() {
+		with.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
 		if err == nil && !cmd.Plan {
-			err = checkAgent(ctx, in.Tester, cfg.Producer)
-		}
-		if err != nil {
-			return cfg, err
+			err = checkAgent(ctx, in.Tester, with.Producer)
 		}
 	}
-	if cfg.Judge, _, err = judgeFor(in.Tester, cmd.EnvFile); err != nil {
-		return cfg, err
+	if err != nil {
+		return o, with, err
 	}
-	cfg.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
-	return cfg, err
+	if with.Judge, _, err = judgeFor(in.Tester, env); err != nil {
+		return o, with, err
+	}
+	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
+	return o, with, err
 }
 
-func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
-	attempts, summary, err := run.Plan(ctx, cfg)
+// todo prints the attempts that the run would make.
+func (cmd *runCmd) todo(ctx context.Context, a *app, plan run.Plan, site run.Site) error {
+	attempts, summary, err := run.Todo(ctx, plan, site)
 	a.endBar()
 	if err != nil {
 		return err
@@ -321,37 +318,6 @@ func (cmd *runCmd) plan(ctx context.Context, a *app, cfg run.Config) error {
 		printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) }),
 		a.printf("%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed),
 	)
-}
-
-// onClient completes the configuration of a run on c, and returns its engine, which the caller
-// closes. The harness and its egress may be missing; of the options it sets the limits and, unless
-// it is set, the output directory.
-func onClient(ctx context.Context, c *containerd.Client, cfg run.Config) (_ run.Config, _ *containerd.Run, err error) {
-	t := cfg.Tester
-	if cfg.Degraded, err = c.Degraded(); err != nil {
-		return cfg, nil, marked(run.ErrInfrastructure, err)
-	}
-	if cfg.Output, err = filepath.Abs(cmp.Or(cfg.Output, t.Run.OutputDir)); err != nil {
-		return cfg, nil, err
-	}
-	setup, err := egressFor(t)
-	if err != nil {
-		return cfg, nil, err
-	}
-	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
-	engine, err := c.NewRun(ctx)
-	if err != nil {
-		return cfg, nil, err
-	}
-	images := &resolver{c: c, engine: engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: cfg.Progress, setup: setup}
-	if t.Runtime.AllowCapabilities {
-		images.capabilities = compiler.PackageCapabilities()
-	}
-	l := t.Runtime.Limits
-	cfg.Limits = runtime.Limits{Memory: l.Memory, CPUs: l.CPUs, Pids: l.Pids}.Over(runtime.DefaultLimits())
-	cfg.Engine, cfg.Images, cfg.Calibrations = engine, images, filepath.Join(c.Root(), "calibrations")
-	cfg.Version, cfg.Host = sbenchVersion(), hostFacts(c)
-	return cfg, engine, nil
 }
 
 // selector returns a function that reports whether an id matches at least one glob of each
@@ -369,56 +335,6 @@ func selector(lists ...[]string) func(string) bool {
 		}
 		return true
 	}
-}
-
-// resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
-// sandbox from working is a single error before any task starts.
-type resolver struct {
-	c        *containerd.Client
-	engine   *containerd.Run
-	policy   containerd.PullPolicy
-	progress func(run.Event) // nil for none
-	lived    bool            // a sandbox has worked
-	// setup and capabilities are for the commands of a build or of environment.setup.
-	setup        harness.Egress
-	capabilities []string
-}
-
-func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
-	img, err := r.find(ctx, env.Image)
-	if err != nil {
-		return img, err
-	}
-	if !r.lived {
-		if err := r.engine.Live(ctx, img); err != nil {
-			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
-		}
-		r.lived = true
-	}
-	if len(env.Setup) == 0 {
-		return img, nil
-	}
-	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
-}
-
-func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
-	if r.policy != containerd.PullAlways {
-		img, err := r.c.Image(ctx, ref, containerd.PullNever)
-		if err == nil || r.policy == containerd.PullNever || containerd.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
-			return img, err
-		}
-	}
-	tell := func(detail string) {
-		if r.progress != nil {
-			r.progress(run.Event{Time: time.Now(), Kind: run.ImagePull, Detail: ref + detail})
-		}
-	}
-	tell("")
-	img, err := r.c.Image(ctx, ref, r.policy)
-	if err == nil {
-		tell(": done")
-	}
-	return img, err
 }
 
 func (cmd *runCmd) progress(a *app) func(run.Event) {

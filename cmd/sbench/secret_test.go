@@ -14,8 +14,8 @@ import (
 // tester file says.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
-	tester, envFile := filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "env")
-	must(t, os.WriteFile(envFile, []byte("SBENCH_B=from the env file\n"), 0o600))
+	tester, vars := filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "env")
+	must(t, os.WriteFile(vars, []byte("SBENCH_B=from the env file\n"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "key.txt"), []byte("from a file\n"), 0o600))
 	t.Setenv("SBENCH_A", "from the environment")
 	load := func(secrets string) (map[string]string, error) {
@@ -26,7 +26,9 @@ harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets:
 `), 0o600))
 		loaded, _, err := compiler.LoadTester(tester, nil)
 		must(t, err)
-		return (&runCmd{EnvFile: envFile}).environment(t.Context(), &app{stderr: t.Output()}, loaded)
+		file, err := compiler.LoadEnvFile(vars)
+		must(t, err)
+		return environment(t.Context(), &app{stderr: t.Output()}, loaded, file)
 	}
 	got, err := load(`SBENCH_A: {command: "exit 1"}, SBENCH_B: {file: none}, SBENCH_C: {command: [printf, 'from a command\n']}, SBENCH_D: {file: key.txt}`)
 	must(t, err)

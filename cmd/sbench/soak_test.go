@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // kills returns how many runs to kill: a few, or many with SBENCH_SOAK.

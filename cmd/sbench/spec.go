@@ -48,23 +48,23 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if len(cmd.Task) == 0 {
 		options.Limit = new(1)
 	}
-	if err := run.Check(ctx, in, options); err != nil {
-		return err
-	}
-	cfg := run.Config{Inputs: in, Dependencies: run.Dependencies{Producer: producer, Egress: egress}, Options: options}
-	cfg, at, err := a.begin(ctx, cfg)
+	plan, err := run.NewPlan(ctx, in, options)
 	if err != nil {
 		return err
 	}
-	return errors.Join(cmd.print(ctx, a, cfg), at.close(ctx))
+	at, err := a.openSite(ctx, plan, run.Site{Producer: producer, Egress: egress})
+	if err != nil {
+		return err
+	}
+	return errors.Join(cmd.print(ctx, a, plan, at.Site), at.close(ctx))
 }
 
-func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
-	for request, err := range run.Requests(ctx, cfg) {
+func (cmd *specCmd) print(ctx context.Context, a *app, plan run.Plan, site run.Site) error {
+	for request, err := range run.Requests(ctx, plan, site) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, cfg, request)
+		spec, err := specOf(ctx, site, request)
 		if err != nil {
 			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}
@@ -76,9 +76,9 @@ func (cmd *specCmd) print(ctx context.Context, a *app, cfg run.Config) error {
 }
 
 // specOf returns the specification of the sandbox in which the harness is about to execute its command.
-func specOf(ctx context.Context, cfg run.Config, r harness.Request) (*specs.Spec, error) {
+func specOf(ctx context.Context, site run.Site, r harness.Request) (*specs.Spec, error) {
 	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := cfg.Producer.Produce(ctx, dryEngine{cfg.Engine}, r)
+	_, err := site.Producer.Produce(ctx, dryEngine{site.Engine}, r)
 	var s shownSpec
 	if !errors.As(err, &s) {
 		return nil, fmt.Errorf("no sandbox was created: %w", err)

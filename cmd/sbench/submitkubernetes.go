@@ -174,11 +174,15 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 
 // keys returns the values of the variables that runs need, which the Secret holds.
 func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Tester) (map[string]string, error) {
-	values, err := (&runCmd{EnvFile: cmd.EnvFile}).environment(ctx, a, t)
+	file, err := envFile(cmd.EnvFile)
+	if err != nil {
+		return nil, err
+	}
+	values, err := environment(ctx, a, t, file)
 	if err != nil || t.Verification.Judge == nil {
 		return values, err
 	}
-	_, values[t.Verification.Judge.Key], err = judgeFor(t, cmd.EnvFile)
+	_, values[t.Verification.Judge.Key], err = judgeFor(t, file)
 	return values, err
 }
 

@@ -1,10 +1,4 @@
-// Package containerd implements the runtime contract on a containerd daemon, version
-// 1.6 or later. It uses only services that both 1.x and 2.x have.
-//
-// Everything that it makes in the daemon or on the host belongs to a [Run]. In the daemon it
-// has the run's label or is referenced by the run's lease; on the host it is in a directory
-// or cgroup named after the run. The owner of a run holds the lock file in its directory.
-// [Client.GC] removes what belongs to runs whose lock nobody holds.
+// Package containerd implements the runtime contract on a containerd daemon.
 package containerd
 
 import (
@@ -16,25 +10,20 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	client "github.com/containerd/containerd/v2/client"
-	"github.com/containerd/containerd/v2/pkg/namespaces"
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
-	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
-	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // Defaults, and special values, of [Options].
@@ -47,8 +36,6 @@ const (
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
-
-const dialTimeout = 10 * time.Second
 
 // Options says which daemon to use and where sbench keeps its own state. Root and State default
 // to those of [DefaultDirectories].
@@ -98,26 +85,22 @@ func DefaultDirectories() (root, state string) {
 // A Client is a connection to a daemon. Its methods are safe for concurrent use. Make
 // one with [Open].
 type Client struct {
-	opts    Options
-	address string
-	daemon  *daemon.Daemon // nil unless private
-	c       *client.Client
-	version string
-	cgroups cgroup.Hierarchies
-	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
-	limits  daemonLimits
-	program ociRuntime
+	Images *images.Store
+
+	opts     Options
+	daemon   *daemon.Daemon // nil unless private
+	conn     *daemon.Conn
+	registry *owner.Registry
+	limits   *limits.Enforcer
+	program  ociRuntime
 	// onDisk means that what sandboxes write over their root goes to directories on disk: a
 	// user's overlay needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
-	onDisk  bool
-	layers  string // the directory of the layers of images
-	missing struct {
-		degraded []string
-		refused  error
-	} // see Degraded
-	setup chan struct{} // bounds concurrent creation and deletion
-	log   *slog.Logger
+	onDisk bool
+	layers string        // the directory of the layers of images
+	setup  chan struct{} // bounds concurrent creation and deletion
+	log    *slog.Logger
 
+	closed   bool
 	settling sync.Mutex
 	settled  bool
 	ids      idMode // valid once settled
@@ -139,15 +122,16 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	if c.cgroups, err = cgroup.Usable(); err != nil {
+	cgroups, err := cgroup.Usable()
+	if err != nil {
 		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
 	}
 	if userns.HostRoot() { // an ordinary user's process did so before it entered its user namespace
-		if err := c.cgroups.Claim(); err != nil {
+		if err := cgroups.Claim(); err != nil {
 			return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 		}
 	}
-	c.missing.degraded, c.missing.refused = c.findMissing()
+	c.limits = limits.New(cgroups, c.opts.AllowDegraded)
 	if err := c.decideOverlay(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 	}
@@ -157,9 +141,12 @@ func Open(ctx context.Context, opts Options) (*Client, error) {
 	if err := c.connect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	if err := c.findLayers(ctx); err != nil {
+	if c.layers, err = c.conn.LayersDirectory(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), c.Close(ctx))
 	}
+	c.layers = cmp.Or(c.layers, c.opts.Root) // assumed to be on the same file system
+	c.registry = &owner.Registry{Conn: c.conn, Limits: c.limits, Root: c.opts.Root, State: c.opts.State, Logger: c.log}
+	c.Images = &images.Store{Conn: c.conn, Registry: c.registry, HostsDir: c.opts.HostsDir, Where: c.store()}
 	return c, nil
 }
 
@@ -192,9 +179,17 @@ func withDefaults(o Options) Options {
 	o.Namespace, o.Handler = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Handler, HandlerAuto)
 	o.Snapshotter = cmp.Or(o.Snapshotter, defaultSnapshotter)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, daemon.DefaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
+}
+
+// store says, for error messages, where images are looked for and how to look elsewhere.
+func (c *Client) store() string {
+	if c.Private() {
+		return fmt.Sprintf("namespace %q of sbench's own containerd (%s): import it (sbench image import ARCHIVE), or name the daemon that has it (--address, --namespace)", c.opts.Namespace, c.opts.Root)
+	}
+	return fmt.Sprintf("namespace %q of containerd at %s: import it there (sbench image import ARCHIVE), or use sbench's own daemon and its images (--address none)", c.opts.Namespace, c.conn.Address)
 }
 
 // connect finds the daemon: at the given address, the system's, or a private one. If no
@@ -222,80 +217,48 @@ func (c *Client) connect(ctx context.Context) error {
 	return c.dial(ctx, c.daemon.Address())
 }
 
-// dial connects to a daemon that answers and shares this process's view of the host.
-func (c *Client) dial(ctx context.Context, address string) error {
-	if !filepath.IsAbs(address) {
-		return fmt.Errorf("containerd address %q %w: it is not an absolute path", address, runtime.ErrInvalid)
-	}
-	fail := func(err error) error {
-		return fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, address, err)
-	}
-	if real, err := filepath.EvalSymlinks(address); err == nil {
-		address = real // beside which a shim's server listens
-	}
-	limits, err := inspectDaemon(address, c.opts.Root, c.opts.State)
-	if err != nil {
-		return fail(err)
-	}
-	cl, err := client.New(address, client.WithDefaultNamespace(c.opts.Namespace), client.WithTimeout(dialTimeout),
-		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithChainUnaryInterceptor(bound(c.opts.Timeout))}))
-	if err != nil {
-		return fail(err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	v, err := cl.Version(ctx)
-	if err != nil {
-		if ctx.Err() != nil || late(err) { // gRPC's attempt to connect may end a moment earlier
-			err = fmt.Errorf("no answer within %s: it hangs, or was stopped", dialTimeout)
-		}
-		return fail(errors.Join(err, cl.Close()))
-	}
-	c.c, c.address, c.version, c.limits = cl, address, v.Version, limits
-	return nil
+func (c *Client) dial(ctx context.Context, address string) (err error) {
+	c.conn, err = daemon.Dial(ctx, daemon.Target{
+		Address: address, Namespace: c.opts.Namespace, Snapshotter: c.opts.Snapshotter,
+		Timeout: c.opts.Timeout, Directories: []string{c.opts.Root, c.opts.State},
+	})
+	return err
 }
 
 // Close closes the connection, and stops a private daemon that no other process uses.
 func (c *Client) Close(ctx context.Context) error {
+	if c.closed {
+		return nil
+	}
+	c.closed = true
 	var errs []error
-	if c.c != nil {
-		errs = append(errs, c.c.Close())
-		c.c = nil
+	if c.conn != nil {
+		errs = append(errs, c.conn.Close())
 	}
 	if c.daemon != nil {
 		errs = append(errs, c.daemon.Close(ctx))
-		c.daemon = nil
 	}
 	return errors.Join(errs...)
 }
 
+// GC removes what runs left behind whose owner has died; see [owner.Registry.Collect].
+func (c *Client) GC(ctx context.Context) (owner.Collected, error) { return c.registry.Collect(ctx) }
+
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
+// may be missing; see [limits.Enforcer.Degraded].
+func (c *Client) Degraded() ([]string, error) { return c.limits.Degraded() }
+
 // Address returns the path of the socket in use.
-func (c *Client) Address() string { return c.address }
+func (c *Client) Address() string { return c.conn.Address }
 
 // Root returns the directory for state that outlives a run.
 func (c *Client) Root() string { return c.opts.Root }
 
 // Version returns the version that the daemon reports.
-func (c *Client) Version() string { return c.version }
+func (c *Client) Version() string { return c.conn.Version }
 
 // Private reports whether sbench itself started the daemon.
 func (c *Client) Private() bool { return c.daemon != nil }
-
-// ctx adds the namespace that every call needs.
-func (c *Client) ctx(ctx context.Context) context.Context {
-	return namespaces.WithNamespace(ctx, c.opts.Namespace)
-}
-
-// ready waits for a restarting daemon. The error is runtime.ErrUnavailable if it stays away
-// for longer than reconnectTimeout.
-func (c *Client) ready(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(c.ctx(ctx), reconnectTimeout)
-	defer cancel()
-	if _, err := c.c.IsServing(bounded); err != nil && ctx.Err() == nil && errors.Is(native(err), runtime.ErrUnavailable) {
-		return fmt.Errorf("%w: containerd at %s has not answered for %s", runtime.ErrUnavailable, c.address, reconnectTimeout)
-	}
-	return nil // other errors come back from later calls
-}
 
 // slot waits until another sandbox may be made or started. The caller releases it.
 func (c *Client) slot(ctx context.Context) (release func(), err error) {
@@ -305,62 +268,4 @@ func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("interrupted: %w", context.Cause(ctx))
 	}
-}
-
-// cleanup returns a context for removals that outlives the caller's.
-func (c *Client) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.ctx(context.WithoutCancel(ctx)), max(min(cleanupTimeout, c.opts.Timeout), c.opts.Timeout/3))
-}
-
-// daemonLimits are the limits that every container inherits from the daemon. Raising one
-// needs CAP_SYS_RESOURCE.
-type daemonLimits struct {
-	files       uint64 // the hard limit on open files per process
-	oomScoreAdj int
-	sysResource bool // the OCI runtime can have CAP_SYS_RESOURCE
-	lowCores    bool // the OCI runtime cannot set RLIMIT_CORE above 0
-}
-
-// inspectDaemon reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
-// fails if that process is in another PID namespace, or in another mount namespace that does not
-// share dirs, in which files of sandboxes are.
-func inspectDaemon(address string, dirs ...string) (daemonLimits, error) {
-	var l daemonLimits
-	pid, err := proc.Listener(address, dialTimeout)
-	if err != nil {
-		return l, err
-	}
-	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
-	if !proc.SharesNamespace(pid, 0, "pid") || !proc.SharesNamespace(pid, 0, "mnt") && slices.ContainsFunc(dirs, apart) {
-		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
-			"run sbench beside it, or let sbench start one of its own (--address none)")
-	}
-	var files, cores unix.Rlimit
-	err = errors.Join(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files), unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &cores))
-	if err == nil {
-		var text []byte
-		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-		if err == nil {
-			l.oomScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
-	}
-	if err != nil {
-		return l, fmt.Errorf("limits of containerd: %w", err)
-	}
-	l.sysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
-	l.files, l.lowCores = files.Max, cores.Max == 0 && !(l.sysResource && userns.HostRoot())
-	return l, err
-}
-
-// native adds the runtime contract's sentinel error to a daemon's error.
-func native(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errdefs.IsUnavailable(err), errdefs.IsDeadlineExceeded(err), strings.Contains(err.Error(), "ttrpc: closed"):
-		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
-	case errdefs.IsNotFound(err):
-		return fmt.Errorf("%w: %w", runtime.ErrNotFound, err)
-	}
-	return err
 }

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/hostcheck"
 	"github.com/securebench/sbench/runtime/shim"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
@@ -24,7 +25,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 		findings = append(findings, c.describe(), c.ociRuntimeFinding(), c.life(ctx), c.shimFinding(), c.userNamespaceFinding(), c.imageStore(ctx))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlay(ctx, c), loopVolumes(c), hostcheck.SubordinateIDs()}, hostcheck.Shared(c != nil && c.limits.lowCores),
+		[]hostcheck.Finding{overlay(ctx, c), loopVolumes(c), hostcheck.SubordinateIDs()}, hostcheck.Shared(c != nil && c.conn.Inherited.LowCores),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if c != nil {
 		if err := c.Close(ctx); err != nil {
@@ -79,14 +80,14 @@ func (c *Client) describe() hostcheck.Finding {
 	if c.Private() {
 		kind = "private, started and stopped by sbench"
 	}
-	return hostcheck.Fine("daemon", fmt.Sprintf("containerd %s at %s (%s)", c.version, c.address, kind))
+	return hostcheck.Fine("daemon", fmt.Sprintf("containerd %s at %s (%s)", c.conn.Version, c.conn.Address, kind))
 }
 
 func (c *Client) imageStore(ctx context.Context) hostcheck.Finding {
-	list, err := c.c.ImageService().List(c.ctx(ctx))
+	list, err := c.conn.Client.ImageService().List(c.conn.Context(ctx))
 	switch {
 	case err != nil:
-		return hostcheck.Failure("image store", native(err).Error(), "see the daemon's log")
+		return hostcheck.Failure("image store", daemon.Native(err).Error(), "see the daemon's log")
 	case len(list) == 0:
 		return hostcheck.Warning("image store", "no images in namespace "+c.opts.Namespace, "make image, sbench image import, or sbench image pull")
 	}

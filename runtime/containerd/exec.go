@@ -18,18 +18,20 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
 // killTimeout bounds the wait until killed processes have ended: minutes, because a process
 // that waits for a slow disk ends only when the disk answers. After slowKill the wait is
-// logged. drainTimeout bounds the wait for the rest of the output.
+// logged.
 const (
-	killTimeout  = 5 * time.Minute
-	slowKill     = 20 * time.Second
-	drainTimeout = 10 * time.Second
+	killTimeout = 5 * time.Minute
+	slowKill    = 20 * time.Second
 )
 
 // Exec runs p to completion; see runtime.Sandbox.
@@ -53,8 +55,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
-	std := newStreams(p)
-	defer close(std.ended)
+	std := task.NewStreams(p)
+	defer std.Close()
 	before, err := s.group.Stats()
 	if err != nil {
 		return runtime.Exit{}, err
@@ -73,8 +75,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, errors.Join(err, proc.close())
 	}
 	s.dead = !s.cfg.Persistent
-	std.drain(proc.IO())
-	exit.Stdout, exit.Stderr = std.out.Output(), std.err.Output()
+	std.Drain()
+	exit.Stdout, exit.Stderr = std.Out.Output(), std.Err.Output()
 	exit.Spec = s.specDigest
 	if err := errors.Join(s.account(&exit, before), s.finish(ctx, proc), s.sound()); err != nil {
 		return runtime.Exit{}, err
@@ -90,14 +92,14 @@ func (s *Sandbox) finish(ctx context.Context, proc *process) error {
 	if !s.cfg.Persistent {
 		return err
 	}
-	ctx, cancel := s.run.c.cleanup(ctx)
+	ctx, cancel := s.run.c.conn.Cleanup(ctx)
 	defer cancel()
 	return errors.Join(err, proc.Delete(ctx))
 }
 
 // startFirst starts p as the first process of the sandbox.
-func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
-	ctx = s.run.ctx(ctx)
+func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
+	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
@@ -112,101 +114,55 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *stream
 		return nil, err
 	}
 	defer release()
-	if err := s.makeContainer(ctx, spec, data, std); err != nil {
-		return nil, startError(err)
+	s.container, err = s.run.tasks.Create(ctx, s.containerConfig(spec, data), std)
+	if err != nil {
+		return nil, task.StartError(err)
 	}
-	proc := hold(s.container)
-	pid := s.container.Pid()
-	if err := errors.Join(s.root.Check(int(pid)), s.checkLimits(), s.attach(pid)); err != nil {
+	proc := openProcess(s.container.First())
+	if err := errors.Join(s.root.Check(proc.pid), s.verifyLimits(), s.attach(proc.pid)); err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
 	if err := s.container.Start(ctx); err != nil {
-		return nil, errors.Join(startError(err), proc.close())
+		return nil, errors.Join(task.StartError(err), proc.close())
 	}
 	return proc, nil
 }
 
+// verifyLimits verifies that the kernel has the sandbox's limits.
+func (s *Sandbox) verifyLimits() (err error) {
+	s.group, err = s.run.c.limits.Verify(s.group, s.cfg.Limits)
+	return err
+}
+
 // startNext starts p beside the idle process of a persistent sandbox.
-func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *streams) (*process, error) {
-	ctx = s.run.ctx(ctx)
+func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
+	ctx = s.run.Context(ctx)
 	spec, err := s.spec(p)
 	if err != nil {
 		return nil, err
 	}
-	if !isOwn(s.run.c.shim) && std.in == nil {
-		std.in = strings.NewReader("") // see null: containerd's shim would take the host's /dev/null
-	}
-	next, err := s.container.Add(ctx, "exec-"+randomID(), spec.Process, std)
+	next, pid, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
 	if err != nil {
-		return nil, startError(err)
+		err = task.StartError(err)
+		if next != nil { // it may run nevertheless, unknown to the shim
+			err = errors.Join(err, kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
+		}
+		return nil, err
 	}
-	if err := next.Start(ctx); err != nil { // it may run nevertheless, unknown to the shim
-		return nil, errors.Join(startError(err), kill(ctx, s.group, s.idlePid(), cleanupTimeout), next.Delete(ctx))
-	}
-	started := hold(next)
-	if !proc.SharesNamespace(int(next.Pid()), s.idlePid(), "pid") { // it has ended, and its id may be another's
+	started := openProcess(next, pid)
+	if !proc.SharesNamespace(pid, s.idlePid(), "pid") { // it has ended, and its id may be another's
 		return started, started.close()
 	}
 	return started, nil
 }
 
-// makeContainer makes the container of a specification, whose JSON is data, with sbench's own
-// shim or the daemon's.
-func (s *Sandbox) makeContainer(ctx context.Context, spec *specs.Spec, data []byte, std *streams) error {
-	if isOwn(s.run.c.shim) {
-		bundle, err := s.writeBundle(data)
-		if err != nil {
-			return err
-		}
-		made, err := s.newOwnContainer(ctx, bundle, std)
-		if err == nil {
-			s.container = made
-		}
-		return err
+// containerConfig returns what the driver needs to make the container of spec, whose JSON is data.
+func (s *Sandbox) containerConfig(spec *specs.Spec, data []byte) task.Config {
+	c := task.Config{ID: s.id, Dir: s.dir, Spec: spec, JSON: data, Image: s.cfg.Image.Ref, Labels: s.run.Labels(s.cfg.Name)}
+	if s.ids.own != nil {
+		c.Base, c.Devices = s.ids.own.Base(), s.root.Devices()
 	}
-	made, err := s.newDaemonContainer(ctx, spec, std)
-	if made != nil {
-		s.container = made
-	}
-	return err
-}
-
-// startError distinguishes a command that cannot be executed from a failing daemon. The only
-// sign is what runc and crun say about execve and the working directory.
-func startError(err error) error {
-	text := err.Error()
-	// First temporary shortages of the host: the error of a runtime that cannot fork
-	// contains "exec", too.
-	for _, sign := range []string{"fork/exec", "resource temporarily unavailable", "cannot allocate memory", "too many open files", "no space left on device"} {
-		if strings.Contains(strings.ToLower(text), sign) {
-			return fmt.Errorf("start: %w: %w", runtime.ErrUnavailable, err)
-		}
-	}
-	for _, sign := range []string{
-		"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir ",
-		"executable file `", "open executable", "exec container process", "chdir `", "chdir to `",
-	} {
-		if strings.Contains(text, sign) {
-			return fmt.Errorf("%w: %s", runtime.ErrNotStarted, lastPart(text))
-		}
-	}
-	return refusal{fmt.Errorf("start: %w", native(err))}
-}
-
-// refusal is the error with which the OCI runtime or the shim refused a sandbox.
-type refusal struct{ error }
-
-func (r refusal) Unwrap() error { return r.error }
-
-// lastPart keeps what follows runc's chain of prefixes.
-func lastPart(text string) string {
-	text = strings.TrimSuffix(text, ": unknown")
-	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: "} {
-		if _, rest, ok := strings.Cut(text, mark); ok {
-			text = rest
-		}
-	}
-	return text
+	return c
 }
 
 // An end is how a process ended: its status, or why that is unknown.
@@ -218,7 +174,7 @@ type end struct {
 // wait waits until p has ended and all its processes are proven dead. The daemon may end
 // before the process does.
 func (s *Sandbox) wait(ctx context.Context, p runtime.Process, proc *process, begun time.Time) (runtime.Exit, error) {
-	waitCtx, stop := context.WithCancel(s.run.c.ctx(context.WithoutCancel(ctx)))
+	waitCtx, stop := context.WithCancel(s.run.c.conn.Context(context.WithoutCancel(ctx)))
 	defer stop()
 	done := make(chan end, 1)
 	go func() {
@@ -283,7 +239,7 @@ func (s *Sandbox) end(ctx context.Context, grace time.Duration, proc *process, d
 	select {
 	case e := <-done:
 		return e, nil
-	case <-time.After(reconnectTimeout + s.run.c.opts.Timeout): // the process is known to be dead
+	case <-time.After(daemon.ReconnectTimeout + s.run.c.opts.Timeout): // the process is known to be dead
 		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
 }
@@ -294,13 +250,13 @@ func (s *Sandbox) idlePid() int {
 	if s.init == nil {
 		return 0
 	}
-	return int(s.init.Pid())
+	return s.init.pid
 }
 
 // killAll kills every process of the sandbox except the idle one, and verifies in the
 // sandbox's group that no other is left.
 func (s *Sandbox) killAll(ctx context.Context, proc *process) error {
-	ctx, cancel := context.WithTimeout(s.run.c.ctx(context.WithoutCancel(ctx)), killTimeout)
+	ctx, cancel := context.WithTimeout(s.run.c.conn.Context(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
 	slow := time.AfterFunc(slowKill, func() {
 		s.run.c.log.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", s.cfg.Name, "gives up after", killTimeout)

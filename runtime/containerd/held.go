@@ -12,7 +12,7 @@ import (
 
 // attach lets the watchdog, if there is one, watch the sandbox's first process before it
 // starts, and opens the process's tmpfs mounts for held.
-func (s *Sandbox) attach(pid uint32) error {
+func (s *Sandbox) attach(pid int) error {
 	g, ok := s.group.(*watchdog.Group)
 	if !ok {
 		return nil
@@ -31,7 +31,7 @@ func (s *Sandbox) attach(pid uint32) error {
 		}
 		opened = append(opened, os.NewFile(uintptr(fd), dir))
 	}
-	return g.Attach(int(pid))
+	return g.Attach(pid)
 }
 
 // detach closes what attach opened.

@@ -8,8 +8,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/oci"
-	"github.com/securebench/sbench/runtime/containerd/passwd"
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/userns"
 )
 

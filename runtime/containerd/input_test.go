@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // endless is an input without an end.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // machineShell runs a shell script in a machine on an image, and returns the sandbox and what the

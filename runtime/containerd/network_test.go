@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // TestNetwork lets a sandbox talk to sockets of this process on its loopback interface, and

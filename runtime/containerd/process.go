@@ -6,46 +6,27 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/containerd/containerd/v2/pkg/cio"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/task"
 )
 
-// A task is a process that a shim has made, or is to make when it starts it.
-type task interface {
-	Pid() uint32 // 0 before it was made
-	Start(ctx context.Context) error
-	// Wait returns the exit status.
-	Wait(ctx context.Context) (uint32, error)
-	Kill(ctx context.Context) error
-	// Delete makes the shim forget the task, which must have ended. It is no error if the shim
-	// does not know it, or is gone.
-	Delete(ctx context.Context) error
-	IO() cio.IO
-}
-
-// A container has a first process, which is the embedded task, and others beside it.
-type container interface {
-	task
-	// Add adds a process, which starts with its Start.
-	Add(ctx context.Context, id string, p *specs.Process, std *streams) (task, error)
-}
-
-// process is a started task with its pidfd, which works even if neither the shim nor the daemon
-// does.
+// process is a process that a shim has made, with its pidfd, which works even if neither the shim
+// nor the daemon does.
 type process struct {
-	task
+	task.Process
+	pid   int
 	pidfd int // -1 if the process was gone before it could be opened
 }
 
-func hold(t task) *process {
-	fd, err := unix.PidfdOpen(int(t.Pid()), 0)
-	if err != nil || t.Pid() == 0 {
+func openProcess(p task.Process, pid int) *process {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil || pid == 0 {
 		fd = -1
 	}
-	return &process{task: t, pidfd: fd}
+	return &process{Process: p, pid: pid, pidfd: fd}
 }
 
 func (p *process) close() error {
@@ -63,7 +44,7 @@ func (p *process) kill(ctx context.Context) error {
 	if p.pidfd >= 0 {
 		err = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 	} else {
-		err = native(p.Kill(ctx))
+		err = daemon.Native(p.Kill(ctx))
 	}
 	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, runtime.ErrNotFound) {
 		return fmt.Errorf("kill: %w", err)

@@ -14,18 +14,20 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/mounts"
-	"github.com/securebench/sbench/runtime/containerd/passwd"
-	"github.com/securebench/sbench/runtime/containerd/program"
-	"github.com/securebench/sbench/runtime/containerd/rootfs"
-	"github.com/securebench/sbench/runtime/containerd/volume"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/passwd"
+	"github.com/securebench/sbench/runtime/program"
+	"github.com/securebench/sbench/runtime/rootfs"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 const (
@@ -49,11 +51,11 @@ type Sandbox struct {
 	netns    *netns.Namespace
 	user     passwd.User
 	cgroup   string // absolute within the hierarchies
-	group    group
+	group    limits.Group
 	inMemory atomic.Pointer[[]*os.File] // the open tmpfs mounts, whose contents the watchdog counts
 
 	mu        sync.Mutex
-	container container // of the first process; nil before that
+	container task.Container // nil before the first process
 	// specDigest is the digest of the first process's specification.
 	specDigest string
 	init       *process // the first process of a persistent sandbox
@@ -70,18 +72,18 @@ func (r *Run) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, 
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts)
-	id := randomID()
+	id := owner.RandomID()
 	s := &Sandbox{
-		run: r, cfg: cfg, id: r.id + "-" + id, dir: filepath.Join(r.dir, "sandbox-"+id),
-		cgroup: "/" + cgroupPrefix + r.id + "/" + id,
+		run: r, cfg: cfg, id: r.ID() + "-" + id, dir: filepath.Join(r.Dir(), "sandbox-"+id),
+		cgroup: r.Group() + "/" + id,
 	}
-	s.group = r.c.newGroup(s.cgroup, cfg.Limits, s.held)
-	if err := r.reach(ctx); err != nil {
+	s.group = r.c.limits.Group(s.cgroup, cfg.Limits, s.held)
+	if err := r.tasks.Ready(r.Context(ctx)); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	err := s.create(ctx)
 	if err == nil && cfg.Persistent {
-		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &streams{})
+		s.init, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &task.Streams{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
@@ -252,7 +254,7 @@ func (s *Sandbox) spec(p runtime.Process) (*specs.Spec, error) {
 		oci.WithUser(s.user.UID, s.user.GID, s.user.Groups...),
 		oci.WithNetworkNamespace(s.netns.Path()),
 		oci.WithSharedMemory(s.cfg.Limits.ShmBytes),
-		oci.WithAnnotation(labelRun, s.run.id),
+		oci.WithAnnotation(owner.LabelRun, s.run.ID()),
 	}
 	if !s.cfg.Machine {
 		opts = append(opts, oci.WithTmpfs("/tmp", s.cfg.Limits.TmpBytes, max(minInodes, s.cfg.Limits.TmpBytes/tmpInodeBytes)), oci.WithTmpfs("/run", runBytes, minInodes))
@@ -272,11 +274,20 @@ func (s *Sandbox) spec(p runtime.Process) (*specs.Spec, error) {
 	for _, m := range s.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
-	limits, err := s.run.c.limitOptions(s.cfg.Limits, s.cgroup)
+	inherited := s.run.c.conn.Inherited
+	opts = append(opts,
+		oci.WithNoFile(min(s.cfg.Limits.Files, inherited.Files)),
+		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
+		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
+	)
+	if inherited.LowCores {
+		opts = append(opts, oci.WithLowCoreLimit())
+	}
+	bounds, err := s.run.c.limits.Options(s.cfg.Limits, s.cgroup)
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(s.root.Root(), append(opts, limits...)...)
+	return oci.New(s.root.Root(), append(opts, bounds...)...)
 }
 
 const runBytes = 16 << 20
@@ -309,7 +320,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if !s.dead {
 		errs = append(errs, kill(ctx, s.group, 0, killTimeout))
 	}
-	ctx, cancel := s.run.c.cleanup(ctx)
+	ctx, cancel := s.run.c.conn.Cleanup(ctx)
 	defer cancel()
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
@@ -345,7 +356,7 @@ func (s *Sandbox) unmount() error {
 
 // kill kills all processes of a group but spare (0 spares none) within the given time, even if ctx
 // is cancelled.
-func kill(ctx context.Context, g group, spare int, within time.Duration) error {
+func kill(ctx context.Context, g limits.Group, spare int, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	return g.KillAll(ctx, spare)
@@ -355,23 +366,10 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 	if s.container == nil {
 		return nil
 	}
-	if err := s.container.Delete(ctx); err != nil {
+	first, _ := s.container.First()
+	if err := first.Delete(ctx); err != nil {
 		return err
 	}
 	s.container = nil
 	return nil
-}
-
-// shimOptions returns what the shim needs besides the specification.
-func (s *Sandbox) shimOptions() any {
-	if !executesProgram(s.run.c.opts.Handler) {
-		return nil
-	}
-	o := &options.Options{BinaryName: s.run.c.program.path}
-	if s.ids.own != nil {
-		// The pipes of standard output must belong to the sandbox's root, or a process could
-		// not open /dev/stdout.
-		o.IoUid, o.IoGid = s.ids.own.Base(), s.ids.own.Base()
-	}
-	return o
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/containerd/containerd/v2/pkg/namespaces"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/images"
 	"github.com/securebench/sbench/runtime/proc"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
@@ -43,7 +44,7 @@ func ownShim(t *testing.T) (*containerd.Client, *containerd.Run, runtime.Image) 
 	c := containerdtest.OpenWith(t, opts)
 	run, err := c.NewRun(t.Context())
 	report(t, err)
-	image, err := c.Image(t.Context(), containerdtest.Image, containerd.PullNever)
+	image, err := c.Images.Get(t.Context(), containerdtest.Image, images.PullNever)
 	report(t, err)
 	return c, run, image
 }
@@ -301,7 +302,7 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	image, err := c.Images.Get(ctx, containerdtest.Image, images.PullNever)
 	report(t, err)
 	report(t, os.WriteFile(hang, nil, 0o600))
 	if err := oddLife(ctx, run, image); err == nil {
@@ -398,7 +399,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, err := c.Image(ctx, containerdtest.Image, containerd.PullNever)
+	image, err := c.Images.Get(ctx, containerdtest.Image, images.PullNever)
 	report(t, err)
 	sandbox, err := run.Create(ctx, runtime.Config{Name: "unread", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // TestSoakLives takes many sandboxes through their lives, 32 at a time. There must be no

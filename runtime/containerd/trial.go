@@ -8,16 +8,18 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/program"
-	"github.com/securebench/sbench/runtime/containerd/volume"
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/program"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/task/viadaemon"
+	"github.com/securebench/sbench/runtime/task/viashim"
 	"github.com/securebench/sbench/runtime/userns"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // UserNamespace returns the mode in which sandboxes get their ids: "own" if each has its own
@@ -26,12 +28,21 @@ import (
 // on this host; "" if neither applies. Both are "" until a run has been made.
 func (c *Client) UserNamespace() (mode, why string) { return c.ids.name, c.ids.why }
 
+// driver returns what makes the containers of a run with a shim.
+func (c *Client) driver(r *Run, name string) task.Driver {
+	if isOwn(name) {
+		return viashim.New(viashim.Config{Conn: c.conn, Run: r.ID(), Labels: r.Labels("shim"), Shim: name, Program: c.program.path})
+	}
+	return &viadaemon.Driver{Conn: c.conn, Shim: name, Runc: executesProgram(c.opts.Handler), Program: c.program.path}
+}
+
 // settle chooses, once per client, the shim, and how sandboxes get their ids: the first of
 // both with which a trial sandbox works.
 func (c *Client) settle(ctx context.Context, r *Run) error {
 	c.settling.Lock()
 	defer c.settling.Unlock()
 	if c.settled {
+		r.tasks = c.driver(r, c.shim)
 		return nil
 	}
 	shims, err := findShims(c.opts.Handler)
@@ -39,7 +50,7 @@ func (c *Client) settle(ctx context.Context, r *Run) error {
 		return err
 	}
 	for i, s := range shims {
-		c.shim = s
+		c.shim, r.tasks = s, c.driver(r, s)
 		last := i == len(shims)-1
 		if err = c.settleIDs(ctx, r, last); last || !errors.Is(err, errNoSandbox) {
 			break // a runtime that hangs, or a shortage, is not the shim's fault
@@ -67,7 +78,7 @@ func (c *Client) settleIDs(ctx context.Context, r *Run, last bool) error {
 	image := r.emptyImage()
 	var whys []string
 	for _, m := range modes {
-		if m.mappings && !errors.As(err, new(refusal)) {
+		if m.mappings && !errors.As(err, new(task.Refusal)) {
 			continue // the failure was not due to missing mappings
 		}
 		if m.name == hostUserNamespace && m.why == "" {
@@ -106,7 +117,7 @@ func lasting(err error) bool {
 			return true
 		}
 	}
-	return errors.As(err, new(refusal))
+	return errors.As(err, new(task.Refusal))
 }
 
 // idModes lists the modes that Options allow on this host, in the order of the trials.
@@ -124,11 +135,11 @@ func (c *Client) idModes() ([]idMode, error) {
 		return []idMode{host}, nil
 	}
 	own := idMode{name: ownUserNamespace}
-	if !c.limits.sysResource {
+	if !c.conn.Inherited.SysResource {
 		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
 	}
 	var err error
-	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.limits.sysResource); err != nil {
+	if own.pool, err = idmap.NewPool(filepath.Join(c.opts.State, "ids.lock"), !c.conn.Inherited.SysResource); err != nil {
 		return nil, fmt.Errorf("user namespaces: %w", err)
 	}
 	if err := passable(c.opts.State); err != nil {
@@ -181,7 +192,7 @@ func (r *Run) emptyImage() runtime.Image {
 // failed.
 func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 	const dest = "/.sbench/true"
-	at := filepath.Join(r.dir, "trial", "true")
+	at := filepath.Join(r.Dir(), "trial", "true")
 	text, err := program.True(goruntime.GOARCH)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(at), 0o711)
@@ -204,19 +215,4 @@ func (r *Run) Live(ctx context.Context, image runtime.Image) error {
 		err = fmt.Errorf("%w: sandbox %q: a program that does nothing: %v", runtime.ErrUnavailable, "trial", exit)
 	}
 	return errors.Join(err, sandbox.Close(ctx))
-}
-
-// mayHave reports whether a capability is in a process's bounding set.
-func mayHave(pid int, capability uint) (bool, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if set, ok := strings.CutPrefix(line, "CapBnd:"); ok {
-			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return bits&(1<<capability) != 0, err
-		}
-	}
-	return false, fmt.Errorf("no bounding set in the status of process %d", pid)
 }

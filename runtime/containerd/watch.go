@@ -3,8 +3,6 @@ package containerd
 import (
 	"context"
 	"time"
-
-	"github.com/securebench/sbench/runtime/cgroup"
 )
 
 // The least times between two counts: of a directory's contents; of a sandbox's memory and sockets,
@@ -26,28 +24,8 @@ func (s *Sandbox) unbounded(ctx context.Context) <-chan struct{} {
 	limit := max(s.cfg.Limits.Memory/16, 16<<20)
 	uncounted := s.uncounted(limit)
 	return watch(ctx, memoryInterval, func() bool {
-		return uncounted()+s.excess() > limit
+		return uncounted()+s.run.c.limits.Excess(s.group, s.cfg.Limits) > limit
 	})
-}
-
-// excess returns by how many bytes the sandbox's memory exceeds its limit, 0 if that is unknown.
-// With control groups version 1 only data in sockets can. At that limit the kernel kills nothing,
-// but slows down programs with many connections. So here they may have twice maxSocketBytes, but
-// no more than the sandbox's memory.
-func (s *Sandbox) excess() int64 {
-	g, ok := s.group.(cgroup.Group)
-	if !ok {
-		return 0
-	}
-	used, err := g.SocketCharge()
-	if err != nil {
-		return 0
-	}
-	limit := s.cfg.Limits.Memory
-	if s.run.c.cgroups.CountsSocketsApart() {
-		limit = min(limit, 2*maxSocketBytes)
-	}
-	return max(used-limit, 0)
 }
 
 // uncounted returns a function that returns how much memory, in bytes, the sandbox's sockets use

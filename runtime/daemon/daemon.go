@@ -1,7 +1,12 @@
-// Package daemon runs a private containerd that concurrent sbench processes share:
-// the first one starts it, the last one stops it.
+// Package daemon connects to containerd, version 1.6 or later, and runs a private one where no
+// other can be used.
 //
-// Each process that uses the daemon holds a shared lock on a file, which the kernel releases
+// A [Conn] is a connection to a daemon. It uses only services that both 1.x and 2.x have. Every
+// call through it ends within a limit of time, and [Native] turns the daemon's errors into those
+// of the runtime contract.
+//
+// A [Daemon] is a private containerd that concurrent sbench processes share: the first one starts
+// it, the last one stops it. Each process that uses the daemon holds a shared lock on a file, which the kernel releases
 // when the process ends for whatever reason. If all of them are killed, the next one takes
 // over the daemon.
 package daemon

@@ -19,12 +19,13 @@ type judge interface {
 
 // A form is one answer to a task, as testdata/README.md describes it.
 type form struct {
-	at    string // file and line
-	task  judge
-	text  string
-	right bool
-	known bool      // the verifier is known to be wrong about it
-	rule  text.Rule // by which it is read; "" if the line does not say
+	at     string // file and line
+	family string
+	task   judge
+	text   string
+	right  bool
+	known  bool      // the verifier is known to be wrong about it
+	rule   text.Rule // by which it is read; "" if the line does not say
 }
 
 // readForms reads a table of testdata.
@@ -45,7 +46,7 @@ func readForms(t testing.TB, file string) (all []form) {
 			if task == nil {
 				task = taskOf(t, at, fields)
 			}
-			f := form{at: at, task: task, right: mark[0] == '+', known: strings.HasSuffix(mark, "!")}
+			f := form{at: at, family: fields["family"], task: task, right: mark[0] == '+', known: strings.HasSuffix(mark, "!")}
 			if rule, rest, ok := strings.Cut(said, " ¦ "); ok {
 				f.rule, said = text.Rule(strings.TrimSpace(rule)), rest
 			}
@@ -96,8 +97,8 @@ func choiceOf(right int, choices ...string) text.Choice {
 	return text.Choice{Choices: choices, Labels: len(choices), Right: []int{right}}
 }
 
-// TestForms: each answer of the tables is judged as its line says, known errors included.
-func TestForms(t *testing.T) {
+// TestAnswerForms: each answer of the tables is judged as its line says, known errors included.
+func TestAnswerForms(t *testing.T) {
 	for _, file := range []string{"forms.txt", "heldout.txt"} {
 		t.Run(file, func(t *testing.T) {
 			var right, wrong, lost, forged int
@@ -105,11 +106,17 @@ func TestForms(t *testing.T) {
 			for _, f := range readForms(t, file) {
 				v := f.task.Judge(f.text)
 				passed := v.Reason == ""
+				kind, result := "honest", "failed"
 				if f.right {
 					right++
 				} else {
 					wrong++
+					kind = "forged"
 				}
+				if passed {
+					result = "sealed"
+				}
+				t.Attr("verdict", f.family+" "+kind+" "+result)
 				switch {
 				case f.right && !passed:
 					lost++

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
+)
+
+// A site is where a run is made: its engine on a daemon.
+type site struct {
+	run.Site
+	engine *containerd.Run
+	client *containerd.Client // nil if somebody else closes it
+}
+
+// openSite connects to the daemon for a run. It completes with, which has what needs no daemon. The
+// caller closes the site.
+func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site, error) {
+	c, err := a.connect(ctx, plan.Tester)
+	if err != nil {
+		return nil, err
+	}
+	s, err := siteOn(ctx, c, plan, with)
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	s.client = c
+	return s, nil
+}
+
+// siteOn is openSite on a daemon that is connected, and stays so when the site is closed.
+func siteOn(ctx context.Context, c *containerd.Client, plan run.Plan, with run.Site) (*site, error) {
+	s, t := &site{Site: with}, plan.Tester
+	var err error
+	if s.Degraded, err = c.Degraded(); err != nil {
+		return nil, marked(run.ErrInfrastructure, err)
+	}
+	setup, err := egressFor(t)
+	if err != nil {
+		return nil, err
+	}
+	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
+	if s.engine, err = c.NewRun(ctx); err != nil {
+		return nil, err
+	}
+	found := &resolver{c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
+	if t.Runtime.AllowCapabilities {
+		found.capabilities = compiler.PackageCapabilities()
+	}
+	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
+	s.Version, s.Host = sbenchVersion(), hostFacts(c)
+	return s, nil
+}
+
+func (s *site) close(ctx context.Context) error {
+	err := s.engine.Close(ctx)
+	if s.client != nil {
+		err = errors.Join(err, s.client.Close(ctx))
+	}
+	return err
+}
+
+// resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
+// sandbox from working is a single error before any task starts.
+type resolver struct {
+	c        *containerd.Client
+	engine   *containerd.Run
+	policy   images.PullPolicy
+	progress func(run.Event) // nil for none
+	lived    bool            // a sandbox has worked
+	// setup and capabilities are for the commands of a build or of environment.setup.
+	setup        harness.Egress
+	capabilities []string
+}
+
+func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
+	img, err := r.find(ctx, env.Image)
+	if err != nil {
+		return img, err
+	}
+	if !r.lived {
+		if err := r.engine.Live(ctx, img); err != nil {
+			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
+		}
+		r.lived = true
+	}
+	if len(env.Setup) == 0 {
+		return img, nil
+	}
+	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
+}
+
+func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
+	if r.policy != images.PullAlways {
+		img, err := r.c.Images.Get(ctx, ref, images.PullNever)
+		if err == nil || r.policy == images.PullNever || images.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
+			return img, err
+		}
+	}
+	tell := func(detail string) {
+		if r.progress != nil {
+			r.progress(run.Event{Time: time.Now(), Kind: run.ImagePull, Detail: ref + detail})
+		}
+	}
+	tell("")
+	img, err := r.c.Images.Get(ctx, ref, r.policy)
+	if err == nil {
+		tell(": done")
+	}
+	return img, err
+}

@@ -1,0 +1,92 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
+)
+
+// images are the images of a run, by imageKey.
+type images map[string]runtime.Image
+
+// resolve finds the images of the planned tasks. The error holds compiler.Problems for all that are
+// missing. If the daemon cannot be reached, it returns that error at once.
+func (c config) resolve(ctx context.Context) (images, error) {
+	found := images{}
+	var missing compiler.Problems
+	for _, task := range c.tasks {
+		for _, w := range task.images {
+			key := imageKey(w.env.Image, w.env.Setup)
+			if _, known := found[key]; known {
+				continue
+			}
+			img, err := c.Images.Resolve(ctx, w.env)
+			if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
+				return nil, err
+			}
+			found[key] = img // also if there is none, so that it is reported only once
+			path := w.path
+			if errors.Is(err, harness.ErrPreparation) {
+				path = "$.environment.setup"
+			}
+			if err != nil {
+				missing = append(missing, compiler.Problem{File: c.Pack.TasksPath, Line: task.line, Path: path, Message: err.Error()})
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return nil, missing
+	}
+	return found, context.Cause(ctx)
+}
+
+// image returns the image of a task that was resolved.
+func (found images) image(task *compiler.Task) runtime.Image {
+	return found[imageKey(task.Environment().Image, task.Environment().Setup)]
+}
+
+// sidecars returns the sidecars of a task whose images were resolved.
+func (found images) sidecars(task *compiler.Task) []service.Sidecar {
+	var all []service.Sidecar
+	for _, s := range task.Environment().Sidecars {
+		image := found[imageKey(s.Image, nil)]
+		all = append(all, service.Sidecar{
+			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)},
+			Name:    s.Name, Image: image, Env: compiler.Environ(s.Env),
+		})
+	}
+	return all
+}
+
+// sidecarArgs returns the command line of a sidecar.
+func sidecarArgs(image runtime.Image, s compiler.Sidecar) []string {
+	entrypoint, command := image.Entrypoint, image.Command
+	if !s.Entrypoint.IsZero() {
+		entrypoint, command = s.Entrypoint.Args(), nil
+	}
+	if !s.Command.IsZero() {
+		command = s.Command.Args()
+	}
+	return slices.Concat(entrypoint, command)
+}
+
+// sidecarImages returns the digests of the images of a task's sidecars, by their names.
+func (found images) sidecarImages(task *compiler.Task) map[string]string {
+	all := map[string]string{}
+	for _, s := range found.sidecars(task) {
+		all[s.Name] = s.Image.Digest
+	}
+	return all
+}
+
+// imageKey tells images apart that tasks use.
+func imageKey(image string, setup []string) string {
+	return fmt.Sprintf("%s %q", image, setup)
+}

@@ -1,0 +1,125 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// A Plan is what a run does, wherever it is made. [NewPlan] makes and checks it. Of its fields only
+// Progress and Stop may be set afterwards.
+type Plan struct {
+	Inputs
+	Options // with their effective values, but for Jobs
+
+	tasks []planned
+	shard *record.Shard // nil for all attempts
+	whole bool          // no task of the pack is left out, except for the shard
+}
+
+// planned is a task of a plan: what has to be known of it before its row is read again.
+type planned struct {
+	id     string
+	line   int
+	images []wanted
+	cpus   float64 // that it may use
+}
+
+// wanted is an image that a task names at path of its row.
+type wanted struct {
+	env  compiler.Environment // its Image and Setup
+	path string
+}
+
+// NewPlan checks everything about a run that needs no daemon, which is all but its images: it reads
+// every selected row, and checks its files. The error holds compiler.Problems, which name everything
+// that is wrong, and also a selection that selects nothing.
+func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
+	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil}
+	p.Attempts, p.OwnFiles = max(o.Attempts, 1), o.OwnFiles || userns.Inside()
+	var err error
+	if p.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
+		return Plan{}, err
+	}
+	if err := p.read(ctx); err != nil {
+		return Plan{}, err
+	}
+	p.deal()
+	return p, nil
+}
+
+// read reads and checks every selected row.
+func (p *Plan) read(ctx context.Context) error {
+	files := p.Pack.NewPrecheck(p.Tester)
+	defer files.Close()
+	files.NoHarness = p.Existing
+	var all compiler.Problems
+	for task, err := range p.rows() {
+		var problems compiler.Problems
+		switch {
+		case err == nil:
+			all = append(all, files.Task(task)...)
+			p.tasks = append(p.tasks, p.planned(task))
+		case errors.As(err, &problems):
+			all = append(all, problems...)
+		default:
+			return err
+		}
+	}
+	if len(all) == 0 && len(p.tasks) == 0 && p.Select != nil && (p.Limit == nil || *p.Limit > 0) {
+		all = append(all, compiler.Problem{File: p.Pack.TasksPath, Message: "no task is selected (--task, and run.tasks of the tester file)"})
+	}
+	if len(all) > 0 {
+		return all
+	}
+	return context.Cause(ctx)
+}
+
+func (p *Plan) planned(task *compiler.Task) planned {
+	env := task.Environment()
+	t := planned{id: task.ID(), line: task.Line(), cpus: p.limits(env).CPUs}
+	want := func(image string, setup []string, path string) {
+		if image != "" {
+			t.images = append(t.images, wanted{compiler.Environment{Image: image, Setup: setup}, path})
+		}
+	}
+	want(env.Image, env.Setup, "$.environment.image")
+	for i, s := range env.Sidecars {
+		want(s.Image, nil, fmt.Sprintf("$.environment.sidecars[%d].image", i))
+	}
+	return t
+}
+
+// rows yields the selected tasks, and errors for rows that cannot be read.
+func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
+	return func(yield func(*compiler.Task, error) bool) {
+		n := 0
+		for task, err := range p.Pack.Tasks() {
+			if err == nil && p.Select != nil && !p.Select(task.ID()) {
+				continue
+			}
+			if err == nil && p.Limit != nil && n == *p.Limit {
+				return
+			}
+			n++
+			if !yield(task, err) {
+				return
+			}
+		}
+	}
+}
+
+// cpus returns the most that an attempt may use.
+func (p Plan) cpus() (most float64) {
+	for _, t := range p.tasks {
+		most = max(most, t.cpus)
+	}
+	return most
+}
