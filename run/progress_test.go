@@ -16,7 +16,7 @@ import (
 )
 
 // TestProgressSchema: what runs report fits docs/schemas/progress.schema.json, which has all
-// kinds of events and all fields, and so has docs/design/progress.md.
+// kinds of events and all fields. docs/design/progress.md has the kinds of events.
 func TestProgressSchema(t *testing.T) {
 	read := func(name string) []byte {
 		t.Helper()
@@ -48,8 +48,8 @@ func TestProgressSchema(t *testing.T) {
 		}
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if _, ok := known[name]; !ok || !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("the schema or docs/design/progress.md lacks %s of %s", name, of.Name())
+			if _, ok := known[name]; !ok {
+				t.Errorf("the schema lacks %s of %s", name, of.Name())
 			}
 		}
 	}
