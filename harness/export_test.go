@@ -11,12 +11,12 @@ var IsCredential = isCredential
 
 // A Prober answers with facts that a test gives, and counts its questions.
 type Prober struct {
-	Own, First relay.Facts
-	Asked      int
+	Probed, Repeated relay.Facts
+	Asked            int
 }
 
-func (p *Prober) Probe(context.Context) relay.Facts  { p.Asked++; return p.Own }
-func (p *Prober) Repeat(context.Context) relay.Facts { p.Asked++; return p.First }
+func (p *Prober) Probe(context.Context) relay.Facts  { p.Asked++; return p.Probed }
+func (p *Prober) Repeat(context.Context) relay.Facts { p.Asked++; return p.Repeated }
 
 // AssignFault judges an attempt whose relay saw facts.
 func AssignFault(ctx context.Context, facts relay.Facts, bad, silent bool, ask *Prober) (Result, error) {

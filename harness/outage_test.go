@@ -23,7 +23,7 @@ func TestAssignFault(t *testing.T) {
 		name        string
 		facts       relay.Facts
 		bad, silent bool
-		own         relay.Facts
+		probed      relay.Facts
 		asked       int
 		err         string // a part of it
 	}{
@@ -50,7 +50,7 @@ func TestAssignFault(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ask := &harness.Prober{Own: tt.own, First: tt.facts}
+			ask := &harness.Prober{Probed: tt.probed, Repeated: tt.facts}
 			_, err := harness.AssignFault(t.Context(), tt.facts, tt.bad, tt.silent, ask)
 			if ask.Asked != tt.asked || errors.Is(err, harness.ErrProvider) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("asked %d times; %v", ask.Asked, err)
@@ -64,7 +64,7 @@ func TestAssignFault(t *testing.T) {
 		"failed at all, and serves the first now": {garbage, true},
 		"provoked with what was left":             {relay.Facts{Sent: 9, Left: 8, Unavailable: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Outage: 1, Statuses: []int{0, 429}}, false},
 	} {
-		if _, err := harness.AssignFault(t.Context(), tt.facts, true, false, &harness.Prober{Own: up, First: up}); (err != nil) != tt.want {
+		if _, err := harness.AssignFault(t.Context(), tt.facts, true, false, &harness.Prober{Probed: up, Repeated: up}); (err != nil) != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

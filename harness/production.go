@@ -75,7 +75,7 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
 	}
 	if err == nil && r.Task.Environment().Machine {
-		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
+		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
 	switch err = errors.Join(err, sandbox.Close(ctx)); {
 	case errors.Is(err, runtime.ErrNotStarted):
@@ -226,7 +226,7 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 		file = p.textFile
 	}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Keep: r.Dest, Own: r.CallerOwns, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Dest: r.Dest, CallerOwns: r.CallerOwns, MaxBytes: r.WorkspaceBytes,
 	})
 	result.Failure = cmp.Or(failed, result.Failure)
 	taken.Patch, taken.Layer, taken.Dropped = result.Candidate.Patch, result.Candidate.Layer, append(taken.Dropped, result.Candidate.Dropped...)
