@@ -115,7 +115,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	must(t, os.Mkdir(kept, 0o755))
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
-		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, OwnDest: w.own,
+		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, CallerOwns: w.own,
 	})
 	must(t, err)
 	if result.Failure != nil {
