@@ -162,26 +162,6 @@ func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
 }
 
-// Excess returns by how many bytes the memory of a group exceeds its limit, 0 if that is unknown.
-// With control groups version 1 only data in sockets can. At the limit of sockets the kernel kills
-// nothing, but slows down programs with many connections. So here sockets may have twice that
-// limit, but no more than the sandbox's memory.
-func (e *Enforcer) Excess(group Group, l runtime.Limits) int64 {
-	g, ok := group.(cgroup.Group)
-	if !ok {
-		return 0
-	}
-	used, err := g.SocketCharge()
-	if err != nil {
-		return 0
-	}
-	limit := l.Memory
-	if e.cgroups.CountsSocketsApart() {
-		limit = min(limit, 2*maxSocketBytes)
-	}
-	return max(used-limit, 0)
-}
-
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.
 // The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
 // one process from taking the host's memory between two readings, and is generous, since

@@ -171,13 +171,11 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
 	var ended bool
-	overflow, unbounded := x.overflow(waitCtx), x.unbounded(waitCtx)
+	overflow := x.overflow(waitCtx)
 	select {
 	case e = <-done:
 		ended = true
 	case <-overflow:
-	case <-unbounded:
-		reason = runtime.OutOfMemory
 	case <-limit.C:
 		reason, grace = runtime.WallTime, cmp.Or(max(x.p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
@@ -185,7 +183,7 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	}
 	if !ended {
 		var err error
-		if e, err = x.stop(ctx, grace, done, overflow, unbounded); err != nil {
+		if e, err = x.stop(ctx, grace, done, overflow); err != nil {
 			return runtime.Exit{}, err
 		}
 	}
@@ -203,9 +201,9 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	return exit, nil
 }
 
-// stop sends SIGTERM to every process, unless grace is 0. After grace, or as soon as the sandbox
-// takes more than it may, stop kills the processes that remain. The end comes through done.
-func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow, unbounded <-chan struct{}) (end, error) {
+// stop sends SIGTERM to every process, unless grace is 0. After grace, or as soon as the layer
+// is over its size, stop kills the processes that remain. The end comes through done.
+func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow <-chan struct{}) (end, error) {
 	if grace > 0 {
 		if err := x.s.group.Signal(unix.SIGTERM, x.s.idlePid()); err != nil {
 			return end{}, errors.Join(err, x.killAll(ctx))
@@ -214,7 +212,6 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 		case e := <-done:
 			return e, nil
 		case <-overflow:
-		case <-unbounded:
 		case <-time.After(grace):
 		}
 	}

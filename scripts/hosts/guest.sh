@@ -359,7 +359,7 @@ main() {
 		[ "$length:$who" != short:u ] || contract=""
 		step shim tests sandbox.test runtime/sandbox "^(TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim|TestPauseIsClosed|TestNullIsOwn$contract)\$"
 		if [ "$length" != short ]; then
-			step reasons tests sandbox.test runtime/sandbox 'TestLimitReasons|TestHogs|TestSocketMemory|TestErrorQueue|TestHostMemory|TestNotItsOwn|TestProcTellsLittle'
+			step reasons tests sandbox.test runtime/sandbox 'TestLimitReasons|TestHogs|TestErrorQueue|TestNotItsOwn|TestProcTellsLittle'
 			step probe tests sandbox.test runtime/sandbox TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
