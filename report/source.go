@@ -191,8 +191,8 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 // Require makes passes that are less sure than required count as failures; "" requires nothing.
 func (s *Source) Require(required verifiers.Assurance) {
 	for i, a := range s.Attempts {
-		if sure := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(sure, required) {
-			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(sure, required)
+		if assurance := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(assurance, required) {
+			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(assurance, required)
 			s.Attempts[i] = a
 		}
 	}
@@ -233,7 +233,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.VerifierMetadata["judge"] != nil {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
-	a.Assurance, a.Doubtful = string(rec.Sureness()), rec.Doubtful()
+	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}

@@ -55,7 +55,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 		if err != nil {
 			return nil, err
 		}
-		kept, err := run.ReadKept(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
+		kept, err := run.ReadOriginal(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
 		if err == nil {
 			o.Rejudge(kept)
 		}
@@ -77,7 +77,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if without > 0 {
 		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
 	}
-	o.Attempts, o.Existing = set.Attempts(), true
+	o.Attempts, o.CandidatesExist = set.Attempts(), true
 	return set, nil
 }
 

@@ -88,7 +88,7 @@ func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
 			return sources, err
 		}
 		sources = append(sources, s)
-		if err := cmd.believe(s, key); err != nil {
+		if err := cmd.checkTrust(s, key); err != nil {
 			return sources, err
 		}
 	}
@@ -124,7 +124,7 @@ func (cmd *reportCmd) judge(r report.Report) error {
 
 // believe refuses records that are damaged or not signed by key; with --accept-unsigned, the report mentions that
 // instead. It also mentions a missing seal if there is no key: a run in progress has none yet.
-func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
+func (cmd *summed) checkTrust(s *report.Source, key ed25519.PublicKey) error {
 	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
 	case err == nil && seal.AcceptedUnsigned > 0:

@@ -360,8 +360,8 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 		return err
 	}
 	incomplete := func(state string) bool { return state != kubernetes.Complete }
-	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
-		a.say(slog.LevelWarn, "the end of the log of a pod that failed:\n"+strings.TrimSpace(string(words)))
+	if output, err := k.FailedOutput(ctx, k.name); err == nil && len(output) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
+		a.say(slog.LevelWarn, "the end of the log of a pod that failed:\n"+strings.TrimSpace(string(output)))
 	}
 	results := path.Join(kubernetes.ResultsDir, k.name)
 	args := []string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}
