@@ -49,12 +49,12 @@ func TestReportBelieves(t *testing.T) {
 		refused   bool
 		says      string
 	}{
-		{"signed", directory(true, key), reportCmd{summed: summed{Key: publicFile}}, false, ""},
+		{"signed", directory(true, key), reportCmd{runDirs: runDirs{Key: publicFile}}, false, ""},
 		{"sealed, no key", directory(true, nil), reportCmd{}, false, ""},
-		{"sealed, a key", directory(true, nil), reportCmd{summed: summed{Key: publicFile}}, true, "--accept-unsigned"},
-		{"sealed, a key, accepted", directory(true, nil), reportCmd{summed: summed{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
+		{"sealed, a key", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
 		{"going on", directory(false, nil), reportCmd{}, false, "no seal"},
-		{"going on, a key", directory(false, nil), reportCmd{summed: summed{Key: publicFile}}, true, "--accept-unsigned"},
+		{"going on, a key", directory(false, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr strings.Builder
