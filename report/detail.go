@@ -21,8 +21,8 @@ import (
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
-	Public    []Named         `json:"public,omitempty"` // the task's public values, if no prompt was kept
-	Trace     *Trace          `json:"trace,omitempty"`  // nil if none was kept
+	Public    []Named         `json:"public,omitempty"` // the task's public values, if there is no prompt
+	Trace     *Trace          `json:"trace,omitempty"`  // nil if there is none
 	Candidate Candidate       `json:"candidate"`
 	Read      *Read           `json:"read,omitempty"` // nil unless the candidate is an answer in words
 	Producer  Output          `json:"producer"`
@@ -31,7 +31,7 @@ type Detail struct {
 	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
 	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times    `json:"times"`
-	Assurance string          `json:"assurance,omitempty"` // how sure a pass is
+	Assurance string          `json:"assurance,omitempty"` // how certain a pass is
 	Doubtful  bool            `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
 	Facts     [][2]string     `json:"facts"`               // provenance: name and value
 	Tries     []Try           `json:"tries"`               // the last 20
