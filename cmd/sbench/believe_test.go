@@ -15,8 +15,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestReportBelieves: the report sums up what the key signed. It sums up unsigned records
-// only if asked to, and says so.
+// TestReportBelieves: the report sums up records that the key signed. It sums up unsigned records only with
+// --accept-unsigned, and says so.
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
@@ -71,7 +71,7 @@ func TestReportBelieves(t *testing.T) {
 	}
 }
 
-// TestVerifySays: a session that was killed proves less than one that ended.
+// TestVerifySays: verify says that a killed session proves less than a session that ended.
 func TestVerifySays(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestViewer: only an address with the secret has the page; a browser is told when there
+// TestViewer: the server answers only addresses with the secret, and a waiting browser gets an answer when there
 // are more records.
 func TestViewer(t *testing.T) {
 	dir := t.TempDir()
