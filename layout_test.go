@@ -21,7 +21,7 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/containerd", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
@@ -34,14 +34,15 @@ func layout() map[string][]string {
 		"workspace":                     {"compiler"},
 		"compiler":                      {"proxy/domain"},
 		"runtime":                       {"oci"},
-		"runtime/containerd":            {"runtime", "runtime/images", "runtime/owner", "runtime/task", "oci"},
-		"runtime/images":                {"runtime", "runtime/owner"},
-		"runtime/owner":                 {"runtime"},
+		"runtime/host":                  {"runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "runtime"},
+		"runtime/sandbox":               {"runtime/task", "runtime/owner", "runtime", "oci"},
 		"runtime/task":                  {"runtime"},
+		"runtime/images":                {"runtime/owner", "runtime"},
+		"runtime/owner":                 {"runtime"},
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"runtime", "runtime/containerd", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -51,8 +52,8 @@ func soleUsers() map[string][]string {
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
-		"github.com/containerd/":                  {"runtime", "runtime/containerd", "runtime/images", "runtime/owner", "runtime/task", "cmd/sbench", "internal/test"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/containerd", "runtime/task", "cmd/sbench"},
+		"github.com/containerd/":                  {"runtime", "runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "cmd/sbench"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
@@ -62,7 +63,7 @@ func soleUsers() map[string][]string {
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
-		"github.com/moby/sys/":                    {"runtime", "runtime/containerd"},
+		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
 		"go.opentelemetry.io/":                    {"run"},
 	}

@@ -99,7 +99,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// agentView compiles one row and returns what an agent may know of it.
+// agentView compiles one row and returns what an agent may know about the task.
 func agentView(t *testing.T, row string) (compiler.AgentView, compiler.CandidateKind) {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,8 +115,7 @@ func agentView(t *testing.T, row string) (compiler.AgentView, compiler.Candidate
 	return compiler.AgentView{}, ""
 }
 
-// TestPrompt: a prompt holds the public input and how the result is collected, and
-// nothing that is hidden.
+// TestPrompt: a prompt has the public input and how the result is collected, and nothing hidden.
 func TestPrompt(t *testing.T) {
 	tests := []struct{ name, row, collected string }{
 		{"text", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "/workspace/candidate.txt"},

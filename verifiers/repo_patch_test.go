@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
@@ -25,7 +25,7 @@ import (
 
 // repoWorld is an image with a small repository at /testbed.
 type repoWorld struct {
-	run   *containerd.Run
+	run   *sandbox.Engine
 	image runtime.Image
 	base  string
 	repo  string // on the host

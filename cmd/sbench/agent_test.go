@@ -50,7 +50,7 @@ type agentRecord struct {
 
 // agentRun is a run of one agent on one task against a scripted provider.
 type agentRun struct {
-	host     host
+	host     testHost
 	provider *providertest.Provider
 	output   string
 	stderr   string
@@ -172,8 +172,8 @@ func (r agentRun) trace(t *testing.T) string {
 // ownAgent stands for the agent in examples/agents, which the tester brings.
 const ownAgent = "own"
 
-// TestOwnAgent: a tester's own agent reaches its model through the relay, and has no key.
-func TestOwnAgent(t *testing.T) {
+// TestCustomAgent: an agent that the tester brings reaches its model through the relay, and has no key.
+func TestCustomAgent(t *testing.T) {
 	const passed, none = "passed ", "error infrastructure"
 	tests := []struct{ name, pack, task, script, config, want string }{
 		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},

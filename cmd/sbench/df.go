@@ -11,7 +11,7 @@ import (
 
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 )
 
@@ -31,7 +31,7 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error 
 	if err != nil {
 		return err
 	}
-	_, state := containerd.DefaultDirectories()
+	_, state := host.DefaultDirectories()
 	daemon := filepath.Join(c.Root(), "containerd")
 	all := []taken{
 		{"images", daemon, 0, "sbench image prune --all"},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 )
 
@@ -28,7 +28,7 @@ type imageCmd struct {
 type imageLsCmd struct{ jsonFlag }
 
 func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.List(ctx)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ type imagePullCmd struct {
 }
 
 func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		img, err := c.Images.Pull(ctx, cmd.Ref)
 		return a.printImages(cmd.JSON, err, img)
 	})
@@ -79,7 +79,7 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 		defer func() { _ = f.Close() }()
 		archive = f
 	}
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.Import(ctx, archive, cmd.As)
 		return a.printImages(cmd.JSON, err, list...)
 	})
@@ -92,7 +92,7 @@ type imageTagCmd struct {
 }
 
 func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		img, err := c.Images.Tag(ctx, cmd.Source, cmd.Target)
 		return a.printImages(cmd.JSON, err, img)
 	})
@@ -103,7 +103,7 @@ type imageRmCmd struct {
 }
 
 func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.Images.Remove(ctx, ref) })
 		return err
 	})
@@ -122,7 +122,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	if cmd.OlderThan < 0 {
 		return fmt.Errorf("%w: --older-than %s is negative", errUsage, cmd.OlderThan)
 	}
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
+	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.List(ctx)
 		if err != nil {
 			return err
@@ -139,7 +139,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 }
 
 // forget removes the names of images, and returns those that no other process has removed before.
-func forget(ctx context.Context, c *containerd.Client, list []images.Info) ([]images.Info, error) {
+func forget(ctx context.Context, c *host.Host, list []images.Info) ([]images.Info, error) {
 	var gone []images.Info
 	var err error
 	for _, i := range list {

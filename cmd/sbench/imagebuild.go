@@ -22,7 +22,7 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 )
 
@@ -73,7 +73,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var built []runtime.Image
-	err = a.withClient(ctx, nil, func(c *containerd.Client) (err error) {
+	err = a.withClient(ctx, nil, func(c *host.Host) (err error) {
 		build := cmd.archived(a, c, with, filepath.Join(dir, "image.tar"))
 		if with == withSbench {
 			engine, newErr := c.NewRun(ctx)
@@ -194,7 +194,7 @@ func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, er
 }
 
 // archived returns the builder that imports an archive which a program writes; a.stderr gets its output.
-func (cmd *imageBuildCmd) archived(a *app, c *containerd.Client, with, archive string) builder {
+func (cmd *imageBuildCmd) archived(a *app, c *host.Host, with, archive string) builder {
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		for _, args := range cmd.commands(with, image, ref, archive) {
 			process := exec.CommandContext(ctx, args[0], args[1:]...)

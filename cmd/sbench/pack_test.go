@@ -19,7 +19,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 )
 
@@ -182,7 +182,7 @@ checked 3 task(s): reference passed 1, empty passed 1
 }
 
 // withImage imports an image for the duration of the test.
-func withImage(t *testing.T, c *containerd.Client, ref, dir, dest string) {
+func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
 	img := containerdtest.WithDirectory(t, c, ref, dir, dest)
 	t.Cleanup(func() {

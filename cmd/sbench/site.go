@@ -14,15 +14,16 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/sandbox"
 )
 
 // A site is where a run is made: its engine on a daemon.
 type site struct {
 	run.Site
-	engine *containerd.Run
-	client *containerd.Client // nil if somebody else closes it
+	engine *sandbox.Engine
+	client *host.Host // nil if somebody else closes it
 }
 
 // openSite connects to the daemon for a run. It completes with, which has what needs no daemon. The
@@ -41,7 +42,7 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site
 }
 
 // siteOn is openSite on a daemon that is connected, and stays so when the site is closed.
-func siteOn(ctx context.Context, c *containerd.Client, plan run.Plan, with run.Site) (*site, error) {
+func siteOn(ctx context.Context, c *host.Host, plan run.Plan, with run.Site) (*site, error) {
 	s, t := &site{Site: with}, plan.Tester
 	var err error
 	if s.Degraded, err = c.Degraded(); err != nil {
@@ -75,8 +76,8 @@ func (s *site) close(ctx context.Context) error {
 // resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
 // sandbox from working is a single error before any task starts.
 type resolver struct {
-	c        *containerd.Client
-	engine   *containerd.Run
+	c        *host.Host
+	engine   *sandbox.Engine
 	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
 	lived    bool            // a sandbox has worked
@@ -91,7 +92,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 		return img, err
 	}
 	if !r.lived {
-		if err := r.engine.Live(ctx, img); err != nil {
+		if err := r.engine.Trial(ctx, img); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
 		r.lived = true

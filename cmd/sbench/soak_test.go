@@ -70,7 +70,7 @@ func smokePack(t *testing.T) string {
 
 // nothingLeft checks that the state directory has only what was there before. What a run
 // leaves elsewhere carries its id; see left.
-func (h host) nothingLeft(before []string) {
+func (h testHost) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {
 		h.t.Errorf("directories of runs: %v", now)

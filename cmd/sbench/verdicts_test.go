@@ -217,7 +217,7 @@ var hostileAgents = []struct{ name, script string }{
 }
 
 // hostilePack is a pack of one task for each hostile agent.
-func (h host) hostilePack() string {
+func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder
 	for i, a := range hostileAgents {

@@ -148,7 +148,7 @@ func (c *Conn) RemoveContainer(ctx context.Context, ct client.Container) error {
 }
 
 // forceDelete kills and deletes a task in any state. Killing the first process is enough,
-// since the kernel then kills all others of its PID namespace. Asking the shim to kill them
+// since the kernel then kills all other processes of the PID namespace. Asking the shim to kill them
 // fails without cgroups.
 func forceDelete(ctx context.Context, task client.Task) error {
 	status, err := task.Status(ctx)
@@ -197,7 +197,7 @@ type Inherited struct {
 
 // inspect reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
 // fails if that process is in another PID namespace, or in another mount namespace that does not
-// share dirs, in which files of sandboxes are.
+// have the same files in dirs.
 func inspect(address string, dirs ...string) (Inherited, error) {
 	var l Inherited
 	pid, err := proc.Listener(address, dialTimeout)

@@ -23,8 +23,8 @@ import (
 // labelBuilt marks images that Commit made, with the key that it was given.
 const labelBuilt = "org.securebench.built"
 
-// Commit makes an image with layers over those of another and with a changed configuration, and
-// unpacks it. The same input gives the same image.
+// Commit makes an image from another one: it adds layers, and changes the configuration. It also
+// unpacks the new image. The same input gives the same image.
 func (s *Store) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, error) {
 	name, err := Normalize(o.As)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Commit(ctx context.Context, o runtime.Commit) (runtime.Image, er
 	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
 	var img client.Image
-	err = s.Registry.Hold(ctx, func(ctx context.Context) error {
+	err = s.Registry.WithClaim(ctx, func(ctx context.Context) error {
 		target, err := s.commit(ctx, o)
 		if err != nil {
 			return err

@@ -153,7 +153,7 @@ func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, e
 		return fail(err)
 	}
 	if !unpacked {
-		err := s.Registry.Hold(ctx, func(ctx context.Context) error { return img.Unpack(ctx, s.Conn.Snapshotter) })
+		err := s.Registry.WithClaim(ctx, func(ctx context.Context) error { return img.Unpack(ctx, s.Conn.Snapshotter) })
 		if err != nil {
 			return fail(fmt.Errorf("unpack: %w", err))
 		}
@@ -189,7 +189,7 @@ func (s *Store) Import(ctx context.Context, archive io.Reader, as string) ([]run
 	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
 	defer cancel()
 	var found []images.Image
-	err := s.Registry.Hold(ctx, func(ctx context.Context) (err error) {
+	err := s.Registry.WithClaim(ctx, func(ctx context.Context) (err error) {
 		found, err = s.Conn.Client.Import(ctx, archive, opts...)
 		return err
 	})

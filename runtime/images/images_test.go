@@ -27,8 +27,9 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	sbruntime "github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/sandbox"
 )
 
 // smallImage has two layers, a user and a working directory.
@@ -141,7 +142,7 @@ func TestPull(t *testing.T) {
 }
 
 // checkView reads both layers as one file system.
-func checkView(t *testing.T, c *containerd.Client, img sbruntime.Image) {
+func checkView(t *testing.T, c *host.Host, img sbruntime.Image) {
 	t.Helper()
 	run, err := c.NewRun(context.Background())
 	must(t, err)
@@ -162,16 +163,16 @@ func checkView(t *testing.T, c *containerd.Client, img sbruntime.Image) {
 
 // checkUser: a sandbox runs as the image's user, who is given by name, and with that user's
 // home directory.
-func checkUser(t *testing.T, c *containerd.Client, img sbruntime.Image) {
+func checkUser(t *testing.T, c *host.Host, img sbruntime.Image) {
 	t.Helper()
 	run, err := c.NewRun(context.Background())
 	must(t, err)
 	defer func() { must(t, run.Close(context.Background())) }()
 	cfg := sbruntime.Config{Name: "user", Image: img, Limits: sbruntime.DefaultLimits()}
-	sandbox, err := run.Create(context.Background(), cfg)
+	made, err := run.Create(context.Background(), cfg)
 	must(t, err)
-	defer func() { must(t, sandbox.Close(context.Background())) }()
-	spec, err := sandbox.(*containerd.Sandbox).Spec(sbruntime.Process{Args: []string{"x"}})
+	defer func() { must(t, made.Close(context.Background())) }()
+	spec, err := made.(*sandbox.Sandbox).Spec(sbruntime.Process{Args: []string{"x"}})
 	must(t, err)
 	if spec.Process.User.UID != 1234 || spec.Process.Cwd != "/app" || !strings.Contains(strings.Join(spec.Process.Env, " "), "HOME=/home/agent") {
 		t.Errorf("process %+v in %s with %v", spec.Process.User, spec.Process.Cwd, spec.Process.Env)
@@ -215,7 +216,7 @@ func TestHostsDirectory(t *testing.T) {
 	opts := containerdtest.Options()
 	opts.HostsDir = hosts
 	ctx := context.Background()
-	c, err := containerd.Open(ctx, opts)
+	c, err := host.Open(ctx, opts)
 	must(t, err)
 	defer func() { must(t, c.Close(ctx)) }()
 	img, err := c.Images.Get(ctx, "registry.test/team/small:1", images.PullMissing)

@@ -34,7 +34,7 @@ func (s *Store) Pull(ctx context.Context, ref string) (runtime.Image, error) {
 	defer cancel()
 	hosts := config.HostOptions{HostDir: config.HostDirFromRoot(cmp.Or(s.HostsDir, hostsDirectory)), Credentials: credentials}
 	var img client.Image
-	err = s.Registry.Hold(ctx, func(ctx context.Context) (err error) {
+	err = s.Registry.WithClaim(ctx, func(ctx context.Context) (err error) {
 		img, err = s.Conn.Client.Pull(ctx, full,
 			client.WithResolver(docker.NewResolver(docker.ResolverOptions{Hosts: config.ConfigureHosts(ctx, hosts)})),
 			client.WithPullLabel(labelPulled, "true"), client.WithPullUnpack, client.WithPullSnapshotter(s.Conn.Snapshotter),

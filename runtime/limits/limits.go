@@ -138,9 +138,9 @@ func (e *Enforcer) Options(l runtime.Limits, group string) ([]oci.Option, error)
 	return opts, nil
 }
 
-// Verify returns an error unless the kernel has the limits of a sandbox's group, whose processes
-// have not started yet. It also sets the limit on sockets, which OCI runtimes do not set. The
-// group that it returns counts how often the memory limit is reached.
+// Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
+// the first process of the group executes its program. It also sets the limit on sockets, which OCI
+// runtimes do not set. The group that it returns counts how often the memory limit is reached.
 func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 	g, ok := group.(cgroup.Group)
 	if !ok {
@@ -160,26 +160,6 @@ func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 		return g, err
 	}
 	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
-}
-
-// Excess returns by how many bytes the memory of a group exceeds its limit, 0 if that is unknown.
-// With control groups version 1 only data in sockets can. At the limit of sockets the kernel kills
-// nothing, but slows down programs with many connections. So here sockets may have twice that
-// limit, but no more than the sandbox's memory.
-func (e *Enforcer) Excess(group Group, l runtime.Limits) int64 {
-	g, ok := group.(cgroup.Group)
-	if !ok {
-		return 0
-	}
-	used, err := g.SocketCharge()
-	if err != nil {
-		return 0
-	}
-	limit := l.Memory
-	if e.cgroups.CountsSocketsApart() {
-		limit = min(limit, 2*maxSocketBytes)
-	}
-	return max(used-limit, 0)
 }
 
 // withoutCgroup returns the limits that the kernel enforces per process or user namespace.

@@ -114,7 +114,7 @@ func (r *Registry) knownRuns(ctx context.Context) (map[string]leftovers, error) 
 	return known, nil
 }
 
-// validRun reports whether a label's value can be a run's id, so that no label makes GC
+// validRun reports whether a label's value can be a run's id, so that no label makes Collect
 // remove anything else.
 func validRun(run string) bool {
 	return len(run) == 16 && strings.Trim(run, "0123456789abcdef") == ""
@@ -181,7 +181,7 @@ func (r *Registry) reapContainers(ctx context.Context, run string) error {
 		return fmt.Errorf("list containers: %w", daemon.Native(err))
 	}
 	errs := make([]error, len(containers))
-	var each errgroup.Group // one that hangs must not hold up the others
+	var each errgroup.Group // a container that hangs must not delay the rest
 	each.SetLimit(2 * goruntime.NumCPU())
 	for i, ct := range containers {
 		each.Go(func() error {

@@ -68,10 +68,10 @@ func (r *Registry) Claim(ctx context.Context) (*Claim, error) {
 	return c, nil
 }
 
-// Hold calls f, which makes something in the daemon, with the context of a temporary claim. If
+// WithClaim calls f, which makes something in the daemon, with the context of a temporary claim. If
 // this process dies, the next Collect finds the lease, and the daemon collects what nothing else
 // refers to.
-func (r *Registry) Hold(ctx context.Context, f func(ctx context.Context) error) error {
+func (r *Registry) WithClaim(ctx context.Context, f func(ctx context.Context) error) error {
 	c, err := r.Claim(ctx)
 	if err != nil {
 		return err

@@ -52,7 +52,7 @@ func (r *Registry) reapSockets(run string) error {
 // isShim reports whether a process's arguments are those of a shim of a container of the
 // run, on this daemon.
 func (r *Registry) isShim(pid int, run string) bool {
-	if !proc.Ours(pid) { // whose arguments can take as long to read as their owner likes
+	if !proc.Ours(pid) { // another user can make reading its arguments take for ever
 		return false
 	}
 	args := proc.Args(pid)

@@ -87,8 +87,8 @@ func (f *FS) Layers() []string {
 	return append([]string{filepath.Join(f.Layer.Path(), "root", "upper")}, f.Lower...)
 }
 
-// Left returns the path of a stopped sandbox's root file system, with the owners on disk.
-func (f *FS) Left() (string, error) {
+// Stopped returns the path of a stopped sandbox's root file system, with the owners on disk.
+func (f *FS) Stopped() (string, error) {
 	if f.IDs == nil {
 		return f.Root(), nil
 	}
@@ -106,10 +106,10 @@ func (f *FS) Left() (string, error) {
 	return at, nil
 }
 
-// Give makes a user of the sandbox the owner of the files of a mount with Give that belong
-// to sbench's user, and of the top directory of a mount with Copy. Files of others, such as
-// those copied out of an image, keep their owners.
-func (f *FS) Give(uid, gid uint32) error {
+// Chown makes a user of the sandbox the owner of two things: the files of a mount with Chown that
+// belong to sbench's user, and the top directory of a mount with Copy. Files that belong to another
+// user, such as files copied out of an image, keep their owners.
+func (f *FS) Chown(uid, gid uint32) error {
 	if int(uid) == os.Geteuid() {
 		return nil
 	}
@@ -118,8 +118,8 @@ func (f *FS) Give(uid, gid uint32) error {
 		if m.Copy { // files below the top keep their owners
 			err = os.Lchown(m.Source, f.hostID(uid), f.hostID(gid))
 		}
-		if m.Give && err == nil {
-			err = give(m.Source, int(uid), int(gid))
+		if m.Chown && err == nil {
+			err = chownTree(m.Source, int(uid), int(gid))
 		}
 		if err != nil {
 			return fmt.Errorf("give %s to the sandbox's user: %w", m.Dest, err)
@@ -128,7 +128,7 @@ func (f *FS) Give(uid, gid uint32) error {
 	return nil
 }
 
-func give(source string, uid, gid int) error {
+func chownTree(source string, uid, gid int) error {
 	return filepath.WalkDir(source, func(p string, _ fs.DirEntry, err error) error {
 		var st unix.Stat_t
 		if err == nil {
@@ -206,7 +206,7 @@ func (f *FS) overlayOf(source, name string) (string, error) {
 // be a layer of an overlay.
 func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	own := f.Layer.Bounded() && strings.HasPrefix(m.Source, f.Layer.Path()+"/")
-	if own || m.Writable || m.Give {
+	if own || m.Writable || m.Chown {
 		return "", nil
 	}
 	info, err := os.Stat(m.Source)

@@ -24,7 +24,7 @@ type Driver interface {
 	Create(ctx context.Context, c Config, std *Streams) (Container, error)
 }
 
-// A Container has a first process, and others beside it.
+// A Container has a first process, and may have more.
 type Container interface {
 	// First returns the first process and its pid. Deleting it deletes the container.
 	First() (p Process, pid int)

@@ -16,9 +16,9 @@ import (
 // [Store.NewDirectory] made it.
 func (v *Volume) Bounded() bool { return !v.unbounded }
 
-// Over reports whether a volume that is a directory holds more than it may or cannot be
+// Exceeded reports whether a volume that is a directory holds more than it may or cannot be
 // counted. Files without a name count if one of the processes has them open.
-func (v *Volume) Over(pids []int) bool {
+func (v *Volume) Exceeded(pids []int) bool {
 	bytes, inodes, err := v.used(pids)
 	return err != nil || bytes > v.cfg.Bytes || inodes > v.cfg.Inodes
 }

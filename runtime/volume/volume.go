@@ -131,7 +131,7 @@ func (s *Store) New(ctx context.Context, cfg runtime.VolumeConfig, imagesOnly bo
 }
 
 // NewDirectory makes a volume that is a directory on disk, which the kernel does not bound;
-// see [Volume.Over].
+// see [Volume.Exceeded].
 func (s *Store) NewDirectory(cfg runtime.VolumeConfig) (*Volume, error) {
 	v := &Volume{cfg: cfg, mountPoint: filepath.Join(s.files, "layer-"+rand.Text()), unbounded: true}
 	err := os.MkdirAll(v.mountPoint, 0o700)
@@ -278,8 +278,8 @@ func (s *Store) takeIdle(cfg runtime.VolumeConfig) *image {
 	return list[len(list)-1]
 }
 
-// keep empties a volume's image and keeps it for the next volume. It reports whether it did.
-func (v *Volume) keep() bool {
+// recycle empties a volume's image and makes it idle, for the next volume. It reports whether it did.
+func (v *Volume) recycle() bool {
 	var st unix.Statfs_t
 	if v.image == nil || v.Sound() != nil || unix.Statfs(v.mountPoint, &st) != nil {
 		return false
@@ -351,7 +351,7 @@ func (v *Volume) Close() error {
 	switch {
 	case v.unbounded:
 		err = remove.Path(v.mountPoint)
-	case !v.keep():
+	case !v.recycle():
 		err = v.unmount()
 	}
 	if err != nil {

@@ -27,7 +27,7 @@ func languages() []language {
 			name: "English", lead: `the|my|our|final|correct|right|best|so|thus|hence|therefore|and|is`,
 			noun: `answer(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
 			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer`,
-			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except`, or: "or|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half) " + found,
+			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except`, or: "or|vs|versus|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half) " + found,
 		},
 		{
 			name: "German", lead: `die|meine|richtige|korrekte|endgültige|finale|also|somit|daher|ist`, noun: `antwort(?:option)?|lösung|richtig`,

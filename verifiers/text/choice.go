@@ -68,6 +68,8 @@ var (
 	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die )?([(\[{]?) ?([a-z]) ?([)\]}]?)`)
 	separators = regexp.MustCompile(`^(?:[.:,;!)\]}]|- )+`)
 	because    = regexp.MustCompile(`(?i)^(?:because|since|as)\b`)
+	// predicate matches what a sentence says of the label that it begins with.
+	predicate  = regexp.MustCompile(`(?i)^(?:(?:is|are|was|can|could|would|may|might|does|seems)(?:n't|not)?\b[^.,;]*|(?:no|not)$)`)
 	otherLabel = regexp.MustCompile(`(?:^|\b(?:or|and)\b|[/,&]) ?[(\[]?([A-Z])(?:[)\].,;:/]|$| (?:or|and|is)\b)`)
 	setOff     = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|$)`)
 	single     = regexp.MustCompile(`\b([A-Z])\b`)
@@ -129,6 +131,8 @@ func (b ballot) read(s string) ([]int, string) {
 			return []int{i}, ""
 		case own != nil, isSetOff && slices.ContainsFunc(otherLabel.FindAllStringSubmatch(rest, -1), other):
 			return nil, Several
+		case isSetOff && spoils(fold(predicate.FindString(rest))) != "":
+			return nil, None
 		case isSetOff:
 			return []int{i}, ""
 		}

@@ -39,7 +39,7 @@ func spoils(rest string) string {
 
 var (
 	slash      = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
-	separator  = regexp.MustCompile(`[,;/&|\n。]|[.!?](?:\s|$)|\band\b`)
+	separator  = regexp.MustCompile(`[,;/&|•·\n。]|[.!?](?:\s|$)|\band\b`)
 	hasSymbols = regexp.MustCompile(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 )
 
@@ -52,6 +52,9 @@ func isList(rest string, accepted []string) bool {
 	most := maxItem
 	for _, a := range accepted {
 		most = max(most, len(strings.Fields(a)))
+	}
+	if strings.Count(rest, " - ") > 1 {
+		rest = strings.ReplaceAll(rest, " - ", ",")
 	}
 	others := 0
 	for _, part := range separator.Split(rest, -1) {

@@ -16,9 +16,10 @@ import (
 
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -87,7 +88,7 @@ const patience = 2 * time.Minute
 // Options returns the options of the tests' daemon, or of the one at SBENCH_TEST_ADDRESS,
 // with the OCI runtime of SBENCH_TEST_OCI_RUNTIME and the shim of SBENCH_TEST_HANDLER. In CI
 // the shim is sbench's own unless that is set: it must not be missed without a word.
-func Options() containerd.Options {
+func Options() host.Options {
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug
@@ -97,7 +98,7 @@ func Options() containerd.Options {
 		handler = shim.Runtime
 	}
 	root, state := directories()
-	return containerd.Options{
+	return host.Options{
 		Handler: handler,
 		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(), Timeout: patience,
@@ -108,13 +109,13 @@ func Options() containerd.Options {
 // Open connects to the tests' daemon, imports the base image if it is missing, and closes
 // the client with the test. Without root or the image's archive it skips the test, or fails
 // it if CI is set.
-func Open(tb testing.TB) *containerd.Client {
+func Open(tb testing.TB) *host.Host {
 	tb.Helper()
 	return OpenWith(tb, Options())
 }
 
 // OpenWith is Open with other options.
-func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
+func OpenWith(tb testing.TB, opts host.Options) *host.Host {
 	tb.Helper()
 	if testing.Short() {
 		tb.Skip("the daemon tests are not short")
@@ -127,7 +128,7 @@ func OpenWith(tb testing.TB, opts containerd.Options) *containerd.Client {
 		}
 		tb.Skipf("no daemon tests here: %v", err)
 	}
-	c, err := containerd.Open(ctx, opts)
+	c, err := host.Open(ctx, opts)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,7 +154,7 @@ func possible() error {
 }
 
 // importBase imports the base image from archive if it is missing.
-func importBase(ctx context.Context, c *containerd.Client, archive string) error {
+func importBase(ctx context.Context, c *host.Host, archive string) error {
 	_, err := c.Images.Get(ctx, Image, images.PullNever)
 	if !errors.Is(err, runtime.ErrNotFound) {
 		return err
@@ -168,7 +169,7 @@ func importBase(ctx context.Context, c *containerd.Client, archive string) error
 }
 
 // NewRun returns a run that is closed with the test, and the base image.
-func NewRun(tb testing.TB, c *containerd.Client) (*containerd.Run, runtime.Image) {
+func NewRun(tb testing.TB, c *host.Host) (*sandbox.Engine, runtime.Image) {
 	tb.Helper()
 	ctx := context.Background()
 	img, err := c.Images.Get(ctx, Image, images.PullNever)

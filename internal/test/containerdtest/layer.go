@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 // WithDirectory imports, as ref, the base image with an additional layer that contains the
 // host directory dir, owned by root, at dest.
-func WithDirectory(tb testing.TB, c *containerd.Client, ref, dir, dest string) runtime.Image {
+func WithDirectory(tb testing.TB, c *host.Host, ref, dir, dest string) runtime.Image {
 	tb.Helper()
 	ctx := context.Background()
 	img, err := mutate.AppendLayers(baseImage(tb), directoryLayer(tb, dir, dest))

@@ -76,7 +76,7 @@ func (e *Engine) View(context.Context, runtime.Image) (runtime.View, error) {
 	return view{root}, err
 }
 
-// Create creates a sandbox whose root file system is an empty directory or, with cfg.From, a
+// Create creates a sandbox whose root file system is an empty directory or, with cfg.Base, a
 // copy of that sandbox's.
 func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
@@ -94,10 +94,10 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts) // the caller's
 	s := &sandbox{engine: e, cfg: cfg, root: root, copies: root + "-copies"}
-	if from, ok := cfg.From.(*sandbox); ok {
+	if from, ok := cfg.Base.(*sandbox); ok {
 		err = os.CopyFS(root, os.DirFS(from.root))
-	} else if cfg.Image.Over != "" {
-		err = os.CopyFS(root, os.DirFS(cfg.Image.Over))
+	} else if cfg.Image.UpperDir != "" {
+		err = os.CopyFS(root, os.DirFS(cfg.Image.UpperDir))
 	}
 	for i, m := range cfg.Mounts {
 		_, statErr := os.Stat(m.Source)

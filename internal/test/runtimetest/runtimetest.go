@@ -315,7 +315,7 @@ func (s suite) from(t *testing.T) {
 	exec(t, first, sh("echo made > /made; rm -r /etc/passwd"))
 	for range 2 { // both derived sandboxes start from the same state
 		derived := s.config()
-		derived.From, derived.WritableRoot = first, true
+		derived.Base, derived.WritableRoot = first, true
 		exit := s.run(t, derived, sh("cat /made; test -e /etc/passwd && echo whole; echo changed > /made"))
 		if exit.Stdout.String() != "made\n" {
 			t.Errorf("%v: %q", exit, exit.Stdout.String())

@@ -21,12 +21,12 @@ type pipes struct {
 	stdin, stdout, stderr string // the names of the process's ends, for the shim
 
 	ours   []*os.File // the ends that sbench reads or writes
-	theirs []*os.File // the others, until the shim has opened them
+	theirs []*os.File // the process's ends, until the shim has opened them
 	copies sync.WaitGroup
 }
 
-// newPipes makes the pipes of those streams that are wanted, and starts to copy. The others are
-// null, which it closes, even if it fails; if null is nil, they are the host's /dev/null.
+// newPipes makes the pipes of the streams that are wanted, and starts to copy. The other streams are
+// null, which newPipes closes, even if it fails. If null is nil, they are the host's /dev/null.
 func newPipes(std *task.Streams, null *os.File) (*pipes, error) {
 	p := &pipes{}
 	var errs []error
@@ -95,8 +95,8 @@ func (p *pipes) Close() error {
 	return nil
 }
 
-// openNull opens the sandbox's own /dev/null, for those of a process's standard streams that lead
-// nowhere. The host's would be a device file that the sandbox shares with the host and all other
+// openNull opens the sandbox's own /dev/null, for the standard streams of a process that lead
+// nowhere. The host's /dev/null would be a device file that the sandbox shares with the host and all other
 // sandboxes: it could lock and watch the file, and set its times, and with the ids of the host even
 // its mode. The sandbox's /dev is found by the pid of its first process or, if that is 0, at the
 // host path devices. The result is nil if there are no such streams. It is also nil without a pid
