@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the
-// value. It skips blank lines and those that begin with "#"; the last line for a name
-// counts. If the file does not exist, the error matches fs.ErrNotExist; any other error
-// holds Problems, none of which quotes a value. Libraries such as godotenv quote, in their errors,
-// what they cannot read, and replace $NAME in values.
+// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the value. It
+// skips blank lines and lines that begin with "#". The last line for a name counts. If the file does not
+// exist, the error matches fs.ErrNotExist. Any other error holds Problems that quote no value.
+//
+// Libraries such as godotenv do not serve: their errors quote the text that they cannot read, and they
+// replace $NAME in values.
 func LoadEnvFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -34,11 +34,11 @@ type Environment struct {
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
 	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image"`
-	// Machine makes the changes to the whole image the candidate, not only the workspace's.
-	// It is for terminal_task only.
+	// Machine says that the candidate is every change to the image, not only to the workspace. It is for
+	// terminal_task only.
 	Machine bool `key:"candidate" is:"machine"`
-	// Capabilities are those of the processes in the task's sandboxes, as in
-	// capabilities(7), sorted; nil for none.
+	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
+	// capabilities(7) and sorted; nil for none.
 	Capabilities []string
 	// Setup are shell commands that change the image before any harness runs in it.
 	Setup []string `key:"setup"`
@@ -111,7 +111,7 @@ var environmentKeys = sync.OnceValue(func() []string {
 	return names
 })
 
-// packagePowers in environment.capabilities stands for those that package managers need.
+// packagePowers in environment.capabilities stands for the capabilities that package managers need.
 const packagePowers = "packages"
 
 // capabilityNames are what environment.capabilities may list, without CAP_. They give power
@@ -287,8 +287,8 @@ func Environ(vars map[string]string) []string {
 
 func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// withRow returns e with the keys of v, a value that environmentSchema allows, in
-// place of its own.
+// withRow returns a copy of e in which the keys of v replace the values of e. v is allowed by
+// environmentSchema.
 func (e Environment) withRow(v document.Value) Environment {
 	if v.Get("resources").Kind() != 0 {
 		e.Resources = Resources{}

@@ -77,7 +77,7 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 type CandidatePolicy struct {
 	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
 	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although they belong to the tests
-	PatchPreservedPaths []string `key:"patch_preserved_paths"` // changes to them are left out
+	PatchPreservedPaths []string `key:"patch_preserved_paths"` // the verifier leaves out changes to them
 	Strict              bool     `key:"strict"`                // deny a patch that changes what belongs to the tests, instead of leaving that out
 }
 

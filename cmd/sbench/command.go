@@ -55,7 +55,8 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 	return all, nil
 }
 
-// readable returns the digest of a file or directory that every user can read: those of sandboxes are others.
+// readable returns the digest of a file or directory. It is an error unless every user can read all of it:
+// the users in sandboxes are not the file's owner.
 func readable(ctx context.Context, name string) (string, error) {
 	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -138,7 +138,8 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// forget removes the names of images, and returns those that no other process has removed before.
+// forget removes the names of images. It returns the images that it removed, without any that another
+// process removed before.
 func forget(ctx context.Context, c *host.Host, list []images.Info) ([]images.Info, error) {
 	var gone []images.Info
 	var err error

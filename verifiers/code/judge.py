@@ -5,6 +5,7 @@ them. The report is the request's token, a word, and the lines of the tests at w
 failures, the first of them on line 12, called from line 7; 0 stands for code of the candidate.
 """
 
+import __future__
 import ast
 import builtins
 import json
@@ -127,16 +128,20 @@ def load(source, nodes, space):
     with open(CANDIDATE, "w", encoding="utf-8", errors="surrogatepass") as f:
         f.write(source)
     space["__file__"] = CANDIDATE
-    try:
-        code = compile(source.lstrip("\ufeff"), CANDIDATE, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return "malformed", str(getattr(e, "lineno", 0))
-    try:
-        exec(code, space)
-    except BaseException as e:
-        traceback.print_exc()
-        return "unloaded", missing(e)
-    return "loaded", ""
+    for flags in 0, __future__.annotations.compiler_flag:
+        try:
+            code = compile(source.lstrip("\ufeff"), CANDIDATE, "exec", flags, dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+            return "malformed", str(getattr(e, "lineno", 0))
+        try:
+            exec(code, space)
+            return "loaded", ""
+        except BaseException as e:
+            traceback.print_exc()
+            name = missing(e)
+        if not name:  # that could be in an annotation only, such as List or the class of a node
+            break
+    return "unloaded", name
 
 
 def lines(tb):
@@ -173,13 +178,10 @@ def left_by_tests(tb):
     return True
 
 
-def beside(source, theirs, definitions, space, end):
+def beside(source, theirs, space, end):
     """Load the candidate into the tests' namespace."""
     space["__name__"], sys.modules["candidate"] = "candidate", sys.modules["__main__"]
     word, where = load(source, theirs, space)
-    if where in definitions:  # as the class of the tests that an annotation names
-        exec(definitions[where], space)
-        word, where = load(source, [], space)
     if word != "loaded":
         end(word, where)
     space.update(__name__="__main__", __builtins__=builtins)
@@ -213,7 +215,6 @@ def judge(requests, report, channel=None):
     try:
         body = ast.parse(request["tests"].lstrip("\ufeff"), TESTS)
         code, after = compiled(body), compiled(ast.parse(request["after"]))
-        definitions = {n.name: compiled(ast.Module([n], [])) for n in body.body if isinstance(n, DECLARATIONS)}
         theirs, ours = given(request["given"], request["repair"], request["solution"])
         run([n for n in ours if isinstance(n, IMPORTS)], space)
     except BaseException:
@@ -229,7 +230,7 @@ def judge(requests, report, channel=None):
     else:
         source = request["candidate"]
         del request, body
-        beside(source, theirs, definitions, space, end)
+        beside(source, theirs, space, end)
         define(ours, space)
     try:
         try:
