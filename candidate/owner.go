@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/passwd"
 )
 
 // CheckOwner returns an error if user, in the form of image configurations, cannot change anything in

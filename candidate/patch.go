@@ -59,7 +59,7 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 		Mounts: []runtime.Mount{
 			{Source: scripts, Dest: trustedgit.Dest},
 			{Source: s.Tree, Dest: "/candidate"},
-			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Give: true},
+			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Chown: true},
 		},
 	})
 	if err != nil {

@@ -151,7 +151,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
 	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
 	if p.stateAt != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Give: true})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Chown: true})
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
@@ -168,12 +168,12 @@ func (p production) config(dir string, places []string) runtime.Config {
 // hides no directory of the repository.
 func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
-	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
+	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Chown: true}}
 	if r.Kind == compiler.CandidatePatch {
 		mounts = nil
 		for _, name := range places {
 			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && isAtOrBelow(name, e.Dest) })
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Chown: true})
 		}
 	}
 	// Read-only assets are mounted over themselves, so that even their owner cannot change them.

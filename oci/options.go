@@ -117,11 +117,11 @@ func WithNetworkNamespace(p string) Option {
 	return func(s *draft) error { return joinNamespace(s, specs.NetworkNamespace, p) }
 }
 
-// WithSealedProcesses keeps the processes of a sandbox from reading or writing each other's
+// WithIsolatedProcesses keeps the processes of a sandbox from reading or writing each other's
 // memory. It is for a trusted process that starts an untrusted process as the same user. /proc,
 // with /proc/PID/mem (proc(5)), becomes read-only, and ptrace(2) fails with EPERM. The filter
 // always denies process_vm_readv(2) and process_vm_writev(2).
-func WithSealedProcesses() Option {
+func WithIsolatedProcesses() Option {
 	return always(func(s *draft) {
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
 		s.sealed = true

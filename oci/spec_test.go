@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			oci.WithBind("/run/sbench/sandbox/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
 		{"agent-arm64", strict(oci.WithArchitecture("arm64"), oci.WithUser(1000, 1000, 4, 20))},
 		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithArchitecture("amd64"))},
-		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithArchitecture("amd64"))},
+		{"verifier-sealed-amd64", strict(oci.WithIsolatedProcesses(), oci.WithArchitecture("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
 		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
@@ -161,7 +161,7 @@ func TestRefused(t *testing.T) {
 
 // TestOrder: the order of options that make and that change the filter or a limit does not matter.
 func TestOrder(t *testing.T) {
-	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithSealedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
+	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithIsolatedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
 	first, err := oci.New(rootfs, append(slices.Clone(opts), strict(oci.WithArchitecture("arm64"))...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -374,7 +374,7 @@ func TestVerdicts(t *testing.T) {
 		{"chroot", "chroot", "allow", strict(oci.WithCapabilities("CAP_SYS_CHROOT"))},
 		{"no chroot", "chroot", "EPERM", strict()},
 		{"processes", "ptrace", "allow", strict()},
-		{"sealed processes", "ptrace", "EPERM", strict(oci.WithSealedProcesses())},
+		{"sealed processes", "ptrace", "EPERM", strict(oci.WithIsolatedProcesses())},
 		{"without a cgroup", "memfd_create", "ENOSYS", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64), oci.WithoutCgroup()}},
 	} {
 		s, err := oci.New(rootfs, append(o.opts, oci.WithArchitecture("arm64"))...)

@@ -58,7 +58,7 @@ func TestConfig(t *testing.T) {
 
 // TestReasonsDocumented: the documentation has every reason.
 func TestReasonsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/egress.md")
+	text, err := os.ReadFile("../docs/harnesses.md")
 	if err != nil {
 		t.Fatal(err)
 	}

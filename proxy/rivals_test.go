@@ -19,9 +19,9 @@ import (
 	"github.com/elazarl/goproxy"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // rivalVariable makes the test binary a proxy in its own process, so that the benchmark can measure its

@@ -10,9 +10,9 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
@@ -20,7 +20,7 @@ import (
 // terminalWorld is a pack whose tasks expect the number 44 in answer.txt, with every
 // form of checker.
 type terminalWorld struct {
-	run   *containerd.Run
+	run   *sandbox.Engine
 	image runtime.Image
 	dir   string
 	// workdir of the tasks; "" is the default.

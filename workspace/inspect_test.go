@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/compilertest"
+	"github.com/securebench/sbench/internal/test/compilertest"
 	"github.com/securebench/sbench/workspace"
 )
 

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/workspace"
 )
 

@@ -17,8 +17,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/securebench/sbench/proxy/providertest"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -50,7 +50,7 @@ type agentRecord struct {
 
 // agentRun is a run of one agent on one task against a scripted provider.
 type agentRun struct {
-	host     host
+	host     testHost
 	provider *providertest.Provider
 	output   string
 	stderr   string
@@ -520,7 +520,7 @@ func TestAgentDoesNotRun(t *testing.T) {
 	directory := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
-	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), image.Ref)) })
+	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), image.Ref)) })
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))

@@ -19,7 +19,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 // Exit codes; see exitCodes for their meaning.
@@ -117,9 +117,9 @@ func (a *app) say(level slog.Level, text string) {
 }
 
 // options returns the runtime's options: of the flags, else of the tester file t, which may be nil.
-func (a *app) options(t *compiler.Tester) containerd.Options {
+func (a *app) options(t *compiler.Tester) host.Options {
 	f := a.flags
-	o := containerd.Options{
+	o := host.Options{
 		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Timeout: f.Timeout,
 		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
 	}
@@ -136,14 +136,14 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 
 // open connects to the daemon. From then on the umask is 022: sandboxes with ids of their own read what is made
 // for them as other users. Directories of mode 0700 keep out the host's users.
-func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+func (a *app) open(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	unix.Umask(0o022)
-	return containerd.Open(ctx, a.options(t))
+	return host.Open(ctx, a.options(t))
 }
 
 // connect connects to the daemon and removes what dead runs left behind; t is as for options. The
 // caller closes the client.
-func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+func (a *app) connect(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Clie
 }
 
 // withClient calls f with a client that connect returns.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*host.Host) error) error {
 	c, err := a.connect(ctx, t)
 	if err != nil {
 		return err

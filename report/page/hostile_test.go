@@ -1,10 +1,11 @@
 package page_test
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -46,15 +47,11 @@ func canary(t *testing.T) (address string, hits *atomic.Int64) {
 // TestCanaryOfPage checks TestHostile: its hostile text takes over a page without defenses, and
 // reaches the canary.
 func TestCanaryOfPage(t *testing.T) {
-	b := open(t)
 	server, hits := canary(t)
-	name := t.TempDir() + "/bare.html"
+	name := filepath.Join(t.TempDir(), "bare.html")
 	check(t, os.WriteFile(name, []byte("<!doctype html><title>bare</title><body>"+stays(server)), 0o644))
-	b.load(name, "")
-	b.want("document.title", "TAKEN")
-	b.want("window.taken", "1")
-	if hits.Load() == 0 {
-		t.Error("nothing reached the canary")
+	if shown, _ := browser(t, "file://"+name, "--dump-dom"); !strings.Contains(shown, "<title>TAKEN</title>") || hits.Load() == 0 {
+		t.Errorf("nothing was taken over, and %d requests reached the canary: %.500s", hits.Load(), shown)
 	}
 }
 
@@ -67,60 +64,33 @@ func TestMarkup(t *testing.T) {
 // TestHostile: with hostile text in every field, nothing of it runs, nothing is loaded or
 // sent, and all of it can be read.
 func TestHostile(t *testing.T) {
-	b := open(t)
 	server, hits := canary(t)
 	run := example{RunID: "run " + hostile(server), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Model: "m", Hostile: hostile(server)}
 	other := run
 	other.Agent, other.Seed = "claude_code", 5
-	name := write(t, run, other)
-	b.load(name, "")
-	want := b.eval("document.title")
-	harmless(t, b, want, "the overview")
-	for i := range 108 {
-		b.eval(fmt.Sprintf("location.hash = 'a%d'", i))
-		b.settle()
-		b.want("document.getElementById('attempt').hidden", "false")
-		if i < 20 {
-			b.eval("document.querySelectorAll('details').forEach(d => d.open = true); document.querySelectorAll('#attempt button.more').forEach(b => b.click())")
-			harmless(t, b, "", fmt.Sprint("attempt ", i))
+	name := "file://" + write(t, run, other)
+	for _, view := range []string{"", "#a0", "#a1", "#a2", "#a3", "#a4", "#a5", "#a6", "#a7", "#a8", "#a54", "#a__proto__", "#q=" + url.QueryEscape("<img src=x onerror=document.title=1>")} {
+		shown := dump(t, name+view)
+		if found := foreign.FindAllString(content.FindString(shown), -1); found != nil || strings.Contains(shown, "<title>TAKEN") {
+			t.Errorf("%q: the page has %q", view, found)
 		}
-	}
-	b.want("document.getElementById('attempt').textContent.includes('<img src=x onerror=')", "true")
-	b.want("document.querySelectorAll('#attempt .hidden').length > 20", "true")
-	b.want(`/[\u202e\u2066\u200b\u0000\u001b\u{e0041}]/u.test(document.body.innerText)`, "false")
-	// The filter in the address may be hostile, too.
-	b.eval("location.hash = 'q=' + encodeURIComponent('<img src=x onerror=document.title=1>')")
-	b.settle()
-	harmless(t, b, want, "the filter")
-	b.eval("location.hash = 'a__proto__'")
-	b.settle()
-	harmless(t, b, "", "an address that is none")
-	if said := b.said(); len(said) > 0 {
-		t.Errorf("the page complains, or asked for something: %.2000s", said)
+		if attempt := regexp.MustCompile(`^#a\d`).MatchString(view); attempt && (!strings.Contains(shown, "&lt;img src=x onerror=") || !strings.Contains(shown, `class="hidden"`)) {
+			t.Errorf("%q: the hostile text cannot be read", view)
+		}
+		if strings.ContainsAny(content.FindString(shown), "\u202e\u2066\u200b\x1b\U000e0041") {
+			t.Errorf("%q: a hidden character", view)
+		}
 	}
 	if hits.Load() > 0 {
 		t.Errorf("%d requests reached the canary", hits.Load())
 	}
 }
 
-// harmless checks that hostile text has had no effect on the page.
-func harmless(t *testing.T, b *browser, title, where string) {
-	t.Helper()
-	found := b.eval(`JSON.stringify({
-		taken: window.taken === 1, title: document.title === "TAKEN",
-		scripts: document.scripts.length - document.querySelectorAll('script[type="application/json"]').length,
-		elements: [...new Set([...document.querySelectorAll("*")].map(e => e.localName))].filter(n => /^(img|iframe|object|embed|base|link|form|template|frame|audio|video)$/.test(n)),
-		handlers: [...document.querySelectorAll("*")].filter(e => [...e.attributes].some(a => /^on|^style$|^srcdoc$/i.test(a.name))).length,
-		links: [...document.querySelectorAll("[href],[src],[action]")].filter(e => !/^#/.test(e.getAttribute("href") ?? e.getAttribute("src") ?? e.getAttribute("action"))).length,
-		styles: document.querySelectorAll("style").length, metas: document.querySelectorAll("meta").length,
-	})`)
-	if want := `{"taken":false,"title":false,"scripts":1,"elements":[],"handlers":0,"links":0,"styles":1,"metas":5}`; found != want {
-		t.Errorf("%s: %s, want %s", where, found, want)
-	}
-	if title != "" {
-		b.want("document.title", title)
-	}
-}
+var (
+	content = regexp.MustCompile(`(?s)<body.*?<script`) // what is shown, before the data
+	// foreign matches elements and attributes that the page itself has none of.
+	foreign = regexp.MustCompile(`(?i)<(img|iframe|object|embed|base|link|form|frame|audio|video|script|style|meta)\b[^>]*>|<[a-z0-9]+\b[^>]*\s(on[a-z]+|style|srcdoc|src|action)=[^>]*>|<[^>]*\shref="[^#][^>]*>`)
+)
 
 // markup checks the bytes of the file: everything that runs, or ends an element, is the
 // page's own.
@@ -148,22 +118,13 @@ func markup(t *testing.T, name string) {
 // TestPolicy: even a script that got into the page would not run, and could send
 // nothing.
 func TestPolicy(t *testing.T) {
-	b := open(t)
 	server, hits := canary(t)
 	name := write(t, example{RunID: "r", Tasks: 3, Skill: 1, Agent: "codex"})
 	data, err := os.ReadFile(name)
 	check(t, err)
-	broken := strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)
-	check(t, os.WriteFile(name, []byte(broken), 0o644))
-	b.load(name, "")
-	b.settle()
-	b.want("window.taken === undefined", "true")
-	b.want("document.title", "r · sbench report")
-	// The policy holds for the page's own script, too.
-	b.want(`(() => { try { document.body.innerHTML = "<b>x</b>"; return "markup"; } catch { return "refused"; } })()`, "refused")
-	b.want(`(() => { try { return new Function("return 1")(); } catch { return "refused"; } })()`, "refused")
-	b.want(`fetch("`+server+`/x").then(() => "sent", () => "refused")`, "refused")
-	if n := hits.Load(); n > 0 {
-		t.Errorf("%d requests reached the canary", n)
+	check(t, os.WriteFile(name, []byte(strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)), 0o644))
+	shown, console := browser(t, "file://"+name, "--dump-dom")
+	if !strings.Contains(shown, "<title>r · sbench report</title>") || !strings.Contains(strings.Join(console, "\n"), "Content Security Policy") || hits.Load() > 0 {
+		t.Errorf("%d requests reached the canary, and the browser says: %.2000s", hits.Load(), strings.Join(console, "\n"))
 	}
 }

@@ -1,7 +1,6 @@
 package page_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +22,12 @@ func write(t *testing.T, runs ...example) string {
 		t.Cleanup(func() { check(t, s.Close()) })
 		sources = append(sources, s)
 	}
+	return pageOf(t, sources...)
+}
+
+// pageOf writes the page of runs, and returns its path.
+func pageOf(t *testing.T, sources ...*report.Source) string {
+	t.Helper()
 	name := filepath.Join(t.TempDir(), "report.html")
 	f, err := os.Create(name)
 	check(t, err)
@@ -38,49 +43,51 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// TestPictures: the page is drawn, in light and dark mode. Whether it looks good is for
-// people to judge.
-func TestPictures(t *testing.T) {
-	b := open(t)
-	single := write(t, one())
-	both := write(t, one(), two(), three())
-	for _, dark := range []bool{false, true} {
-		suffix := map[bool]string{true: "-dark", false: "-light"}[dark]
-		b.size(1400, 1000, dark)
-		b.load(single, "")
-		overview := b.picture("overview" + suffix)
-		b.eval("scrollTo(0, 900)")
-		b.picture("charts" + suffix)
-		b.load(single, "#tasks")
-		b.press("ArrowDown", "ArrowDown")
-		b.picture("table" + suffix)
-		b.load(single, "#a2")
-		b.picture("program" + suffix)
-		b.load(single, "#a0")
-		attempt := b.picture("attempt" + suffix)
-		b.eval("document.querySelector('.part.candidate').scrollIntoView()")
-		b.picture("patch" + suffix)
-		b.eval("document.querySelector('.part.egress').scrollIntoView()")
-		b.picture("egress" + suffix)
-		b.load(both, "")
-		b.picture("comparison" + suffix)
-		b.size(390, 844, dark)
-		b.load(both, "")
-		b.picture("phone-overview" + suffix)
-		for _, part := range []string{".matrix", "#run-0", "#run-0 .example", "#tasks"} {
-			b.eval("document.querySelector('" + part + "').scrollIntoView()")
-			b.picture("phone-" + strings.Trim(strings.ReplaceAll(part, " ", "-"), "#.") + suffix)
+// TestPageViews: each view of a page is drawn and has what it is for. Whether it looks good is for people
+// to judge: the directory that SBENCH_REPORT_PICTURES names gets the pictures.
+func TestPageViews(t *testing.T) {
+	dir := os.Getenv("SBENCH_REPORT_PICTURES")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	single, all := "file://"+write(t, one()), "file://"+write(t, one(), two(), three())
+	for _, view := range []struct{ name, address, size, has string }{
+		{"overview", single, "1400,1000", "216 attempts"},
+		{"attempt", single + "#a0", "1400,1000", "python3 -m pytest -q"},
+		{"directory", single + "#a1", "1400,1000", "etc/current → /etc/passwd"},
+		{"runs", all, "1400,1000", "120 of 216 planned attempts are recorded"},
+		{"phone", all, "390,844", "workbench-next"},
+	} {
+		file := filepath.Join(dir, "report-"+view.name+".png")
+		browse(t, view.address, "--window-size="+view.size, "--screenshot="+file)
+		if info, err := os.Stat(file); err != nil || info.Size() < 20000 {
+			t.Errorf("%s: a picture of nothing: %v", view.name, err)
 		}
-		for _, part := range []string{".attempt-head", ".part.candidate", ".part.egress", ".part.usage", ".part.provenance"} {
-			b.load(both, "#a0")
-			b.eval("document.querySelector('" + part + "').scrollIntoView()")
-			b.picture("phone" + strings.ReplaceAll(part, ".", "-") + suffix)
+		if shown := content.FindString(dump(t, view.address)); !strings.Contains(shown, view.has) {
+			t.Errorf("%s has no %q", view.name, view.has)
 		}
-		if bytes.Equal(overview, attempt) || len(overview) < 20000 {
-			t.Errorf("the pictures are of nothing: %d and %d bytes", len(overview), len(attempt))
-		}
-		if said := b.said(); len(said) > 0 {
-			t.Error(said)
+	}
+	if shown := content.FindString(dump(t, single+"#q=slug")); !strings.Contains(shown, "24 of 216 attempts") {
+		t.Error("the filter shows something else")
+	}
+}
+
+// TestLittle: records that have next to nothing make pages, too: an empty trace, and none
+// of the fields that this version writes.
+func TestLittle(t *testing.T) {
+	dir := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(dir, "agent-trace.log"), nil, 0o644))
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "task-10", "verification_status": "failed", "agent": {"name": "codex"}, "logs": [{"path": "agent-trace.log"}]}
+{"task_id": "task-2", "verification_status": "passed", "producer_metadata": null, "provenance": null, "times": null}
+{"task_id": "task-1", "verification_status": "error", "failure_message": "the provider failed", "candidate_workspace": "none"}
+`), 0o644))
+	s, err := report.Open(t.Context(), dir)
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	name := pageOf(t, s)
+	for view, has := range map[string]string{"": "for example task-1", "#a0": "task-10", "#a1": "task-2", "#a2": "the provider failed"} {
+		if shown := content.FindString(dump(t, "file://"+name+view)); !strings.Contains(shown, has) {
+			t.Errorf("%q has no %q", view, has)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // An example is an invented run: all families and statuses, several attempts and
@@ -41,6 +42,8 @@ func (e example) write(dir string) error {
 	w := &writer{example: e, dir: dir, random: rand.New(rand.NewPCG(e.Seed, 7)), now: began(), previous: digest("manifest")}
 	return w.run()
 }
+
+type object map[string]any
 
 type writer struct {
 	example
@@ -289,6 +292,7 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 	rec.VerifierMetadata = record.Metadata{"exit_reason": "exited", "exit_code": 1 - int(score), "wall_seconds": 2.25}
 	if ok {
 		rec.VerificationStatus, rec.VerifierStdout = record.Passed, "....................                       [100%]\n20 passed in 1.82s\n"
+		rec.Assurance = map[string]verifiers.Assurance{text: verifiers.Sealed, patch: verifiers.Contrasted, directory: verifiers.Executed}[s.kind.candidate]
 		return
 	}
 	rec.VerificationStatus = record.Failed
