@@ -54,7 +54,7 @@ func CLIOf(name string) (CLI, bool) {
 	return CLI{}, false
 }
 
-// AgentTypes returns what tester files may say about the agents.
+// AgentTypes returns the harness types of agents for tester files, with their keys of harness.config.
 func AgentTypes() []compiler.AgentType {
 	var types []compiler.AgentType
 	for _, c := range CLIs() {
@@ -108,7 +108,7 @@ type descriptor struct {
 	Config           map[string]string
 	NPM              map[string]agentcli.Package
 	Directory, File  string
-	Command          []texts           // arguments, or groups that are left out together, as templates
+	Command          []texts           // arguments, or groups that expand omits together, as templates
 	Env, Files       map[string]string // templates; files by path below agentState
 	MCP              mcpForms
 	Events           json.RawMessage

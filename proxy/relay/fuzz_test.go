@@ -123,7 +123,7 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 				t.Fatalf("%s: a tool is left in %q", path, out)
 			}
 		}
-		if path == responsesPath { // the other APIs have no tools in tools
+		if path == responsesPath { // only this API has tools in tools
 			for _, inner := range one.Tools {
 				check(inner)
 			}
