@@ -17,7 +17,7 @@ LINT = go tool -modfile=scripts/tools/go.mod
 SCRIPTS = scripts/*.sh scripts/hosts/*.sh pack/*.sh .ci/run
 
 # What an ordinary user's kernel may not limit where nothing is delegated; see
-# docs/rootless.md.
+# docs/install.md.
 DEGRADED = $(shell [ "$$(id -u)" = 0 ] || echo --allow-degraded memory,pids,cpu)
 
 say = @echo "==> $(1)"
@@ -109,7 +109,7 @@ bench: setup build
 	@scripts/docker-image.sh "$$(scripts/base-image.sh)"
 	$(call say,bench: go test -bench)
 	@mkdir -p runs; SBENCH_TEST_MEMORY=1 scripts/without-hybrid.sh scripts/go-test.sh -p 1 -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH) | tee runs/bench.txt
-	@scripts/bench-table.sh runs/bench.txt docs/performance.md
+	@scripts/bench-table.sh runs/bench.txt docs/design/performance.md
 	$(call say,bench: a sandbox as root and as an ordinary user)
 	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
 

@@ -1,7 +1,9 @@
 // Package candidate extracts what a harness produced from a sandbox that has stopped.
 //
-// The candidate is then data of bounded size, without anything that could harm a reader:
-// devices, pipes, setuid bits, links that are followed.
+// A [Candidate] is data of bounded size, without anything that could harm a reader: it has no
+// devices, pipes or setuid bits, and nobody follows its links. [Extract] takes a text, code or
+// workspace, [ExtractPatch] takes a patch, and [Candidate.WriteLayer] takes the changes to a whole
+// machine.
 package candidate
 
 import (
@@ -32,15 +34,15 @@ const (
 type Candidate struct {
 	Text      string   // of a text or code candidate, UTF-8
 	Patch     string   // in git's format, UTF-8
-	Foreign   bool     // Patch was made elsewhere, and is read and applied as SWE-bench's harness does
+	Foreign   bool     // Patch was made elsewhere: a verifier reads and applies it as SWE-bench's harness does
 	Workspace string   // host directory, absolute
 	Digest    string   // of the tree as the agent left it; see workspace.TreeReport
 	Dropped   []string // special files that were not copied; see workspace.TreeReport
 	// Attributes is the digest of the list of owners and modes that the files in Workspace have
-	// lost; "" if there are none. The list's name is Workspace with workspace.AttributesSuffix.
+	// lost; "" for no list. The list's name is Workspace with workspace.AttributesSuffix.
 	Attributes string
-	// Layer is the digest of the layer of everything that was changed outside the workspace;
-	// "" unless the whole machine is the candidate. Its name is Workspace with layer.Suffix.
+	// Layer is the digest of the layer with all changes outside the workspace; "" unless the whole
+	// machine is the candidate. The layer's name is Workspace with layer.Suffix.
 	Layer string
 }
 
@@ -48,24 +50,24 @@ type Candidate struct {
 type Failure struct {
 	Reason  string `json:"reason"`  // producer_timeout, producer_failed, candidate_missing, …
 	Phase   string `json:"phase"`   // producer or extraction
-	Message string `json:"message"` // for people; never quotes what the agent printed
+	Message string `json:"message"` // for people; never quotes the agent's output
 }
 
-// A Source says where a candidate is extracted from. Nothing may write to it any more.
+// A Source says where Extract takes a candidate from, and where it puts the workspace. Nothing may
+// write to Workspace any more.
 type Source struct {
-	Kind      compiler.CandidateKind
-	Stdout    runtime.Output // the answer of a text candidate without a File
-	Workspace string         // host directory
-	// Attributes are those of a Candidate, if Workspace is a candidate's.
-	Attributes string
+	Kind       compiler.CandidateKind
+	Stdout     runtime.Output // the answer of a text candidate without a File
+	Workspace  string         // host directory
+	Attributes string         // as in Candidate, if Workspace is an earlier candidate's; else ""
 	// File is the path of a text or code candidate, relative to the workspace; "" means
 	// standard output for text, candidate.py for code.
 	File     string
-	Keep     string // existing, empty host directory to which the workspace is copied
+	Dest     string // existing, empty host directory, which receives a copy of the workspace
 	MaxBytes int64  // of the workspace
-	// Own makes the process's user the owner of everything kept, who can then remove it
-	// without privileges. The original owners and modes are kept in a list.
-	Own bool
+	// CallerOwns makes the process's user the owner of everything in Dest, so that this user can
+	// remove it without privileges. A list has the original owners and modes.
+	CallerOwns bool
 }
 
 // StoredTree returns the candidate's workspace with the attributes that its files have lost. The
@@ -77,18 +79,18 @@ func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 
 // TreeDigest returns the digest of the candidate's workspace as it is now.
 func (c Candidate) TreeDigest(ctx context.Context) (string, error) {
-	kept, err := c.StoredTree()
+	tree, err := c.StoredTree()
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = kept.Root.Close() }()
-	report, err := kept.Digest(ctx)
+	defer func() { _ = tree.Root.Close() }()
+	report, err := tree.Digest(ctx)
 	return report.Digest, err
 }
 
-// Extract extracts the candidate, except for a patch. A Failure is the candidate's fault; an
-// error means that sbench could not extract it. The workspace is kept for every kind of
-// candidate, for people to look at.
+// Extract extracts the candidate, except for a patch. A Failure is the candidate's fault. An error
+// means that sbench could not extract it. Extract copies the workspace for every kind of candidate,
+// so that people can look at it.
 func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	var c Candidate
 	root, err := os.OpenRoot(s.Workspace)
@@ -97,11 +99,11 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	}
 	defer func() { _ = root.Close() }()
 	failure := c.takeText(s, root)
-	kept, err := c.keep(ctx, s)
-	return c, cmp.Or(failure, kept), err
+	tooBig, err := c.copyWorkspace(ctx, s)
+	return c, cmp.Or(failure, tooBig), err
 }
 
-// takeText fills in a text or code candidate.
+// takeText sets c.Text if the candidate is a text or code.
 func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 	file := s.File
 	switch {
@@ -109,7 +111,7 @@ func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 		return nil
 	case s.Kind == compiler.CandidateText && file == "":
 		if s.Stdout.Cut() > 0 {
-			return &Failure{"candidate_too_big", phase, "the answer on standard output is longer than what is kept of it"}
+			return &Failure{"candidate_too_big", phase, "the answer on standard output is longer than its limit"}
 		}
 		return c.setText(s.Stdout.Bytes(), "standard output")
 	case file == "":
@@ -141,47 +143,47 @@ func readBounded(root *os.Root, name string) (text []byte, ok bool) {
 	return text, err == nil
 }
 
-// keep copies the workspace to s.Keep.
-func (c *Candidate) keep(ctx context.Context, s Source) (*Failure, error) {
+// copyWorkspace copies the workspace to s.Dest.
+func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, error) {
 	from, err := Candidate{Workspace: s.Workspace, Attributes: s.Attributes}.StoredTree()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = from.Root.Close() }()
-	to, err := os.OpenRoot(s.Keep)
+	to, err := os.OpenRoot(s.Dest)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
 	// Owners are preserved if possible: the verifier's sandbox has the same users.
-	list := workspace.NewAttributesWriter(s.Keep + workspace.AttributesSuffix)
+	list := workspace.NewAttributesWriter(s.Dest + workspace.AttributesSuffix)
 	report, err := from.Copy(ctx, to, workspace.TreeOptions{
-		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, Own: s.Own, Lost: list.Add,
+		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, CallerOwns: s.CallerOwns, Lost: list.Add,
 	})
 	attributes := ""
 	if err == nil {
 		attributes, err = list.Close()
 	} else if discard := list.Discard(); discard != nil {
-		return nil, fmt.Errorf("keep the workspace: %w", errors.Join(err, discard))
+		return nil, fmt.Errorf("copy the workspace: %w", errors.Join(err, discard))
 	}
 	if errors.Is(err, workspace.ErrTooBig) {
 		return &Failure{"candidate_too_big", phase, err.Error()}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep the workspace: %w", err)
+		return nil, fmt.Errorf("copy the workspace: %w", err)
 	}
-	c.Workspace, c.Digest, c.Attributes, c.Dropped = s.Keep, report.Digest, attributes, report.Dropped
+	c.Workspace, c.Digest, c.Attributes, c.Dropped = s.Dest, report.Digest, attributes, report.Dropped
 	return nil, nil
 }
 
-// KeepMachine writes what a sandbox that has stopped changed in its image beside the workspace
-// keep, and sets c.Layer. maxBytes bounds it.
-func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep string, maxBytes int64) (*Failure, error) {
+// WriteLayer writes the changes of a stopped sandbox to its image as a layer beside the directory
+// dest, and sets c.Layer. maxBytes bounds the layer.
+func (c *Candidate) WriteLayer(ctx context.Context, s runtime.Sandbox, dest string, maxBytes int64) (*Failure, error) {
 	changes, err := s.Changes()
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(keep+layer.Suffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(dest+layer.Suffix, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +196,7 @@ func (c *Candidate) KeepMachine(ctx context.Context, s runtime.Sandbox, keep str
 	case errors.Is(err, workspace.ErrTooBig):
 		return &Failure{"candidate_too_big", phase, err.Error()}, os.Remove(f.Name())
 	}
-	return nil, errors.Join(fmt.Errorf("keep the changes to the image: %w", err), os.Remove(f.Name()))
+	return nil, errors.Join(fmt.Errorf("write the changes to the image: %w", err), os.Remove(f.Name()))
 }
 
 // OpenLayer opens the candidate's layer after checking its digest. The caller closes it.

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/passwd"
 )
 
-// CheckOwner returns an error unless the user of a task's sandboxes, in the form of image
-// configurations, can change something in the repository at the absolute path repo of the image
-// whose files are below root. Root cannot change other users' files in a sandbox: it lacks
-// CAP_DAC_OVERRIDE, capabilities(7). Nobody could solve the task, and no candidate be applied.
+// CheckOwner returns an error if user, in the form of image configurations, cannot change anything in
+// the repository: then no agent can solve the task, and no verifier can apply a patch. root has the
+// image's files, and repo is an absolute path in it. Even root cannot change another user's files in
+// a sandbox, for lack of CAP_DAC_OVERRIDE, capabilities(7).
 func CheckOwner(root *os.Root, repo, user string) error {
 	u, err := passwd.Lookup(root.Name(), user)
 	if err != nil {
@@ -22,7 +22,7 @@ func CheckOwner(root *os.Root, repo, user string) error {
 	}
 	top, err := root.OpenRoot(strings.TrimPrefix(repo, "/"))
 	if err != nil {
-		return nil // that there is no repository is found by others
+		return nil // git reports a missing repository later
 	}
 	defer func() { _ = top.Close() }()
 	info, err := top.Stat(".")

@@ -18,11 +18,11 @@ func TestCheckOwner(t *testing.T) {
 		mode, src  os.FileMode
 		bad        bool
 	}{
-		{"its own", own, 0o755, 0o755, false},
-		{"another's", other, 0o755, 0o755, true},
-		{"another's, for everybody", other, 0o777, 0o755, false},
-		{"another's, but for a directory", other, 0o755, 0o777, false},
-		{"of its group", fmt.Sprintf("%d:%d", os.Getuid()+1, os.Getgid()), 0o775, 0o755, false},
+		{"the owner", own, 0o755, 0o755, false},
+		{"another user", other, 0o755, 0o755, true},
+		{"another user, writable for everybody", other, 0o777, 0o755, false},
+		{"another user, with one writable directory", other, 0o755, 0o777, false},
+		{"another user of the group", fmt.Sprintf("%d:%d", os.Getuid()+1, os.Getgid()), 0o775, 0o755, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -35,15 +35,15 @@ type PatchSource struct {
 	// Nothing may write to it any more.
 	Tree     string
 	Exclude  []string // paths of sbench's own files, relative to the repository
-	User     string   // the agent's user, which can read what the agent wrote
+	User     string   // the agent's user, who can read the agent's files
 	Limits   runtime.Limits
 	MaxBytes int64 // of the objects that git creates
 }
 
 // ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's
-// git creates it in a fresh sandbox, as the difference from the image's own repository. Git
-// follows the agent's ignore rules, but not its configuration, attributes or hooks. A
-// Failure is the candidate's fault; an error means that sbench could not create the patch.
+// git compares the tree with the image's repository in a fresh sandbox. Git follows the agent's
+// ignore rules, but not its configuration, attributes or hooks. A Failure is the candidate's fault.
+// An error means that sbench could not create the patch.
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, failure *Failure, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {
@@ -59,7 +59,7 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 		Mounts: []runtime.Mount{
 			{Source: scripts, Dest: trustedgit.Dest},
 			{Source: s.Tree, Dest: "/candidate"},
-			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Give: true},
+			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Chown: true},
 		},
 	})
 	if err != nil {
@@ -69,7 +69,8 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 	return patch, failure, errors.Join(err, sandbox.Close(ctx))
 }
 
-// diff asks git for a text patch or, if that is not UTF-8 and so fits no record, a binary one.
+// diff asks git for a text patch. Records must be UTF-8, so if this patch is not, diff asks for a
+// binary patch.
 func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string, *Failure, error) {
 	for _, form := range []string{"text", "binary"} {
 		exit, err := sandbox.Exec(ctx, runtime.Process{
@@ -80,7 +81,7 @@ func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string,
 			return "", nil, err
 		}
 		if !exit.Success() {
-			return "", &Failure{"candidate_unreadable", phase, "the difference to the image's repository could not be taken: git " + exit.String()}, nil
+			return "", &Failure{"candidate_unreadable", phase, "git could not compare the files with the image's repository: git " + exit.String()}, nil
 		}
 		patch := exit.Stdout.Bytes()
 		switch {

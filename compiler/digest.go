@@ -18,7 +18,7 @@ import (
 )
 
 // Labels are hashed first, so that digests of different kinds are never equal.
-// docs/digests.md specifies all digests for other programs.
+// docs/design/digests.md specifies all digests for other programs.
 const (
 	labelRow        = "sbench row 1\n"
 	labelManifest   = "sbench manifest 1\n"

@@ -61,20 +61,11 @@ func TestDigestGolden(t *testing.T) {
 	}
 }
 
-// TestDigestInPython computes the same digests with the script of docs/digests.md.
+// TestDigestInPython computes the same digests with docs/design/digests.py.
 func TestDigestInPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("NO python3 ON THIS HOST, so the script of docs/digests.md is not tried")
-	}
-	doc, err := os.ReadFile("../docs/digests.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, script, _ := strings.Cut(string(doc), "```python\n")
-	script, _, ok := strings.Cut(script, "```")
-	if !ok {
-		t.Fatal("no script in docs/digests.md")
+		t.Skip("NO python3 ON THIS HOST, so docs/design/digests.py is not tried")
 	}
 	dir, pack := openDigestPack(t, func(f map[string]string) { // a checker directly in the root
 		f["tasks.jsonl"] += `{"id":"f","input":{"instructions":"f"},"eval":{"checker":{"source":"pytest","path":"unused"}}}` + "\n"
@@ -82,7 +73,7 @@ func TestDigestInPython(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), python, "-c", script, dir)
+	cmd := exec.CommandContext(t.Context(), python, "../docs/design/digests.py", dir)
 	cmd.Stdin = strings.NewReader(digestPack()["manifest.yaml"])
 	out, err := cmd.CombinedOutput()
 	if err != nil {

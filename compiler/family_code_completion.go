@@ -118,6 +118,7 @@ func (e CodeCompletionEval) Continue(code string) string {
 // line of a function or class.
 var (
 	fence       = regexp.MustCompile("(?m)^ {0,3}```+[ \t]*(\\w*).*\n?")
+	thought     = regexp.MustCompile(`(?is)^.*</(?:think|thinking|reasoning)>`)
 	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
 )
 
@@ -140,9 +141,10 @@ func (e CodeCompletionEval) Program(answer string) string {
 //	no fence            the whole answer
 //	one closing fence   the text before it
 //
-// Blocks in another language than Python count only if there are no others.
+// Blocks in another language than Python count only if there are no others. A block has the
+// indentation of its fence. A thought is no part of the answer.
 func FencedCode(answer string) string {
-	answer = strings.ReplaceAll(answer, "\r\n", "\n")
+	answer = thought.ReplaceAllString(strings.ReplaceAll(answer, "\r\n", "\n"), "")
 	marks := fence.FindAllStringSubmatchIndex(answer, -1)
 	if len(marks) == 0 {
 		return answer
@@ -157,7 +159,9 @@ func FencedCode(answer string) string {
 		if i+1 < len(marks) {
 			end = marks[i+1][0]
 		}
-		if block := answer[marks[i][1]:end]; isPython(tag(i)) {
+		mark := answer[marks[i][0]:marks[i][1]]
+		margin := "\n" + mark[:strings.IndexByte(mark, '`')]
+		if block := strings.ReplaceAll("\n"+answer[marks[i][1]:end], margin, "\n")[1:]; isPython(tag(i)) {
 			blocks = append(blocks, block)
 		} else {
 			foreign = append(foreign, block)

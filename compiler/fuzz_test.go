@@ -11,8 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/compilertest"
 	"github.com/securebench/sbench/proxy/domain"
 )
 

@@ -38,7 +38,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 		optional("verification", schema.Nullable(schema.Closed("What verifiers may do.",
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
-			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default as the task's environment.verify_after_timeout says: without it, such an attempt has failed.", Boolean: true}),
+			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed.", Boolean: true}),
 			optional("judge", judgeSchema()),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),
@@ -112,7 +112,7 @@ func secretsSchema() *schema.Schema {
 			c.Errorf(v, "", "expected one of command and file")
 		}
 	}
-	return schema.Nullable(schema.Map("Where the values of harness.env are that neither the environment nor the env file has, by name.", source))
+	return schema.Nullable(schema.Map("Where to get a value of harness.env that neither the environment nor the env file has, by name.", source))
 }
 
 // checkSecrets checks that harness.env lists all names.
@@ -127,7 +127,7 @@ func checkSecrets(c *schema.Checker, harness document.Value) {
 
 func runtimeSchema() *schema.Schema {
 	s := schema.Closed("Which containerd to use and how.",
-		optional("address", schema.Matching("The socket of containerd; none for one of sbench's own.", `^(none|(unix://)?/.*)$`, "an absolute path, or none")),
+		optional("address", schema.Matching("The socket of containerd; none for a private containerd.", `^(none|(unix://)?/.*)$`, "an absolute path, or none")),
 		optional("namespace", schema.Text("The containerd namespace.")),
 		optional("snapshotter", schema.Text("The snapshotter.")),
 		optional("handler", schema.Text("The shim of the OCI runtime: auto (the default), which is sbench's own or, where that does not work, containerd's; io.containerd.sbench.v1, io.containerd.runc.v2, or another.")),
@@ -139,14 +139,14 @@ func runtimeSchema() *schema.Schema {
 		optional("allow_capabilities", schema.Boolean("Let tasks have the capabilities that they name, such as CHOWN and SETUID for package managers, in sandboxes with a user namespace of their own.", false)),
 		optional("setup_domains", domainsSchema("DNS names that the commands of environment.setup may reach. A name allows its subdomains too.")),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
-			optional("transparent", schema.Boolean("Catch connections that do not know of the proxy.", false)),
+			optional("transparent", schema.Boolean("Redirect the connections of programs that ignore the proxy variables.", false)),
 			optional("ca_bundle", schema.Text("A file of certificates to trust in sandboxes whose image has none, relative to this file.")),
 		))),
 		optional("limits", schema.Nullable(schema.Closed("Bounds on sandboxes and on what they leave.", append(resourceFields(),
 			optional("workspace_bytes", bytesSchema("The size of a workspace in bytes, or as \"1g\"; 2 GiB by default.", 1)),
 			optional("output_bytes", bytesSchema("How much of a command's output is kept, in bytes or as \"1m\"; 1 MiB by default.", 1)),
 		)...))),
-		optional("allow_degraded", schema.List("The limits that the kernel of the host need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
+		optional("allow_degraded", schema.List("Limits that the host's kernel need not enforce.", schema.Enum("The name of a limit.", "memory", "swap", "pids", "cpu"))),
 	)
 	s.Check = func(c *schema.Checker, v document.Value) {
 		program, handler := v.Get("oci_runtime"), v.Get("handler").Text()
@@ -189,13 +189,13 @@ func providerFields() []schema.Field {
 	return []schema.Field{
 		optional("model", modelSchema()),
 		optional("allow_external_tools", schema.Boolean("Allow tools that the provider runs, such as web search.", false)),
-		optional("on_external_tools", schema.Enum("What becomes of a request for such a tool that is not allowed: it is taken out of the request (strip, the default), or the request is refused.", "strip", "refuse")),
+		optional("on_external_tools", schema.Enum("What happens to such a tool in a request: the relay takes it out (strip, the default), or refuses the request.", "strip", "refuse")),
 		optional("max_total_tokens", schema.PositiveInteger("The tokens that an attempt may use.")),
 		optional("max_requests", schema.PositiveInteger("The requests that an attempt may make.")),
 		optional("max_cost_usd", schema.Positive("What an attempt may cost at the prices, in US dollars.")),
 		optional("prices", schema.Nullable(schema.Closed("What the provider asks for a million tokens, in US dollars.",
 			required("input", schema.Positive("Tokens that the model reads.")),
-			optional("cached_input", schema.Positive("Those of them that the provider has in its cache, by default as the others.")),
+			optional("cached_input", schema.Positive("Input tokens that the provider has in its cache; by default the price of input.")),
 			required("output", schema.Positive("Tokens that the model writes, reasoning included.")),
 		))),
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),

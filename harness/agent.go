@@ -26,12 +26,12 @@ import (
 )
 
 const (
-	toolsDest     = "/opt/sbench/agent" // read-only, the same for all attempts
-	nodeDest      = "/opt/sbench/node"  // read-only, the same for all attempts
-	agentState    = "/opt/sbench/home"  // writable, one per attempt
-	placeholder   = "sbench-placeholder-key"
-	textFile      = "candidate.txt"
-	preflightWall = time.Minute
+	toolsDest      = "/opt/sbench/agent" // read-only, the same for all attempts
+	nodeDest       = "/opt/sbench/node"  // read-only, the same for all attempts
+	agentState     = "/opt/sbench/home"  // writable, one per attempt
+	placeholderKey = "sbench-placeholder-key"
+	textFile       = "candidate.txt"
+	preflightWall  = time.Minute
 )
 
 // Agent is a harness that runs an agent's command-line program in the task's image. The
@@ -41,13 +41,13 @@ type Agent struct {
 
 	CLI    CLI
 	Tools  *agentcli.Cache
-	Digest string       // of a tester's descriptor, and of CLI.Directory; "" for an agent that sbench knows
+	Digest string       // of a tester's descriptor and its CLI.Directory; "" for an agent that sbench knows
 	Arch   string       // of the images, as GOARCH
 	Relay  relay.Config // to its provider; see RelayTo
-	Files  Files        // of the tester's
+	Files  Files        // that the tester brought
 
-	init     sync.Once           // makes the two below
-	turn     *semaphore.Weighted // of one preparation at a time
+	init     sync.Once           // makes turn and prepared
+	turn     *semaphore.Weighted // lets one preparation run at a time
 	prepared map[string]prepared // by image
 }
 
@@ -64,8 +64,8 @@ type About struct {
 	Package string `json:"package"`
 	Digest  string `json:"digest"` // of the package's archive, as the registry gives it, or of the tester's files
 	Model   string `json:"model"`
-	// Interpreter is the program that runs the agent's, if sbench brought one: its package,
-	// version and digest.
+	// Interpreter is the package, version and digest of the Node.js that sbench brought for the
+	// agent; "" if it brought none.
 	Interpreter string `json:"interpreter,omitempty"`
 	Files       string `json:"files,omitempty"` // digest of the tester's files; "" for none
 }
@@ -86,11 +86,11 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		return Result{}, err
 	}
 	args, env, files := a.process(p.in)
-	events := &eventReader{read: a.CLI.Read, trace: r.Trace, said: r.Said}
+	events := &eventReader{read: a.CLI.Read, trace: r.Trace, onStep: r.OnStep}
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
-		env:     append(append(session.env(), a.passed(r.Env)...), env...), // over those of the image and of the tester file
+		env:     append(append(session.env(), a.withoutKeys(r.Env)...), env...), // the later overrides the earlier
 		mounts:  slices.Concat(session.mounts(), p.mounts(), a.Files.Mounts),
 		network: session.network(),
 	}.run(ctx)
@@ -135,14 +135,14 @@ func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[st
 	maps.Copy(values, a.Own)
 	maps.Copy(values, map[string]string{
 		"program": path.Join(toolsDest, in.Program), "node": nodeDest + "/bin/node", "model": a.Model,
-		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholder, "home": agentState, mcpJSON: servers, mcpTOML: table,
+		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholderKey, "home": agentState, mcpJSON: servers, mcpTOML: table,
 	})
 	args, env, files = a.CLI.expand(values)
 	return args, append(env, "IS_SANDBOX=1"), files
 }
 
-// RelayTo returns the relay to a provider that a tester file asks for. All attempts share its Pace;
-// its Log, Task and Attempt are set for each.
+// RelayTo returns the relay to a provider that a tester file asks for. All attempts share its Pace.
+// Each attempt sets its own Log, Task and Attempt.
 func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
@@ -159,8 +159,8 @@ func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg
 	return cfg, err
 }
 
-// passed returns env without the variables that hold a provider's key: no key enters a sandbox.
-func (a *Agent) passed(env []string) []string {
+// withoutKeys returns env without the variables that hold a provider's key: no key enters a sandbox.
+func (a *Agent) withoutKeys(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return isCredential(name) || a.CLI.hasKey(name)
@@ -168,7 +168,7 @@ func (a *Agent) passed(env []string) []string {
 }
 
 // prepare fetches the program for an image if necessary, and runs it with --version, once for each
-// image. Calls do so one at a time, so that no program is downloaded twice.
+// image. One call at a time does this, so that no program is downloaded twice.
 func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, error) {
 	a.init.Do(func() { a.turn, a.prepared = semaphore.NewWeighted(1), map[string]prepared{} })
 	if a.turn.Acquire(ctx, 1) != nil {
@@ -180,7 +180,7 @@ func (a *Agent) prepare(ctx context.Context, e Engine, r Request) (prepared, err
 	}
 	p, err := a.install(ctx, e, r.Image)
 	if err == nil && a.CLI.Directory == "" {
-		err = a.version(ctx, e, r, p)
+		err = a.runVersion(ctx, e, r, p)
 	}
 	if ctx.Err() != nil {
 		return p, context.Cause(ctx)
@@ -231,15 +231,15 @@ func usesMusl(ctx context.Context, e Engine, image runtime.Image) (bool, error) 
 	return false, nil
 }
 
-// Errors of an [Agent]. Those that are exported are not due to its task: other tasks will meet them, too.
+// Errors of an [Agent]. The exported errors do not depend on the task: other tasks will meet them, too.
 var (
 	ErrProvider     = errors.New("the provider failed")
 	ErrNotInstalled = errors.New("the agent's program cannot be installed")
 	errDoesNotRun   = errors.New("this CLI does not run in this image")
 )
 
-// version runs the beginning of the command, up to the program, with --version.
-func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) error {
+// runVersion runs the beginning of the command, up to the program, with --version.
+func (a *Agent) runVersion(ctx context.Context, e Engine, r Request, p prepared) error {
 	in := p.in
 	args, _, _ := a.process(in)
 	args = append(args[:slices.Index(args, path.Join(toolsDest, in.Program))+1:len(args)], "--version")
@@ -265,26 +265,27 @@ func (a *Agent) version(ctx context.Context, e Engine, r Request, p prepared) er
 	return nil
 }
 
-// outcome judges the agent's end by what the relay saw, never by what the agent printed. An agent
-// that ends before its first event has failed, unless its program or the provider does not work for
-// sbench either.
+// outcome judges how the agent ended by what the relay saw, never by what the agent printed. An
+// agent that ends before its first event has failed, unless its program or the provider does not
+// work for sbench either.
 func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, result Result, events int, ask prober) (Result, error) {
 	if result.Ended == nil && result.Exit.Reason != 0 && !result.Exit.Success() {
 		result.Ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
-	stillborn := result.Ended != nil && events == 0 && result.Exit.Reason == runtime.Exited
-	if stillborn && a.CLI.Directory == "" {
-		if err := a.version(ctx, e, r, p); err != nil {
+	silent := result.Ended != nil && events == 0 && result.Exit.Reason == runtime.Exited
+	if silent && a.CLI.Directory == "" {
+		if err := a.runVersion(ctx, e, r, p); err != nil {
 			return result, fmt.Errorf("%s ended before its first event: %w", a.CLI.Name, err)
 		}
 	}
-	return settle(ctx, result, end{bad: result.Ended != nil || result.Failure != nil, stillborn: stillborn}, a.Relay, ask)
+	return assignFault(ctx, result, ending{bad: result.Ended != nil || result.Failure != nil, silent: silent}, a.Relay, ask)
 }
 
-// An end is how a harness with a provider ended.
-type end struct{ bad, stillborn bool }
+// An ending is how a harness with a provider ended: badly, or even before its first event.
+type ending struct{ bad, silent bool }
 
-// A prober asks a provider after an attempt: for one word, or what the agent asked for first.
+// A prober asks a provider after an attempt. Probe asks for one word, Repeat sends the agent's
+// first request again.
 type prober interface {
 	Probe(ctx context.Context) relay.Facts
 	Repeat(ctx context.Context) relay.Facts
@@ -293,31 +294,31 @@ type prober interface {
 // probeWall bounds the wait for the provider's answers to a prober.
 const probeWall = 2 * time.Minute
 
-// settle judges an end that the provider or a budget explains. Nobody may turn a failure into an
-// error, whether with requests that the provider cannot serve or with more of them than it allows.
-// Only what the relay itself saw counts, and the provider is at fault in three cases:
-//   - It refused every request of the attempt for a reason that is no request's: no connection, 429,
-//     503 or 529. No model was asked anything, so the attempt measured nothing, however it ended.
-//   - It failed at every request of the attempt in any way, and serves the first one now. The first,
-//     since an agent can provoke the failures that follow.
-//   - The last request was not served, and neither is one of sbench's own, made at that moment. This
-//     is tried if no request was served, or if the harness ended badly.
-func settle(ctx context.Context, result Result, how end, provider relay.Config, ask prober) (Result, error) {
+// assignFault returns ErrProvider if the provider is at fault for how an attempt ended, and sets
+// Ended if the agent used up a budget. An agent must not be able to turn its failure into an error,
+// so only what the relay itself saw counts. The provider is at fault in three cases:
+//   - It refused every request of the attempt for a reason that no request causes: no connection,
+//     429, 503 or 529. No model was asked anything, so the attempt measured nothing.
+//   - It failed at every request of the attempt in any way, and now serves the first request. The
+//     later requests prove nothing, because an agent can provoke their failures.
+//   - It did not serve the last request, and does not serve a request of sbench's own either. sbench
+//     makes this request if no request was served, or if the harness ended badly.
+func assignFault(ctx context.Context, result Result, how ending, provider relay.Config, ask prober) (Result, error) {
 	facts := result.Egress.Relay
 	name := fmt.Sprintf("%s, %s", provider.Provider, provider.Host())
 	refused := fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
 	if facts.Sent > 0 && facts.Unavailable == facts.Sent {
 		return result, refused
 	}
-	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.stillborn {
+	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.silent {
 		asking, cancel := context.WithTimeout(ctx, probeWall)
 		defer cancel()
 		own := ask.Probe(asking)
-		again := facts.AllFailed() && own.Succeeded > 0 && ask.Repeat(asking).Succeeded > 0
+		servesFirst := facts.AllFailed() && own.Succeeded > 0 && ask.Repeat(asking).Succeeded > 0
 		switch {
 		case ctx.Err() != nil:
 			return result, context.Cause(ctx)
-		case again:
+		case servesFirst:
 			return result, refused
 		case own.Unknown() && facts.Unknown():
 			return result, fmt.Errorf("%w (%s): it answers every request with 404: it does not know the model %q, or the base_url leads elsewhere", ErrProvider, name, provider.Model)
@@ -333,13 +334,13 @@ func settle(ctx context.Context, result Result, how end, provider relay.Config, 
 
 // eventReader splits an agent's output into lines and parses them.
 type eventReader struct {
-	read  func(line []byte) ([]Step, bool)
-	trace io.Writer
-	said  func(text string)
-	line  []byte // incomplete
-	cut   bool   // the line was longer than maxEvent
-	count int    // of events
-	piece string // of a message whose end has not come
+	read   func(line []byte) ([]Step, bool)
+	trace  io.Writer
+	onStep func(text string)
+	line   []byte // incomplete
+	cut    bool   // the line was longer than maxEvent
+	count  int    // of events
+	piece  string // the beginning of a message that is not yet complete
 }
 
 // maxEvent bounds an incomplete line in memory, in bytes. A longer one is replaced by a cutEvent.
@@ -351,7 +352,7 @@ func (r *eventReader) Write(p []byte) (int, error) {
 		r.line = append(r.line, text...)
 		switch {
 		case whole:
-			r.take()
+			r.endLine()
 		case len(r.line) > maxEvent:
 			r.line, r.cut = r.line[:0], true
 		}
@@ -361,19 +362,19 @@ func (r *eventReader) Write(p []byte) (int, error) {
 
 func (r *eventReader) end() {
 	if len(r.line) > 0 {
-		r.take()
+		r.endLine()
 	}
-	r.say(r.piece)
+	r.step(r.piece)
 }
 
-func (r *eventReader) say(text string) {
-	if text != "" && r.said != nil {
-		r.said(text)
+func (r *eventReader) step(text string) {
+	if text != "" && r.onStep != nil {
+		r.onStep(text)
 	}
 }
 
-// take handles one line. A trace error does not stop the agent: the record has the output as well.
-func (r *eventReader) take() {
+// endLine handles a complete line. A trace error does not stop the agent: the record has the output as well.
+func (r *eventReader) endLine() {
 	line := r.line
 	r.line = r.line[:0]
 	if r.cut {
@@ -392,8 +393,8 @@ func (r *eventReader) take() {
 			r.piece += s.Text
 			continue
 		}
-		r.say(r.piece)
+		r.step(r.piece)
 		r.piece = ""
-		r.say(s.String())
+		r.step(s.String())
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 func must(t *testing.T, err error) {
@@ -99,7 +99,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// agentView compiles one row and returns what an agent may know of it.
+// agentView compiles one row and returns what an agent may know about the task.
 func agentView(t *testing.T, row string) (compiler.AgentView, compiler.CandidateKind) {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,8 +115,7 @@ func agentView(t *testing.T, row string) (compiler.AgentView, compiler.Candidate
 	return compiler.AgentView{}, ""
 }
 
-// TestPrompt: a prompt holds the public input and how the result is collected, and
-// nothing that is hidden.
+// TestPrompt: a prompt has the public input and how the result is collected, and nothing hidden.
 func TestPrompt(t *testing.T) {
 	tests := []struct{ name, row, collected string }{
 		{"text", `{"id": "x", "family": "short_answer", "input": {"question": "-v or not?"}, "eval": {"accepted_answers": ["the-hidden-answer"]}, "environment": {"image": "i"}}`, "/workspace/candidate.txt"},

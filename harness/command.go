@@ -16,25 +16,26 @@ type Command struct {
 	Args     []string
 	TaskFile string // relative to the workspace
 	Files    Files
-	Provider *OwnProvider // nil for none
+	Provider *CommandProvider // nil for none
 }
 
-// Files are files of the tester's that a harness finds in its sandbox.
+// Files are the tester's files that a harness finds in its sandbox.
 type Files struct {
 	Mounts []runtime.Mount
-	Digest string // of what they show, as "sha256:" and hexadecimal digits; "" for none
+	Digest string // of the mounted files, as "sha256:" and hexadecimal digits; "" for none
 }
 
-// An OwnProvider is the model provider of a command. The command reaches it through a relay.
-type OwnProvider struct {
+// A CommandProvider is the model provider of a command. The command reaches it through a relay.
+type CommandProvider struct {
 	Relay  relay.Config
 	Secret string // the variable of Request.Env with the real key, which the command does not get
-	// The variables that the command gets; "" means that of the provider's own clients.
+	// The names of variables that the command gets; "" means the name that the provider's own
+	// clients use.
 	BaseURL, Key, Model string
 }
 
 // env returns the variables that the command gets.
-func (p *OwnProvider) env(given []string) []string {
+func (p *CommandProvider) env(given []string) []string {
 	baseURL, key := "OPENAI_BASE_URL", "OPENAI_API_KEY"
 	switch p.Relay.Provider {
 	case relay.Anthropic:
@@ -43,12 +44,12 @@ func (p *OwnProvider) env(given []string) []string {
 		baseURL, key = "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"
 	}
 	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Secret+"=") })
-	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+placeholder)
+	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+placeholderKey)
 	return append(env, cmp.Or(p.Model, "SBENCH_MODEL")+"="+p.Relay.Model)
 }
 
-// Produce runs the command. A text candidate is its standard output. With a provider, errors
-// are those of [Agent.Produce] that are the provider's.
+// Produce runs the command. A text candidate is its standard output. With a provider, it returns
+// ErrProvider if the provider is at fault.
 func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
 	env, provider := r.Env, (*relay.Config)(nil)
 	if c.Provider != nil {
@@ -68,7 +69,7 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	result.Agent = &About{Name: "command", Digest: c.Files.Digest, Model: provider.Model}
 	// Its candidate counts even if the command fails, unless the provider is at fault.
 	bad := result.Ended != nil || result.Failure != nil || !result.Exit.Success()
-	return settle(ctx, result, end{bad: bad}, *provider, session.relay)
+	return assignFault(ctx, result, ending{bad: bad}, *provider, session.relay)
 }
 
 // Identity implements Producer.

@@ -23,8 +23,8 @@ import (
 //go:embed agents/*.yaml
 var agentFiles embed.FS
 
-// OwnAgent is the type of a harness whose agent a file of the tester's describes.
-const OwnAgent = "agent"
+// CustomAgent is the harness type of an agent that the tester's own descriptor describes.
+const CustomAgent = "agent"
 
 var descriptors = sync.OnceValue(func() []CLI {
 	var all []CLI
@@ -40,8 +40,8 @@ var descriptors = sync.OnceValue(func() []CLI {
 	return all
 })
 
-// CLIs returns the agents that sbench knows, by name. To add one, describe it in a file of the
-// directory agents.
+// CLIs returns the agents that sbench knows, by name. To add an agent, describe it in a file of
+// the directory agents.
 func CLIs() []CLI { return descriptors() }
 
 // CLIOf returns the agent with the given name.
@@ -60,7 +60,7 @@ func AgentTypes() []compiler.AgentType {
 	for _, c := range CLIs() {
 		types = append(types, c.AgentType)
 	}
-	return append(types, compiler.AgentType{Name: OwnAgent, Config: []schema.Field{
+	return append(types, compiler.AgentType{Name: CustomAgent, Config: []schema.Field{
 		required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
 		optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
 	}})
@@ -70,10 +70,10 @@ func AgentTypes() []compiler.AgentType {
 type CLI struct {
 	compiler.AgentType
 	Provider relay.Provider
-	// Packages are the npm packages by architecture, as GOARCH, with "-musl" appended for
-	// those that images with musl need instead, or "any" for one that fits all.
+	// Packages are the npm packages by platform: "any", a GOARCH such as "amd64", or "amd64-musl"
+	// for images with musl.
 	Packages map[string]agentcli.Package
-	// Directory holds the program instead of a package, and Program is its path in there.
+	// Directory has the program if no package has it. Program is the path in Directory.
 	Directory, Program string
 	// Descriptor is the text that was parsed.
 	Descriptor []byte
@@ -81,11 +81,11 @@ type CLI struct {
 	Read func(line []byte) (steps []Step, ok bool)
 
 	written       descriptor
-	node          bool // whether it needs Node.js
-	passesServers bool // of tools
+	node          bool // the program needs Node.js
+	passesServers bool // the command or a file names the MCP servers
 }
 
-// Known reports whether the agent is one that sbench knows.
+// Known reports whether sbench knows the agent.
 func (c CLI) Known() bool {
 	known, ok := CLIOf(c.Name)
 	return ok && bytes.Equal(known.Descriptor, c.Descriptor)
@@ -101,7 +101,7 @@ func isCredential(name string) bool {
 	return slices.ContainsFunc(CLIs(), func(c CLI) bool { return c.hasKey(name) })
 }
 
-// descriptor is a descriptor as it is written.
+// descriptor has the keys of an agent's descriptor.
 type descriptor struct {
 	Name, Model, API string
 	Keys             []credentialText
@@ -124,7 +124,7 @@ func (c *credentialText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Credential)
 }
 
-// texts are one text, or a list of them. Numbers and booleans are texts, too.
+// texts are a text or a list of texts. Numbers and booleans count as texts.
 type texts []string
 
 func (t *texts) UnmarshalJSON(b []byte) error {
@@ -152,7 +152,7 @@ func mapOf(doc string, values *schema.Schema) *schema.Schema {
 	return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: values}}
 }
 
-// orList lets s also allow a list of at least so many items.
+// orList makes s also allow a list of at least so many items.
 func orList(s, items *schema.Schema, least int) *schema.Schema {
 	s.Array = &schema.Array{Items: items, Min: least}
 	return s
@@ -174,8 +174,8 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
 		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
 		required("api", schema.Enum("The API that it speaks.", compiler.ProviderAPIs...)),
-		required("keys", &schema.Schema{Doc: "Variables of harness.env that may hold the provider's key. The first that is set is used, and none is passed on.", Array: &schema.Array{Items: key, Min: 1}}),
-		optional("config", templates("Keys of harness.config that the agent has besides those of all agents, with a description of each.")),
+		required("keys", &schema.Schema{Doc: "Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them.", Array: &schema.Array{Items: key, Min: 1}}),
+		optional("config", templates("Keys of harness.config that only this agent has, with a description of each.")),
 		optional("npm", &schema.Schema{
 			Doc: "Its program as a package of the npm registry, by platform.",
 			Object: &schema.Object{Fields: []schema.Field{
@@ -184,9 +184,9 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 		}),
 		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
 		optional("file", fileSchema("The program, relative to the directory.")),
-		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. A list in the list is left out if a key of the configuration that it mentions is not set, or if there are no servers that it could mention.", Array: &schema.Array{Items: words, Min: 1}}),
+		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. An inner list of arguments is omitted if it mentions a key of harness.config that is not set, or the servers and there are none.", Array: &schema.Array{Items: words, Min: 1}}),
 		optional("env", templates("Its variables.")),
-		optional("files", templates("Files to write below {home}, a directory of the agent's own, fresh for each attempt.")),
+		optional("files", templates("Files to write below {home}, a directory for the agent that is fresh for each attempt.")),
 		optional("mcp", mcpSchema()),
 		optional("events", orList(format, ruleSchema(), 0)),
 	)
@@ -201,8 +201,8 @@ func fileSchema(doc string) *schema.Schema {
 	})
 }
 
-// ParseDescriptor parses the descriptor of an agent, which docs/harnesses.md describes. file
-// names it in problems. Directory is returned as the descriptor gives it.
+// ParseDescriptor parses the descriptor of an agent (docs/harnesses.md). Problems name it file. The
+// CLI has Directory as it is in the descriptor.
 func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	doc := new(document.Document)
 	if problems := doc.ParseYAML(text).In(file); len(problems) > 0 {
@@ -237,7 +237,7 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	return cli, nil
 }
 
-// checkProgram checks that there is one program, and that the command runs it.
+// checkProgram checks that there is exactly one program, and that the command runs it.
 func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	switch {
 	case len(c.Packages) > 0 && c.Directory != "":
@@ -259,7 +259,7 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	}
 }
 
-var holder = regexp.MustCompile(`\{([a-z_]+)\}`)
+var placeholder = regexp.MustCompile(`\{([a-z_]+)\}`)
 
 // checkTemplates checks that every placeholder is known.
 func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
@@ -275,7 +275,7 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 		for _, inner := range v.Fields() {
 			look(inner)
 		}
-		for _, m := range holder.FindAllStringSubmatch(v.Text(), -1) {
+		for _, m := range placeholder.FindAllStringSubmatch(v.Text(), -1) {
 			c.node = c.node || m[1] == "node"
 			c.passesServers = c.passesServers || m[1] == mcpJSON || m[1] == mcpTOML
 			if !slices.Contains(known, m[1]) {
@@ -288,15 +288,14 @@ func (c *CLI) checkTemplates(check *schema.Checker, root document.Value) {
 	}
 }
 
-// expand returns the process of an attempt. value gives what a placeholder stands for.
+// expand returns the process of an attempt. values are the values of the placeholders.
 func (c CLI) expand(values map[string]string) (args, env []string, files map[string]string) {
-	none := []string{"", noServers}
 	fill := func(text string) string {
-		return holder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
+		return placeholder.ReplaceAllStringFunc(text, func(m string) string { return values[m[1:len(m)-1]] })
 	}
-	unset := func(m []string) bool { return slices.Contains(none, values[m[1]]) }
+	unset := func(m []string) bool { return values[m[1]] == "" || values[m[1]] == noServers }
 	for _, group := range c.written.Command {
-		if len(group) > 1 && slices.ContainsFunc(holder.FindAllStringSubmatch(strings.Join(group, " "), -1), unset) {
+		if len(group) > 1 && slices.ContainsFunc(placeholder.FindAllStringSubmatch(strings.Join(group, " "), -1), unset) {
 			continue
 		}
 		for _, arg := range group {
@@ -327,8 +326,7 @@ func (c CLI) Package(arch string, musl bool) (agentcli.Package, error) {
 	return agentcli.Package{}, fmt.Errorf("%s has no package for %s", c.Name, arch)
 }
 
-// nodeVersion is the release of Node.js for agents that need it. It runs with glibc 2.28 and
-// later, and the C++ library.
+// nodeVersion is the release of Node.js for agents that need it. It needs glibc 2.28 and libstdc++.
 const nodeVersion = "24.21.0"
 
 // Node returns the npm package with Node.js for an architecture, and its version; ok is false if

@@ -46,8 +46,8 @@ type egressSession struct {
 	serving    sync.WaitGroup
 }
 
-// openSession opens the network access that a request allows, and an agent's relay to its
-// provider. If the task's environment has "network: none", there is only the relay.
+// openSession opens the network access that a request allows, and a relay unless provider is nil.
+// If the task's environment has "network: none", there is only the relay.
 func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	e := r.Egress
 	if r.Task.Environment().NetworkNone {
@@ -111,7 +111,8 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 	return nil
 }
 
-// listen serves in the background until the listener or the server is closed; the error says only that.
+// listen serves in the background until the listener or the server is closed. The error of serve
+// says only that this has happened.
 func (w *egressSession) listen(serve func(net.Listener) error, l net.Listener) {
 	w.serving.Go(func() { _ = serve(l) })
 }

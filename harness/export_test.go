@@ -11,14 +11,14 @@ var IsCredential = isCredential
 
 // A Prober answers with facts that a test gives, and counts its questions.
 type Prober struct {
-	Own, First relay.Facts
-	Asked      int
+	Probed, Repeated relay.Facts
+	Asked            int
 }
 
-func (p *Prober) Probe(context.Context) relay.Facts  { p.Asked++; return p.Own }
-func (p *Prober) Repeat(context.Context) relay.Facts { p.Asked++; return p.First }
+func (p *Prober) Probe(context.Context) relay.Facts  { p.Asked++; return p.Probed }
+func (p *Prober) Repeat(context.Context) relay.Facts { p.Asked++; return p.Repeated }
 
-// Settle settles an attempt whose relay saw facts.
-func Settle(ctx context.Context, facts relay.Facts, bad, stillborn bool, ask *Prober) (Result, error) {
-	return settle(ctx, Result{Egress: &EgressTotals{Relay: &facts}}, end{bad, stillborn}, relay.Config{Provider: relay.OpenAI, Model: "m"}, ask)
+// AssignFault judges an attempt whose relay saw facts.
+func AssignFault(ctx context.Context, facts relay.Facts, bad, silent bool, ask *Prober) (Result, error) {
+	return assignFault(ctx, Result{Egress: &EgressTotals{Relay: &facts}}, ending{bad, silent}, relay.Config{Provider: relay.OpenAI, Model: "m"}, ask)
 }

@@ -2,7 +2,9 @@
 // once every process in the sandbox is dead.
 //
 // A producer receives only a [Request], so it has no access to evaluation inputs or hidden
-// values.
+// values. There are two producers here: [Command] runs a command of the tester file, and [Agent]
+// installs and runs an agent that a file of the directory agents describes ([CLI]). Both share the
+// main path, production.run. Package predictions has a third, which hands in existing answers.
 package harness
 
 import (
@@ -30,24 +32,24 @@ type Engine interface {
 
 // A Producer makes one candidate for one task.
 type Producer interface {
-	// Produce runs one attempt in sandboxes of e. An error means that nothing was measured;
-	// any fault of the agent itself is a Failure in the Result.
+	// Produce runs one attempt in sandboxes of e. An error means that nothing was measured. A
+	// fault of the agent is a Failure in the Result.
 	Produce(ctx context.Context, e Engine, r Request) (Result, error)
-	// Identity says what it is. It is the same for all tasks.
+	// Identity describes the producer. It is the same for all tasks.
 	Identity() Identity
 }
 
-// An Identity says what a producer is, to the run and in its records.
+// An Identity describes a producer to the run and in records.
 type Identity struct {
-	Type    string // in records; "" for the tester file's harness.type
+	Type    string // in records; "" means the tester file's harness.type
 	Version string // of an agent's CLI; "" for none
-	// Digest is that of the files that the producer shows the agent or, with a Type, of what the
-	// candidates come from; "" for none.
+	// Digest covers the files that the producer shows the agent; "" if there are none. If Type is
+	// set, it covers the files that the candidates come from.
 	Digest     string
 	Relay      *relay.Config // to the provider of its model; nil for none
-	Prompted   bool          // it gets [Prompt], which names TaskFile, and reports events
+	Prompted   bool          // the process reads [Prompt], which names TaskFile, and reports events
 	TaskFile   string
-	Descriptor []byte // of an agent that the tester brought; nil for others
+	Descriptor []byte // of an agent that the tester brought, else nil
 }
 
 // A Request describes one attempt to a [Producer].
@@ -59,20 +61,20 @@ type Request struct {
 	Sidecars       []service.Sidecar // beside the harness
 	Timeout        time.Duration     // of the harness's process
 	Limits         runtime.Limits
-	WorkspaceBytes int64    // bound of the workspace and of changes to the image's files, each
-	OutputBytes    int64    // of each stream kept in the record
+	WorkspaceBytes int64    // bounds the workspace, and separately the changes to the image's files
+	OutputBytes    int64    // bounds what the record has of each stream
 	Env            []string // NAME=value of harness.env
 	Attempt        int      // of this task, from 1
 	Egress         Egress
 	// Trace, if not nil, receives an agent's output as it is written, one line per Write.
-	// Said, if not nil, receives the text of each [Step] that has one. Both are called from
-	// one goroutine.
-	Trace io.Writer
-	Said  func(text string)
+	// OnStep, if not nil, receives the text of each [Step] that has a text. One goroutine calls
+	// both.
+	Trace  io.Writer
+	OnStep func(text string)
 	// Dest is an existing, empty host directory. It receives the workspace as the agent left
 	// it, without what a candidate must not contain.
-	Dest    string
-	OwnDest bool // makes the process's user the owner of everything in Dest; see candidate.Source
+	Dest       string
+	CallerOwns bool // the user of this process owns everything in Dest; see candidate.Source
 }
 
 // Result is what [Producer.Produce] returns.
@@ -80,16 +82,15 @@ type Result struct {
 	Exit      runtime.Exit
 	Candidate candidate.Candidate
 	Failure   *candidate.Failure // why no candidate could be extracted; nil if there is one
-	// Ended says how the harness ended badly, such as by its time limit; nil if it ended well. What
-	// it had done until then is the candidate all the same, unless there is a Failure.
+	// Ended says how the harness ended badly, such as by its time limit; nil if it ended well. The
+	// work that it had done by then is still the candidate, unless there is a Failure.
 	Ended  *candidate.Failure
 	Egress *EgressTotals // nil if the sandbox could reach nothing
 	Agent  *About        // nil unless the producer is an Agent
 }
 
-// Prompt returns the instructions for an agent, the same for every agent: the task's public
-// input, and a paragraph on how the result is collected. taskFile is relative to the
-// workspace.
+// Prompt returns the instructions for an agent: the task's public input, and a paragraph on how the
+// result is collected. They are the same for every agent. taskFile is relative to the workspace.
 func Prompt(r Request, taskFile string) (string, error) {
 	var b strings.Builder
 	for _, v := range r.Task.Input() {

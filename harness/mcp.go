@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// mcpForms are how an agent's configuration names servers of the Model Context Protocol: the
-// keys of a server, with templates. A kind that is nil is not supported.
+// mcpForms are an agent's own keys for a server of the Model Context Protocol, with templates for
+// their values. The agent does not support a kind of server that is nil.
 type mcpForms struct{ Stdio, HTTP map[string]string }
 
 // Placeholders for all servers, in command, env and files.
@@ -21,28 +21,28 @@ const (
 	mcpTOML = "mcp_servers_toml"
 )
 
-// noServers is what both stand for if there is no server.
+// noServers is the value of mcpJSON and of mcpTOML if there is no server.
 const noServers = "{}"
 
-// mcpHolders are the placeholders for one server. args and argv stand for a list, env for an object,
-// and the others for a string.
-var mcpHolders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
+// mcpPlaceholders are the placeholders for one server, by its kind. args and argv are lists, env is an
+// object, and command and url are strings.
+var mcpPlaceholders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
 
 func mcpSchema() *schema.Schema {
 	form := schema.AnyText("A placeholder, or a text.")
 	return schema.Closed("The keys of a server of the Model Context Protocol in the agent's own configuration.",
-		optional("stdio", mapOf("Those of a program that the agent starts.", form)),
-		optional("http", mapOf("Those of a server that is reached by HTTP.", form)),
+		optional("stdio", mapOf("The keys of a program that the agent starts.", form)),
+		optional("http", mapOf("The keys of a server that the agent reaches by HTTP.", form)),
 	)
 }
 
-// checkServers checks the placeholders of both forms, and that the servers are passed on. It runs
-// after checkTemplates.
+// checkServers checks the placeholders of both kinds of servers, and that the command or a file
+// passes the servers to the agent. It runs after checkTemplates.
 func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
-	for _, kind := range slices.Sorted(maps.Keys(mcpHolders)) {
-		known := mcpHolders[kind]
+	for _, kind := range slices.Sorted(maps.Keys(mcpPlaceholders)) {
+		known := mcpPlaceholders[kind]
 		for _, v := range root.Get("mcp").Get(kind).Fields() {
-			if m := holder.FindStringSubmatch(v.Text()); m != nil && (m[0] != v.Text() || !slices.Contains(known, m[1])) {
+			if m := placeholder.FindStringSubmatch(v.Text()); m != nil && (m[0] != v.Text() || !slices.Contains(known, m[1])) {
 				check.Errorf(v, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s cannot stand here", v.Text())
 			}
 		}
@@ -52,8 +52,8 @@ func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
 	}
 }
 
-// Serves reports whether the agent can use a server.
-func (c CLI) Serves(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
+// Supports reports whether the agent can use a server.
+func (c CLI) Supports(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
 
 func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
 	if s.URL != "" {
@@ -62,7 +62,7 @@ func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
 	return c.written.MCP.Stdio
 }
 
-// servers returns what the placeholders for all servers stand for. The agent must serve each.
+// servers returns the values of mcpJSON and mcpTOML. The agent must support each server.
 func (c CLI) servers(all map[string]compiler.MCPServer) (asJSON, asTOML string) {
 	table := map[string]any{}
 	for name, s := range all {
@@ -77,7 +77,7 @@ func (c CLI) servers(all map[string]compiler.MCPServer) (asJSON, asTOML string) 
 		server := map[string]any{}
 		for key, text := range c.mcpForm(s) {
 			server[key] = text
-			if m := holder.FindStringSubmatch(text); m != nil {
+			if m := placeholder.FindStringSubmatch(text); m != nil {
 				server[key] = values[m[1]]
 			}
 		}
@@ -91,8 +91,8 @@ func jsonText(v any) string {
 	return string(text)
 }
 
-// tomlInline returns an inline table. JSON's strings and lists of strings are TOML's, too; a library
-// would write tables of several lines.
+// tomlInline returns an inline table: a library would write tables of several lines. JSON's strings
+// and lists of strings are also TOML's.
 func tomlInline(table map[string]any) string {
 	pairs := make([]string, 0, len(table))
 	for _, key := range slices.Sorted(maps.Keys(table)) {

@@ -9,9 +9,9 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestSettle: the provider is at fault if it refused everything for a reason that is no request's,
-// or if it does not serve a request of sbench's own either. Nothing else is an error.
-func TestSettle(t *testing.T) {
+// TestAssignFault: the provider is at fault if it refused everything for a reason that no request
+// causes, or if it does not serve a request of sbench's own either. Nothing else is an error.
+func TestAssignFault(t *testing.T) {
 	up := relay.Facts{Sent: 1, Succeeded: 1, Statuses: []int{200}}
 	down := relay.Facts{Sent: 4, Outage: 4, LastCause: relay.ServerError, Statuses: []int{500, 500, 500, 500}}
 	unknown := relay.Facts{Sent: 1, Statuses: []int{404}}
@@ -20,12 +20,12 @@ func TestSettle(t *testing.T) {
 	flooded := relay.Facts{Sent: 99, Succeeded: 2, Unavailable: 97, Outage: 97, LastCause: relay.RateLimited, Statuses: []int{429}}
 	left := relay.Facts{Sent: 1, Left: 1, Statuses: []int{0}}
 	tests := []struct {
-		name           string
-		facts          relay.Facts
-		bad, stillborn bool
-		own            relay.Facts
-		asked          int
-		err            string // a part of it
+		name        string
+		facts       relay.Facts
+		bad, silent bool
+		probed      relay.Facts
+		asked       int
+		err         string // a part of it
 	}{
 		{"nothing happened", relay.Facts{}, false, false, relay.Facts{}, 0, ""},
 		{"nothing happened, badly", relay.Facts{}, true, false, relay.Facts{}, 0, ""},
@@ -50,8 +50,8 @@ func TestSettle(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ask := &harness.Prober{Own: tt.own, First: tt.facts}
-			_, err := harness.Settle(t.Context(), tt.facts, tt.bad, tt.stillborn, ask)
+			ask := &harness.Prober{Probed: tt.probed, Repeated: tt.facts}
+			_, err := harness.AssignFault(t.Context(), tt.facts, tt.bad, tt.silent, ask)
 			if ask.Asked != tt.asked || errors.Is(err, harness.ErrProvider) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("asked %d times; %v", ask.Asked, err)
 			}
@@ -64,13 +64,13 @@ func TestSettle(t *testing.T) {
 		"failed at all, and serves the first now": {garbage, true},
 		"provoked with what was left":             {relay.Facts{Sent: 9, Left: 8, Unavailable: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Outage: 1, Statuses: []int{0, 429}}, false},
 	} {
-		if _, err := harness.Settle(t.Context(), tt.facts, true, false, &harness.Prober{Own: up, First: up}); (err != nil) != tt.want {
+		if _, err := harness.AssignFault(t.Context(), tt.facts, true, false, &harness.Prober{Probed: up, Repeated: up}); (err != nil) != tt.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	exceeded := up
 	exceeded.Exceeded = relay.TokenBudget
-	if result, err := harness.Settle(t.Context(), exceeded, false, false, &harness.Prober{}); err != nil || result.Ended == nil || result.Ended.Reason != "max_total_tokens_exceeded" {
+	if result, err := harness.AssignFault(t.Context(), exceeded, false, false, &harness.Prober{}); err != nil || result.Ended == nil || result.Ended.Reason != "max_total_tokens_exceeded" {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

@@ -25,10 +25,10 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 // outsider is an agent that this package does not know.
@@ -101,7 +101,7 @@ func (e offline) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	return e.Engine.Create(ctx, cfg)
 }
 
-// TestAgentFromOutside: an agent is a descriptor, which a tester can bring.
+// TestAgentFromOutside: a tester can bring the descriptor of an agent, and sbench runs the agent.
 func TestAgentFromOutside(t *testing.T) {
 	program := func(_ context.Context, p *fake.Proc) fake.Status {
 		if p.Args[1] == "--version" {
@@ -142,7 +142,7 @@ func TestAgentFromOutside(t *testing.T) {
 	var said []string
 	result, err := agent.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
-		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, Said: func(text string) { said = append(said, text) },
+		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, OnStep: func(text string) { said = append(said, text) },
 	})
 	must(t, err)
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
@@ -164,7 +164,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	to, err := harness.RelayTo(relay.OpenAI, key, compiler.HarnessConfig{Model: "m"})
 	must(t, err)
-	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.OwnProvider{Relay: to, Secret: "TEAM_KEY"}}
+	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, Secret: "TEAM_KEY"}}
 	_, err = command.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
 		Env: []string{"TEAM_KEY=" + key, "LANG=C"}, Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
@@ -175,8 +175,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 	}
 }
 
-// TestDescriptorTypos: a key of a descriptor that is misspelled is named, and the right one is
-// suggested.
+// TestDescriptorTypos: the error names a misspelled key of a descriptor, and suggests the right key.
 func TestDescriptorTypos(t *testing.T) {
 	key := regexp.MustCompile(`(?m)^( *(?:- )?)([a-z_]+):|([{,] ?)(package|file|bearer|name):`)
 	lines := strings.Split(outsider, "\n")
@@ -188,7 +187,7 @@ func TestDescriptorTypos(t *testing.T) {
 				begin, end = at[8], at[9]
 			}
 			name := line[begin:end]
-			if slices.Contains([]string{"mood", "pace"}, name) { // names of its own
+			if slices.Contains([]string{"mood", "pace"}, name) { // keys that this descriptor defines
 				continue
 			}
 			wrong := name[:len(name)-1] + name[len(name)-1:] + name[len(name)-1:]
@@ -228,7 +227,7 @@ func TestDescriptorTypos(t *testing.T) {
 	}
 }
 
-// TestEndsAtOnce: an agent that ends before its first event has failed, unless its program or its
+// TestEndsAtOnce: an agent that ends before its first event has failed, unless its program or the
 // provider does not work for sbench either.
 func TestEndsAtOnce(t *testing.T) {
 	cli, problems := harness.ParseDescriptor("outsider.yaml", []byte(outsider))

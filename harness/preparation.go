@@ -12,7 +12,7 @@ import (
 )
 
 // A Preparation is a command that changes an image before any harness runs in it: a step of a
-// build, or a task's set-up. It runs in a sandbox of its own.
+// build, or a task's set-up. It runs in its own sandbox.
 type Preparation struct {
 	Name   string // for people
 	Image  runtime.Image
@@ -32,7 +32,7 @@ type Preparation struct {
 // ErrPreparation means that a command of a preparation failed.
 var ErrPreparation = errors.New("preparation failed")
 
-// Run runs the command and writes what it changed in the image to a layer. An error that matches
+// Run runs the command, and writes its changes to the image as a layer. An error that matches
 // ErrPreparation is the command's fault.
 func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report layer.Report, err error) {
 	session, err := p.Egress.open(p.Name, 1, nil)

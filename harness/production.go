@@ -29,26 +29,26 @@ const (
 	phaseProducer = "producer"
 )
 
-// production is one run of a harness: it fills a fresh workspace, runs one process in a
-// sandbox, and extracts the candidate once every process is dead. The sandbox writes to a
-// volume, never to the directory that receives the result.
+// production is one run of a harness, the path that all producers share. It fills a fresh workspace,
+// runs one process in a sandbox, and extracts the candidate once every process is dead. The sandbox
+// writes to a volume, never to the directory that receives the result.
 type production struct {
 	engine  Engine
 	request Request
 
 	taskFile   string // relative to the workspace
-	textFile   string // holds a text candidate, relative to the workspace; "" is standard output
+	textFile   string // receives a text candidate, relative to the workspace; "" is standard output
 	process    runtime.Process
-	writable   bool              // the process may change the image's files, as it always may for a repository
-	stateFiles map[string]string // their contents, by path below stateAt
+	writable   bool              // the process may change the image's files; for a repository it always may
 	stateAt    string            // where a fresh, writable directory is mounted for the process's state; "" for none
+	stateFiles map[string]string // contents by path below stateAt
 	env        []string          // NAME=value, over the task's
 	mounts     []runtime.Mount
 	network    *runtime.Network
 }
 
-// run produces the candidate, however the process ends. A patch and a machine's layer are extracted
-// before the stopped sandbox is closed.
+// run produces the candidate, however the process ends. It extracts a patch and a machine's layer
+// before it closes the stopped sandbox.
 func (p production) run(ctx context.Context) (result Result, err error) {
 	r := p.request
 	vol, err := p.engine.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: r.WorkspaceBytes / inodeBytes})
@@ -75,7 +75,7 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
 	}
 	if err == nil && r.Task.Environment().Machine {
-		result.Failure, err = result.Candidate.KeepMachine(ctx, sandbox, r.Dest, r.WorkspaceBytes)
+		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
 	switch err = errors.Join(err, sandbox.Close(ctx)); {
 	case errors.Is(err, runtime.ErrNotStarted):
@@ -130,7 +130,7 @@ func (p production) fill(ctx context.Context, dir string) error {
 	return root.WriteFile(p.taskFile, payload, 0o644)
 }
 
-// copyWorkdir copies the working directory out of the image, without a container.
+// copyWorkdir copies the image's working directory, without a container.
 func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	view, err := e.View(ctx, r.Image)
 	if err != nil {
@@ -146,12 +146,12 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 	return err
 }
 
-// config returns the sandbox of the process, which sees the workspace dir.
+// config returns the configuration of the sandbox, which mounts the workspace dir.
 func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
 	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
 	if p.stateAt != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Give: true})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Chown: true})
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
@@ -163,16 +163,17 @@ func (p production) config(dir string, places []string) runtime.Config {
 	return cfg
 }
 
-// workspaceMounts mounts the workspace at the working directory or, if that is a repository, the
-// workspace's entries at places that hide no directory of the repository.
+// workspaceMounts mounts the workspace at the working directory. If the candidate is a patch, the
+// working directory is a repository: then each place of the workspace has a mount of its own, and
+// hides no directory of the repository.
 func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
-	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Give: true}}
+	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Chown: true}}
 	if r.Kind == compiler.CandidatePatch {
 		mounts = nil
 		for _, name := range places {
 			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && isAtOrBelow(name, e.Dest) })
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Give: true})
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Chown: true})
 		}
 	}
 	// Read-only assets are mounted over themselves, so that even their owner cannot change them.
@@ -186,9 +187,9 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 
 func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// repositoryPlaces returns the paths, relative to the repository, at which to mount the
-// entries of dir. There are none unless the candidate is a patch. It is an error if the sandbox's
-// user cannot write to the repository.
+// repositoryPlaces returns the paths, relative to the repository, at which to mount the entries of
+// dir; none unless the candidate is a patch. It returns an error if the sandbox's user cannot write
+// to the repository.
 func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]string, error) {
 	if r.Kind != compiler.CandidatePatch {
 		return nil, nil
@@ -225,7 +226,7 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 		file = p.textFile
 	}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Keep: r.Dest, Own: r.OwnDest, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Dest: r.Dest, CallerOwns: r.CallerOwns, MaxBytes: r.WorkspaceBytes,
 	})
 	result.Failure = cmp.Or(failed, result.Failure)
 	taken.Patch, taken.Layer, taken.Dropped = result.Candidate.Patch, result.Candidate.Layer, append(taken.Dropped, result.Candidate.Dropped...)

@@ -10,7 +10,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// A Step is something that an agent reports having said or done.
+// A Step is a message or an action that an agent reports.
 type Step struct {
 	Kind   StepKind
 	Title  string
@@ -18,9 +18,9 @@ type Step struct {
 	Output string // of a command or tool
 	Exit   int    // a command's exit code
 	Failed bool
-	Piece  bool // it continues the message before it, if that is a piece, too
-	// Call links a StepResult to the earlier step whose Output and Failed it provides; ""
-	// links to none.
+	Piece  bool // a part of a message: pieces that follow one another are one message
+	// Call, unless "", is the id of a tool call. A StepResult has the Output and Failed of the
+	// earlier step with the same Call.
 	Call string
 }
 
@@ -96,29 +96,29 @@ func plain(raw json.RawMessage) string {
 // readers are the formats of output that have parsers of their own.
 var readers = map[string]func([]byte) ([]Step, bool){"codex": readCodex, "claude_code": readClaude}
 
-// An eventRule says what lines of a program's output mean. The first rule that fits decides.
+// An eventRule says what a line of a program's output means. The first rule that fits a line counts.
 type eventRule struct {
-	When        map[string]texts // what values must be, by path
+	When        map[string]texts // the allowed values, by path
 	Step        StepKind         // "" for none
 	Title, Text string           // paths
-	Output      texts            // paths, whose texts follow each other
+	Output      texts            // paths; their texts are joined
 	Exit, Call  string           // paths
 	Failed      map[string]texts // as When
 	Piece       bool             // see Step
 }
 
 func ruleSchema() *schema.Schema {
-	one := func(doc string) *schema.Schema {
+	scalar := func(doc string) *schema.Schema {
 		return &schema.Schema{Doc: doc, String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
 	}
-	value := orList(one("What the value must be, or one of several; * for anything but null."), one(""), 1)
+	value := orList(scalar("The value, or a list of values that are allowed; * allows anything but null."), scalar(""), 1)
 	at := func(doc string) *schema.Schema { return schema.Text(doc + ", as a path such as part.text.") }
 	return schema.Closed("What a line of JSON means.",
 		required("when", mapOf("Conditions that all must hold, by path.", value)),
 		optional("step", schema.Enum("What the agent did; none if absent.", string(StepMessage), string(StepThinking), string(StepCommand), string(StepTool),
 			string(StepFiles), string(StepResult), string(StepNote), string(StepError))),
 		optional("title", at("Where its title is, such as a tool's name")),
-		optional("text", at("Where its text is: what was said, the command, the tool's input")),
+		optional("text", at("Where its text is: the message, the command, or the tool's input")),
 		optional("output", orList(at("Where the output of a command or tool is"), at("Where a part of it is"), 0)),
 		optional("exit", at("Where a command's exit code is")),
 		optional("call", at("Where the call's id is, by which a result finds its step")),
@@ -127,7 +127,7 @@ func ruleSchema() *schema.Schema {
 	)
 }
 
-// readerOf returns the parser that a descriptor's events ask for. Without any, each line is a
+// readerOf returns the parser that a descriptor's events ask for. Without events, each line is a
 // message.
 func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 	if len(events) == 0 {
@@ -141,7 +141,7 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 	var rules []eventRule
 	_ = json.Unmarshal(events, &rules) // the schema accepted them
 	return func(line []byte) ([]Step, bool) {
-		if len(line) > maxRuled { // each path is looked up on its own
+		if len(line) > maxRuled { // each look-up of a path parses the line again
 			return unknown(cutEvent), true
 		}
 		var event map[string]json.RawMessage

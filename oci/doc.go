@@ -1,10 +1,9 @@
 // Package oci builds locked-down OCI runtime specifications. It is pure: options go in, a
 // specification comes out. It never consults a daemon, a file or the host.
 //
-// [New] starts from the strictest specification that sbench uses. Each [Option] opens or
-// sizes one point of it, and options are applied in order. An option that cannot do exactly
-// what was asked returns an error; it never falls back to a default. A specification without
-// a required limit is refused.
+// [New] starts from the strictest specification that sbench uses, and applies each [Option] in order.
+// An option opens or sizes one point. If it cannot do exactly this, it returns an error, and never
+// falls back to a default. New refuses a specification without a required limit.
 //
 // A minimal specification:
 //
@@ -19,16 +18,14 @@
 //	)
 //
 // Without further options the sandbox has no capabilities, cannot gain privileges through
-// execve(2), has its own PID, IPC, UTS, mount and cgroup namespaces, and runs under an
-// allow-list of system calls (seccomp(2)): calls that are not on it fail with EPERM, or with
-// ENOSYS where programs can do without them. What it can write, and how much, follows from
-// the caller's root file system and mounts.
+// execve(2), has its own PID, IPC, UTS, mount and cgroup namespaces, and may make only the system
+// calls of an allow-list (seccomp(2)). Other calls fail with EPERM, or with ENOSYS where programs can
+// do without them. The caller's root file system and mounts decide where the sandbox can write, and
+// how much.
 //
-// Sizes are in bytes. Paths are absolute and clean, without NUL or newline. Nothing in this
-// package keeps state, so everything may be called concurrently, with a different
-// specification in each goroutine.
+// Sizes are in bytes. Paths are absolute and clean, without NUL or newline. The package has no state:
+// all functions may be called concurrently.
 //
-// The sources of the individual settings are the OCI runtime specification 1.0.2 (the newest
-// version that runc 1.1 reads) and the kernel documentation and manual pages named beside
-// them.
+// The settings follow the OCI runtime specification 1.0.2 (the newest version that runc 1.1 reads),
+// and the kernel documentation and manual pages that the comments name.
 package oci

@@ -9,13 +9,13 @@ import (
 
 const (
 	minMemory = 6 << 20 // runc itself needs about this much to reach execve
-	maxMemory = 1 << 50 // cgroup v1 takes values near 2^63 for no limit
+	maxMemory = 1 << 50 // for cgroup v1, values near 2^63 mean no limit
 	cpuPeriod = 100_000 // microseconds; the kernel's default
 	minCPUs   = 0.01    // the kernel refuses quotas under 1 ms
 )
 
 // WithMemoryLimit caps the sandbox's memory at limit bytes and forbids swap. It fails below
-// 6 MiB, which runc itself needs, and above 1 PiB: 0 and -1 are errors, never "unlimited".
+// 6 MiB, which runc itself needs, and above 1 PiB. 0 and -1 are errors, never "unlimited".
 func WithMemoryLimit(limit int64) Option {
 	return func(s *draft) error {
 		if limit < minMemory || limit > maxMemory {
@@ -65,7 +65,7 @@ func WithoutCPULimit() Option {
 }
 
 // WithCgroup places the sandbox in the cgroup at p, an absolute path within the cgroup
-// hierarchy, and denies access to every device except the default ones that the OCI runtime
+// hierarchy, and denies access to every device except the default devices, which the OCI runtime
 // always adds (config-linux.md, "Default Devices"). It fails if p is not clean and absolute
 // or is "/". [New] then also requires the memory, process and CPU limits.
 func WithCgroup(p string) Option {
@@ -79,11 +79,11 @@ func WithCgroup(p string) Option {
 	}
 }
 
-// WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that a
-// process outside has to watch its memory use. Since that process sees only mapped memory,
-// the option rules out other memory: memfd_create(2) fails with ENOSYS, and a System V
-// segment is removed with the last process attached to it (kernel.shm_rmid_forced in
-// proc(5)). [New] fails if a cgroup or a limit is also given.
+// WithoutCgroup states that the kernel cannot limit the sandbox as a whole, so that a process outside
+// has to watch its memory use. That process sees only mapped memory, so the option rules out other
+// memory: memfd_create(2) fails with ENOSYS, and the kernel removes a System V segment with the last
+// process attached to it (kernel.shm_rmid_forced in proc(5)). [New] fails if a cgroup or a limit is
+// also given.
 func WithoutCgroup() Option {
 	return always(func(s *draft) {
 		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
@@ -92,15 +92,15 @@ func WithoutCgroup() Option {
 }
 
 // WithNoFile bounds the open files of each process (RLIMIT_NOFILE, setrlimit(2)). There is
-// no default: [New] requires it. It fails below 16 and if given twice. With a limit above
-// its own hard limit, an OCI runtime without CAP_SYS_RESOURCE fails.
+// no default: [New] requires it. It fails below 16 and if given twice. An OCI runtime without
+// CAP_SYS_RESOURCE fails if the limit is above the runtime's own hard limit.
 func WithNoFile(limit uint64) Option {
 	return rlimit("RLIMIT_NOFILE", limit, 16, "bound of %d open files is below 16")
 }
 
-// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime whose own hard
-// limit is 0. The price: where kernel.core_pattern is a pipe, a crash in the sandbox starts
-// the host's core dump handler (core(5)), which only a limit of 1 prevents.
+// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime that has a hard limit of 0.
+// The price: if kernel.core_pattern is a pipe, a crash in the sandbox starts the host's core dump
+// handler (core(5)), which only a limit of 1 prevents.
 func WithLowCoreLimit() Option {
 	return always(func(s *draft) { s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore} })
 }
@@ -113,15 +113,15 @@ func WithNProc(limit uint64) Option {
 }
 
 // WithDataSize bounds the private writable mappings of each process to bytes, whether
-// touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with which runc itself
+// touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with which runc
 // does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
 	return rlimit("RLIMIT_DATA", bytes, 256<<20, "bound of %d bytes of data is below 256 MiB")
 }
 
 // WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as victims
-// when memory runs out, from 0 to 1000 (oom_score_adj in proc(5)). Negative values are
-// refused: they need CAP_SYS_RESOURCE and would protect the sandbox at the host's expense.
+// when memory runs out, from 0 to 1000 (oom_score_adj in proc(5)). It fails for negative values:
+// they need CAP_SYS_RESOURCE and would protect the sandbox at the host's expense.
 func WithOOMScoreAdj(adj int) Option {
 	return func(s *draft) error {
 		if adj < 0 || adj > 1000 {

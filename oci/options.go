@@ -9,10 +9,10 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// WithArgs sets the argument vector of the sandbox's first process. The first argument is
-// looked up in the PATH of the process's environment unless it contains a slash. It fails if
-// the first argument is missing or empty, or if any contains a NUL byte. There is no
-// default: [New] requires it.
+// WithArgs sets the argument vector of the sandbox's first process. The OCI runtime looks up the
+// first argument in the PATH of the process's environment unless the argument contains a slash.
+// WithArgs fails if the first argument is missing or empty, or if any argument contains a NUL byte.
+// There is no default: [New] requires it.
 func WithArgs(args ...string) Option {
 	return func(s *draft) error {
 		if len(args) == 0 || args[0] == "" {
@@ -20,7 +20,7 @@ func WithArgs(args ...string) Option {
 		}
 		for i, a := range args {
 			if strings.ContainsRune(a, 0) {
-				return fmt.Errorf("arguments: number %d holds a NUL byte", i)
+				return fmt.Errorf("arguments: number %d contains a NUL byte", i)
 			}
 		}
 		s.Process.Args = slices.Clone(args)
@@ -28,10 +28,9 @@ func WithArgs(args ...string) Option {
 	}
 }
 
-// WithEnv adds NAME=value entries to the environment, which is otherwise empty. A later
-// entry replaces an earlier one of the same name. It fails for an entry without "=", with an
-// empty name or with a NUL byte. Errors quote the name but never the value, which may be a
-// secret.
+// WithEnv adds NAME=value entries to the environment, which is otherwise empty. The last entry with
+// a name counts. It fails for an entry without "=", with an empty name or with a NUL byte. Errors
+// quote the name but never the value, which may be a secret.
 func WithEnv(env ...string) Option {
 	return func(s *draft) error {
 		for _, e := range env {
@@ -71,10 +70,10 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 // namespace. It fails if p is not clean and absolute, if a namespace was given before, or if
 // a mapping has size 0.
 //
-// The mappings apply to user and group ids alike and must be those of the namespace. Only
-// runc before 1.1.11 needs them, and refuses to join without them. The OCI specification
-// reserves mappings for a namespace that the runtime creates (config-linux.md, "User
-// namespace mappings"), so later versions of runc, and crun, must be given none.
+// mappings apply to user and group ids alike and must be the namespace's mappings. Pass them only for
+// runc before 1.1.11, which refuses to join without them. The OCI specification reserves mappings for
+// a namespace that the runtime creates (config-linux.md, "User namespace mappings"), so later versions
+// of runc, and crun, must get none.
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *draft) error {
 		if slices.ContainsFunc(mappings, func(m specs.LinuxIDMapping) bool { return m.Size == 0 }) {
@@ -118,11 +117,11 @@ func WithNetworkNamespace(p string) Option {
 	return func(s *draft) error { return joinNamespace(s, specs.NetworkNamespace, p) }
 }
 
-// WithSealedProcesses keeps the processes of a sandbox from reading or writing each other's
-// memory. It is for a trusted process that starts an untrusted one as the same user. /proc
-// becomes read-only, which includes /proc/PID/mem (proc(5)), and ptrace(2) fails with EPERM;
-// process_vm_readv(2) and process_vm_writev(2) are always denied.
-func WithSealedProcesses() Option {
+// WithIsolatedProcesses keeps the processes of a sandbox from reading or writing each other's
+// memory. It is for a trusted process that starts an untrusted process as the same user. /proc,
+// with /proc/PID/mem (proc(5)), becomes read-only, and ptrace(2) fails with EPERM. The filter
+// always denies process_vm_readv(2) and process_vm_writev(2).
+func WithIsolatedProcesses() Option {
 	return always(func(s *draft) {
 		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
 		s.sealed = true
@@ -130,8 +129,8 @@ func WithSealedProcesses() Option {
 }
 
 // WithReadOnlyPaths makes paths of the root file system read-only, with everything below them
-// (config-linux.md, "Readonly Paths"). Those that do not exist are ignored. It fails if a path is
-// not clean and absolute.
+// (config-linux.md, "Readonly Paths"). The OCI runtime ignores paths that do not exist.
+// WithReadOnlyPaths fails if a path is not clean and absolute.
 func WithReadOnlyPaths(paths ...string) Option {
 	return func(s *draft) error {
 		for _, p := range paths {
@@ -145,10 +144,9 @@ func WithReadOnlyPaths(paths ...string) Option {
 }
 
 // WithOwnFilters lets processes confine themselves with seccomp filters, socket filters and
-// Landlock, for programs that need these. The kernel compiles such filters into memory that
-// no limit of the sandbox bounds, within one budget for the whole host
-// (net.core.bpf_jit_limit), and writes each access that Landlock denies to the host's audit
-// log.
+// Landlock, for programs that need these. The price: the kernel compiles such filters into memory
+// that no limit of the sandbox bounds, within one budget for the whole host
+// (net.core.bpf_jit_limit), and writes each access that Landlock denies to the host's audit log.
 func WithOwnFilters() Option {
 	return always(func(s *draft) { s.ownFilters = true })
 }
@@ -169,8 +167,8 @@ func WithTmpfs(dest string, bytes, inodes int64) Option {
 }
 
 // WithSharedMemory mounts /dev/shm, for POSIX shared memory (shm_overview(7)), with room for
-// at most bytes. Unlike with [WithTmpfs], programs on it cannot be executed. It fails below
-// 4 KiB. Without it there is no /dev/shm.
+// at most bytes. Without this option there is no /dev/shm. Unlike with [WithTmpfs], programs on it
+// cannot be executed. It fails below 4 KiB.
 func WithSharedMemory(bytes int64) Option {
 	return tmpfs("/dev/shm", bytes, bytes/(4*kib)+16, "nosuid", "nodev", "noexec")
 }
@@ -202,13 +200,17 @@ func WithBind(source, dest string, writable bool) Option {
 }
 
 // WithCapabilities sets the bounding, effective and permitted capability sets of the first
-// process to names (capabilities(7)), and admits the system calls that need them. The
-// default is none. It accepts CAP_SYS_CHROOT, for tasks that need chroot(2), and CAP_SETUID,
-// CAP_SETGID and CAP_KILL, for a trusted first process that runs others as a different user
-// of the sandbox. After [WithUserNamespace], it also accepts CAP_CHOWN, CAP_DAC_OVERRIDE,
-// CAP_FOWNER, CAP_FSETID and CAP_NET_BIND_SERVICE, for package managers and services: there
-// they apply only to the namespace's own ids and network. Any other name is an error. A second
-// call replaces the first.
+// process to names (capabilities(7)), and admits the system calls that need them. The default is
+// none. A second call replaces the first. It accepts:
+//
+//	CAP_SYS_CHROOT                                       for tasks that need chroot(2)
+//	CAP_SETUID, CAP_SETGID, CAP_KILL                     for a trusted first process that runs other
+//	                                                     processes as another user of the sandbox
+//	CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_FSETID, for package managers and services, after
+//	CAP_NET_BIND_SERVICE                                 WithUserNamespace only: then they apply to
+//	                                                     the namespace's own ids and network
+//
+// Any other name is an error.
 func WithCapabilities(names ...string) Option {
 	return func(s *draft) error {
 		for _, n := range names {
@@ -240,7 +242,7 @@ func WithAnnotation(key, value string) Option {
 	}
 }
 
-// addMount refuses destinations that would cover what the specification relies on.
+// addMount refuses destinations that would hide the specification's own mounts.
 func addMount(s *draft, m specs.Mount) error {
 	if !cleanAbs(m.Destination) || m.Destination == "/" {
 		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", m.Destination)

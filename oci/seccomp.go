@@ -18,12 +18,11 @@ const (
 	errnoPROTONOSUPPORT = 93
 )
 
-// The bits of clone(2) that are denied to a sandbox. cloneNamespaces are all CLONE_NEW*: NEWNS,
-// NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET. With the two others, the host's process that
-// is the parent of one in the sandbox, which can make it its tracer, would be the tracer or the
-// parent of the new one too; until it had reaped that, the sandbox's PID namespace could not end.
+// Flags of clone(2) that a sandbox must not use. With CLONE_PTRACE or CLONE_PARENT, a process of the
+// host could become the tracer or the parent of a new process in the sandbox. The sandbox's PID
+// namespace could then not end before that host process had reaped the new process.
 const (
-	cloneNamespaces = 0x7e02_0000
+	cloneNamespaces = 0x7e02_0000 // CLONE_NEW*: NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 	clonePtrace     = 0x2000
 	cloneParent     = 0x8000
 )
@@ -31,11 +30,11 @@ const (
 // filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
 // name: amd64 or arm64. Any other name is an error.
 //
-// The filter is an allow-list. Other calls fail with EPERM; the filter never kills the
-// process, which would look like the task's own fault. clone3(2) fails with ENOSYS, so that
-// C libraries fall back to clone(2), whose flags can be filtered; so do other calls that
-// programs can do without. The entry points of other architectures are closed, because the
-// 32-bit ones reach socketcall(2), whose arguments a filter cannot see.
+// The filter is an allow-list. Other calls fail with EPERM. The filter never kills the process,
+// because that would look like the task's fault. clone3(2) fails with ENOSYS, so that C libraries
+// fall back to clone(2), where the filter can see the flags. Other calls that programs can do without
+// also fail with ENOSYS. The entry points of other architectures are closed, because the 32-bit entry
+// points reach socketcall(2), where a filter cannot see the arguments.
 func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
 	if !ok {
@@ -59,9 +58,9 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	rules := slices.Concat(
 		[]specs.LinuxSyscall{
 			{Names: allowed, Action: specs.ActAllow},
-			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.of(0)),
+			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.match(0)),
 			answer(errnoNOSYS, absent),
-			answer(errnoINVAL, []string{"splice"}), // as between files that cannot; see getOptionRules
+			answer(errnoINVAL, []string{"splice"}), // as for files that do not support it; see getOptionRules
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), getOptionRules(), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),
@@ -77,13 +76,16 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 }
 
 // socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built into the
-// kernel: TCP, UDP and ICMP echo. A socket of another protocol (UDP-Lite, SCTP, SMC) makes
-// the kernel load a module, and none of these accounts for its memory as TCP does; nor does
-// MPTCP before Linux 6.2. AF_VSOCK above all must stay out: network namespaces do not
-// contain it. So must AF_NETLINK: messages queued in its sockets take kernel memory that is
-// charged to no cgroup, some hundred kilobytes per socket. It fails as if the kernel lacked
-// it, for which C libraries and Node.js are prepared, and for the audit protocol as if that
-// were missing, without which useradd(8) would give up. Socket pairs exist for UNIX only.
+// kernel: TCP, UDP and ICMP echo. They admit socket pairs for UNIX only. The reasons against others:
+//
+//	UDP-Lite, SCTP, SMC  the kernel loads a module, and does not account for memory as with TCP
+//	MPTCP                the same for memory, before Linux 6.2
+//	AF_VSOCK             network namespaces do not contain it
+//	AF_NETLINK           queued messages take kernel memory that is charged to no cgroup, some
+//	                     hundred kilobytes per socket
+//
+// AF_NETLINK fails as on a kernel without netlink, for which C libraries and Node.js are prepared.
+// Its audit protocol fails as on a kernel without audit, since useradd(8) tolerates only that.
 func socketRules(netlink bool) []specs.LinuxSyscall {
 	const (
 		afUnix, afInet, afInet6, afNetlink     = 1, 2, 10, 16 // socket(2)
@@ -121,39 +123,41 @@ func socketRules(netlink bool) []specs.LinuxSyscall {
 
 // filterRules keep a sandbox from giving the kernel programs to compile: seccomp filters
 // here, and socket filters in [optionRules]. The compiled code takes memory from one budget
-// for the whole host (net.core.bpf_jit_limit) and is charged to no cgroup; and freeing
-// thousands of filters at once blocked Linux 6.18 forever.
+// for the whole host (net.core.bpf_jit_limit) and is charged to no cgroup. Freeing
+// thousands of filters at once also blocked Linux 6.18 forever.
 //
-// Three operations of prctl(2) fail as if the kernel lacked them: naming mappings, whose
-// names are charged to no cgroup; merging equal pages, which would let one sandbox find out
-// what is in another's memory; and core scheduling, which makes the other hardware
-// threads of a core idle (core-scheduling.rst).
+// Three operations of prctl(2) fail as on a kernel without them:
 //
-// The kernel uses the low 32 bits of these arguments, so the rules compare only those.
-func filterRules(own bool) []specs.LinuxSyscall {
+//	PR_SET_VMA           names of mappings are charged to no cgroup
+//	PR_SET_MEMORY_MERGE  merging equal pages lets a sandbox find out what another has in memory
+//	PR_SCHED_CORE        core scheduling keeps other hardware threads of a core idle
+//	                     (core-scheduling.rst)
+//
+// The kernel uses the low 32 bits of these arguments, so the rules compare only these bits.
+func filterRules(ownFilters bool) []specs.LinuxSyscall {
 	const setSeccomp, schedCore, setMemoryMerge, setVMA, setPtracer = 22, 62, 67, 0x53564d41, 0x59616d61
 	denied := []uint32{schedCore, setMemoryMerge}
 	operations := []uint32{0, 1} // SECCOMP_SET_MODE_STRICT and SECCOMP_SET_MODE_FILTER
-	if own {
+	if ownFilters {
 		operations = nil
 	} else {
 		denied = append(denied, setSeccomp)
 	}
-	rules := append(allowIn("prctl", 0, below(128, denied...)), allow("prctl", only(setPtracer).of(0)))
+	rules := append(allowIn("prctl", 0, below(128, denied...)), allow("prctl", only(setPtracer).match(0)))
 	for _, option := range []uint32{schedCore, setMemoryMerge, setVMA} {
-		rules = append(rules, answer(errnoINVAL, []string{"prctl"}, only(option).of(0)))
+		rules = append(rules, answer(errnoINVAL, []string{"prctl"}, only(option).match(0)))
 	}
 	return append(rules, allowIn("seccomp", 0, below(4, operations...))...)
 }
 
-// optionRules admit all socket options except filters and those that use up memory or flow
-// labels of the whole host, or change its kernel's code: the first socket with a time stamp,
-// UDP encapsulation or a least TTL, and the end of the last one, interrupt every processor (static
-// keys, static-keys.rst).
+// optionRules admit all socket options except filters, options that use up memory or flow labels of
+// the whole host, and options that make the kernel change its code. For the first socket with a time
+// stamp, UDP encapsulation or a least TTL, and again after the last, the kernel interrupts every
+// processor (static keys, static-keys.rst).
 //
-// IP_RECVERR and IPV6_RECVERR, which C libraries' resolvers need, succeed without effect: with them
-// a socket keeps each datagram that was too long to be sent, and no cgroup is charged for it.
-func optionRules(own bool) []specs.LinuxSyscall {
+// IP_RECVERR and IPV6_RECVERR would make a socket store each datagram that is too long to be sent,
+// charged to no cgroup. C libraries' resolvers need them, so they succeed without effect.
+func optionRules(ownFilters bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solUDP, solIPv6 = 0, 1, 6, 17, 41
 	const ipRecvErr, ipv6RecvErr = 11, 25
 	denied := map[uint32][]uint32{
@@ -172,57 +176,57 @@ func optionRules(own bool) []specs.LinuxSyscall {
 		// SO_TIMESTAMP*, old and new. SO_RESERVE_MEM: memory of all the host's TCP sockets.
 		solSocket: {29, 35, 37, 63, 64, 65, 73},
 	}
-	if !own {
+	if !ownFilters {
 		denied[solSocket] = append(denied[solSocket], 26, 50, 51, 52) // SO_ATTACH_FILTER, SO_ATTACH_BPF, SO_ATTACH_REUSEPORT_CBPF and _EBPF
 	}
 	levels := slices.Sorted(maps.Keys(denied))
 	rules := append(allowIn("setsockopt", 1, below(512, levels...)),
-		answer(0, []string{"setsockopt"}, only(solIP).of(1), only(ipRecvErr).of(2)),
-		answer(0, []string{"setsockopt"}, only(solIPv6).of(1), only(ipv6RecvErr).of(2)))
+		answer(0, []string{"setsockopt"}, only(solIP).match(1), only(ipRecvErr).match(2)),
+		answer(0, []string{"setsockopt"}, only(solIPv6).match(1), only(ipv6RecvErr).match(2)))
 	for _, level := range levels {
-		rules = append(rules, allowIn("setsockopt", 2, below(128, denied[level]...), only(level).of(1))...)
+		rules = append(rules, allowIn("setsockopt", 2, below(128, denied[level]...), only(level).match(1))...)
 	}
 	return rules
 }
 
-// getOptionRules admit all options but TCP_ZEROCOPY_RECEIVE, which maps what a connection has
-// received. Those pages are charged to no cgroup, and no longer to the connection. Neither are
-// those that splice(2) moves into a pipe, so programs must read and write instead.
+// getOptionRules admit all options but TCP_ZEROCOPY_RECEIVE, which maps received data into memory.
+// These pages are charged to no cgroup, and no longer to the connection. The same is true for pages
+// that splice(2) moves into a pipe, so the filter denies splice, and programs read and write instead.
 func getOptionRules() []specs.LinuxSyscall {
 	const solTCP, zerocopyReceive = 6, 35
 	return append(allowIn("getsockopt", 1, below(512, solTCP)),
-		allowIn("getsockopt", 2, below(128, zerocopyReceive), only(solTCP).of(1))...)
+		allowIn("getsockopt", 2, below(128, zerocopyReceive), only(solTCP).match(1))...)
 }
 
-// ioctlRules admit all requests except those for which the kernel loads modules for any
+// ioctlRules admit all requests except requests that make the kernel load modules for any
 // caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
 // SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay (SIOCADDDLCI, SIOCDELDLCI).
 func ioctlRules() []specs.LinuxSyscall {
-	return allowIn("ioctl", 1, but(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1))
+	return allowIn("ioctl", 1, allExcept(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1))
 }
 
 // adviceRules admit madvise(2), as on a kernel that cannot merge equal pages
 // (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to drop file pages from
-// memory succeeds without effect: all sandboxes share the host's page cache, and one could
-// signal to another by dropping pages from it.
+// memory succeeds without effect: all sandboxes share the host's page cache, so that a sandbox
+// could signal to another sandbox by dropping pages.
 func adviceRules() []specs.LinuxSyscall {
 	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
 	return slices.Concat([]specs.LinuxSyscall{
-		answer(errnoINVAL, []string{"madvise"}, only(mergeable).of(2)),
-		answer(0, []string{"madvise"}, only(cold).of(2)),
-		answer(0, []string{"madvise"}, only(pageOut).of(2)),
-		answer(0, []string{"fadvise64"}, only(dontNeed).of(3)),
+		answer(errnoINVAL, []string{"madvise"}, only(mergeable).match(2)),
+		answer(0, []string{"madvise"}, only(cold).match(2)),
+		answer(0, []string{"madvise"}, only(pageOut).match(2)),
+		answer(0, []string{"fadvise64"}, only(dontNeed).match(3)),
 	}, allowIn("madvise", 2, below(128, mergeable, cold, pageOut)), allowIn("fadvise64", 3, below(8, dontNeed)))
 }
 
-// coreRules let programs believe that they changed the limit on core files, which many set
-// to 0. They do not change it, for the reason given at [noCores].
+// coreRules make changes of the limit on core files succeed without effect, since many programs set
+// it to 0. See [noCores] for the reason.
 func coreRules() []specs.LinuxSyscall {
 	const core = 4
 	return slices.Concat([]specs.LinuxSyscall{
-		answer(0, []string{"setrlimit"}, only(core).of(0)),
-		allow("prlimit64", only(core).of(1), equal(2, 0)), // reads
-		answer(0, []string{"prlimit64"}, only(core).of(1), specs.LinuxSeccompArg{Index: 2, Op: specs.OpNotEqual}),
+		answer(0, []string{"setrlimit"}, only(core).match(0)),
+		allow("prlimit64", only(core).match(1), equal(2, 0)), // reads
+		answer(0, []string{"prlimit64"}, only(core).match(1), specs.LinuxSeccompArg{Index: 2, Op: specs.OpNotEqual}),
 	}, allowIn("setrlimit", 0, below(16, core)), allowIn("prlimit64", 1, below(16, core)))
 }
 
@@ -231,18 +235,18 @@ type block struct{ mask, value uint32 }
 
 func only(number uint32) block { return block{0xffff_ffff, number} }
 
-func (b block) of(argument uint) specs.LinuxSeccompArg {
+func (b block) match(argument uint) specs.LinuxSeccompArg {
 	return specs.LinuxSeccompArg{Index: argument, Op: specs.OpMaskedEqual, Value: uint64(b.mask), ValueTwo: uint64(b.value)}
 }
 
-// below covers the numbers below limit, a power of two, except those in not, with the fewest
+// below covers the numbers below limit, a power of two, except the numbers in not, with the fewest
 // blocks.
 func below(limit uint32, not ...uint32) []block {
 	return halve(block{^(limit - 1), 0}, limit>>1, not)
 }
 
-// but covers all 32-bit numbers except those in not.
-func but(not ...uint32) []block { return halve(block{}, 1<<31, not) }
+// allExcept covers all 32-bit numbers except the numbers in not.
+func allExcept(not ...uint32) []block { return halve(block{}, 1<<31, not) }
 
 // halve splits a block, from bit downwards, into blocks without the numbers in not.
 func halve(b block, bit uint32, not []uint32) []block {
@@ -255,9 +259,9 @@ func halve(b block, bit uint32, not []uint32) []block {
 	return append(halve(block{b.mask | bit, b.value}, bit>>1, not), halve(block{b.mask | bit, b.value | bit}, bit>>1, not)...)
 }
 
-// hugePageRules admit all memory except from the huge page pool, which the whole host shares
-// and which does not count as the sandbox's memory (hugetlbpage.rst). Requests for such
-// pages fail as if the pool were empty.
+// hugePageRules admit all memory except huge pages from the pool. The whole host shares the pool, and
+// its pages do not count as the sandbox's memory (hugetlbpage.rst). Requests for such pages fail as
+// with an empty pool.
 func hugePageRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, call := range []struct {
@@ -270,13 +274,13 @@ func hugePageRules() []specs.LinuxSyscall {
 		{"shmget", 2, 0o4000},    // SHM_HUGETLB, shmget(2)
 	} {
 		unset, set := block{call.huge, 0}, block{call.huge, call.huge}
-		rules = append(rules, allow(call.name, unset.of(call.flags)), answer(errnoNOMEM, []string{call.name}, set.of(call.flags)))
+		rules = append(rules, allow(call.name, unset.match(call.flags)), answer(errnoNOMEM, []string{call.name}, set.match(call.flags)))
 	}
 	return rules
 }
 
-// personalityRules admit querying the personality and setting PER_LINUX or PER_LINUX32, each
-// with and without UNAME26, but not ADDR_NO_RANDOMIZE and the like.
+// personalityRules admit querying the personality, and setting PER_LINUX or PER_LINUX32 with or
+// without UNAME26, but not ADDR_NO_RANDOMIZE and the like.
 func personalityRules() []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, persona := range []uint64{0x0, 0x8, 0x20000, 0x20008, 0xffffffff} { // personality(2)
@@ -293,10 +297,10 @@ func mknodRules() []specs.LinuxSyscall {
 	return append(allowIn("mknod", 1, harmless), allowIn("mknodat", 2, harmless)...)
 }
 
-// fcntlRules admit all commands below 0x410 except those for leases and directory change
-// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). With a lease on a file
-// that several sandboxes share read-only, root in one of them can block the others, and the
-// host, for as long as /proc/sys/fs/lease-break-time.
+// fcntlRules admit all commands below 0x410 except commands for leases and directory change
+// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). If several sandboxes share a file
+// read-only, root in one sandbox could take a lease on it, and block the host and the other sandboxes
+// for as long as /proc/sys/fs/lease-break-time.
 func fcntlRules() []specs.LinuxSyscall {
 	return allowIn("fcntl", 1, []block{
 		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024
@@ -314,11 +318,11 @@ func allow(name string, args ...specs.LinuxSeccompArg) specs.LinuxSyscall {
 	return specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: args}
 }
 
-// allowIn admits a call if the given argument is in one of the blocks and also holds.
+// allowIn admits a call if the given argument is in one of the blocks and matches all of also.
 func allowIn(name string, argument uint, blocks []block, also ...specs.LinuxSeccompArg) []specs.LinuxSyscall {
 	var rules []specs.LinuxSyscall
 	for _, b := range blocks {
-		rules = append(rules, allow(name, append(slices.Clone(also), b.of(argument))...))
+		rules = append(rules, allow(name, append(slices.Clone(also), b.match(argument))...))
 	}
 	return rules
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// version is the OCI runtime specification version in every spec. It is not the newest: runc
-// 1.1 refuses or ignores what later versions added.
+// version is the OCI runtime specification version in every spec. It is not the newest, because runc
+// 1.1 refuses or ignores additions of later versions.
 const version = "1.0.2"
 
 // Hostname is the host name inside every sandbox (uts_namespaces(7)).
@@ -29,21 +29,21 @@ const (
 	DevInodes = 64
 )
 
-// maxTerminals bounds the pseudo-terminals of one sandbox: kernel.pty.max bounds only those
-// of the whole host (devpts.rst).
+// maxTerminals bounds the pseudo-terminals of one sandbox: kernel.pty.max bounds only the
+// pseudo-terminals of the whole host (devpts.rst).
 const maxTerminals = 256
 
 // noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file, which
-// would carry memory out of the sandbox. Where kernel.core_pattern is a pipe, 1 is also the
-// only value that keeps the kernel from starting the host's handler, outside all limits, for
-// each crash in a sandbox (fs/coredump.c); 0 does not (core(5)).
+// would carry memory out of the sandbox. If kernel.core_pattern is a pipe, the kernel starts the
+// host's handler, outside all limits, for each crash in a sandbox. Only 1 prevents this
+// (fs/coredump.c), and 0 does not (core(5)).
 const noCores = 1
 
 const rlimitCore = "RLIMIT_CORE" // the first in every specification
 
-// An Option opens or sizes one point of a specification. It returns an error rather than do
-// less than asked. Options have no state: one may be used for several specifications,
-// concurrently. A nil Option panics.
+// An Option opens or sizes one point of a specification. It returns an error if it cannot do exactly
+// this. Options have no state: the same Option may be used for several specifications, concurrently.
+// A nil Option panics.
 type Option func(*draft) error
 
 // always returns an option that cannot fail.
@@ -54,8 +54,8 @@ func always(set func(*draft)) Option {
 	}
 }
 
-// A draft is an unfinished specification, with what options say about parts that [New] makes
-// after applying all of them.
+// A draft is an unfinished specification. Its flags are for the parts that [New] makes after applying
+// all options.
 type draft struct {
 	*specs.Spec
 	arch                                   string // of the filter
@@ -67,10 +67,10 @@ type draft struct {
 // absolute host path, after applying opts in order. Its system call filter is for the
 // architecture of this program. The caller owns the result.
 //
-// These have no default and must be given: [WithArgs], [WithNetworkNamespace], [WithNoFile],
-// and either [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
-// [WithoutCPULimit]), or [WithoutCgroup]. The error joins every missing point and every
-// failed option; the specification is then nil.
+// These options are required: [WithArgs], [WithNetworkNamespace], [WithNoFile], and either
+// [WithoutCgroup] or [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
+// [WithoutCPULimit]). The error joins every missing option and every failed option; the
+// specification is then nil.
 func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	var errs []error
 	if !cleanAbs(rootfs) {
@@ -87,7 +87,7 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	return s.Spec, nil
 }
 
-// complete makes the filter, and notes for people what options left out or opened.
+// complete makes the filter, and annotates for people what options left out or opened.
 func (s *draft) complete() error {
 	for key, set := range map[string]bool{
 		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
@@ -112,7 +112,7 @@ func base(rootfs string) *specs.Spec {
 		Process: &specs.Process{
 			Cwd: "/",
 			Env: []string{},
-			// All five sets, spelt out: the runtime would choose an absent one.
+			// All five sets must be there: the runtime would choose an absent set.
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
 			},
@@ -137,8 +137,8 @@ func base(rootfs string) *specs.Spec {
 	}
 }
 
-// baseMounts gives nosuid and nodev to every mount except /dev and /dev/pts, which hold the
-// devices and lack nodev. There is no /sys and no mqueue.
+// baseMounts gives nosuid and nodev to every mount. Only /dev and /dev/pts lack nodev, since they
+// have devices. There is no /sys and no mqueue.
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -149,10 +149,9 @@ func baseMounts() []specs.Mount {
 
 // maskedPaths lists the files that describe the whole host whatever the namespaces
 // (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock of any
-// process. It also lists host-wide counters, which any sandbox can change, for example by
-// opening files or pseudo-terminals, and through which two sandboxes could communicate.
-// /proc/stat, meminfo, loadavg and uptime stay visible, because programs cannot do without
-// them.
+// process. It also lists host-wide counters: a sandbox can change them, for example by opening files
+// or pseudo-terminals, and could so signal to another sandbox. /proc/stat, meminfo, loadavg and
+// uptime stay visible, because programs cannot do without them.
 func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/allocinfo", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",
@@ -175,7 +174,7 @@ func sized(bytes, inodes int64, mode uint32) []string {
 	}
 }
 
-// missing lists the required points that s lacks, for which New must not invent a value.
+// missing lists the required options that s lacks. New must not invent a value for them.
 func missing(s *draft) []error {
 	var errs []error
 	need := func(ok bool, what string) {

@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			oci.WithBind("/run/sbench/sandbox/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
 		{"agent-arm64", strict(oci.WithArchitecture("arm64"), oci.WithUser(1000, 1000, 4, 20))},
 		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithArchitecture("amd64"))},
-		{"verifier-sealed-amd64", strict(oci.WithSealedProcesses(), oci.WithArchitecture("amd64"))},
+		{"verifier-sealed-amd64", strict(oci.WithIsolatedProcesses(), oci.WithArchitecture("amd64"))},
 		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
 		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
@@ -113,7 +113,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"empty command", oci.WithArgs(""), "the command is empty"},
 		{"no arguments", oci.WithArgs(), "the command is empty"},
-		{"NUL in arguments", oci.WithArgs("a", "b\x00c"), "number 1 holds a NUL byte"},
+		{"NUL in arguments", oci.WithArgs("a", "b\x00c"), "number 1 contains a NUL byte"},
 		{"environment without equals", oci.WithEnv("SECRET"), "is not NAME=value"},
 		{"environment without name", oci.WithEnv("=x"), "is not NAME=value"},
 		{"relative cwd", oci.WithCwd("work"), "not a clean absolute path"},
@@ -159,10 +159,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOrder: options that change the filter or a limit may precede or follow those that
-// make it.
+// TestOrder: the order of options that make and that change the filter or a limit does not matter.
 func TestOrder(t *testing.T) {
-	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithSealedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
+	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithIsolatedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
 	first, err := oci.New(rootfs, append(slices.Clone(opts), strict(oci.WithArchitecture("arm64"))...)...)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +175,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestNothingIsDefaulted: one error names every limit that is left out.
+// TestNothingIsDefaulted: one error names every missing limit.
 func TestNothingIsDefaulted(t *testing.T) {
 	_, err := oci.New("rootfs", oci.WithCgroup("/sbench/sandbox"))
 	if err == nil {
@@ -192,8 +191,8 @@ func TestNothingIsDefaulted(t *testing.T) {
 	}
 }
 
-// TestSeccompWithinDefault: nothing is allowed that the ecosystem's default
-// profile, computed for a process without capabilities, would refuse.
+// TestSeccompWithinDefault: the ecosystem's default profile, computed for a process without
+// capabilities, also allows every call that the filter allows.
 func TestSeccompWithinDefault(t *testing.T) {
 	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
@@ -276,8 +275,8 @@ func FuzzMountDestination(f *testing.F) {
 	})
 }
 
-// verdict evaluates a specification's filter for a call, as the kernel does: "allow", or what
-// the caller gets instead.
+// verdict evaluates a specification's filter for a call, as the kernel does: "allow", or the error
+// that the caller gets.
 func verdict(s *specs.Spec, name string, args ...uint64) string {
 	for _, r := range s.Linux.Seccomp.Syscalls {
 		if !slices.Contains(r.Names, name) || slices.ContainsFunc(r.Args, func(a specs.LinuxSeccompArg) bool {
@@ -309,8 +308,8 @@ func admits(s *specs.Spec, name string, args ...uint64) bool {
 	return verdict(s, name, args...) == "allow"
 }
 
-// TestFilters: every call that makes the kernel install a filter is refused, whatever
-// the upper half of its argument, and every other call passes.
+// TestFilters: the filter denies every call that makes the kernel install a filter, whatever the upper
+// half of its argument, and allows every other call.
 func TestFilters(t *testing.T) {
 	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
 	if err != nil {
@@ -375,7 +374,7 @@ func TestVerdicts(t *testing.T) {
 		{"chroot", "chroot", "allow", strict(oci.WithCapabilities("CAP_SYS_CHROOT"))},
 		{"no chroot", "chroot", "EPERM", strict()},
 		{"processes", "ptrace", "allow", strict()},
-		{"sealed processes", "ptrace", "EPERM", strict(oci.WithSealedProcesses())},
+		{"sealed processes", "ptrace", "EPERM", strict(oci.WithIsolatedProcesses())},
 		{"without a cgroup", "memfd_create", "ENOSYS", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64), oci.WithoutCgroup()}},
 	} {
 		s, err := oci.New(rootfs, append(o.opts, oci.WithArchitecture("arm64"))...)

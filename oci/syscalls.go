@@ -6,18 +6,17 @@ import (
 )
 
 // allowedSyscalls returns, sorted, the calls that every sandbox may make with any arguments.
-// The OCI runtime ignores names that an architecture lacks. Each is also allowed by the
-// default profile of the containers ecosystem, which a test checks.
+// The OCI runtime ignores names that an architecture lacks. The default profile of the containers
+// ecosystem also allows each call, which a test checks.
 //
-// That default allows some calls that are left out here: memfd_secret, modify_ldt,
-// name_to_handle_at, process_vm_readv and process_vm_writev, process_mrelease,
-// remap_file_pages, splice, vmsplice, adjtimex, socketcall, listmount, statmount, and asynchronous
-// I/O, since io_uring bypasses this filter and the slots of io_setup are counted for the
-// whole host. ptrace is kept, because debuggers and leak checkers have legitimate uses for
-// it and, since Linux 4.8, a tracer cannot change a call after the filter has judged it.
+// That profile allows some calls that are missing here: memfd_secret, modify_ldt, name_to_handle_at,
+// process_vm_readv and process_vm_writev, process_mrelease, remap_file_pages, splice, vmsplice,
+// adjtimex, socketcall, listmount, statmount, and asynchronous I/O: io_uring bypasses this filter,
+// and the whole host shares the slots of io_setup. ptrace is here for debuggers and leak checkers.
+// Since Linux 4.8, a tracer cannot change a call after the filter has judged it.
 func allowedSyscalls() []string {
 	groups := []string{
-		// files by descriptor; ioctl has rules of its own
+		// files by descriptor; ioctl has its own rules
 		`close close_range copy_file_range dup dup2 dup3 fallocate fdatasync flock fsync ftruncate
 		 getdents getdents64 lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
 		 sendfile sync_file_range syncfs tee write writev pipe pipe2`,
@@ -33,7 +32,7 @@ func allowedSyscalls() []string {
 		`epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
 		 inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4 timerfd_create
 		 timerfd_gettime timerfd_settime`,
-		// memory; madvise, memfd_create and mmap have rules of their own
+		// memory; madvise, memfd_create and mmap have their own rules
 		`brk map_shadow_stack membarrier mincore mlock mlock2 mlockall mprotect mremap mseal msync munlock
 		 munlockall munmap pkey_alloc pkey_free pkey_mprotect`,
 		// processes and threads
@@ -48,7 +47,7 @@ func allowedSyscalls() []string {
 		// credentials; without capabilities a process can only give up privileges
 		`capget capset getegid geteuid getgid getgroups getresgid getresuid getuid setfsgid setfsuid setgid setgroups
 		 setregid setresgid setresuid setreuid setuid`,
-		// limits; prlimit64 and setrlimit have rules of their own
+		// limits; prlimit64 and setrlimit have their own rules
 		`getrlimit`,
 		// signals
 		`pause rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
@@ -59,7 +58,7 @@ func allowedSyscalls() []string {
 		// System V and POSIX communication, private to the sandbox's IPC namespace
 		`mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink msgctl msgget msgrcv msgsnd semctl
 		 semget semop semtimedop shmat shmctl shmdt`,
-		// sockets; socket, socketpair, getsockopt and setsockopt have rules of their own
+		// sockets; socket, socketpair, getsockopt and setsockopt have their own rules
 		`accept accept4 bind connect getpeername getsockname listen recvfrom recvmmsg recvmsg sendmmsg
 		 sendmsg sendto shutdown`,
 		// the system

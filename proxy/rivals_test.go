@@ -19,13 +19,13 @@ import (
 	"github.com/elazarl/goproxy"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
-// rivalVariable makes the test binary a proxy in its own process, so that its time
-// and memory can be measured apart from the client's.
+// rivalVariable makes the test binary a proxy in its own process, so that the benchmark can measure its
+// time and memory without the client's.
 const rivalVariable = "SBENCH_TEST_RIVAL"
 
 func TestMain(m *testing.M) {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // A sandbox contains a client that makes the attempts of a test, and the proxy's

@@ -240,6 +240,6 @@ func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, erro
 		return nil, err
 	}
 	request.Trace = f
-	request.Said = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
+	request.OnStep = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
 	return f, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/fake"
 	"github.com/securebench/sbench/verifiers"
 )
 

@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/workspace"
 )

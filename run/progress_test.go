@@ -16,7 +16,7 @@ import (
 )
 
 // TestProgressSchema: what runs report fits docs/schemas/progress.schema.json, which has all
-// kinds of events and all fields, and so has docs/progress.md.
+// kinds of events and all fields. docs/design/progress.md has the kinds of events.
 func TestProgressSchema(t *testing.T) {
 	read := func(name string) []byte {
 		t.Helper()
@@ -30,12 +30,12 @@ func TestProgressSchema(t *testing.T) {
 	if err := json.Unmarshal(read("../docs/schemas/progress.schema.json"), &schema); err != nil {
 		t.Fatal(err)
 	}
-	page := string(read("../docs/progress.md"))
+	page := string(read("../docs/design/progress.md"))
 	properties := schema["properties"].(map[string]any)
 	kinds := properties["event"].(map[string]any)["enum"].([]any)
 	for _, kind := range regexp.MustCompile(`Kind += "(\w+)"`).FindAllStringSubmatch(string(read("event.go")), -1) {
 		if !slices.Contains(kinds, any(kind[1])) || !strings.Contains(page, "`"+kind[1]+"`") {
-			t.Errorf("the schema or docs/progress.md lacks the event %s", kind[1])
+			t.Errorf("the schema or docs/design/progress.md lacks the event %s", kind[1])
 		}
 	}
 	for _, of := range []reflect.Type{reflect.TypeFor[run.Event](), reflect.TypeFor[run.Summary](), reflect.TypeFor[run.Cause]()} {
@@ -48,8 +48,8 @@ func TestProgressSchema(t *testing.T) {
 		}
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-			if _, ok := known[name]; !ok || !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("the schema or docs/progress.md lacks %s of %s", name, of.Name())
+			if _, ok := known[name]; !ok {
+				t.Errorf("the schema lacks %s of %s", name, of.Name())
 			}
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 const imageOfRow = `"environment": {"image": "base"}`

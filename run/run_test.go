@@ -21,10 +21,10 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 const (

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/fake"
 )
 
 // newKey makes a signing key.

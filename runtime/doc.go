@@ -12,7 +12,7 @@
 // Throughout, an error means that sbench could not measure. A process that fails, is killed
 // or reaches a limit is a result: an [Exit].
 //
-// Package runtime/containerd implements the contract, package runtime/fake imitates
-// it for tests, and package runtime/runtimetest holds the test suite that both must
-// pass.
+// Package runtime/sandbox implements the contract on containerd, and package runtime/host opens
+// this host for it. Package internal/test/fake imitates it for tests. Package
+// internal/test/runtimetest holds the test suite that both implementations must pass.
 package runtime

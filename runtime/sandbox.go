@@ -97,9 +97,10 @@ type Image struct {
 	// Entrypoint and Command are the words of the command that it is made for.
 	Entrypoint []string `json:"entrypoint"`
 	Command    []string `json:"command"`
-	// Over is the host path of a directory as in [Changes], whose contents replace those of
-	// the image in sandboxes and views; "" for none. It must stay as it is until they are closed.
-	Over string `json:"-"`
+	// UpperDir is the host path of a directory as [Changes] has one. Its contents lie over the files
+	// of the image in sandboxes and views. "" means none. The directory must not change until the
+	// sandboxes and views are closed.
+	UpperDir string `json:"-"`
 }
 
 // A Layer is a file system layer for a new image.
@@ -115,7 +116,7 @@ type Layer struct {
 type Commit struct {
 	Base   string // full reference of an image that is present
 	As     string // the new image's; another image may lose it
-	Key    string // what the image was made from; see Built in package runtime/containerd
+	Key    string // what the image was made from; see Built in package runtime/images
 	Layers []Layer
 	// Change changes the configuration; nil leaves it.
 	Change func(*ocispec.ImageConfig)
@@ -130,15 +131,15 @@ type View interface {
 	Close() error
 }
 
-// Config describes a sandbox. Image or From must be given, and every field of
+// Config describes a sandbox. Image or Base must be given, and every field of
 // Limits must be positive.
 type Config struct {
 	Name  string // for people, in labels; need not be unique
 	Image Image
-	// From is a one-shot sandbox of the same engine that has run its process. Its root file
-	// system as it left it becomes this sandbox's read-only base. It must stay open until
-	// this one is closed.
-	From Sandbox
+	// Base is a one-shot sandbox of the same engine that has run its process. The root file
+	// system that this process left is read-only below the new sandbox. Base must stay open until
+	// the new sandbox is closed.
+	Base Sandbox
 
 	Persistent   bool // takes any number of Exec calls, otherwise one
 	WritableRoot bool // otherwise only tmpfs and writable mounts are writable
@@ -150,19 +151,20 @@ type Config struct {
 	ReadOnly     []string
 	Mounts       []Mount
 	Capabilities []string // see oci.WithCapabilities
-	// Sealed keeps the sandbox's processes from accessing each other's memory; see
-	// oci.WithSealedProcesses.
-	Sealed  bool
+	// IsolateProcesses keeps the sandbox's processes from accessing each other's memory; see
+	// oci.WithIsolatedProcesses.
+	IsolateProcesses bool
+
 	Limits  Limits
 	Env     []string // NAME=value; overrides the image's
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
 	Network *Network // nil means a loopback interface on which sbench does not listen
-	// Beside is a sandbox of the same engine whose network namespace and, where it has its own,
-	// user namespace this one shares. It must stay open until this one is closed, and Network
-	// must be nil.
-	Beside Sandbox
-	Hosts  []string // further names of 127.0.0.1
+	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace and,
+	// where it has its own, its user namespace. NetworkOf must stay open until the new sandbox is
+	// closed, and Network must be nil.
+	NetworkOf Sandbox
+	Hosts     []string // further names of 127.0.0.1
 
 	Observer Observer // of the sandbox's processes; nil for none
 }
@@ -205,9 +207,9 @@ type Mount struct {
 	// Copy gives the sandbox a copy-on-write view of the directory Source, which is never
 	// written to.
 	Copy bool
-	// Give changes the owner of every file at and below Source that belongs to this
-	// process's user to the sandbox's user.
-	Give bool
+	// Chown makes the sandbox's user the owner of every file at and below Source that belongs to
+	// the user of this process.
+	Chown bool
 }
 
 // Limits bound a sandbox. To create one, every field must be positive; [Limits.Over] fills

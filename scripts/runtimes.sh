@@ -35,7 +35,7 @@ main() {
 			echo "runtimes: $("$SBENCH_TEST_OCI_RUNTIME" --version | head -n 1)" >&2
 			;;
 		esac
-		suite . ./runtime/containerd ./runtime/daemon
+		suite . ./runtime/sandbox ./runtime/images ./runtime/daemon
 		suite VerdictsRecordByRecord ./cmd/sbench
 	done
 }

@@ -19,7 +19,7 @@ cd "$here"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly user=sbench-rootless-test
-readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/containerd proxy verifiers cmd/sbench)
+readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/images runtime/sandbox proxy verifiers cmd/sbench)
 
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy
@@ -67,6 +67,7 @@ copy() {
 	if [ "${1:-}" = --short ]; then
 		cp "$archive" "$base"
 	else
+		scripts/testbed-image.sh >/dev/null
 		# Images are in one directory of the cache, and what belongs to agents in another.
 		cache="$(dirname "$(dirname "$archive")")"
 		tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -
@@ -187,8 +188,8 @@ killed() {
 # bench prints the median life of a sandbox as root and as the user, in turns.
 bench() {
 	local turn who line rootful=() rootless=()
-	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/runtime/containerd/rootless.test" ./runtime/containerd)
-	cd "$dir/src/runtime/containerd"
+	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/runtime/sandbox/rootless.test" ./runtime/sandbox)
+	cd "$dir/src/runtime/sandbox"
 	mkdir -m 711 "$dir/root"
 	for turn in 1 2 3; do
 		for who in root user; do
@@ -226,7 +227,7 @@ main() {
 		event pass rootless smoke
 		# Besides the contract, the two limits for which a user has no control group: the pattern
 		# after the slash chooses subtests.
-		test_package runtime/containerd '^TestContract$|^TestLimitReasons$/^(pids|memory)$'
+		test_package runtime/sandbox '^TestContract$|^TestLimitReasons$/^(pids|memory)$'
 		return
 		;;
 	esac

@@ -21,7 +21,7 @@ say() { printf '==> %s\n' "$*"; }
 packages() { awk -v target="$1" '$1 == target { print "./" $2 }' "$suite_table" | sort -u; }
 
 # sandboxed prints the packages that have tests with sandboxes.
-sandboxed() { grep -rl --include='*_test.go' 'containerd/containerdtest"' . | xargs -n 1 dirname | sort -u; }
+sandboxed() { grep -rl --include='*_test.go' 'test/containerdtest"' . | xargs -n 1 dirname | sort -u; }
 
 # suite TARGET ARGUMENTS... runs the tests that the table gives to a target.
 suite() {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 )

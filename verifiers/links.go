@@ -40,11 +40,11 @@ func forgingLinks(ctx context.Context, e Engine, image runtime.Image, dir, workd
 	}
 	defer func() { _ = root.Close() }()
 	l := newLinkResolver(root, view.Root(), workdir, trusted)
-	l.machine = image.Over != ""
+	l.machine = image.UpperDir != ""
 	inWorkspace, err = l.forging(ctx, root, l.workdir, ".")
 	if err == nil && l.machine {
 		var over *os.Root
-		if over, err = os.OpenRoot(image.Over); err == nil {
+		if over, err = os.OpenRoot(image.UpperDir); err == nil {
 			inMachine, err = l.forging(ctx, over, "/", ".")
 			_ = over.Close()
 		}

@@ -44,7 +44,7 @@ func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval
 	if err != nil {
 		return m, nil, err
 	}
-	m.image.Over = filepath.Join(vol.Path(), "machine")
+	m.image.UpperDir = filepath.Join(vol.Path(), "machine")
 	if err := m.apply(ctx, e, in, eval, limits); err != nil {
 		return m, nil, errors.Join(err, vol.Close())
 	}
@@ -64,10 +64,10 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	if err := os.Mkdir(m.image.Over, 0o755); err != nil {
+	if err := os.Mkdir(m.image.UpperDir, 0o755); err != nil {
 		return err
 	}
-	to, err := os.OpenRoot(m.image.Over)
+	to, err := os.OpenRoot(m.image.UpperDir)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ type trust struct {
 var (
 	trustedTrees = []string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",
-		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
+		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/include", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
 		"etc/alternatives",
 	}
 	// closedTrees configure the loader, shells and libraries that load code by configuration:

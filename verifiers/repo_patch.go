@@ -399,7 +399,7 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	cfg.Mounts = []runtime.Mount{
 		{Source: filepath.Join(stage, "git"), Dest: trustedgit.Dest},
 		{Source: filepath.Join(stage, "patches"), Dest: patchesDest},
-		{Source: filepath.Join(stage, "scratch"), Dest: trustedgit.Scratch, Writable: true, Give: true},
+		{Source: filepath.Join(stage, "scratch"), Dest: trustedgit.Scratch, Writable: true, Chown: true},
 	}
 	sandbox, err := c.engine.Create(ctx, cfg)
 	if err != nil {
@@ -514,7 +514,7 @@ func prepareVerdict(exit runtime.Exit) Verdict {
 // test runs the command in a sandbox that starts from a prepared repository.
 func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
 	cfg := c.config(name)
-	cfg.From, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
+	cfg.Base, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
 	return c.in.run(ctx, c.engine, cfg, runtime.Process{Args: c.eval.Command.Args(), Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
@@ -25,7 +25,7 @@ import (
 
 // repoWorld is an image with a small repository at /testbed.
 type repoWorld struct {
-	run   *containerd.Run
+	run   *sandbox.Engine
 	image runtime.Image
 	base  string
 	repo  string // on the host
@@ -95,7 +95,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
 	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
-	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), ref)) })
+	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), ref)) })
 	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore("")}
 }
 

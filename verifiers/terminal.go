@@ -195,7 +195,7 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, err
 		return Verdict{}, err
 	}
 	v, err := c.withoutPytest(ctx, dir, verdictOf(exit))
-	if v.Status == Failed {
+	if v.Status == Failed && c.eval.Checker.Source == compiler.CheckerScript {
 		v.Score = partial(filepath.Join(dir, logsDir))
 	}
 	return v, err
@@ -269,7 +269,7 @@ func (c *terminalCheck) notStarted() Verdict {
 	}
 	args := checkerArgs(c.eval.Checker)
 	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
-	if own || inside && blocked || c.image.Over != "" { // what a machine lacks may have been the task
+	if own || inside && blocked || c.image.UpperDir != "" { // what a machine lacks may have been the task
 		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
 	}
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
@@ -341,7 +341,7 @@ func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, erro
 	limits.LayerBytes = c.in.WorkspaceBytes
 	return c.in.run(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: env.User, Sealed: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
+		Workdir: c.workdir(), User: env.User, IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
 	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
 }
 
@@ -395,7 +395,7 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
 		{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true},
-		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Give: closed},
+		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: closed},
 		{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)},
 	}
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
@@ -408,8 +408,8 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		}
 	}
 	if c.eval.Checker.Path != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Give: closed},
-			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Give: true})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Chown: closed},
+			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Chown: true})
 	}
 	program, err := os.Executable()
 	if closed && err == nil {
@@ -502,7 +502,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 // only if the candidate is it.
 func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) {
 	s := suite{in: c.in, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
-	if err := c.hiddenTests(dir, &s); err != nil {
+	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
 		return Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
@@ -510,7 +510,13 @@ func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) 
 		return Verdict{}, err
 	}
 	s.key = fmt.Sprintf("%q %s", slices.Concat(s.files, s.others), digests.Evaluation)
-	s.unchanged = func(ctx context.Context) (Verdict, error) { return c.unchanged(ctx, dir) }
+	s.unchanged = func(ctx context.Context) (Verdict, error) { // staged as the others are, so that no run can be told from them
+		dir, err := c.stage(ctx, nil)
+		if err != nil {
+			return Verdict{}, err
+		}
+		return c.unchanged(ctx, dir)
+	}
 	with := func(run func(context.Context, string) (runtime.Exit, error)) suiteRun {
 		return func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			changed, err := c.stage(ctx, files)

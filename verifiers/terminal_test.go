@@ -10,9 +10,9 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
@@ -20,7 +20,7 @@ import (
 // terminalWorld is a pack whose tasks expect the number 44 in answer.txt, with every
 // form of checker.
 type terminalWorld struct {
-	run   *containerd.Run
+	run   *sandbox.Engine
 	image runtime.Image
 	dir   string
 	// workdir of the tasks; "" is the default.
@@ -115,7 +115,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	must(t, os.Mkdir(kept, 0o755))
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
-		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, OwnDest: w.own,
+		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, CallerOwns: w.own,
 	})
 	must(t, err)
 	if result.Failure != nil {

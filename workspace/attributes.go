@@ -22,24 +22,22 @@ import (
 var ErrAttributes = errors.New("the list of owners and modes does not fit")
 
 const (
-	// maxListBytes bounds a list of attributes, maxListLine each line: enough for a path of
-	// 128 names with every byte escaped.
-	maxListBytes = 256 << 20
-	maxListLine  = 128 << 10
+	maxListBytes = 256 << 20 // of a list of attributes
+	maxListLine  = 128 << 10 // of its lines: enough for a path of 128 names with every byte escaped
 	permBits     = 0o7777
 )
 
 // Attributes are the owner and the permission bits of an entry of a tree.
 type Attributes struct {
 	Path string // relative to the tree, with slashes; may contain any byte but NUL
-	// UID and GID are numbers of the user namespace that the tree was read in.
+	// UID and GID are numbers in the user namespace in which the tree was read.
 	UID, GID uint32
 	Mode     uint32 // permission bits; meaningless for a symbolic link
 }
 
 // line returns the only valid form of an entry in a list: a JSON object in ASCII without
-// white space, and a line break. In the path, each byte that is not printable ASCII, or is
-// one of % " \, is written as % and two upper-case hexadecimal digits.
+// white space, and a line break. In the path, % " \ and each byte that is not printable ASCII are
+// written as % and two upper-case hexadecimal digits.
 func (a Attributes) line() []byte {
 	return fmt.Appendf(nil, `{"path":"%s","uid":%d,"gid":%d,"mode":"%04o"}`+"\n", escapePath(a.Path), a.UID, a.GID, a.Mode)
 }
@@ -110,7 +108,8 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-// Close syncs the list to disk and returns its digest, or "" if it has no entry and so no file.
+// Close syncs the list to disk and returns its digest. Without any entry there is no file, and the
+// digest is "".
 func (w *AttributesWriter) Close() (digest string, err error) {
 	if w.file == nil {
 		return "", nil
@@ -129,16 +128,16 @@ func (w *AttributesWriter) Discard() error {
 	return errors.Join(w.file.Close(), os.Remove(w.name))
 }
 
-// attributesReader reads a list of attributes for one walk, which takes from it the attributes of
-// every listed entry and checks that the tree has all of these in the order of the walk (see
-// TreeReport.Digest). Nothing in a list is ever used as a path.
+// attributesReader reads a list of attributes during one walk. It gives each listed entry its
+// attributes, and checks that the tree has every listed entry in the order of the walk (see
+// TreeReport.Digest). It uses no path of the list to open a file.
 type attributesReader struct {
-	file  *os.File
-	in    *bufio.Reader
-	left  int64 // bytes of maxListBytes
-	line  int
-	ahead Attributes // the next entry
-	err   error      // io.EOF at the end, other errors match ErrAttributes
+	file      *os.File
+	in        *bufio.Reader
+	remaining int64 // bytes until maxListBytes
+	line      int
+	next      Attributes
+	err       error // io.EOF at the end, other errors match ErrAttributes
 }
 
 func (r *attributesReader) close() {
@@ -150,18 +149,18 @@ func (r *attributesReader) close() {
 func (r *attributesReader) advance() {
 	r.line++
 	line, err := r.in.ReadSlice('\n')
-	r.left -= int64(len(line))
+	r.remaining -= int64(len(line))
 	switch {
 	case errors.Is(err, io.EOF) && len(line) == 0:
 		r.err = io.EOF
 	case errors.Is(err, io.EOF):
 		r.err = r.wrong("is not finished")
-	case errors.Is(err, bufio.ErrBufferFull) || r.left < 0:
+	case errors.Is(err, bufio.ErrBufferFull) || r.remaining < 0:
 		r.err = r.wrong("is too long")
 	case err != nil:
 		r.err = err
 	default:
-		if r.ahead, err = parseAttributes(line); err != nil {
+		if r.next, err = parseAttributes(line); err != nil {
 			r.err = r.wrong(err.Error())
 		}
 	}
@@ -172,19 +171,19 @@ func (r *attributesReader) wrong(what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
 }
 
-// apply gives st the attributes of the entry rel if that is the next in the list.
+// apply gives st the attributes of the entry rel if the list has them next.
 func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
 	if r == nil || errors.Is(r.err, io.EOF) {
 		return nil
 	}
-	if r.err != nil || r.ahead.Path != rel {
+	if r.err != nil || r.next.Path != rel {
 		return r.err
 	}
-	was := st.Mode&unix.S_IFMT | r.ahead.Mode
-	if kept := st.Mode & permBits; st.Mode&unix.S_IFMT != unix.S_IFLNK && kept != ownMode(was) && kept != keptMode(was) {
-		return r.wrong("names an entry whose mode has changed since")
+	original := st.Mode&unix.S_IFMT | r.next.Mode
+	if mode := st.Mode & permBits; st.Mode&unix.S_IFMT != unix.S_IFLNK && mode != callerMode(original) && mode != hostMode(original) {
+		return r.wrong("names an entry that has another mode now")
 	}
-	st.Uid, st.Gid, st.Mode = r.ahead.UID, r.ahead.GID, was
+	st.Uid, st.Gid, st.Mode = r.next.UID, r.next.GID, original
 	r.advance()
 	return nil
 }
@@ -197,5 +196,5 @@ func (r *attributesReader) finished() error {
 	case r.err != nil:
 		return r.err
 	}
-	return r.wrong("names nothing that is there, or not in its order")
+	return r.wrong("names an entry that does not exist, or is out of order")
 }

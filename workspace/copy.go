@@ -17,20 +17,22 @@ import (
 // yet, and reports on them. It is safe on a tree that an untrusted process created, once
 // that process has ended:
 //
-//   - regular files, directories and symbolic links are copied; no link is followed;
-//   - sockets, fifos and devices are left out and reported;
-//   - permission bits and times are kept, but not the setuid and setgid bits of files, with
-//     which they would be programs of somebody on the host, extended attributes and hard links;
-//   - holes stay holes, but count as bytes.
+//	regular files, directories     copied, with permission bits and times
+//	symbolic links                 copied, never followed
+//	sockets, fifos, devices        dropped, and reported
+//	setuid and setgid of files     dropped: on the host, the file would run as its owner
+//	extended attributes            dropped
+//	hard links                     copied as separate files
+//	holes                          stay holes, but count as bytes
 //
-// When a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
-// a partial copy. It also reads files and directories whose mode denies that to their owner,
-// if the process owns them or is privileged.
+// If a bound is exceeded, CopyTree stops with an error that matches ErrTooBig, and leaves
+// a partial copy. It also reads files and directories that their owner may not read, if the
+// process owns them or is privileged.
 func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeReport, error) {
 	return newTreeWalk(ctx, opts).tree("copy tree", src, dst)
 }
 
-// errChanged means that a tree has changed to which nothing may write.
+// errChanged means that a file changed although nothing may write to the tree any more.
 var errChanged = errors.New("file changed while it was read")
 
 // file copies the file name of the directory src into the directory dst under the name to.
@@ -44,7 +46,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 		return fmt.Errorf("restore the mode of %q: %w", rel, err)
 	}
 	mode, uid, gid := st.Mode, st.Uid, st.Gid
-	// Since Fstatat the name may have come to mean another file: the descriptor decides.
+	// The name may lead to another file than at the time of Fstatat: only the descriptor counts.
 	if err := unix.Fstat(fd(from), st); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
 	}
@@ -74,12 +76,12 @@ func (w *treeWalk) copyFile(from, dst *os.File, name, rel string, st *unix.Stat_
 	}
 	err = w.transfer(from, to, rel, st, sum)
 	if err == nil {
-		err = w.settle(to, rel, st)
+		err = w.setMetadata(to, rel, st)
 	}
 	return errors.Join(err, to.Close())
 }
 
-// createFile creates the file name, which must not exist unless it is an asset's.
+// createFile creates the file name. It replaces an existing file only when it copies an asset.
 func (w *treeWalk) createFile(dir *os.File, name string) (*os.File, error) {
 	if w.asset != nil {
 		if err := unix.Unlinkat(fd(dir), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -89,8 +91,8 @@ func (w *treeWalk) createFile(dir *os.File, name string) (*os.File, error) {
 	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 }
 
-// transfer reads exactly st.Size bytes into sum and, unless it is nil, into to. If the file
-// has holes, it leaves out blocks of zeros.
+// transfer reads exactly st.Size bytes into sum and, unless to is nil, into to. If the file
+// has holes, it leaves holes for blocks of zeros.
 func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum hash.Hash) error {
 	if to != nil && st.Size > 0 {
 		if err := to.Truncate(st.Size); err != nil {
@@ -125,10 +127,9 @@ func (w *treeWalk) transfer(from, to *os.File, rel string, st *unix.Stat_t, sum 
 
 var zeros [16 << 10]byte
 
-// openUntrusted opens name in the open directory dir for reading, without following a
-// symbolic link or waiting for a fifo's writer. If the mode denies its owner to read it, or
-// to search a directory, the mode is changed until restore is called. On error, restore is
-// nil.
+// openUntrusted opens name in the open directory dir for reading, without following a symbolic link
+// or waiting for a fifo's writer. If the owner may not read the file or search the directory,
+// openUntrusted changes the mode, and restore changes it back. On error, restore is nil.
 func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore func() error, err error) {
 	flags |= unix.O_RDONLY | unix.O_NONBLOCK
 	f, err = openAt(dir, name, flags)
@@ -160,14 +161,14 @@ func openUntrusted(dir *os.File, name string, flags int) (f *os.File, restore fu
 }
 
 // chmodHandle changes the mode of the file of an O_PATH descriptor. The descriptor's entry
-// in /proc leads to that inode, whatever its present name (proc(5), /proc/pid/fd). It fails
+// in /proc leads to the inode, whatever its present name (proc(5), /proc/pid/fd). It fails
 // for symbolic links.
 func chmodHandle(handle *os.File, mode uint32) error {
 	return unix.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd(handle)), mode)
 }
 
-// attributes puts the listed attributes of an entry into st, and reports those that its copy
-// will not get to Lost.
+// attributes puts the listed attributes of an entry into st. It passes the attributes that the
+// copy will not get to Lost.
 func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
@@ -176,8 +177,8 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	switch {
 	case dst == nil || w.opts.restore:
 		return nil
-	case uid < 0 || w.opts.Lost == nil: // what is lost is listed nowhere
-		st.Mode = st.Mode&unix.S_IFMT | keptMode(st.Mode)
+	case uid < 0 || w.opts.Lost == nil: // no list will have the lost attributes
+		st.Mode = st.Mode&unix.S_IFMT | hostMode(st.Mode)
 		return nil
 	}
 	same := uid == int(st.Uid) && gid == int(st.Gid)
@@ -190,7 +191,7 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 // owner returns the owner of an entry's copy; -1 leaves it unchanged.
 func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 	switch {
-	case w.opts.Own:
+	case w.opts.CallerOwns:
 		return os.Geteuid(), os.Getegid()
 	case w.opts.Preserve:
 		return int(st.Uid), int(st.Gid)
@@ -203,34 +204,33 @@ func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
 	switch {
 	case w.asset != nil:
 		return w.asset.mode(st)
-	case w.opts.Own:
-		return ownMode(st.Mode)
+	case w.opts.CallerOwns:
+		return callerMode(st.Mode)
 	case w.opts.restore:
 		return st.Mode & permBits
 	}
-	return keptMode(st.Mode)
+	return hostMode(st.Mode)
 }
 
-// keptMode returns the permission bits of a copy that stays on the host. mode includes the type.
-func keptMode(mode uint32) uint32 {
+// hostMode returns the permission bits of a copy on the host. mode includes the type.
+func hostMode(mode uint32) uint32 {
 	if mode&unix.S_IFMT == unix.S_IFDIR {
 		return mode & permBits
 	}
 	return mode & permBits &^ (unix.S_ISUID | unix.S_ISGID)
 }
 
-// ownMode returns the permission bits that TreeOptions.Own gives the copy of a file or
-// directory. mode includes the type.
-func ownMode(mode uint32) uint32 {
+// callerMode is hostMode under TreeOptions.CallerOwns.
+func callerMode(mode uint32) uint32 {
 	if mode&unix.S_IFMT == unix.S_IFDIR {
-		return keptMode(mode) | unix.S_IRWXU
+		return hostMode(mode) | unix.S_IRWXU
 	}
-	return keptMode(mode) | unix.S_IRUSR
+	return hostMode(mode) | unix.S_IRUSR
 }
 
-// settle gives the finished copy its owner, permission bits and times, in this order: a
-// change of owner may clear bits, and writing changes times.
-func (w *treeWalk) settle(f *os.File, rel string, st *unix.Stat_t) error {
+// setMetadata gives the finished copy its owner, permission bits and times, in this order: a
+// change of owner may clear permission bits, and writing changes times.
+func (w *treeWalk) setMetadata(f *os.File, rel string, st *unix.Stat_t) error {
 	if uid, gid := w.owner(st); uid >= 0 {
 		if err := unix.Fchown(fd(f), uid, gid); err != nil {
 			return fmt.Errorf("change owner of %q: %w", rel, err)

@@ -9,13 +9,13 @@ import (
 // maxLinks is how many links the kernel follows in one lookup, path_resolution(7).
 const maxLinks = 40
 
-// Follow resolves an absolute path and returns where it leads, as far as that is known.
-// readlink returns the target of the link at a resolved path; "" for anything else. At each step
-// Follow calls visit, unless nil, with the resolved path and the remaining names, a stack with
-// the next on top. It stops when visit returns true.
+// Follow resolves an absolute path and returns where it leads. readlink returns the target of the
+// link at a resolved path; "" for anything else. At each step Follow calls visit, unless nil, with the
+// resolved path and a stack of the remaining names, the next on top. It stops if visit returns true,
+// or if there are more links than the kernel follows.
 func Follow(at string, readlink func(at string) string, visit func(done string, rest []string) bool) string {
 	done, rest := "/", push(nil, at)
-	for hops := 0; len(rest) > 0 && hops <= maxLinks; {
+	for links := 0; len(rest) > 0 && links <= maxLinks; {
 		part := rest[len(rest)-1]
 		rest = rest[:len(rest)-1]
 		if part == "" || part == "." {
@@ -29,7 +29,7 @@ func Follow(at string, readlink func(at string) string, visit func(done string, 
 		if target == "" {
 			continue
 		}
-		hops++
+		links++
 		done = path.Dir(done)
 		if path.IsAbs(target) {
 			done = "/"

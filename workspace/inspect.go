@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Inspection shows what every component sees of a task, file by file. It contains values
-// that are not public only with InspectOptions.Reveal.
+// Inspection shows what every component sees of a task, file by file. Only with
+// InspectOptions.Reveal does it contain values that are not public.
 type Inspection struct {
 	TaskID     string              `json:"task_id"`
 	Family     string              `json:"family"`
@@ -23,7 +23,7 @@ type Inspection struct {
 	Components []ComponentFiles    `json:"components"`         // agent, test_sandbox, evaluator and result
 	Problems   []string            `json:"problems,omitempty"` // such as missing files
 	Metadata   map[string]any      `json:"metadata"`           // for people and records, never for a harness
-	Summary    []InspectedResource `json:"resources"`          // every value of the task once
+	Summary    []InspectedResource `json:"resources"`          // every value of the task
 }
 
 // ComponentFiles are the files that one component sees.
@@ -39,8 +39,7 @@ type InspectedFile struct {
 	Lane     compiler.Lane `json:"lane"`
 	Resource string        `json:"resource"` // name of the value or file; "task" for the task file
 	ReadOnly bool          `json:"read_only,omitempty"`
-	// Size is in bytes; 0 for a value that must not be shown, whose length alone could help
-	// to guess an answer.
+	// Size is in bytes; 0 for a redacted value, because its length could help to guess an answer.
 	Size    int64  `json:"size,omitempty"`
 	Source  string `json:"source,omitempty"`  // path of a file of the pack, relative to its root
 	Content string `json:"content,omitempty"` // a value's JSON, or "<redacted>"; "" for a file of the pack
@@ -50,7 +49,7 @@ type InspectedFile struct {
 type InspectedResource struct {
 	Name  string        `json:"name"`
 	Lane  compiler.Lane `json:"lane"`
-	Value string        `json:"value"` // "<redacted>" if it may not be shown
+	Value string        `json:"value"` // JSON, or "<redacted>"
 	// SeenBy are the components that see the value. A result always contains its name.
 	SeenBy []compiler.Component `json:"seen_by"`
 }
@@ -157,7 +156,7 @@ func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 	return files
 }
 
-// resources shows every value of the task once.
+// resources shows every value of the task.
 func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 	values := map[string]string{}
 	for _, view := range []compiler.View{t.TestSandboxView(), t.EvaluatorView()} {
@@ -184,9 +183,9 @@ func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 // ErrNoTask means that a pack has no task with the given id.
 var ErrNoTask = errors.New("no such task")
 
-// FindTask returns the task with this id. It skips invalid rows. If no row has the id, the
-// error matches ErrNoTask and contains the problems of the skipped rows, since one of them
-// may be the task.
+// FindTask returns the task with this id. It skips invalid rows. If no valid row has the id, the
+// error matches ErrNoTask and contains the problems of the skipped rows, since the task may be
+// among them.
 func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	var problems compiler.Problems
 	near := ""

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/compilertest"
+	"github.com/securebench/sbench/internal/test/compilertest"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -71,8 +71,7 @@ result: resource_summary/expected_state (hidden) "<redacted>"
 	}
 }
 
-// TestInspectRedacts: an inspection as JSON contains a value that is not public only if
-// Reveal asks for it.
+// TestInspectRedacts: an inspection as JSON contains values that are not public only with Reveal.
 func TestInspectRedacts(t *testing.T) {
 	row := `{"id":"a","family":"short_answer","input":{"question":"q"},"eval":{"accepted_answers":["hunter2hunter2"]}}`
 	pack, task := openPack(t, terminalManifest, row, nil)

@@ -27,18 +27,18 @@ type Entry struct {
 	Dest     string // clean, relative to the workspace or, for PlanChecker, to compiler.CheckerMount
 	Source   Source
 	Mode     uint32 // permission bits for Source.Data; files of the pack get 0644 or 0755
-	ReadOnly bool   // asks for a read-only mount besides permission bits that deny writing
+	ReadOnly bool   // no permission bit allows writing, and a sandbox needs a read-only mount
 }
 
-// Source is where an entry's content comes from: Data if Root is empty,
-// otherwise the file or directory Path below Root.
+// Source is where an entry's content comes from: Data if Root is empty, otherwise the file or
+// directory Path below Root.
 type Source struct {
 	Data compiler.Hidden[[]byte]
 	Root string // absolute
 	Path string // clean, relative to Root
 	Dir  bool   // whether the source is a directory
 	Size int64  // of a file, in bytes
-	// Without are files and directories in a directory that are left out; relative to Path.
+	// Without are the files and directories in a directory that a copy leaves out, relative to Path.
 	Without []string
 }
 
@@ -62,7 +62,7 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 }
 
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
-// files and the evaluation inputs below securebench/evaluation_inputs, without what is hidden.
+// files and the evaluation inputs below securebench/evaluation_inputs, without hidden files.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return viewPlan(t.TestSandboxView(), p).resolve(p)
 }
@@ -96,7 +96,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 }
 
 // PlanChecker plans the contents of compiler.CheckerMount in the sandbox of a task's checker:
-// the checker's files, without what is hidden. The plan is empty without a checker or a path.
+// the checker's files, without hidden files. The plan is empty without a checker or a path.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
 	if len(plan.Entries) == 0 {
@@ -140,8 +140,7 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// resolve opens the sources to fill in their sizes and what is left out, and checks the plan
-// as a whole.
+// resolve reads the sources to fill in Dir, Size and Without, and checks the plan as a whole.
 func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 	var errs []error
 	p.Entries = slices.Clone(p.Entries)
@@ -169,7 +168,7 @@ func (e *Entry) resolve(pack *compiler.Pack) error {
 	return nil
 }
 
-// withhold leaves hidden files out of what is mounted for evaluation.
+// withhold adds hidden files to Without if the entry is for evaluation.
 func (e *Entry) withhold(pack *compiler.Pack) error {
 	if e.Lane != compiler.EvaluationInputs || e.Source.Root == "" {
 		return nil
@@ -181,9 +180,9 @@ func (e *Entry) withhold(pack *compiler.Pack) error {
 	return err
 }
 
-// walk calls visit for the files in the entry's source, with their paths relative to it; "."
-// for the source itself. It checks that they are regular files and that agents may see those
-// that are public, and sets the source's type and size.
+// walk calls visit for the files in the entry's source, with their paths relative to the source; "."
+// for the source itself. It checks that they are regular files, and that an agent may see the public
+// files. It sets the source's type and size.
 func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
 	return compiler.WalkFiles(e.Source.Root, e.Source.Path, func(name string, info fs.FileInfo) error {
 		rel, err := filepath.Rel(e.Source.Path, name)
@@ -225,10 +224,10 @@ func (p Plan) checkCollisions() error {
 	return nil
 }
 
-// TaskDir returns the name of the directory for the workspace of the task with this id: the
-// id, with each run of characters other than ASCII letters, digits, "_", "." and "-"
-// replaced by "_", cut to 80 characters, and a digest of the whole id, so that no two ids
-// share a directory. The name is a single path component, neither hidden nor "..".
+// TaskDir returns the name of the directory for the workspace of the task with this id: at most 80
+// characters of the id, and a digest of the whole id, so that no two ids share a directory. In the
+// id, "_" replaces each run of characters other than ASCII letters, digits, "_", "." and "-". The name
+// is a single path component, neither hidden nor "..".
 func TaskDir(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	name := strings.Trim(otherBytes.ReplaceAllString(id, "_"), "._")

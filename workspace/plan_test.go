@@ -124,8 +124,8 @@ func TestPlanTestSandbox(t *testing.T) {
 	}
 }
 
-// TestHiddenStaysOut: whatever the layout of a pack, what a row hides is not mounted for the
-// first row's evaluation; the tests are. An error is as good.
+// TestHiddenStaysOut: whatever the layout of a pack, files that some row hides are not mounted for the
+// first row's evaluation, and the tests are. An error is also right.
 func TestHiddenStaysOut(t *testing.T) {
 	const marker = "hidden marker"
 	row := func(eval string) string {
@@ -202,8 +202,8 @@ func TestHiddenStaysOut(t *testing.T) {
 	}
 }
 
-// TestPlanChecker: the plan for a checker is the directory that contains it, or the directory that
-// it is.
+// TestPlanChecker: the plan for a checker is the directory that contains it. If the checker is a
+// directory, the plan is the checker.
 func TestPlanChecker(t *testing.T) {
 	files := fullFiles()
 	files["hidden/a/tests/conftest.py"] = ""
@@ -258,8 +258,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteIntoUsedWorkspace: files that the workspace already contains, as an image's
-// workdir may, do not make a plan write elsewhere.
+// TestWriteIntoUsedWorkspace: a plan writes nothing outside the workspace, whatever files an image's
+// workdir has brought into it.
 func TestWriteIntoUsedWorkspace(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)

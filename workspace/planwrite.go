@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WriteOptions bound what a plan writes in all. Zero means 8 GiB and a million.
+// WriteOptions bound the bytes and files that a plan writes. Zero means 8 GiB and a million.
 type WriteOptions struct{ MaxBytes, MaxFiles int64 }
 
 // WriteDir is Write for the directory of that name.
@@ -38,17 +38,17 @@ func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		if err := w.place(top, e); err != nil {
+		if err := w.writeEntry(top, e); err != nil {
 			return fmt.Errorf("write %q: %w", e.Dest, err)
 		}
 	}
 	return nil
 }
 
-// Places returns what to mount, by paths relative to the host directory dir, so that everything in dir
-// appears in the directory at, an absolute path in the file system root, and hides no directory there:
-// of a directory that root has, too, the contents are mounted one by one. It is an error if dir has a
-// file where root has a directory.
+// Places returns the paths, relative to the host directory dir, of the entries to mount so that
+// everything in dir appears in the directory at, an absolute path in the file system root. A mount
+// must not hide a directory of root: if root has a directory, too, Places returns the entries of the
+// directory instead. It is an error if dir has a file where root has a directory.
 func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -81,8 +81,8 @@ type assetCopy struct {
 	without  []string
 }
 
-// mode returns the permission bits that a pack's file has in a fresh checkout, whatever they
-// are on this host.
+// mode returns the permission bits that a pack's file has in a fresh checkout, whatever its
+// permission bits are on this host.
 func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 	mode := uint32(0o644)
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Mode&0o111 != 0 {
@@ -94,8 +94,8 @@ func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
 	return mode
 }
 
-// place writes one entry below the open directory top.
-func (w *treeWalk) place(top *os.File, e Entry) error {
+// writeEntry writes one entry below the open directory top.
+func (w *treeWalk) writeEntry(top *os.File, e Entry) error {
 	w.asset = &assetCopy{e.ReadOnly, e.Source.Without}
 	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
 		return w.tooMany()
@@ -140,7 +140,7 @@ func (w *treeWalk) place(top *os.File, e Entry) error {
 	if err := w.dir(src, dst, "", 1); err != nil {
 		return err
 	}
-	return w.settle(dst, e.Dest, &st)
+	return w.setMetadata(dst, e.Dest, &st)
 }
 
 // openDirs opens the directory dir below the open directory top, name by name. A symbolic link
@@ -191,8 +191,8 @@ func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }
 
-// ReplaceFile writes a file whole or not at all, even if others do so at the same time. Only its owner
-// can read it.
+// ReplaceFile writes a file whole or not at all, even if several processes write it at the same time.
+// Only its owner can read it.
 func ReplaceFile(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {

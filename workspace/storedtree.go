@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// AttributesSuffix is added to the name of a kept tree to name its list of lost attributes.
+// AttributesSuffix is added to the name of a stored tree to name its list of lost attributes.
 const AttributesSuffix = ".attributes.jsonl"
 
-// StoredTree is a copy, perhaps made with TreeOptions.Own, with the list of attributes that it
-// lost. Somebody may have changed both since: the methods read nothing outside Root and never
-// block on a pipe. If the list does not match its digest or the tree, the error matches
+// StoredTree is a copy, perhaps made with TreeOptions.CallerOwns, with the list of attributes that it
+// lost. Neither is trusted, since somebody may have changed them: the methods read nothing outside
+// Root and never block on a pipe. If the list does not match its digest or the tree, the error matches
 // ErrAttributes.
 type StoredTree struct {
 	Root *os.Root // the directory that contains both; closed by the caller
@@ -41,13 +41,13 @@ func (t StoredTree) list() (*attributesReader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
-	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), left: maxListBytes}
+	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), remaining: maxListBytes}
 	r.advance()
 	return r, nil
 }
 
-// OpenChecked opens the file name in root if it is a regular file of at most limit bytes whose
-// digest is the given one. The caller closes it. Errors do not name the file.
+// OpenChecked opens the file name in root if it is a regular file of at most limit bytes and has the
+// digest. The caller closes it. Errors do not name the file.
 func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,10 +84,10 @@ func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
 	return t.Copy(ctx, nil, TreeOptions{})
 }
 
-// Restore is Copy with the owners and modes that the tree had, for a directory that no user of the
+// Restore is Copy with the tree's original owners and modes, for a directory that no user of the
 // host can reach. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	opts.Preserve, opts.Own, opts.restore = true, false, true
+	opts.Preserve, opts.CallerOwns, opts.restore = true, false, true
 	return t.Copy(ctx, dst, opts)
 }
 
@@ -109,9 +109,9 @@ func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (T
 	return CopyTree(ctx, tree, dst, opts)
 }
 
-// Renamed rewrites the list after entries of the tree were renamed, and returns its digest.
-// names maps the old paths of those entries to their new last elements. If the process dies
-// meanwhile, there may be no list.
+// Renamed rewrites the list after entries of the tree were renamed, and returns its digest. names
+// maps the old path of each renamed entry to its new last element. If the process dies meanwhile,
+// there may be no list.
 func (t StoredTree) Renamed(names map[string]string) (digest string, err error) {
 	list, err := t.list()
 	if list == nil || err != nil {
@@ -120,7 +120,7 @@ func (t StoredTree) Renamed(names map[string]string) (digest string, err error) 
 	defer list.close()
 	var all []Attributes
 	for ; list.err == nil; list.advance() {
-		a := list.ahead
+		a := list.next
 		a.Path = renamed(a.Path, names)
 		all = append(all, a)
 	}

@@ -87,7 +87,7 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	must(t, os.Mkdir(dir, 0o755))
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
 	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dir), workspace.TreeOptions{
-		Own: true, Preserve: true, Lost: func(a workspace.Attributes) error {
+		CallerOwns: true, Preserve: true, Lost: func(a workspace.Attributes) error {
 			removable(t, dir)
 			return list.Add(a)
 		},
@@ -113,12 +113,12 @@ func TestStoredTreeAndRestored(t *testing.T) {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
 	}
 	restored := tempDir(t)
-	back, err := kept.Restore(t.Context(), openRoot(t, restored), workspace.TreeOptions{Own: true})
+	back, err := kept.Restore(t.Context(), openRoot(t, restored), workspace.TreeOptions{CallerOwns: true})
 	must(t, err)
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
 	}
-	if os.Geteuid() != 0 { // what follows cannot look into directories of mode 0
+	if os.Geteuid() != 0 { // attributes cannot read directories of mode 0
 		return
 	}
 	if diff := cmp.Diff(attributes(t, src), attributes(t, restored)); diff != "" {
@@ -140,8 +140,7 @@ func TestStoredTreePlain(t *testing.T) {
 	}
 }
 
-// TestStoredTreeDamaged: a list that was changed or is malformed is an error, even if its digest
-// matches.
+// TestStoredTreeDamaged: a changed or malformed list is an error, even if its digest matches.
 func TestStoredTreeDamaged(t *testing.T) {
 	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
 	text := func(text string) func(t *testing.T, list string) {
@@ -217,8 +216,7 @@ func TestStoredTreeDamaged(t *testing.T) {
 	}
 }
 
-// TestStoredTreeRenamed: Renamed gives the list the new names, and the order that follows from
-// them.
+// TestStoredTreeRenamed: Renamed gives the list the new names, and sorts it by them.
 func TestStoredTreeRenamed(t *testing.T) {
 	src := tempDir(t)
 	for _, name := range []string{"a/b/c", "a/b.c", "a.b/c", "z/" + oddName + "/c", "z/zz"} {
@@ -242,7 +240,7 @@ func TestStoredTreeRenamed(t *testing.T) {
 	}
 }
 
-// TestListBounded: a path longer than any that a walk produces is not written.
+// TestListBounded: a list refuses a path that is longer than any path of a walk.
 func TestListBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "list")
 	list := workspace.NewAttributesWriter(name)

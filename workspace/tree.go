@@ -19,34 +19,34 @@ import (
 var ErrTooBig = errors.New("tree is too big")
 
 const (
-	defaultMaxBytes = 8 << 30 // of TreeOptions, as is the next
-	defaultMaxFiles = 1_000_000
-	maxDepth        = 128 // directories inside one another
-	maxDropped      = 100 // names in TreeReport.Dropped
+	defaultMaxBytes = 8 << 30   // TreeOptions.MaxBytes
+	defaultMaxFiles = 1_000_000 // TreeOptions.MaxFiles
+	maxDepth        = 128       // directories inside one another
+	maxDropped      = 100       // names in TreeReport.Dropped
 )
 
-// TreeOptions bound a walk over a tree, which may be at most 128 directories deep, and say
-// who owns the copy.
+// TreeOptions bound a walk over a tree, and say who owns the copy. A tree may be at most 128
+// directories deep.
 type TreeOptions struct {
 	MaxBytes int64 // of all regular files, by their apparent sizes, holes included; 0 means 8 GiB
 	MaxFiles int64 // entries of any type; 0 means a million
 	// Preserve gives every entry of a copy the numeric owner of its source, which needs
 	// CAP_CHOWN. Otherwise the calling process owns it.
 	Preserve bool
-	// Own overrides Preserve. It makes a copy that the calling process's user can read and remove
-	// without privileges, even while it is incomplete: each entry belongs to that user,
-	// directories have at least u+rwx, files at least u+r.
-	Own bool
-	// Lost, if not nil, is called under Own and Preserve with the attributes of every entry
-	// whose copy does not get them, in the order of the walk. Its error ends the walk.
+	// CallerOwns overrides Preserve. The calling process's user owns each entry of the copy, and can
+	// read and remove the copy without privileges, even if it is incomplete: directories have at
+	// least u+rwx, files at least u+r.
+	CallerOwns bool
+	// Lost, if not nil, is called under CallerOwns and Preserve with the attributes of every entry
+	// that the copy does not get, in the order of the walk. An error of Lost ends the walk.
 	Lost func(Attributes) error
 	// Link makes hard links of files and symbolic links instead of copies, where that is possible.
-	// Their contents are not read, and the report lacks their digests and bytes.
+	// The walk does not read linked files, so the report lacks their digests and bytes.
 	Link bool
-	// attributes, if not nil, replace those of the listed entries, both in the digest and in
+	// attributes, if not nil, replace the attributes of the listed entries, both in the digest and in
 	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
-	restore    bool // keep all permission bits, in a copy for sandboxes
+	restore    bool // all permission bits, for a copy that only sandboxes see
 }
 
 // TreeReport says what a walk over a tree found.
@@ -56,7 +56,7 @@ type TreeReport struct {
 	Bytes   int64 // the sum of the regular files' apparent sizes
 
 	Dropped      []string // the first 100 entries that are no regular file, directory or symbolic link
-	DroppedCount int64    // all of them
+	DroppedCount int64    // of all such entries
 
 	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical listing: in
 	// depth-first order, the names of a directory sorted by their bytes, one record for every
@@ -66,9 +66,9 @@ type TreeReport struct {
 	//	d MODE - PATH NUL         a directory
 	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
 	//
-	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky; PATH
-	// is relative with slashes. Owners, times, links between files and dropped entries do not
-	// count.
+	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky. PATH
+	// is relative, with slashes. The digest does not cover owners, times, hard links and dropped
+	// entries.
 	Digest string
 }
 
@@ -78,17 +78,16 @@ func DigestTree(ctx context.Context, root *os.Root, opts TreeOptions) (TreeRepor
 	return newTreeWalk(ctx, opts).tree("digest tree", root, nil)
 }
 
-// treeWalk is one walk over a tree, which copies unless its destination is nil. It holds
-// open one descriptor per level (two when copying) and never resolves a path of several
-// elements.
+// treeWalk is one walk over a tree, which copies unless its destination is nil. It has one open
+// descriptor per level, or two when it copies, and never resolves a path of several elements.
 type treeWalk struct {
-	ctx    context.Context // kept because the walk lives no longer than the call that made it
+	ctx    context.Context // allowed in a struct here: a walk ends with the call that made it
 	opts   TreeOptions
 	report TreeReport
 	named  int64 // names read in directories so far
 	list   hash.Hash
 	buf    []byte
-	asset  *assetCopy // nil unless a pack's files are copied into a workspace
+	asset  *assetCopy // nil unless the walk copies a pack's files into a workspace
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
@@ -107,7 +106,7 @@ func (w *treeWalk) tree(what string, src, dst *os.Root) (TreeReport, error) {
 	return w.report, err
 }
 
-// record adds an entry to the listing that is digested.
+// record adds an entry to the listing of TreeReport.Digest.
 func (w *treeWalk) record(format string, args ...any) {
 	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
 }
@@ -136,8 +135,7 @@ func (w *treeWalk) dir(src, dst *os.File, rel string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: more than %d directories deep", ErrTooBig, maxDepth)
 	}
-	left := w.opts.MaxFiles - w.named
-	names, err := src.Readdirnames(int(left) + 1)
+	names, err := src.Readdirnames(int(w.opts.MaxFiles-w.named) + 1)
 	if w.named += int64(len(names)); w.named > w.opts.MaxFiles {
 		return w.tooMany()
 	}
@@ -195,7 +193,7 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 }
 
 // Link makes a hard link of the file or symbolic link name of the directory src in the directory
-// dst. It returns false without an error where there can be none, as between file systems.
+// dst. It returns false without an error where no hard link is possible, as between file systems.
 func Link(src, dst *os.File, name string) (bool, error) {
 	err := unix.Linkat(fd(src), name, fd(dst), name, 0)
 	if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.EMLINK) {
@@ -219,7 +217,7 @@ func (w *treeWalk) drop(rel string, mode uint32) error {
 	return nil
 }
 
-// TypeName names the type of a special file; "" if it is none.
+// TypeName names the type of a special file; "" for any other file.
 func TypeName(mode uint32) string {
 	switch mode & unix.S_IFMT {
 	case unix.S_IFSOCK:
@@ -257,12 +255,12 @@ func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, 
 	if err := w.dir(in, out, rel, depth+1); err != nil {
 		return err
 	}
-	return w.settle(out, rel, st)
+	return w.setMetadata(out, rel, st)
 }
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
 	if w.asset != nil {
-		return fmt.Errorf("%q is a symbolic link, which an asset may not be or hold", rel)
+		return fmt.Errorf("%q is a symbolic link, which an asset may not be or contain", rel)
 	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd(src), name, buf)
@@ -295,5 +293,5 @@ func openAt(dir *os.File, name string, flags int) (*os.File, error) {
 
 func fd(f *os.File) int { return int(f.Fd()) }
 
-// shut closes what was only read from, or what an earlier error has made useless.
+// shut closes a file whose close error does not matter: it was only read, or an error came before.
 func shut(c io.Closer) { _ = c.Close() }

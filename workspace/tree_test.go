@@ -25,7 +25,7 @@ func openRoot(t *testing.T, dir string) *os.Root {
 	return root
 }
 
-// tempDir is like t.TempDir, but also removes what the testing package cannot remove.
+// tempDir is like t.TempDir, but also removes trees that the testing package cannot remove.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -17,11 +17,13 @@ import (
 )
 
 // Apply writes a layer as an upper directory of overlayfs (see runtime.Changes) to the empty
-// directory to, for the image with the files in image. If keep, unless nil, refuses an entry, the
-// image's stays; keep is then asked about everything below a refused directory that the image has.
-// Apply needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8. Errors are those of [Entries].
-func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, keep func(*Entry) (bool, error)) error {
-	a := applier{to: to, image: image, keep: keep}
+// directory to. image has the image's files. Apply asks accept, unless nil, about each entry. If
+// accept refuses an entry, the image's entry stays. Apply still asks about the entries below a
+// refused directory if the image has the directory.
+//
+// Apply needs CAP_CHOWN, and CAP_MKNOD before Linux 5.8. Errors are as for [Entries].
+func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, accept func(*Entry) (bool, error)) error {
+	a := applier{to: to, image: image, accept: accept}
 	for e, err := range Entries(ctx, r, limits) {
 		if err == nil {
 			err = a.apply(e)
@@ -35,8 +37,8 @@ func Apply(ctx context.Context, r io.Reader, to, image *os.Root, limits Budget, 
 
 type applier struct {
 	to, image *os.Root
-	keep      func(*Entry) (bool, error)
-	times     []dated // of directories: writing into one changes its time
+	accept    func(*Entry) (bool, error)
+	times     []dated // of directories, set last: writing into a directory changes its time
 }
 
 type dated struct {
@@ -46,21 +48,21 @@ type dated struct {
 
 func (a *applier) apply(e *Entry) error {
 	if parent, err := a.to.Lstat(path.Dir(e.Path)); err != nil || !parent.IsDir() {
-		return nil // it was left out
+		return nil // the parent was left out
 	}
-	if a.keep != nil {
-		kept, err := a.keep(e)
+	if a.accept != nil {
+		ok, err := a.accept(e)
 		if err != nil {
 			return err
 		}
-		if !kept {
-			return a.passOver(e)
+		if !ok {
+			return a.copyDirectory(e)
 		}
 	}
 	if e.Kind == Opaque {
 		return a.hide(e.Path)
 	}
-	hidden, err := a.clear(e.Path)
+	hidden, err := a.clearMark(e.Path)
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (a *applier) apply(e *Entry) error {
 				return err
 			}
 		}
-		return a.settle(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, true)
+		return a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, true)
 	case Symlink:
 		if err := a.to.Symlink(e.Target, e.Path); err != nil {
 			return err
@@ -84,15 +86,16 @@ func (a *applier) apply(e *Entry) error {
 		return a.to.Lchown(e.Path, e.header.Uid, e.header.Gid)
 	case Hardlink:
 		if info, err := a.to.Lstat(e.Target); err != nil || !info.Mode().IsRegular() {
-			return nil // that was left out
+			return nil // the target was left out
 		}
 		return a.to.Link(e.Target, e.Path)
 	}
 	return a.file(e)
 }
 
-// passOver keeps the image's directory at an entry's path, so that something can be added to it.
-func (a *applier) passOver(e *Entry) error {
+// copyDirectory gives the upper directory the image's directory at an entry's path, so that later
+// entries can add to it. It does nothing for other entries.
+func (a *applier) copyDirectory(e *Entry) error {
 	info, err := a.image.Lstat(e.Path)
 	if e.Kind != Directory || err != nil || !info.IsDir() {
 		return nil
@@ -101,11 +104,11 @@ func (a *applier) passOver(e *Entry) error {
 	if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 		return err
 	}
-	return a.settle(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
+	return a.setMetadata(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
 }
 
-// clear removes the mark that hide may have left at a name, and reports whether there was one.
-func (a *applier) clear(name string) (hidden bool, err error) {
+// clearMark removes the mark that hide may have made at a name, and reports whether there was a mark.
+func (a *applier) clearMark(name string) (hidden bool, err error) {
 	info, err := a.to.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -119,7 +122,7 @@ func (a *applier) clear(name string) (hidden bool, err error) {
 	return true, a.to.Remove(name)
 }
 
-// remove leaves a mark that hides an entry of the image, if it has one.
+// remove makes a mark that hides the image's entry, if the image has this entry.
 func (a *applier) remove(name string) error {
 	if _, err := a.image.Lstat(name); err != nil {
 		return nil
@@ -132,8 +135,8 @@ func (a *applier) remove(name string) error {
 	return errors.Join(err, dir.Close())
 }
 
-// hide hides everything that the image has in a directory. Attributes would be shorter, but
-// not every file system has those that an unprivileged overlay needs.
+// hide hides everything that the image has in a directory. An attribute of the directory would be
+// shorter, but not every file system supports the attributes of an unprivileged overlay.
 func (a *applier) hide(name string) error {
 	if info, err := a.image.Lstat(name); err != nil || !info.IsDir() {
 		return nil // there is nothing to hide
@@ -162,7 +165,7 @@ func (a *applier) file(e *Entry) error {
 	if err := errors.Join(copySparse(f, e), f.Close()); err != nil {
 		return err
 	}
-	return a.settle(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, false)
+	return a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, false)
 }
 
 // copySparse copies a file and leaves holes for blocks of zeros.
@@ -188,13 +191,14 @@ func copySparse(to *os.File, e *Entry) error {
 	}
 }
 
-// settle gives an entry its owner, mode and time, in this order: a change of owner may clear bits.
-func (a *applier) settle(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
+// setMetadata gives an entry its owner, mode and time, in this order: a change of owner may clear
+// permission bits.
+func (a *applier) setMetadata(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
 	if mode&unix.S_ISVTX != 0 {
 		bits |= fs.ModeSticky
 	}
-	if mode&unix.S_ISGID != 0 && directory { // of a directory: its files get its group
+	if mode&unix.S_ISGID != 0 && directory { // new files in the directory get its group
 		bits |= fs.ModeSetgid
 	}
 	if err := a.to.Lchown(name, uid, gid); err != nil {
@@ -216,8 +220,8 @@ func (a *applier) setTimes() error {
 	return nil
 }
 
-// MakeParents makes the directories above name in an upper directory (see runtime.Changes): as
-// the image has them or, where it has none, those of root with mode 0755.
+// MakeParents makes the directories above name in an upper directory (see runtime.Changes). Each gets
+// the owner and mode of the image's directory; if the image has none, root owns it with mode 0755.
 func MakeParents(to, image *os.Root, name string) error {
 	dir := path.Dir(name)
 	if dir == "." {
@@ -233,7 +237,7 @@ func MakeParents(to, image *os.Root, name string) error {
 	}
 	a := applier{to: to, image: image}
 	if info, err := image.Lstat(dir); err == nil && info.IsDir() {
-		return errors.Join(a.passOver(&Entry{Path: dir, Kind: Directory}), a.setTimes())
+		return errors.Join(a.copyDirectory(&Entry{Path: dir, Kind: Directory}), a.setTimes())
 	}
 	return to.Mkdir(dir, 0o755)
 }

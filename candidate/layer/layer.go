@@ -1,14 +1,14 @@
-// Package layer stores what a sandbox changed in its image's files as an OCI image layer
+// Package layer stores the changes of a sandbox to its image's files as an OCI image layer
 // (image-spec, "Image Layer Filesystem Changeset"), compressed with zstd, and puts such a layer
-// over an image again.
+// over an image again: [Write], [Apply].
 //
-// A process that nobody trusts made the changes. They are read once it has ended, name by name
-// below open directories, and within bounds. The layer holds regular files, hard and symbolic
-// links and directories with their owners, permission bits and modification times. Left out are
+// An untrusted process made the changes. Write reads them after the process has ended, name by name
+// below open directories, and within a [Budget]. The layer has regular files, hard and symbolic
+// links and directories with their owners, permission bits and modification times. It has no
 // devices, pipes, sockets, extended attributes, and setuid and setgid bits of files.
 //
-// containerd's package archive is not used, because it writes a file whose name begins with .wh.
-// under this name, so that applying the layer would remove another file.
+// This package does not use containerd's package archive, which writes a file named .wh.x under this
+// name, so that applying the layer would remove another file.
 package layer
 
 import (
@@ -31,19 +31,19 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// Suffix is added to the name of a kept workspace to name the layer that belongs to it.
+// Suffix is added to the name of a workspace to name the layer that belongs to it.
 const Suffix = ".layer.tar.zst"
 
 const (
 	whiteout = ".wh."                // before the name of an entry that was removed
-	opaque   = whiteout + ".wh..opq" // in a directory that hides the image's
+	opaque   = whiteout + ".wh..opq" // in a directory that hides the contents of the image's directory
 
 	maxDepth  = 128     // directories inside one another
 	maxName   = 4096    // bytes of a path
-	maxWindow = 8 << 20 // bytes of memory that reading a layer takes; Write uses less
+	maxWindow = 8 << 20 // bytes of zstd's window when reading a layer; Write uses less
 )
 
-// ErrInvalid means that a layer is not what Write writes.
+// ErrInvalid means that Write has not written a layer, or that somebody has changed it.
 var ErrInvalid = errors.New("invalid layer")
 
 // A Budget is how much a layer may hold. Both fields must be positive.
@@ -73,15 +73,15 @@ const (
 	Directory      // its contents are added to the image's
 	Symlink
 	Hardlink
-	Removed // the image's entry of this path is removed
-	Opaque  // follows a Directory of the same path: nothing of the image's contents is left
+	Removed // removes the image's entry of this path
+	Opaque  // follows a Directory of the same path, and removes the image's contents of it
 )
 
 // An Entry is one change.
 type Entry struct {
 	Path   string // clean and relative to the root of the file system
 	Kind   Kind
-	Target string // of a link; of a hard link, a Path
+	Target string // of a link; for a hard link, the Path of another entry
 	Size   int64  // of a file, in bytes
 	Mode   fs.FileMode
 
@@ -89,11 +89,11 @@ type Entry struct {
 	content *bufio.Reader
 }
 
-// Read reads the content of a file. It returns io.EOF at its end, and once the next entry was read.
+// Read reads the content of a file. It returns io.EOF at the end, and after the next entry was read.
 func (e *Entry) Read(p []byte) (int, error) { return e.content.Read(p) }
 
-// Peek returns the first n bytes of a file from which nothing was read, fewer if it is shorter;
-// n is at most 64 KiB.
+// Peek returns the first n bytes of a file before anything was read from it, or fewer if the file is
+// shorter. n is at most 64 KiB.
 func (e *Entry) Peek(n int) ([]byte, error) {
 	text, err := e.content.Peek(n)
 	if errors.Is(err, io.EOF) {
@@ -112,8 +112,8 @@ func Open(root *os.Root, name, digest string) (*os.File, error) {
 }
 
 // Entries yields the entries of a layer in its order, a directory before its contents. An entry
-// is valid until the next is read. After an error, which matches ErrInvalid or
-// workspace.ErrTooBig if the layer is at fault, nothing follows.
+// is valid until the next is read. An error ends the sequence. It matches ErrInvalid or
+// workspace.ErrTooBig if the layer is at fault.
 func Entries(ctx context.Context, r io.Reader, limits Budget) iter.Seq2[*Entry, error] {
 	return func(yield func(*Entry, error) bool) {
 		plain, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
@@ -175,8 +175,8 @@ func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
 	return e, nil
 }
 
-// valid reports whether name is a clean path of something below a root. Unlike for
-// [fs.ValidPath], it need not be UTF-8.
+// valid reports whether name is a clean path below a root. Unlike [fs.ValidPath], it accepts names
+// that are not UTF-8.
 func valid(name string) bool {
 	return name != "." && filepath.IsLocal(name) && path.Clean(name) == name
 }

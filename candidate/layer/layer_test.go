@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -115,7 +115,7 @@ func write(t *testing.T, m machine) ([]byte, layer.Report) {
 	return b.Bytes(), report
 }
 
-// TestRoundTrip: what a layer was written from and what it is applied to look the same.
+// TestRoundTrip: the changes look the same after writing them as a layer and applying it.
 func TestRoundTrip(t *testing.T) {
 	m := newMachine(t)
 	m.sh(t, "image", image)
@@ -136,22 +136,23 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestKeep: the image's files stay where an entry is refused, and others can be added there.
-func TestKeep(t *testing.T) {
+// TestRefusedEntries: where accept refuses an entry, the image's file stays. Files can be added to a
+// refused directory.
+func TestRefusedEntries(t *testing.T) {
 	m := newMachine(t)
 	m.sh(t, "image", image)
 	m.mount(t, "upper", "work", "merged")
 	m.sh(t, "merged", changes)
 	text, _ := write(t, m)
-	keep := func(e *layer.Entry) (bool, error) {
+	accept := func(e *layer.Entry) (bool, error) {
 		return !strings.HasPrefix(e.Path, "etc") || e.Path == "etc/conf.d/c", nil
 	}
-	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, keep))
+	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, accept))
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "again", `test "$(cat etc/passwd)" = old; test -L etc/link; test "$(ls etc/conf.d)" = "$(printf 'a\nb\nc')"; test -f srv`)
 }
 
-// TestBounds: what exceeds a limit is too big, before it has cost more than the limit.
+// TestBounds: changes beyond a limit are too big, and Write notices it before it uses more than the limit.
 func TestBounds(t *testing.T) {
 	m := newMachine(t)
 	m.mount(t, "upper", "work", "merged")
@@ -181,7 +182,7 @@ func archive(t *testing.T, headers ...tar.Header) []byte {
 	return b.Bytes()
 }
 
-// TestForged: an archive that Write does not write is refused, and nothing leaves the directory.
+// TestForged: Apply refuses an archive that Write would not write, and writes nothing outside the directory.
 func TestForged(t *testing.T) {
 	m := newMachine(t)
 	m.sh(t, "image", image)

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// maxRedacted bounds a file in which secrets are replaced, in bytes. A larger one with a secret
+// maxRedacted bounds a file in which Redact replaces secrets, in bytes. A larger file with a secret
 // becomes empty.
 const maxRedacted = 64 << 20
 
-// Secrets finds and replaces what a layer must not hold.
+// Secrets finds and replaces secrets.
 type Secrets interface {
 	// Replace returns the text without secrets.
 	Replace(text string) string
-	// In reports whether there is a secret in what is read, of which size bytes are expected.
+	// In reports whether from, of about size bytes, contains a secret.
 	In(from io.Reader, size int64) (bool, error)
 }
 
-// Redact replaces secrets in the names, link targets and contents of a layer. It returns the
-// number of entries with one; if that is 0, nothing was written. Of entries whose names become
-// equal the first is kept. Errors are those of [Entries].
+// Redact replaces secrets in the names, link targets and contents of a layer. It returns the number
+// of entries that it changed. If that is 0, it writes nothing. If names become equal, it writes the
+// first entry only. Errors are as for [Entries].
 func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
 	dirty := map[string]bool{}
 	for e, err := range Entries(ctx, from, limits) {
@@ -57,7 +57,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			}
 			seen[h.Name] = true
 			if dirty[e.header.Name] && e.Kind == File {
-				text := "" // of a large file nothing is left
+				text := "" // a larger file becomes empty
 				if e.Size <= maxRedacted {
 					all, err := io.ReadAll(e)
 					if err != nil {

@@ -29,13 +29,13 @@ const maxDropped = 100
 // A Report describes a layer that was written.
 type Report struct {
 	Digest  string   // "sha256:" and the SHA-256 of the compressed bytes
-	DiffID  string   // the same of the bytes before compression (image-spec, config.md)
-	Size    int64    // of the compressed bytes
-	Dropped []string // the first 100 entries that no layer may hold, absolute, with their types
+	DiffID  string   // as Digest, of the bytes before compression (image-spec, config.md)
+	Size    int64    // number of compressed bytes
+	Dropped []string // the first 100 entries that no layer may have: absolute paths, with types
 }
 
-// Write writes the changes of a sandbox that has stopped as a layer. The same changes give the
-// same bytes. Errors match workspace.ErrTooBig if the changes exceed the limits.
+// Write writes the changes of a stopped sandbox as a layer. The same changes give the same bytes.
+// Errors match workspace.ErrTooBig if the changes exceed the limits.
 func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Budget) (Report, error) {
 	root, err := os.OpenRoot(changes.Dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *counter) Write(p []byte) (int, error) { c.n += int64(len(p)); return le
 type inode struct{ device, number uint64 }
 
 type writer struct {
-	ctx     context.Context // kept because the writer lives no longer than the call that made it
+	ctx     context.Context // allowed in a struct here: the writer ends with the call that made it
 	archive *tar.Writer
 	changes runtime.Changes
 	limits  Budget
@@ -118,8 +118,8 @@ func (w *writer) directory(dir *os.Root, rel string, depth int) error {
 	return nil
 }
 
-// isOpaque reports whether a directory hides the one below it: overlayfs says so by an
-// attribute of the namespace trusted or, for an unprivileged mount, user (overlayfs.rst in the
+// isOpaque reports whether a directory hides the directory below it. overlayfs then gives it an
+// attribute in the namespace trusted or, for an unprivileged mount, user (overlayfs.rst in the
 // kernel's documentation).
 func isOpaque(dir *os.File) bool {
 	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
@@ -131,7 +131,7 @@ func isOpaque(dir *os.File) bool {
 	return false
 }
 
-// mark writes an entry that removes something of the image's.
+// mark writes an entry that removes an entry of the image.
 func (w *writer) mark(name string) error {
 	if err := w.limits.count(0); err != nil {
 		return err

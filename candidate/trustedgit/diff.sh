@@ -1,10 +1,10 @@
 #!/bin/sh
 # diff.sh REPO TREE FORM EXCLUDE...
 #
-# Prints the difference between the work tree of the repository REPO, as the
-# image has it, and the directory TREE, which an agent may have written. Of TREE
-# only plain files and ignore rules count. With FORM "binary" every change is
-# shown as binary, so that the output is ASCII.
+# Prints the difference between the work tree of the image's repository REPO and
+# the directory TREE, which an agent may have written. Only plain files and
+# ignore rules of TREE count. With FORM "binary", git shows every change as
+# binary, so that the output is ASCII.
 set -eu
 repo=$1 tree=$2 form=$3
 shift 3

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# foreign.sh: sourced by prepare.sh for a patch that was made elsewhere. Applies it by the commands of
-# SWE-bench's harness, in its order and without undoing what a command that failed has applied, and
-# writes to /sbench/applied-by which command succeeded.
+# foreign.sh: sourced by prepare.sh for a patch that was made elsewhere. Applies it as SWE-bench's
+# harness does: with the same commands in the same order, and without undoing the changes of a command
+# that failed. Writes to /sbench/applied-by which command succeeded.
 gnu_patch() (
 	cd "${repo:?}" && patch --batch --fuzz=5 -p1 --unified --no-backup-if-mismatch --input="${patches:?}/candidate.patch" >&2
 )

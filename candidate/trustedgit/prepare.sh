@@ -2,9 +2,9 @@
 # prepare.sh REPO BASE
 #
 # Brings the repository REPO of a fresh sandbox to the state in which its tests
-# run: checks the commit, applies the patches below /opt/sbench/patches, each if
-# it is there, and looks at what the candidate's changed. Runs no code of the
-# candidate. The exit code says which step failed.
+# run: checks the commit, applies those patches below /opt/sbench/patches that
+# exist, and checks which files the candidate's patch changed. Runs no code of
+# the candidate. The exit code says which step failed.
 set -eu
 repo=$1 base=$2
 patches=/opt/sbench/patches
@@ -33,12 +33,12 @@ after=$(snapshot "$repo" /sbench/index)
 git diff --name-only -z --no-renames "$before" "$after" | sort -z > /sbench/changed
 cmp -s /sbench/changed "$patches/changed" || exit 13
 
-# What the tests' patch touches is the base's again, whatever the candidate did. Of files that the
-# candidate changed, too, its version is kept for later.
+# Files that the tests' patch touches get the base's version again, whatever the candidate did. The
+# tree "after" still has the candidate's version.
 if [ -s "$patches/restore" ]; then
 	cd "$repo"
 	xargs -0 rm -rf -- < "$patches/restore"
-	# Of these the base may have some only; a path it lacks stays away.
+	# A path that the base lacks stays removed.
 	git ls-tree -r -z --name-only "$before" > /sbench/base-paths
 	sort -z /sbench/base-paths | comm -z -12 - "$patches/restore" > /sbench/in-base
 	GIT_INDEX_FILE=/sbench/restore git read-tree "$before"
@@ -46,7 +46,7 @@ if [ -s "$patches/restore" ]; then
 fi
 apply test.patch || exit 14
 
-# In files of the product that both change, both changes count. Where they overlap, the tests' decides.
+# If both patches change a file of the product, both changes count. Where they overlap, the tests' change wins.
 # shellcheck disable=SC2016 # the inner shell expands it
 merge='
 	base=$1 ours=$2 name=$3
@@ -62,5 +62,5 @@ if [ -s "$patches/both" ]; then
 	xargs -0 -n 1 sh -c "$merge" merge "$before" "$after" < "$patches/both"
 fi
 
-# Branches and tags with commits that the agent can read, and the base lacks.
+# Prints the branches and tags with commits that the agent can read and the base lacks.
 git --git-dir="$common" for-each-ref --no-merged "$head" --format='%(refname:short)' || true

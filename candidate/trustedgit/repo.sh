@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 # repo.sh: sourced with $repo set, a repository of the image that only trusted
-# programs have written. Makes a git directory of sbench's own at /sbench/git, on
-# a volume of its own, which reads the image's objects and nothing else of the
-# image's git: bytes are compared and applied as they are, whatever attributes,
-# hooks, filters or configuration a work tree brings. Sets $head.
+# programs have written. Makes sbench's own git directory /sbench/git on a
+# volume. It reads the image's objects and nothing else of the image's git, so
+# that git compares and applies plain bytes, whatever attributes, hooks, filters
+# or configuration a work tree has. Sets $head.
 export HOME=/sbench GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=0 LC_ALL=C
 unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_EXTERNAL_DIFF GIT_ATTR_SOURCE || true
 
@@ -28,8 +28,8 @@ fi
 plain='* !text !eol !crlf !filter !ident !merge !working-tree-encoding !whitespace'
 echo "$plain !diff" > "$GIT_DIR/info/attributes"
 
-# snapshot TREE INDEX prints the tree object of a work tree. What the index
-# holds counts even where an ignore rule names it.
+# snapshot TREE INDEX prints the tree object of a work tree. A file in the index
+# counts even if an ignore rule names it.
 snapshot() (
 	cd "$1" || exit
 	export GIT_INDEX_FILE="$2"

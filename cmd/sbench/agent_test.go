@@ -17,8 +17,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/securebench/sbench/proxy/providertest"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -50,7 +50,7 @@ type agentRecord struct {
 
 // agentRun is a run of one agent on one task against a scripted provider.
 type agentRun struct {
-	host     host
+	host     testHost
 	provider *providertest.Provider
 	output   string
 	stderr   string
@@ -172,8 +172,8 @@ func (r agentRun) trace(t *testing.T) string {
 // ownAgent stands for the agent in examples/agents, which the tester brings.
 const ownAgent = "own"
 
-// TestOwnAgent: a tester's own agent reaches its model through the relay, and has no key.
-func TestOwnAgent(t *testing.T) {
+// TestCustomAgent: an agent that the tester brings reaches its model through the relay, and has no key.
+func TestCustomAgent(t *testing.T) {
 	const passed, none = "passed ", "error infrastructure"
 	tests := []struct{ name, pack, task, script, config, want string }{
 		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},
@@ -520,7 +520,7 @@ func TestAgentDoesNotRun(t *testing.T) {
 	directory := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
-	t.Cleanup(func() { must(t, c.RemoveImage(context.Background(), image.Ref)) })
+	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), image.Ref)) })
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))

@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // pty is a pseudo-terminal of the kernel.
@@ -117,7 +117,7 @@ func (p *pty) unbroken(t *testing.T) {
 }
 
 // start runs sbench with all three of its streams on the terminal.
-func (p *pty) start(t *testing.T, h host, args ...string) *exec.Cmd {
+func (p *pty) start(t *testing.T, h testHost, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sbench", args...)
 	cmd.Env = append(h.env, "TERM=xterm-256color", "CI=")

@@ -19,7 +19,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 // Exit codes; see exitCodes for their meaning.
@@ -117,9 +117,9 @@ func (a *app) say(level slog.Level, text string) {
 }
 
 // options returns the runtime's options from the flags, else from the tester file t, which may be nil.
-func (a *app) options(t *compiler.Tester) containerd.Options {
+func (a *app) options(t *compiler.Tester) host.Options {
 	f := a.flags
-	o := containerd.Options{
+	o := host.Options{
 		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Timeout: f.Timeout,
 		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
 	}
@@ -137,13 +137,13 @@ func (a *app) options(t *compiler.Tester) containerd.Options {
 // open connects to the daemon, and sets the umask to 022: sandboxes with user ids of their own are other
 // users, and must be able to read the files made for them. Directories of mode 0700 keep out the host's
 // users.
-func (a *app) open(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+func (a *app) open(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	unix.Umask(0o022)
-	return containerd.Open(ctx, a.options(t))
+	return host.Open(ctx, a.options(t))
 }
 
 // connect is open, and then removes the sandboxes and files of dead runs. The caller closes the client.
-func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Client, error) {
+func (a *app) connect(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (a *app) connect(ctx context.Context, t *compiler.Tester) (*containerd.Clie
 }
 
 // withClient calls f with a client that connect returns.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*containerd.Client) error) error {
+func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*host.Host) error) error {
 	c, err := a.connect(ctx, t)
 	if err != nil {
 		return err

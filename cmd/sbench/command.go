@@ -31,7 +31,7 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 	if problems := keyProblems(t); problems != nil {
 		return nil, problems
 	}
-	command.Provider = &harness.OwnProvider{
+	command.Provider = &harness.CommandProvider{
 		Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable,
 	}
 	command.Provider.Relay, err = harness.RelayTo(relay.Provider(p.API), env[p.Key], c)

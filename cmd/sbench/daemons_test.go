@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 

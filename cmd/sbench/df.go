@@ -11,7 +11,8 @@ import (
 
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type dfCmd struct{ jsonFlag }
@@ -30,7 +31,7 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error 
 	if err != nil {
 		return err
 	}
-	_, state := containerd.DefaultDirectories()
+	_, state := host.DefaultDirectories()
 	daemon := filepath.Join(c.Root(), "containerd")
 	all := []usage{
 		{"images", daemon, 0, "sbench image prune --all"},
@@ -39,10 +40,10 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error 
 		{"locks and mounts", cmp.Or(a.flags.State, state), 0, "sbench gc"},
 	}
 	onDisk := all
-	var list []containerd.ImageInfo
+	var list []images.Info
 	if !c.Private() {
 		onDisk, all[0].Path = all[1:], c.Address()
-		list, err = c.Images(ctx)
+		list, err = c.Images.List(ctx)
 		for _, i := range list {
 			all[0].Bytes += i.Bytes
 		}

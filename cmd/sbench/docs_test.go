@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // A block is a fenced block of a page.
@@ -45,13 +45,15 @@ func blocks(text string) (fenced []block, others map[int]string) {
 // pages returns the documentation by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../../docs/*.md")
-	must(t, err)
 	found := map[string]string{}
-	for _, file := range append(files, "../../README.md") {
-		text, err := os.ReadFile(file)
+	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/design/*.md"} {
+		files, err := filepath.Glob(pattern)
 		must(t, err)
-		found[file] = string(text)
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			must(t, err)
+			found[file] = string(text)
+		}
 	}
 	return found
 }

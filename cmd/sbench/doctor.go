@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/hostcheck"
 )
 
@@ -13,7 +13,7 @@ type doctorCmd struct{ jsonFlag }
 
 // Run prints a line for each finding. If one of them is an error, the exit code is 3.
 func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
-	findings := containerd.Diagnose(ctx, a.options(nil))
+	findings := host.Diagnose(ctx, a.options(nil))
 	bad := 0
 	for _, f := range findings {
 		if f.Severity == hostcheck.Error {

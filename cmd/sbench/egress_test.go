@@ -9,11 +9,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.
-func (h host) egressPack(command, more string) string {
+func (h testHost) egressPack(command, more string) string {
 	h.t.Helper()
 	dir := h.t.TempDir()
 	script, err := json.Marshal(command)
@@ -120,7 +120,7 @@ func TestKilledWayOut(t *testing.T) {
 }
 
 // pidOf returns a process that alive finds.
-func (h host) pidOf(name string) string {
+func (h testHost) pidOf(name string) string {
 	h.t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(h.t, err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/harness/predictions"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // lines writes values to a file, each as a line of JSON.

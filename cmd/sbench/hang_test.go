@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
 // hanging is a host with an OCI runtime that hangs in one of its commands when the test asks for it.
 type hanging struct {
-	host
+	testHost
 	file string
 }
 
@@ -25,7 +25,7 @@ type hanging struct {
 // than timeout.
 func newHanging(t *testing.T, timeout string) hanging {
 	t.Helper()
-	h := hanging{host: newHost(t)}
+	h := hanging{testHost: newHost(t)}
 	h.file = filepath.Join(h.dir, "hangs")
 	real := containerdtest.Options().OCIRuntime
 	if real == "" {
@@ -50,7 +50,7 @@ func (h hanging) in(command string) {
 }
 
 // within runs sbench, which must end by itself within the limit.
-func (h host) within(limit time.Duration, args ...string) (code int, text string) {
+func (h testHost) within(limit time.Duration, args ...string) (code int, text string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -64,7 +64,7 @@ func (h host) within(limit time.Duration, args ...string) (code int, text string
 }
 
 // pack writes a pack of one task and returns its tester file and output directory.
-func (h host) pack(name, image string) (tester, output string) {
+func (h testHost) pack(name, image string) (tester, output string) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)
 	for file, text := range map[string]string{
@@ -89,7 +89,7 @@ const (
 // and gc removes the remains. With sbench's own shim only create can hang: it executes no other command.
 func TestHangsFromTheStart(t *testing.T) {
 	h := newHanging(t, patience)
-	for command, handler := range map[string]string{"create": containerd.HandlerAuto, "start": containerd.RuncHandler, "delete": containerd.RuncHandler} {
+	for command, handler := range map[string]string{"create": host.HandlerAuto, "start": host.RuncHandler, "delete": host.RuncHandler} {
 		t.Run(command, func(t *testing.T) {
 			h := h
 			h.t = t
@@ -97,7 +97,7 @@ func TestHangsFromTheStart(t *testing.T) {
 			tester, output := h.pack(command, containerdtest.Image)
 			before := h.runs()
 			h.in(command)
-			if handler == containerd.RuncHandler {
+			if handler == host.RuncHandler {
 				if code, text := h.within(bounded, "--handler", shim.Runtime, "run", "--config", tester, "--output-dir", output+"-own"); code != codeMeasured {
 					t.Errorf("with the own shim: exit code %d\n%s", code, text)
 				}

@@ -251,7 +251,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 			return refuse("$.harness.config.descriptor", fmt.Sprintf("its directory: %v: everything in it has to be readable by others (chmod -R o+rX)", err))
 		}
 	}
-	if t.Harness.Type == harness.OwnAgent {
+	if t.Harness.Type == harness.CustomAgent {
 		made.Own, made.Digest = agentOptions(t), record.Digest(append([]byte(made.Digest), agent.Descriptor...))
 	}
 	if agent.Directory != "" {
@@ -273,7 +273,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 
 // agentOf returns the agent that the tester file names or describes; that of a command has no name.
 func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems) {
-	if t.Harness.Type != harness.OwnAgent {
+	if t.Harness.Type != harness.CustomAgent {
 		agent, _ = harness.CLIOf(t.Harness.Type)
 		return agent, serverProblems(t, agent)
 	}
@@ -315,7 +315,7 @@ func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Pr
 		at := "$.harness.config.mcp_servers." + name
 		address, err := url.Parse(s.URL)
 		switch {
-		case !agent.Serves(s):
+		case !agent.Supports(s):
 			problems = append(problems, t.Problem(at, "describe how under mcp in its descriptor", agent.Name+" cannot use such a server"))
 		case s.URL != "" && (err != nil || !slices.ContainsFunc(t.Harness.Config.AllowedDomains, func(d domain.Domain) bool { return d.Allows(address.Hostname()) })):
 			problems = append(problems, t.Problem(at+".url", "add its name there", "harness.config.allowed_domains has no "+address.Hostname()))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -31,7 +31,7 @@ func sbenchVersion() record.Version {
 }
 
 // hostFacts returns what records say about this host. Unknown facts are zero.
-func hostFacts(c *containerd.Client) record.Host {
+func hostFacts(c *host.Host) record.Host {
 	h := record.Host{OS: goruntime.GOOS, Arch: goruntime.GOARCH, CPUs: goruntime.NumCPU(), Containerd: c.Version()}
 	var name unix.Utsname
 	if unix.Uname(&name) == nil {

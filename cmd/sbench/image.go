@@ -11,7 +11,8 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type imageCmd struct {
@@ -27,8 +28,8 @@ type imageCmd struct {
 type imageLsCmd struct{ jsonFlag }
 
 func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		list, err := c.Images(ctx)
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		list, err := c.Images.List(ctx)
 		if err != nil {
 			return err
 		}
@@ -36,8 +37,8 @@ func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-func printImageList(a *app, asJSON bool, list []containerd.ImageInfo) error {
-	return printList(a, asJSON, list, func(i containerd.ImageInfo) string {
+func printImageList(a *app, asJSON bool, list []images.Info) error {
+	return printList(a, asJSON, list, func(i images.Info) string {
 		return i.Ref + "\t" + i.Digest + "\t" + report.Bytes(float64(i.Bytes))
 	})
 }
@@ -48,8 +49,8 @@ type imagePullCmd struct {
 }
 
 func (cmd *imagePullCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		img, err := c.Pull(ctx, cmd.Ref)
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		img, err := c.Images.Pull(ctx, cmd.Ref)
 		return a.printImages(cmd.JSON, err, img)
 	})
 }
@@ -78,8 +79,8 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 		defer func() { _ = f.Close() }()
 		archive = f
 	}
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		list, err := c.Import(ctx, archive, cmd.As)
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		list, err := c.Images.Import(ctx, archive, cmd.As)
 		return a.printImages(cmd.JSON, err, list...)
 	})
 }
@@ -91,8 +92,8 @@ type imageTagCmd struct {
 }
 
 func (cmd *imageTagCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		img, err := c.Tag(ctx, cmd.Source, cmd.Target)
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		img, err := c.Images.Tag(ctx, cmd.Source, cmd.Target)
 		return a.printImages(cmd.JSON, err, img)
 	})
 }
@@ -102,8 +103,8 @@ type imageRmCmd struct {
 }
 
 func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.RemoveImage(ctx, ref) })
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		_, err := forEach(ctx, cmd.Refs, func(ref string) (string, error) { return ref, c.Images.Remove(ctx, ref) })
 		return err
 	})
 }
@@ -121,13 +122,13 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	if cmd.OlderThan < 0 {
 		return fmt.Errorf("%w: --older-than %s is negative", errUsage, cmd.OlderThan)
 	}
-	return a.withClient(ctx, nil, func(c *containerd.Client) error {
-		list, err := c.Images(ctx)
+	return a.withClient(ctx, nil, func(c *host.Host) error {
+		list, err := c.Images.List(ctx)
 		if err != nil {
 			return err
 		}
 		matches := selector(cmd.Refs)
-		list = slices.DeleteFunc(list, func(i containerd.ImageInfo) bool {
+		list = slices.DeleteFunc(list, func(i images.Info) bool {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})
 		if !cmd.Plan {
@@ -139,11 +140,11 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 
 // forget removes the names of images. It returns the images that it removed, without any that another
 // process removed before.
-func forget(ctx context.Context, c *containerd.Client, list []containerd.ImageInfo) ([]containerd.ImageInfo, error) {
-	var gone []containerd.ImageInfo
+func forget(ctx context.Context, c *host.Host, list []images.Info) ([]images.Info, error) {
+	var gone []images.Info
 	var err error
 	for _, i := range list {
-		switch failed := c.RemoveImage(ctx, i.Ref); {
+		switch failed := c.Images.Remove(ctx, i.Ref); {
 		case failed == nil:
 			gone = append(gone, i)
 		case !errors.Is(failed, runtime.ErrNotFound):

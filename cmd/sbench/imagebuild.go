@@ -22,7 +22,8 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type imageBuildCmd struct {
@@ -52,11 +53,11 @@ type builder func(ctx context.Context, image pack.BuiltImage, ref string) (runti
 
 // Run builds the images one after the other, and goes on with the next when one fails.
 func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
-	images, err := cmd.images()
+	wanted, err := cmd.images()
 	if err != nil {
 		return err
 	}
-	with, err := cmd.find(images)
+	with, err := cmd.find(wanted)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var built []runtime.Image
-	err = a.withClient(ctx, nil, func(c *containerd.Client) (err error) {
+	err = a.withClient(ctx, nil, func(c *host.Host) (err error) {
 		build := cmd.archived(a, c, with, filepath.Join(dir, "image.tar"))
 		if with == withSbench {
 			engine, newErr := c.NewRun(ctx)
@@ -81,11 +82,11 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 			}
 			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
 			egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
-			images := &resolver{c: c, engine: engine, policy: containerd.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
-			build = cmd.own(a, images, dir)
+			found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
+			build = cmd.own(a, found, dir)
 		}
-		built, err = forEach(ctx, images, func(image pack.BuiltImage) (img runtime.Image, err error) {
-			ref, err := containerd.NormalizeRef(image.Ref)
+		built, err = forEach(ctx, wanted, func(image pack.BuiltImage) (img runtime.Image, err error) {
+			ref, err := images.Normalize(image.Ref)
 			if err = marked(errUsage, err); err == nil {
 				img, err = build(ctx, image, ref)
 			}
@@ -124,7 +125,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
-// ownBase matches a Dockerfile whose base only sbench's daemon has; see containerd.Local.
+// ownBase matches a Dockerfile whose base only sbench's daemon has; see images.Local.
 var ownBase = regexp.MustCompile(`(?im)^\s*FROM\s+(--\S+\s+)*sbench\.local/`)
 
 // find returns what builds. A choice that this host does not have is an error.
@@ -163,7 +164,7 @@ func (cmd *imageBuildCmd) find(images []pack.BuiltImage) (string, error) {
 func (r *resolver) builder(temp string) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
-		Engine: r.engine, Images: buildImages{r.c, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
+		Engine: r.engine, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
 		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
 	}
 }
@@ -181,9 +182,9 @@ func (cmd *imageBuildCmd) own(a *app, images *resolver, temp string) builder {
 	}
 }
 
-// buildImages are the images of a client for a build.
+// buildImages are the images of a daemon for a build.
 type buildImages struct {
-	*containerd.Client
+	*images.Store
 	resolver *resolver
 }
 
@@ -193,7 +194,7 @@ func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, er
 }
 
 // archived returns the builder that imports an archive which a program writes; a.stderr gets its output.
-func (cmd *imageBuildCmd) archived(a *app, c *containerd.Client, with, archive string) builder {
+func (cmd *imageBuildCmd) archived(a *app, c *host.Host, with, archive string) builder {
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		for _, args := range cmd.commands(with, image, ref, archive) {
 			process := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -208,7 +209,7 @@ func (cmd *imageBuildCmd) archived(a *app, c *containerd.Client, with, archive s
 		}
 		// The archive names the image itself. It cannot be imported under a given name, since
 		// BuildKit may have put a provenance document beside the image.
-		list, err := c.Import(ctx, f, "")
+		list, err := c.Images.Import(ctx, f, "")
 		list = slices.DeleteFunc(list, func(i runtime.Image) bool { return i.Ref != ref })
 		if err == nil && len(list) != 1 {
 			err = fmt.Errorf("%w: %s built an image with another name", run.ErrInfrastructure, with)

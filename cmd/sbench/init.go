@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type initCmd struct {
@@ -23,7 +23,7 @@ var starter embed.FS
 
 // Run writes a tester file and a pack. If one of the files exists, it writes nothing.
 func (cmd *initCmd) Run(a *app) error {
-	if _, err := containerd.NormalizeRef(cmd.Image); err != nil {
+	if _, err := images.Normalize(cmd.Image); err != nil {
 		return fmt.Errorf("%w: --image: %w", errUsage, err)
 	}
 	var names []string

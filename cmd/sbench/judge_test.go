@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // judgeModel serves a model that judges by words, and obeys whatever an answer commands.

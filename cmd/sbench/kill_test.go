@@ -15,24 +15,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
 // host is where a test runs sbench: state directories and the daemon to use. After
 // private, the daemon belongs to this test alone and can be killed.
-type host struct {
+type testHost struct {
 	t     *testing.T
 	dir   string // for packs
 	state string // sbench's state directory
 	env   []string
 }
 
-func newHost(t *testing.T) host {
+func newHost(t *testing.T) testHost {
 	t.Helper()
 	containerdtest.Open(t) // skips where there is no daemon
-	h := host{t: t, dir: t.TempDir(), state: containerdtest.Options().State}
+	h := testHost{t: t, dir: t.TempDir(), state: containerdtest.Options().State}
 	for _, e := range os.Environ() {
 		if !strings.HasPrefix(e, "CONTAINERD_") {
 			h.env = append(h.env, e)
@@ -44,7 +44,7 @@ func newHost(t *testing.T) host {
 }
 
 // private returns the host with a daemon of its own, which has the base image.
-func (h host) private() host {
+func (h testHost) private() testHost {
 	h.t.Helper()
 	archive, err := containerdtest.Archive()
 	if err != nil {
@@ -61,7 +61,7 @@ func (h host) private() host {
 }
 
 // sbench runs a command to its end and checks its exit code.
-func (h host) sbench(code int, args ...string) (stdout, stderr string) {
+func (h testHost) sbench(code int, args ...string) (stdout, stderr string) {
 	h.t.Helper()
 	cmd := exec.Command("sbench", args...)
 	cmd.Env = h.env
@@ -75,7 +75,7 @@ func (h host) sbench(code int, args ...string) (stdout, stderr string) {
 }
 
 // start runs a pack whose harness sleeps, and returns once it does.
-func (h host) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
+func (h testHost) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
 	h.t.Helper()
 	pack := filepath.Join(h.dir, name)
 	for file, text := range map[string]string{
@@ -108,10 +108,10 @@ func (h host) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, o
 	return nil, "", nil
 }
 
-func (h host) mark(name string) string { return "sbench-kill-test-" + name }
+func (h testHost) mark(name string) string { return "sbench-kill-test-" + name }
 
 // await waits for the harness's process.
-func (h host) await(name string) {
+func (h testHost) await(name string) {
 	h.t.Helper()
 	for range 6000 {
 		if h.alive(name) {
@@ -122,7 +122,7 @@ func (h host) await(name string) {
 	h.t.Fatalf("no process of %s", name)
 }
 
-func (h host) alive(name string) bool {
+func (h testHost) alive(name string) bool {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(h.t, err)
 	for _, f := range found {
@@ -134,7 +134,7 @@ func (h host) alive(name string) bool {
 }
 
 // runs lists the directories of runs.
-func (h host) runs() []string {
+func (h testHost) runs() []string {
 	h.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -148,7 +148,7 @@ func (h host) runs() []string {
 }
 
 // left lists the remains of a run on the host: mounts, cgroups, processes, directories.
-func (h host) left(run string) []string {
+func (h testHost) left(run string) []string {
 	var left []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	must(h.t, err)
@@ -213,7 +213,7 @@ func TestKilledRun(t *testing.T) {
 }
 
 // daemonIsClean asks the daemon with containerd's own client.
-func (h host) daemonIsClean(run string) {
+func (h testHost) daemonIsClean(run string) {
 	h.t.Helper()
 	c := containerdtest.Open(h.t)
 	for _, kind := range [][]string{{"containers", "ls", "-q"}, {"snapshots", "ls"}, {"leases", "ls", "-q"}, {"tasks", "ls", "-q"}} {
@@ -233,7 +233,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 		seconds                 int
 	}{
 		{"own shim", shim.Runtime, "^passed passed$", 3},
-		{"other shim", containerd.RuncHandler, "^error( error)*$", 3000},
+		{"other shim", host.RuncHandler, "^error( error)*$", 3000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

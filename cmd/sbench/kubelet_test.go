@@ -42,7 +42,7 @@ import (
 // kubeCluster is an API server with its controllers, and a node whose kubelet is this test: it
 // runs the containers of pods in a containerd, and does of a kubelet's work what they need.
 type kubeCluster struct {
-	host
+	testHost
 	api     *kubernetes.Clientset
 	node    *containerd.Client
 	socket  string // of the node's containerd
@@ -72,7 +72,7 @@ func newKubeCluster(t *testing.T) *kubeCluster {
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o711))
-	k := &kubeCluster{host: host{t: t, dir: dir, env: os.Environ()}, claims: filepath.Join(dir, "claims"), nodeDir: filepath.Join(dir, "node"), mu: new(sync.Mutex), pods: map[string]*kubePod{}}
+	k := &kubeCluster{testHost: testHost{t: t, dir: dir, env: os.Environ()}, claims: filepath.Join(dir, "claims"), nodeDir: filepath.Join(dir, "node"), mu: new(sync.Mutex), pods: map[string]*kubePod{}}
 	k.startNode(archive)
 	k.startAPI(programs)
 	ctx, cancel := context.WithCancel(context.Background())

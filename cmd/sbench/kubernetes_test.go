@@ -13,8 +13,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 // TestKubernetes makes the shards of the smoke pack on a real API server, with its controllers
@@ -96,7 +96,7 @@ func TestKubernetes(t *testing.T) {
 }
 
 func (k *kubeCluster) in(t *testing.T) *kubeCluster {
-	within := &kubeCluster{host: host{t: t, dir: k.dir, env: k.env}, api: k.api, node: k.node, socket: k.socket, claims: k.claims, nodeDir: k.nodeDir, image: k.image, mu: k.mu, pods: k.pods}
+	within := &kubeCluster{testHost: testHost{t: t, dir: k.dir, env: k.env}, api: k.api, node: k.node, socket: k.socket, claims: k.claims, nodeDir: k.nodeDir, image: k.image, mu: k.mu, pods: k.pods}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(within.logs())

@@ -18,9 +18,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 const (
@@ -35,7 +35,7 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 // machineTasks writes the tasks of testdata/machine in Harbor's form, every twentieth unless
 // SBENCH_SOAK is set. It returns their directory and their cheats: shell scripts that manipulate the check
 // instead of solving the task.
-func machineTasks(t *testing.T, c *containerd.Client) (dir string, cheats map[string][]string) {
+func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]string) {
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}
 	files, err := filepath.Glob("testdata/machine/*.txtar")
@@ -71,7 +71,7 @@ func machineTasks(t *testing.T, c *containerd.Client) (dir string, cheats map[st
 }
 
 // lacks returns the programs that the base image lacks. patterns has the globs of each program's files.
-func lacks(t *testing.T, c *containerd.Client, programs map[string]string) (absent []string) {
+func lacks(t *testing.T, c *host.Host, programs map[string]string) (absent []string) {
 	t.Helper()
 	engine, img := containerdtest.NewRun(t, c)
 	view, err := engine.View(t.Context(), img)
@@ -139,14 +139,14 @@ func TestMachineTasks(t *testing.T) {
 }
 
 // forgetBuilt removes the images that sbench builds in the test.
-func forgetBuilt(t *testing.T, c *containerd.Client) {
+func forgetBuilt(t *testing.T, c *host.Host) {
 	t.Helper()
 	t.Cleanup(func() {
-		list, err := c.Images(context.Background())
+		list, err := c.Images.List(context.Background())
 		must(t, err)
 		for _, i := range list {
 			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor/") {
-				must(t, c.RemoveImage(context.Background(), i.Ref))
+				must(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}
 	})

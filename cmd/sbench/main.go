@@ -23,7 +23,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -123,9 +123,9 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 		}
 	}
 	o := a.options(tester)
-	root, state := containerd.DefaultDirectories()
+	root, state := host.DefaultDirectories()
 	err := rootless.Enter(ctx, rootless.Options{
-		Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == containerd.NoAddress, Logger: o.Logger,
+		Root: cmp.Or(o.Root, root), State: cmp.Or(o.State, state), Address: o.Address, Private: o.Address == host.NoAddress, Logger: o.Logger,
 	})
 	return marked(runtime.ErrUnavailable, err)
 }

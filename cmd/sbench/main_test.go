@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers"
 )

@@ -13,7 +13,8 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 type packCmd struct {
@@ -90,7 +91,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	}
 	var report pack.Report
 	if cmd.Pin {
-		err = a.withClient(ctx, nil, func(c *containerd.Client) error {
+		err = a.withClient(ctx, nil, func(c *host.Host) error {
 			options.Pin = pinner(c)
 			report, err = pack.Import(ctx, format, options)
 			return err
@@ -105,9 +106,9 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 }
 
 // pinner returns a function that adds the digest to a reference, and tags the image so that a run finds it.
-func pinner(c *containerd.Client) func(context.Context, string) (string, error) {
+func pinner(c *host.Host) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, ref string) (string, error) {
-		img, err := c.Image(ctx, ref, containerd.PullMissing)
+		img, err := c.Images.Get(ctx, ref, images.PullMissing)
 		if err != nil {
 			return "", err
 		}
@@ -116,7 +117,7 @@ func pinner(c *containerd.Client) func(context.Context, string) (string, error) 
 			name = name[:i]
 		}
 		pinned := name + "@" + img.Digest
-		_, err = c.Tag(ctx, img.Ref, pinned)
+		_, err = c.Images.Tag(ctx, img.Ref, pinned)
 		return pinned, err
 	}
 }

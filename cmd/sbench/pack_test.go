@@ -17,9 +17,10 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
 )
 
 // The images of the imported packs.
@@ -180,13 +181,13 @@ checked 3 task(s): reference passed 1, empty passed 1
 }
 
 // withImage imports an image for the duration of the test.
-func withImage(t *testing.T, c *containerd.Client, ref, dir, dest string) {
+func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
 	img := containerdtest.WithDirectory(t, c, ref, dir, dest)
 	t.Cleanup(func() {
-		must(t, c.RemoveImage(context.Background(), ref))
+		must(t, c.Images.Remove(context.Background(), ref))
 		// The name that --pin gave it, if any.
-		_ = c.RemoveImage(context.Background(), strings.TrimSuffix(ref, ":fixture")+"@"+img.Digest)
+		_ = c.Images.Remove(context.Background(), strings.TrimSuffix(ref, ":fixture")+"@"+img.Digest)
 	})
 }
 
@@ -371,7 +372,7 @@ rm -r "${out##*dest=}.d"
 	expect(t, codeMeasured, "3 image(s) to build", "pack", "import", "--out", out, "terminal-bench", fixture(t, "terminal-bench"))
 	expect(t, codeMeasured, "sbench.local/terminal-bench/old-form:latest sha256:", "image", "build", "--pack", out)
 	for _, name := range []string{"count-lines", "old-form", "script-only"} {
-		must(t, c.RemoveImage(context.Background(), "sbench.local/terminal-bench/"+name+":latest"))
+		must(t, c.Images.Remove(context.Background(), "sbench.local/terminal-bench/"+name+":latest"))
 	}
 	called, err := os.ReadFile(calls)
 	must(t, err)
@@ -428,11 +429,11 @@ RUN id -un > ~/made
 		"data.txt": "data\n", "sub/inner": "inner\n",
 	}
 	t.Cleanup(func() {
-		list, err := c.Images(context.Background())
+		list, err := c.Images.List(context.Background())
 		must(t, err)
 		for _, i := range list {
 			if i.Ref == ref || strings.HasPrefix(i.Ref, "sbench.local/build-step:") {
-				must(t, c.RemoveImage(context.Background(), i.Ref))
+				must(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}
 	})
@@ -445,7 +446,7 @@ RUN id -un > ~/made
 	engine, err := c.NewRun(t.Context())
 	must(t, err)
 	defer func() { must(t, engine.Close(context.Background())) }()
-	img, err := c.Image(t.Context(), ref, containerd.PullNever)
+	img, err := c.Images.Get(t.Context(), ref, images.PullNever)
 	must(t, err)
 	sandbox, err := engine.Create(t.Context(), runtime.Config{Name: "look", Image: img, Limits: runtime.DefaultLimits()})
 	must(t, err)

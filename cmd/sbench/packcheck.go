@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
 )
 
 type packCheckCmd struct {
@@ -76,7 +76,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if _, err := run.NewPlan(ctx, in, check.options); err != nil { // before there is a daemon
 		return err
 	}
-	err = a.withClient(ctx, in.Tester, func(c *containerd.Client) (err error) {
+	err = a.withClient(ctx, in.Tester, func(c *host.Host) (err error) {
 		check.client = c
 		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 
 // packCheck is one check of a pack.
 type packCheck struct {
-	client  *containerd.Client
+	client  *host.Host
 	in      run.Inputs
 	options run.Options // of both runs
 	egress  harness.Egress

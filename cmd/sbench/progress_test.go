@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )

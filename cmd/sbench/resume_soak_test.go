@@ -18,16 +18,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
 // fortyTasks writes a pack whose tasks pass, fail, print a lot and take a while, and
 // returns its tester file.
-func (h host) fortyTasks() string {
+func (h testHost) fortyTasks() string {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "forty")
 	must(h.t, os.MkdirAll(dir, 0o755))
@@ -122,7 +122,7 @@ func TestSoakResumed(t *testing.T) {
 
 // disturbed resumes a run, signals it after a while unless it is the last time, and
 // reports whether it ended by itself.
-func (h host) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
+func (h testHost) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
 	h.t.Helper()
 	cmd := exec.Command("sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
 	cmd.Env = h.env
@@ -195,7 +195,7 @@ func TestDaemonKilledResumed(t *testing.T) {
 	tester := h.fortyTasks()
 	output := filepath.Join(h.dir, "out")
 	cmd := exec.Command("sbench", "run", "--progress", "plain", "--config", tester, "--output-dir", output, "--jobs", "4", "--retries", "0",
-		"--handler", containerd.RuncHandler)
+		"--handler", host.RuncHandler)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(t, err)
@@ -224,7 +224,7 @@ func TestDaemonKilledResumed(t *testing.T) {
 	h.nothingLeft(nil)
 }
 
-func (h host) daemonPid() int {
+func (h testHost) daemonPid() int {
 	h.t.Helper()
 	found, err := daemon.Find(filepath.Join(h.state, "containerd"))
 	must(h.t, err)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 )
 
 const (

@@ -14,14 +14,16 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/sandbox"
 )
 
 // A site is a run.Site with an engine on a daemon.
 type site struct {
 	run.Site
-	engine *containerd.Run
-	client *containerd.Client // nil if close does not close it
+	engine *sandbox.Engine
+	client *host.Host // nil if close does not close it
 }
 
 // openSite connects to the daemon for a run, and completes base with the fields that need a daemon. The caller
@@ -40,7 +42,7 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (*site
 }
 
 // siteOn is openSite with a client that stays open when the site is closed.
-func siteOn(ctx context.Context, c *containerd.Client, plan run.Plan, base run.Site) (*site, error) {
+func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*site, error) {
 	s, t := &site{Site: base}, plan.Tester
 	var err error
 	if s.Degraded, err = c.Degraded(); err != nil {
@@ -54,11 +56,11 @@ func siteOn(ctx context.Context, c *containerd.Client, plan run.Plan, base run.S
 	if s.engine, err = c.NewRun(ctx); err != nil {
 		return nil, err
 	}
-	images := &resolver{c: c, engine: s.engine, policy: containerd.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
+	found := &resolver{c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
 	if t.Runtime.AllowCapabilities {
-		images.capabilities = compiler.PackageCapabilities()
+		found.capabilities = compiler.PackageCapabilities()
 	}
-	s.Engine, s.Images, s.Calibrations = s.engine, images, filepath.Join(c.Root(), "calibrations")
+	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
 	s.Version, s.Host = sbenchVersion(), hostFacts(c)
 	return s, nil
 }
@@ -74,9 +76,9 @@ func (s *site) close(ctx context.Context) error {
 // resolver finds images by a pull policy. It starts a sandbox on the first image: if no sandbox works
 // here, that is one error before any task starts.
 type resolver struct {
-	c        *containerd.Client
-	engine   *containerd.Run
-	policy   containerd.PullPolicy
+	c        *host.Host
+	engine   *sandbox.Engine
+	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
 	tried    bool            // a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
@@ -90,7 +92,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 		return img, err
 	}
 	if !r.tried {
-		if err := r.engine.Live(ctx, img); err != nil {
+		if err := r.engine.Trial(ctx, img); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
 		r.tried = true
@@ -102,9 +104,9 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {
-	if r.policy != containerd.PullAlways {
-		img, err := r.c.Image(ctx, ref, containerd.PullNever)
-		if err == nil || r.policy == containerd.PullNever || containerd.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
+	if r.policy != images.PullAlways {
+		img, err := r.c.Images.Get(ctx, ref, images.PullNever)
+		if err == nil || r.policy == images.PullNever || images.Local(ref) || !errors.Is(err, runtime.ErrNotFound) {
 			return img, err
 		}
 	}
@@ -114,7 +116,7 @@ func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) 
 		}
 	}
 	tell("")
-	img, err := r.c.Image(ctx, ref, r.policy)
+	img, err := r.c.Images.Get(ctx, ref, r.policy)
 	if err == nil {
 		tell(": done")
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // kills returns how many runs to kill: a few, or many with SBENCH_SOAK.
@@ -70,7 +70,7 @@ func smokePack(t *testing.T) string {
 
 // nothingLeft checks that the state directory has only what was there before. Remains of a run elsewhere have the
 // run's id; see left.
-func (h host) nothingLeft(before []string) {
+func (h testHost) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {
 		h.t.Errorf("directories of runs: %v", now)

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd"
+	"github.com/securebench/sbench/runtime/sandbox"
 )
 
 type specCmd struct {
@@ -112,7 +112,7 @@ func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, er
 	if s.name != harness.SandboxName { // an agent's preflight
 		return runtime.Exit{Reason: runtime.Exited}, nil
 	}
-	spec, err := s.Sandbox.(*containerd.Sandbox).Spec(p)
+	spec, err := s.Sandbox.(*sandbox.Sandbox).Spec(p)
 	if err == nil {
 		err = shownSpec{spec}
 	}

@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
 // cluster is a Slurm of two nodes on this machine.
 type cluster struct {
-	host
+	testHost
 	dir   string
 	nodes map[string]*exec.Cmd
 }
@@ -39,7 +39,7 @@ func newCluster(t *testing.T) *cluster {
 	for _, name := range []string{"munge", "state", "spool"} {
 		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
-	c := &cluster{host: h, dir: dir, nodes: map[string]*exec.Cmd{}}
+	c := &cluster{testHost: h, dir: dir, nodes: map[string]*exec.Cmd{}}
 	c.env = append(c.env, "SLURM_CONF="+filepath.Join(dir, "slurm.conf"))
 	must(t, os.WriteFile(filepath.Join(dir, "munge/key"), bytes.Repeat([]byte("sbench's test. "), 10), 0o400))
 	socket := filepath.Join(dir, "munge/socket")
@@ -147,7 +147,7 @@ func awaited(t *testing.T, what string, holds func() bool) {
 // slow writes a pack with tasks whose harness takes so many seconds, and returns the tester file.
 func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out string) {
 	c.t.Helper()
-	dir := filepath.Join(c.host.dir, name)
+	dir := filepath.Join(c.testHost.dir, name)
 	rows := ""
 	for i := range tasks {
 		rows += fmt.Sprintf(`{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", i)
@@ -221,7 +221,7 @@ func TestSlurm(t *testing.T) {
 
 // verdicts: shards have the verdicts of one run. merge refuses a damaged shard.
 func (c *cluster) verdicts(t *testing.T) {
-	dir := filepath.Join(c.host.dir, "verdicts")
+	dir := filepath.Join(c.testHost.dir, "verdicts")
 	problems, count, err := humanEval(t)
 	if err != nil {
 		t.Logf("only three problems of the tests' own: %v", err)
@@ -273,7 +273,7 @@ func (c *cluster) nodeFails(t *testing.T) {
 		return done >= 2 && len(pids) > 0
 	})
 	must(t, c.nodes["n2"].Process.Kill())
-	for _, pid := range jobProcesses(c.host.dir + "/") {
+	for _, pid := range jobProcesses(c.testHost.dir + "/") {
 		if strings.Contains(environ(pid), "SLURMD_NODENAME=n2") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 // BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has the base image, it also

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -217,7 +217,7 @@ var hostileAgents = []struct{ name, script string }{
 }
 
 // hostilePack is a pack of one task for each hostile agent.
-func (h host) hostilePack() string {
+func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder
 	for i, a := range hostileAgents {

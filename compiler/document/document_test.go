@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/internal/test/compilertest"
 )
 
 func parse(t testing.TB, text string) document.Value {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler/compilertest"
 	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/internal/test/compilertest"
 )
 
 const hunk = "@@ -1 +1 @@\n-a\n+b\n"

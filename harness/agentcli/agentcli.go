@@ -1,7 +1,7 @@
 // Package agentcli installs the command-line programs of agents. It downloads their platform
 // packages from an npm registry, checks them against the registry's sha512, and unpacks them
-// into a cache whose directories are named by that digest. Nothing in a package is executed
-// on the host.
+// into the directories of a [Cache], which are named by that digest. It executes nothing in a
+// package.
 package agentcli
 
 import (
@@ -28,8 +28,8 @@ var (
 	ErrUnreachable = errors.New("registry unreachable")
 	// ErrNoVersion means that the registry has no such package or version.
 	ErrNoVersion = errors.New("no such version")
-	// ErrIntegrity means that a download is not what the registry's digest says, or that files in
-	// the cache have changed since they were installed.
+	// ErrIntegrity means that a download does not have the registry's digest, or that files in the
+	// cache have changed since they were installed.
 	ErrIntegrity = errors.New("integrity check failed")
 )
 
@@ -52,7 +52,7 @@ type Installed struct {
 	Dir       string    `json:"-"`         // with the files, below Cache.Dir
 	Program   string    `json:"-"`         // see Package
 
-	index string // the file that describes it
+	index string // the path of the file in which this entry is stored
 }
 
 // A Cache is a directory of packages. Its methods are safe for concurrent use, even by several
@@ -77,8 +77,8 @@ func RegistryFrom(environ []string) string {
 	return "https://registry.npmjs.org/"
 }
 
-// Resolve returns the exact version for a version or tag. For a tag it asks the registry; if that
-// cannot be reached, exact is the last known answer and stale is true.
+// Resolve returns the exact version for a version or tag. For a tag it asks the registry. If it
+// cannot reach the registry, exact is the last known answer and stale is true.
 func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
 	if isExact(version) {
 		if _, err := c.readEntry(c.indexPath(p, version)); errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +109,7 @@ func isExact(version string) bool {
 	return version != "" && version[0] >= '0' && version[0] <= '9' && fileName(version) == version
 }
 
-// Install returns the package from the cache, whose files it checks, or downloads it.
+// Install returns the package from the cache after checking its files, or downloads it.
 func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed, error) {
 	if !isExact(exact) {
 		return Installed{}, fmt.Errorf("%s@%s: %w: not an exact version", p.Name, exact, ErrNoVersion)
@@ -128,7 +128,7 @@ func (c *Cache) Install(ctx context.Context, p Package, exact string) (Installed
 	return in, err
 }
 
-// check compares the files in the cache with what was unpacked.
+// check compares the files in the cache with the digest of the files that were unpacked.
 func (in Installed) check(ctx context.Context) error {
 	tree, err := digestTree(ctx, in.Dir)
 	if err != nil {
@@ -157,8 +157,8 @@ func (c *Cache) List() ([]Installed, error) {
 	return all, err
 }
 
-// Remove removes the installed packages that match, even from under a run that uses them, and
-// returns them.
+// Remove removes the installed packages that match, and returns them. It does not notice that a run
+// uses a package.
 func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	all, err := c.List()
 	if err != nil {

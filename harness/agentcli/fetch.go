@@ -27,8 +27,8 @@ import (
 const (
 	maxManifest = 4 << 20          // bytes of a version's metadata
 	maxArchive  = 512 << 20        // bytes of a packed package
-	maxUnpacked = 2 << 30          // bytes of the files in it
-	maxFiles    = 20000            // in it
+	maxUnpacked = 2 << 30          // bytes of the files in a package
+	maxFiles    = 20000            // in a package
 	askTimeout  = 30 * time.Second // for a version's metadata
 	loadTimeout = 10 * time.Minute // for an archive
 	packageDir  = "package"        // holds everything in an archive
@@ -106,7 +106,7 @@ func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, 
 	}
 	in.Tree, in.Bytes = found.Digest, found.Bytes
 	err = os.Rename(tree, in.Dir)
-	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another installation was first
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) { // another process installed it first
 		err = in.check(ctx)
 	}
 	return in, err
@@ -162,8 +162,8 @@ func (c *Cache) download(ctx context.Context, pkg, version, address string, want
 	return nil
 }
 
-// unpack writes the regular files of an npm archive below to, which must not exist. Every entry must
-// be a file or directory below packageDir: no link can be followed or lead out.
+// unpack writes the regular files of an npm archive below to, which must not exist. It refuses any
+// entry but a file or directory below packageDir, so that no link can lead out of to.
 func unpack(archive, to string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -182,7 +182,7 @@ func unpack(archive, to string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	entries, left := tar.NewReader(zipped), int64(maxUnpacked)
+	entries, remaining := tar.NewReader(zipped), int64(maxUnpacked)
 	for count := 0; ; count++ {
 		h, err := entries.Next()
 		if errors.Is(err, io.EOF) {
@@ -191,7 +191,7 @@ func unpack(archive, to string) error {
 		if err != nil {
 			return fmt.Errorf("archive: %w", err)
 		}
-		if left -= h.Size; left < 0 || count == maxFiles {
+		if remaining -= h.Size; remaining < 0 || count == maxFiles {
 			return fmt.Errorf("archive: more than %d bytes or %d files", int64(maxUnpacked), maxFiles)
 		}
 		if err := unpackEntry(entries, h, root); err != nil {
@@ -227,7 +227,8 @@ func unpackEntry(from io.Reader, h *tar.Header, root *os.Root) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-// digestTree digests a directory tree. Special files, which have no digest, are an error.
+// digestTree digests a directory tree. It is an error if the tree has a special file, because a
+// special file has no digest.
 func digestTree(ctx context.Context, dir string) (workspace.TreeReport, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

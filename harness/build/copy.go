@@ -18,7 +18,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/containerd/passwd"
+	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/workspace"
 )
 

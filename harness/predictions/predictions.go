@@ -1,5 +1,5 @@
-// Package predictions hands in candidates that exist already: answers from a file, or the
-// directories that agents left elsewhere.
+// Package predictions is a producer of candidates that exist already: answers from a file, or the
+// directories that agents left elsewhere. [Read] makes the producer, a [Set]. Nothing is run.
 package predictions
 
 import (
@@ -21,10 +21,10 @@ import (
 // A Set is a harness.Producer that hands in candidates without running anything. It is safe for
 // concurrent use as long as nobody changes it.
 type Set struct {
-	// Candidates are those of each task, by its id: one for each attempt. Of a Workspace, the
-	// tree and its Layer are copied when they are handed in.
+	// Candidates has the candidates of each task by the task's id, one for each attempt. Produce
+	// copies the tree and the Layer of a Workspace.
 	Candidates map[string][]candidate.Candidate
-	// Digest identifies where they come from: "sha256:" and hexadecimal digits.
+	// Digest is the digest of the file or directory that was read: "sha256:" and hexadecimal digits.
 	Digest string
 }
 
@@ -34,7 +34,7 @@ const Type = "predictions"
 // Identity implements harness.Producer.
 func (s *Set) Identity() harness.Identity { return harness.Identity{Type: Type, Digest: s.Digest} }
 
-// Attempts returns how many candidates a task has at most.
+// Attempts returns the largest number of candidates of a task.
 func (s *Set) Attempts() int {
 	most := 0
 	for _, all := range s.Candidates {
@@ -43,8 +43,8 @@ func (s *Set) Attempts() int {
 	return most
 }
 
-// Produce hands in a candidate, of which it copies a workspace and its layer to r.Dest as if an
-// agent had left them. A task that has none for the attempt fails with candidate_missing.
+// Produce returns the candidate of an attempt. It copies a workspace and its layer to r.Dest as if
+// an agent had left them. If there is no candidate for the attempt, the Failure is candidate_missing.
 func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) (result harness.Result, err error) {
 	all := s.Candidates[r.Task.ID()]
 	if r.Attempt > len(all) {
@@ -57,7 +57,7 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 		return harness.Result{Candidate: c}, nil
 	}
 	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Keep: r.Dest, MaxBytes: r.WorkspaceBytes, Own: r.OwnDest,
+		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes, CallerOwns: r.CallerOwns,
 	})
 	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment().Machine {
 		result.Candidate.Layer = c.Layer

@@ -25,10 +25,10 @@ import (
 const (
 	maxLine    = 64 << 20     // bytes
 	maxFile    = 1 << 30      // bytes
-	completion = "completion" // continues the task's prompt; the other answers are whole
+	completion = "completion" // the key of an answer that continues the task's prompt
 )
 
-// idKeys name a task, in this order.
+// idKeys are the keys that may name a prediction's task. The first that is set counts.
 var idKeys = []string{"id", "instance_id", "task_id"}
 
 // answerKeys are the keys of a prediction for each kind of candidate.
@@ -39,14 +39,17 @@ var answerKeys = map[compiler.CandidateKind][]string{
 }
 
 // Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
-// that exist"). A file holds SWE-bench's predictions (instance_id, model_patch), HumanEval's
-// samples (task_id, completion), or other objects with an id and an answer: one on each line or, in a
-// .json file, a list of them or an object by id. The n-th for a task is that of its n-th attempt. A
-// directory holds what an agent left for each task: a directory or a file, named after the task. The
-// error holds compiler.Problems, which name everything that is wrong.
+// that exist"). The n-th prediction for a task is the candidate of its n-th attempt.
 //
-// With fenced, answers that are code are read as compiler.CodeCompletionEval.Program does, whatever
-// their tasks say.
+//	name           holds
+//	a .json file   a list of predictions, or an object of predictions by the task's id
+//	another file   one prediction on each line
+//	a directory    for each task what an agent left: a directory or a file, named after the task
+//
+// A prediction is an object with an id and an answer, such as SWE-bench's (instance_id, model_patch)
+// or HumanEval's (task_id, completion). With fenced, Read finds the program in an answer that is code
+// as compiler.CodeCompletionEval.Program does, whatever its task says. An error lists
+// compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*Set, error) {
 	r := &reader{file: name, fenced: fenced, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {
@@ -150,15 +153,15 @@ func (r *reader) whole(text []byte) {
 	}
 }
 
-// prediction adds one prediction; id is that of its task, or "" if it says so itself.
+// prediction adds one prediction. id is its task's id, or "" if a key of the prediction names the task.
 func (r *reader) prediction(v document.Value, line int, id string) {
 	if v.Kind() != document.Object {
 		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", v.Kind())
 		return
 	}
 	for _, key := range idKeys {
-		if own := v.Get(key); id == "" && own.Kind() == document.String {
-			id = own.Text()
+		if named := v.Get(key); id == "" && named.Kind() == document.String {
+			id = named.Text()
 		}
 	}
 	if id == "" {
@@ -196,7 +199,7 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 func (r *reader) task(line int, id string) *compiler.Task {
 	task := r.tasks[id]
 	if task == nil {
-		hint := "the predictions are for another pack, or for tasks that this one does not have"
+		hint := "the predictions are for another pack, or for tasks that this pack does not have"
 		r.wrong(line, "", cmp.Or(schema.Suggest(id, r.ids), hint), "the pack has no task %q", id)
 	}
 	return task
@@ -214,8 +217,8 @@ func (r *reader) add(task *compiler.Task, key, answer string) {
 	r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 }
 
-// directory reads a directory with an entry for each task: a directory for a terminal_task, with
-// its layer beside it where the whole machine was the candidate, a file for the others.
+// directory reads a directory with an entry for each task: a directory for a terminal_task, and a
+// file for any other task. If the whole machine was the candidate, its layer is beside the directory.
 func (r *reader) directory(ctx context.Context) error {
 	dir, err := filepath.Abs(r.file)
 	if err != nil {
@@ -225,9 +228,9 @@ func (r *reader) directory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]string{} // of entries of tasks whose ids are no names
+	ids := map[string]string{} // by the name that a task's directory has in a run
 	for _, id := range r.ids {
-		names[workspace.TaskDir(id)] = id
+		ids[workspace.TaskDir(id)] = id
 	}
 	sum := sha256.New()
 	for _, e := range entries {
@@ -238,7 +241,7 @@ func (r *reader) directory(ctx context.Context) error {
 		if _, ok := r.tasks[id]; !ok && e.Type().IsRegular() {
 			id = strings.TrimSuffix(id, filepath.Ext(id))
 		}
-		id = cmp.Or(names[id], id)
+		id = cmp.Or(ids[id], id)
 		if task := r.task(0, id); task != nil {
 			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
 				return err
@@ -249,7 +252,7 @@ func (r *reader) directory(ctx context.Context) error {
 	return nil
 }
 
-// entry adds what a directory has for a task, and its digest to sum.
+// entry adds the candidate that an entry of the directory is for a task, and adds its digest to sum.
 func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e fs.DirEntry, sum io.Writer) error {
 	kind := task.CandidateKind()
 	digest := ""
@@ -277,7 +280,7 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 		}
 		r.add(task, "", string(text))
 	default:
-		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for the others", filepath.Base(name), task.ID(), task.Family().Name)
+		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for any other task", filepath.Base(name), task.ID(), task.Family().Name)
 	}
 	_, err := fmt.Fprintf(sum, "%q %s\n", task.ID(), digest)
 	return err

@@ -87,8 +87,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadDirectory: what is in a directory has the names of tasks, and its digest is that of all
-// of it.
+// TestReadDirectory: the entries of a directory have the names of tasks, and the digest covers all
+// entries.
 func TestReadDirectory(t *testing.T) {
 	pack, dir := openPack(t), t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/proxy/providertest"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy/relay"
 )
 

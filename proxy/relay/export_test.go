@@ -121,5 +121,5 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 func Held(key string, piece []byte) int {
 	s := &scrubber{secret: secretOf(key), out: io.Discard}
 	_, _ = s.Write(piece)
-	return len(s.held)
+	return len(s.pending)
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy"
-	"github.com/securebench/sbench/proxy/providertest"
 	"github.com/securebench/sbench/proxy/relay"
 )
 

@@ -46,7 +46,7 @@ func kinds() []kind {
 		},
 		{
 			family: "free_response", category: "writing", word: "explain", candidate: text, ease: 0.9,
-			prompt: "Explain why a network namespace without interfaces cannot reach anything.", failures: []string{"rubric_not_met"},
+			prompt: "Explain why a network namespace without interfaces cannot reach anything.", failures: []string{"wrong_answer", "rejected_answer"},
 			result: "A namespace has its own interfaces, routes and sockets. With only the loopback interface there is no route to another host, so every packet stays inside.",
 		},
 		{

@@ -203,7 +203,7 @@ type Log struct {
 type Provenance struct {
 	Sbench     Version           `json:"sbench"`
 	Pack       Pack              `json:"pack"`
-	Row        string            `json:"row"` // this and the next two are digests; see docs/digests.md
+	Row        string            `json:"row"` // this and the next two are digests; see docs/design/digests.md
 	Evaluation string            `json:"evaluation"`
 	Assets     string            `json:"assets"`
 	Harness    Harness           `json:"harness"`
@@ -229,7 +229,7 @@ type Pack struct {
 	ID       string `json:"id"`
 	Version  int    `json:"version"`
 	Manifest string `json:"manifest"` // digest of the manifest file
-	// Digest covers the whole pack (docs/digests.md). It is set only in run.json, and only
+	// Digest covers the whole pack (docs/design/digests.md). It is set only in run.json, and only
 	// if all tasks were to be run, since the others are not checked.
 	Digest string `json:"digest,omitempty"`
 }

@@ -75,7 +75,7 @@ func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes str
 	to, err := os.OpenRoot(dir)
 	must(t, err)
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
-	report, err = workspace.CopyTree(context.Background(), from, to, workspace.TreeOptions{Own: true, Lost: list.Add})
+	report, err = workspace.CopyTree(context.Background(), from, to, workspace.TreeOptions{CallerOwns: true, Lost: list.Add})
 	must(t, errors.Join(err, from.Close(), to.Close()))
 	attributes, err = list.Close()
 	must(t, err)
@@ -145,7 +145,7 @@ func TestTampered(t *testing.T) {
 		{"list of attributes removed", "workspaces/c.attributes.jsonl", nil, "workspaces/c.attributes.jsonl: the workspace of line 3: the list of owners and modes does not fit: it is missing"},
 		{"list of attributes emptied", "workspaces/c.attributes.jsonl", func(string) string { return "" }, "not what its digest says"},
 		{"another owner", "workspaces/c.attributes.jsonl", func(s string) string { return strings.Replace(s, `"uid":`, `"uid":1`, 1) }, "not what its digest says"},
-		{"file with a lost mode removed", "workspaces/c/locked", nil, "names nothing that is there"},
+		{"file with a lost mode removed", "workspaces/c/locked", nil, "names an entry that does not exist"},
 		{"seal removed", record.SealFile, nil, ""},
 		{"log removed", "logs/a/1/agent-trace.log", nil, "missing"},
 	}

@@ -78,16 +78,6 @@ func (g Group) LimitSockets(bytes int64) error {
 	return nil
 }
 
-// SocketCharge returns the counter, in bytes, to which the kernel charges data in the group's
-// sockets: that of all memory on version 2, that of TCP and UDP sockets on version 1. The kernel may
-// let it exceed the limit. It is 0 for a group that does not exist.
-func (g Group) SocketCharge() (int64, error) {
-	if g.h.Mode() == V2 {
-		return g.number("memory", "memory.current", "")
-	}
-	return g.number("memory", "memory.kmem.tcp.usage_in_bytes", "")
-}
-
 // Stats are the kernel's counters for a group. Counters that the kernel lacks are 0.
 type Stats struct {
 	CPU        time.Duration // user and system time of all processes

@@ -70,8 +70,8 @@ func (g Group) oomEvents() (oomEvents, error) {
 	return oomEvents{fd: fd}, nil
 }
 
-// count reads the group's own first: an event in between is then taken for one of the group above,
-// which is nobody's fault.
+// count reads the counter of the group itself first. An event between the two readings is then
+// counted for the group above, and the sandbox is not blamed for it.
 func (c *oomCounter) count() (int64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

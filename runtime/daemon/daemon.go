@@ -1,9 +1,14 @@
-// Package daemon runs a private containerd that concurrent sbench processes share:
-// the first one starts it, the last one stops it.
+// Package daemon connects to containerd, version 1.6 or later, and runs a private one where no
+// other can be used.
 //
-// Each process that uses the daemon holds a shared lock on a file, which the kernel releases
-// when the process ends for whatever reason. If all of them are killed, the next one takes
-// over the daemon.
+// A [Conn] is a connection to a daemon. It uses only services that both 1.x and 2.x have. Every
+// call through it ends within a limit of time, and [Native] turns the daemon's errors into those
+// of the runtime contract.
+//
+// A [Daemon] is a private containerd that concurrent sbench processes share: the first one starts
+// it, the last one stops it. Each process that uses the daemon holds a shared lock on a file. The
+// kernel releases the lock when the process ends for whatever reason. If all of them are killed,
+// the next one takes over the daemon.
 package daemon
 
 import (
@@ -194,7 +199,7 @@ func Find(state string) ([]int, error) {
 
 // serves reports whether a process is a daemon with that state directory.
 func serves(pid int, state string) bool {
-	if !proc.Ours(pid) { // whose arguments can take as long to read as their owner likes
+	if !proc.Ours(pid) { // another user can make reading its arguments take for ever
 		return false
 	}
 	args := proc.Args(pid)

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/idmap"
-	"github.com/securebench/sbench/runtime/runtimetest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 

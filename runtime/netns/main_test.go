@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
 func TestMain(m *testing.M) {

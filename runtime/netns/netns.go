@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -36,11 +35,7 @@ type Options struct {
 // its last process has ended.
 type Namespace struct {
 	file    *os.File
-	stat    *os.File    // /proc/net/sockstat of the namespace
 	sockets []io.Closer // those below
-
-	mu        sync.Mutex
-	diagnosis *diagnosis // nil if the kernel has none, or after Close
 
 	// TCP and UDP listen in the namespace, in the order of the addresses in Options.
 	TCP []net.Listener
@@ -73,9 +68,6 @@ func (n *Namespace) make(o Options) error {
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
 		return err
 	}
-	if n.stat, err = os.Open("/proc/thread-self/net/sockstat"); err != nil {
-		return err
-	}
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bring lo up: %w", err)
 	}
@@ -88,9 +80,6 @@ func (n *Namespace) make(o Options) error {
 	if err := boundQueues(); err != nil {
 		return err
 	}
-	if n.diagnosis, err = diagnose(n.file); err != nil {
-		return err
-	}
 	if err := n.listen(o); err != nil {
 		return err
 	}
@@ -100,13 +89,13 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect(!o.noRules)
 }
 
-// boundQueues limits memory that is charged to no control group: data queued in connections
-// that no process has accepted or that no process holds any more, and what options add to a
-// socket (ip-sysctl.rst, net.rst). Some kernels lack some of these settings per namespace,
-// or in a namespace created by an ordinary user.
+// boundQueues limits memory that is charged to no control group: data in the queues of connections
+// that no process has accepted, or that no process holds any more, and what options add to a socket
+// (ip-sysctl.rst, net.rst). So the connections that wait at one listener hold at most 32 MiB. Some
+// kernels lack some of these settings per namespace, or in a namespace created by an ordinary user.
 func boundQueues() error {
 	for name, value := range map[string]string{
-		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
+		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144",
 		"ipv4/tcp_fin_timeout": "5", "ipv4/tcp_orphan_retries": "1", "ipv4/tcp_max_tw_buckets": "4096",
 	} {
 		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0)
@@ -115,33 +104,6 @@ func boundQueues() error {
 		}
 	}
 	return nil
-}
-
-// Counts reports whether [Namespace.Uncounted] works, which needs a kernel with
-// sock_diag(7) for TCP.
-func (n *Namespace) Counts() bool {
-	_, err := n.Uncounted()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return err == nil && n.diagnosis != nil
-}
-
-// Uncounted returns the memory, in bytes, of TCP sockets in the namespace that is charged to
-// no control group: data queued in connections that no process has accepted or that no
-// process holds any more, and a small amount per connection. It is 0 after Close and if
-// Counts is false.
-func (n *Namespace) Uncounted() (int64, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.diagnosis == nil {
-		return 0, nil
-	}
-	bytes, err := n.diagnosis.uncounted()
-	if errors.Is(err, os.ErrNotExist) { // the kernel has no sock_diag for TCP
-		n.diagnosis = nil
-		return 0, nil
-	}
-	return bytes, err
 }
 
 // enter moves the calling thread into namespace, or into a new one if it is nil.
@@ -209,21 +171,13 @@ func (n *Namespace) Path() string {
 // Close closes the sockets and releases the namespace. Already closed sockets are no error.
 func (n *Namespace) Close() error {
 	var errs []error
-	n.mu.Lock()
-	if n.diagnosis != nil {
-		errs = append(errs, n.diagnosis.close())
-		n.diagnosis = nil
-	}
-	n.mu.Unlock()
 	for _, s := range n.sockets {
 		if err := s.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	for _, f := range []*os.File{n.stat, n.file} {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+	if n.file != nil {
+		errs = append(errs, n.file.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/proc"
-	"github.com/securebench/sbench/runtime/runtimetest"
 )
 
 // TestSharesDirectory looks into mount namespaces that share mounts and that do not.

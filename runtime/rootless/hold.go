@@ -20,9 +20,9 @@ import (
 // is root in its user namespace.
 const exitForbidden = 77
 
-// hold is the main function of the holder; it returns an exit code.
-func hold(stage string) int {
-	err := holdStage(stage)
+// runHolder is the main function of the holder. It returns an exit code.
+func runHolder(stage string) int {
+	err := runStage(stage)
 	if err == nil {
 		return 0
 	}
@@ -33,7 +33,7 @@ func hold(stage string) int {
 	return 1
 }
 
-func holdStage(stage string) error {
+func runStage(stage string) error {
 	if !userns.Inside() { // the stages change mounts and kill processes
 		return fmt.Errorf("%s is set outside a user namespace: unset it", envHolder)
 	}

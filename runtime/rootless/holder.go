@@ -114,13 +114,13 @@ func forbidden() error {
 	for _, setting := range []struct{ file, value, cure string }{
 		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},
 		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/rootless.md"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/install.md"},
 	} {
 		if proc.Text("/proc/sys/"+setting.file) == setting.value {
 			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
 		}
 	}
-	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/rootless.md", errForbidden)
+	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/install.md", errForbidden)
 }
 
 func holderFile(state string) string { return filepath.Join(state, "holder.pid") }

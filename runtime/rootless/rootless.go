@@ -70,7 +70,7 @@ type Options struct {
 // if the working directory cannot be reached there.
 func Init() error {
 	if stage := os.Getenv(envHolder); stage != "" {
-		os.Exit(hold(stage))
+		os.Exit(runHolder(stage))
 	}
 	lock, dir := os.Getenv(envLock), os.Getenv(envDir)
 	if !userns.Inside() {

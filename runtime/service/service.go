@@ -63,7 +63,7 @@ func Start(args []string) error {
 		}
 	}
 	if len(args) == 1 {
-		return hold()
+		return awaitChildren()
 	}
 	found, err := exec.LookPath(args[1])
 	if err != nil {
@@ -72,9 +72,9 @@ func Start(args []string) error {
 	return syscall.Exec(found, args[1:], os.Environ())
 }
 
-// hold says that all is ready, and waits for the children: as the first process of a sandbox it
-// gets all orphans.
-func hold() error {
+// awaitChildren prints that all services are ready, and waits for the children. As the first process
+// of a sandbox, this process gets all orphans.
+func awaitChildren() error {
 	if _, err := os.Stdout.WriteString("ready\n"); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main r
 		return nil, err
 	}
 	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, Beside: main, Hosts: cfg.Hosts, WritableRoot: true,
+		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
 		Mounts: []runtime.Mount{own}, Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
 	})
 	if err != nil {

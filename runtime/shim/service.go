@@ -283,8 +283,8 @@ func deleted(p *process) *taskapi.DeleteResponse {
 	return answer
 }
 
-// Wait waits for the end of a process. How a sandbox's ends once the anchor is being ended says
-// nothing about it.
+// Wait waits for the end of a process. While the anchor is being ended, all processes of sandboxes
+// are killed, and Wait returns an error instead of their status.
 func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.WaitResponse, error) {
 	p := s.anchor.self
 	if r.ID != s.anchor.id {

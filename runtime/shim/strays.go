@@ -63,8 +63,9 @@ const (
 )
 
 // reapThreads reaps the ended threads of which this process is the tracer, each time that
-// childEnded gets a signal (SIGCHLD). A thread of a process whose parent this process is can make
-// it so (ptrace(2), PTRACE_TRACEME), and until it is reaped, the thread's process does not end.
+// childEnded gets a signal (SIGCHLD). A thread of a child of this
+// process can make this process its tracer (ptrace(2), PTRACE_TRACEME). The child does not end
+// before its thread is reaped.
 func (s *service) reapThreads(childEnded <-chan os.Signal) {
 	delay := threadsDelay
 	for range childEnded {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 

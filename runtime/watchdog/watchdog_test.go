@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
-	"github.com/securebench/sbench/runtime/containerd/containerdtest"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 

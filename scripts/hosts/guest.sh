@@ -352,21 +352,21 @@ main() {
 		step killed killed
 		if [ "$who" = root ]; then # what other tests on the same kernel would disturb
 			step delegated tests cgroup.test runtime/cgroup TestDelegatedForReal
-			step counts tests containerd.test runtime/containerd TestKernelCountsOfSandboxes
+			step counts tests sandbox.test runtime/sandbox TestKernelCountsOfSandboxes
 			step kernel tests idmap.test runtime/idmap TestKernelCounts
 		fi
 		contract='|TestContract' # a minute and a half
 		[ "$length:$who" != short:u ] || contract=""
-		step shim tests containerd.test runtime/containerd "^(TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim|TestPauseIsClosed|TestNullIsOwn$contract)\$"
+		step shim tests sandbox.test runtime/sandbox "^(TestOneServerForARun|TestServerKilled|TestServerGivenUp|TestTracedByTheShim|TestPauseIsClosed|TestNullIsOwn$contract)\$"
 		if [ "$length" != short ]; then
-			step reasons tests containerd.test runtime/containerd 'TestLimitReasons|TestHogs|TestSocketMemory|TestErrorQueue|TestHostMemory|TestNotItsOwn|TestProcTellsLittle'
-			step probe tests containerd.test runtime/containerd TestProbe
+			step reasons tests sandbox.test runtime/sandbox 'TestLimitReasons|TestHogs|TestErrorQueue|TestNotItsOwn|TestProcTellsLittle'
+			step probe tests sandbox.test runtime/sandbox TestProbe
 			step verdicts tests sbench.test cmd/sbench TestVerdictsRecordByRecord
 			step machines tests sbench.test cmd/sbench '^(TestMachineTasks|TestSetup|TestImageBuildOwn|TestSidecars|TestGradeWorkspaces)$'
 			[ "$who" != root ] || step deb deb
 			[ "$who" != root ] || step container container
 		else
-			step probe tests containerd.test runtime/containerd 'TestProbe/^(hold a capability|become another user|names of the host in the mount table)$'
+			step probe tests sandbox.test runtime/sandbox 'TestProbe/^(hold a capability|become another user|names of the host in the mount table)$'
 		fi
 	done
 	printf 'hosts: %s - done ok %ss\n' "$suite" "$SECONDS"

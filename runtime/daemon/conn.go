@@ -1,0 +1,242 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/snapshots"
+	"github.com/containerd/containerd/v2/pkg/namespaces"
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+const dialTimeout = 10 * time.Second
+
+// A Target says to which daemon to connect, and how to use it. All fields are required.
+type Target struct {
+	Address     string // the socket's absolute path
+	Namespace   string // containerd's, which separates images and containers
+	Snapshotter string // containerd's name of what keeps the layers of images
+	// Timeout bounds every answer of the daemon, except transfers of images.
+	Timeout time.Duration
+	// Directories have files of sandboxes. The daemon must see the same files there.
+	Directories []string
+}
+
+// A Conn is a connection to a containerd daemon. Its methods are safe for concurrent use. Make
+// one with [Dial].
+type Conn struct {
+	Target                   // its Address is without symbolic links
+	Client    *client.Client // every call of it needs a context of [Conn.Context]
+	Version   string         // the daemon's
+	Inherited Inherited
+}
+
+// Dial connects to a daemon that answers and shares this process's view of the host. The caller
+// closes the connection. The error is runtime.ErrUnavailable if the daemon cannot be used, and
+// runtime.ErrInvalid if the address is no path.
+func Dial(ctx context.Context, to Target) (*Conn, error) {
+	if !filepath.IsAbs(to.Address) {
+		return nil, fmt.Errorf("containerd address %q %w: it is not an absolute path", to.Address, runtime.ErrInvalid)
+	}
+	fail := func(err error) (*Conn, error) {
+		return nil, fmt.Errorf("%w: containerd at %s: %w", runtime.ErrUnavailable, to.Address, err)
+	}
+	if real, err := filepath.EvalSymlinks(to.Address); err == nil {
+		to.Address = real // beside which a shim's server listens
+	}
+	inherited, err := inspect(to.Address, to.Directories...)
+	if err != nil {
+		return fail(err)
+	}
+	cl, err := client.New(to.Address, client.WithDefaultNamespace(to.Namespace), client.WithTimeout(dialTimeout),
+		client.WithExtraDialOpts([]grpc.DialOption{grpc.WithChainUnaryInterceptor(bound(to.Timeout))}))
+	if err != nil {
+		return fail(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	v, err := cl.Version(ctx)
+	if err != nil {
+		if ctx.Err() != nil || late(err) { // gRPC's attempt to connect may end a moment earlier
+			err = fmt.Errorf("no answer within %s: it hangs, or was stopped", dialTimeout)
+		}
+		return fail(errors.Join(err, cl.Close()))
+	}
+	return &Conn{Target: to, Client: cl, Version: v.Version, Inherited: inherited}, nil
+}
+
+// Close closes the connection.
+func (c *Conn) Close() error { return c.Client.Close() }
+
+// Context adds the namespace that every call needs.
+func (c *Conn) Context(ctx context.Context) context.Context {
+	return namespaces.WithNamespace(ctx, c.Namespace)
+}
+
+// Cleanup returns a context for removals that outlives the caller's.
+func (c *Conn) Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(c.Context(context.WithoutCancel(ctx)), max(min(CleanupTimeout, c.Timeout), c.Timeout/3))
+}
+
+// Ready waits for a restarting daemon. The error is runtime.ErrUnavailable if it stays away
+// for longer than ReconnectTimeout.
+func (c *Conn) Ready(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(c.Context(ctx), ReconnectTimeout)
+	defer cancel()
+	if _, err := c.Client.IsServing(bounded); err != nil && ctx.Err() == nil && errors.Is(Native(err), runtime.ErrUnavailable) {
+		return fmt.Errorf("%w: containerd at %s has not answered for %s", runtime.ErrUnavailable, c.Address, ReconnectTimeout)
+	}
+	return nil // other errors come back from later calls
+}
+
+// Snapshots returns the service that keeps the layers of images.
+func (c *Conn) Snapshots() snapshots.Snapshotter { return c.Client.SnapshotService(c.Snapshotter) }
+
+// LayersDirectory returns the directory in which the snapshotter keeps the layers of images, ""
+// if the daemon does not report one. The error is the daemon's own if the snapshotter could not
+// be initialized.
+func (c *Conn) LayersDirectory(ctx context.Context) (string, error) {
+	answer, err := c.Client.IntrospectionService().Plugins(c.Context(ctx), "type==io.containerd.snapshotter.v1,id=="+c.Snapshotter)
+	if err != nil {
+		return "", Native(err)
+	}
+	dir := ""
+	for _, p := range answer.Plugins {
+		if p.ID != c.Snapshotter {
+			continue
+		}
+		if p.InitErr != nil {
+			return "", fmt.Errorf("containerd's snapshotter %s: %s", c.Snapshotter, p.InitErr.GetMessage())
+		}
+		if info, err := os.Stat(p.Exports["root"]); err == nil && info.IsDir() {
+			dir = p.Exports["root"]
+		}
+	}
+	return dir, nil
+}
+
+// RemoveContainer kills and removes a container and its task. It is no error if they are
+// gone.
+func (c *Conn) RemoveContainer(ctx context.Context, ct client.Container) error {
+	ctx, cancel := c.Cleanup(ctx)
+	defer cancel()
+	task, err := ct.Task(ctx, nil)
+	if err == nil {
+		err = forceDelete(ctx, task)
+	}
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("container %s: task: %w", ct.ID(), Native(err))
+	}
+	if err := ct.Delete(ctx); err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("container %s: %w", ct.ID(), Native(err))
+	}
+	return nil
+}
+
+// forceDelete kills and deletes a task in any state. Killing the first process is enough,
+// since the kernel then kills all other processes of the PID namespace. Asking the shim to kill them
+// fails without cgroups.
+func forceDelete(ctx context.Context, task client.Task) error {
+	status, err := task.Status(ctx)
+	if err != nil {
+		return err
+	}
+	if status.Status != client.Stopped {
+		exited, err := task.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		if err := task.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
+			return err
+		}
+		select {
+		case <-exited:
+		case <-ctx.Done():
+			return fmt.Errorf("task does not end: %w", context.Cause(ctx))
+		}
+	}
+	_, err = task.Delete(ctx)
+	return err
+}
+
+// Native adds the runtime contract's sentinel error to a daemon's error.
+func Native(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.IsUnavailable(err), errdefs.IsDeadlineExceeded(err), strings.Contains(err.Error(), "ttrpc: closed"):
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("%w: %w", runtime.ErrNotFound, err)
+	}
+	return err
+}
+
+// Inherited are the limits that every container inherits from the daemon. Raising one
+// needs CAP_SYS_RESOURCE.
+type Inherited struct {
+	Files       uint64 // the hard limit on open files per process
+	OOMScoreAdj int
+	SysResource bool // the OCI runtime can have CAP_SYS_RESOURCE
+	LowCores    bool // the OCI runtime cannot set RLIMIT_CORE above 0
+}
+
+// inspect reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
+// fails if that process is in another PID namespace, or in another mount namespace that does not
+// have the same files in dirs.
+func inspect(address string, dirs ...string) (Inherited, error) {
+	var l Inherited
+	pid, err := proc.Listener(address, dialTimeout)
+	if err != nil {
+		return l, err
+	}
+	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
+	if !proc.SharesNamespace(pid, 0, "pid") || !proc.SharesNamespace(pid, 0, "mnt") && slices.ContainsFunc(dirs, apart) {
+		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
+			"run sbench beside it, or let sbench start one of its own (--address none)")
+	}
+	var files, cores unix.Rlimit
+	err = errors.Join(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files), unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &cores))
+	if err == nil {
+		var text []byte
+		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+		if err == nil {
+			l.OOMScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+	}
+	if err != nil {
+		return l, fmt.Errorf("limits of containerd: %w", err)
+	}
+	l.SysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
+	l.Files, l.LowCores = files.Max, cores.Max == 0 && !(l.SysResource && userns.HostRoot())
+	return l, err
+}
+
+// mayHave reports whether a capability is in a process's bounding set.
+func mayHave(pid int, capability uint) (bool, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if set, ok := strings.CutPrefix(line, "CapBnd:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return bits&(1<<capability) != 0, err
+		}
+	}
+	return false, fmt.Errorf("no bounding set in the status of process %d", pid)
+}

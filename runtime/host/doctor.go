@@ -1,0 +1,136 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/hostcheck"
+	"github.com/securebench/sbench/runtime/shim"
+	"github.com/securebench/sbench/runtime/volume"
+)
+
+// Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
+// starting one if necessary, runs a sandbox, makes a network namespace and an overlay mount,
+// and removes them all. What it cannot do is a finding.
+func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
+	opts = withDefaults(opts)
+	var findings []hostcheck.Finding
+	h, err := Open(ctx, opts)
+	if err != nil {
+		findings = append(findings, hostcheck.Failure("daemon", err.Error(), "install the packages containerd and runc, or name a running daemon with --address"))
+	} else {
+		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), trialFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
+	}
+	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
+		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores),
+		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
+	if h != nil {
+		if err := h.Close(ctx); err != nil {
+			findings = append(findings, hostcheck.Failure("daemon stops", err.Error(), "look at containerd's log in the state directory"))
+		}
+	}
+	return findings
+}
+
+// ociRuntimeFinding reports which program is the OCI runtime. Without seccomp, it would
+// refuse every sandbox.
+func ociRuntimeFinding(h *Host) hostcheck.Finding {
+	const check = "oci runtime"
+	if h.program.path == "" {
+		return hostcheck.Warning(check, "not in PATH: the daemon's own is used, and records do not name it", "install the package runc, or name one with --oci-runtime")
+	}
+	text := h.program.path + ": " + strings.ReplaceAll(h.program.version, "\n", ", ")
+	if !strings.Contains(strings.ToLower(text), "seccomp") { // runc names libseccomp, crun +SECCOMP
+		return hostcheck.Warning(check, text+": it does not say that it is built with seccomp", "install a runc or crun that is")
+	}
+	return hostcheck.Fine(check, text)
+}
+
+// trialFinding creates, runs and removes a sandbox, as every run does before its first task.
+func trialFinding(ctx context.Context, h *Host) hostcheck.Finding {
+	const check, cure = "trial sandbox", "the error says what refused; see also docs/design/hosts.md"
+	e, err := h.NewRun(ctx)
+	if err != nil {
+		return hostcheck.Failure(check, err.Error(), cure)
+	}
+	if err := e.Close(ctx); err != nil {
+		return hostcheck.Failure(check, "its removal: "+err.Error(), cure)
+	}
+	return hostcheck.Fine(check, "created, started, and removed without a trace")
+}
+
+// shimFinding reports which shim a run uses.
+func shimFinding(h *Host) hostcheck.Finding {
+	const check = "shim"
+	switch name := h.Shim(); {
+	case name == "":
+		return hostcheck.Failure(check, "not known: no sandbox could be started", "see above")
+	case name == RuncHandler && h.opts.Handler == HandlerAuto:
+		return hostcheck.Warning(check, name+", containerd's own: sandboxes take a third longer", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
+	default:
+		return hostcheck.Fine(check, name)
+	}
+}
+
+func daemonFinding(h *Host) hostcheck.Finding {
+	kind := "running before sbench"
+	if h.Private() {
+		kind = "private, started and stopped by sbench"
+	}
+	return hostcheck.Fine("daemon", fmt.Sprintf("containerd %s at %s (%s)", h.conn.Version, h.conn.Address, kind))
+}
+
+func imageStoreFinding(ctx context.Context, h *Host) hostcheck.Finding {
+	list, err := h.conn.Client.ImageService().List(h.conn.Context(ctx))
+	switch {
+	case err != nil:
+		return hostcheck.Failure("image store", daemon.Native(err).Error(), "see the daemon's log")
+	case len(list) == 0:
+		return hostcheck.Warning("image store", "no images in namespace "+h.opts.Namespace, "make image, sbench image import, or sbench image pull")
+	}
+	return hostcheck.Fine("image store", fmt.Sprintf("%d images in namespace %s", len(list), h.opts.Namespace))
+}
+
+// overlayFinding tries an overlay mount where the layers of sandboxes will be.
+func overlayFinding(ctx context.Context, h *Host) hostcheck.Finding {
+	const check = "overlayfs"
+	if h == nil {
+		return hostcheck.Warning(check, "not tried: there is no daemon", "see above")
+	}
+	if err := h.tryOverlay(ctx, h.platform.LayersOnDisk); err != nil {
+		return hostcheck.Failure(check, err.Error(), "load the overlay module, and keep the state directory on a file system that overlay accepts")
+	}
+	if h.platform.LayersOnDisk {
+		return hostcheck.Warning(check, "what sandboxes write over their root is on disk below "+h.opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later")
+	}
+	return hostcheck.Fine(check, "works below "+h.opts.State)
+}
+
+func volumeFinding(h *Host) hostcheck.Finding {
+	if h != nil && volume.Images() {
+		return hostcheck.Fine("limit disk", "large volumes are ext4 images on loop devices")
+	}
+	return hostcheck.Warning("limit disk", "large volumes live in memory", "run as root, with e2fsprogs installed and /dev/loop-control there")
+}
+
+// userNamespaceFinding reports how sandboxes get their ids.
+func userNamespaceFinding(h *Host) hostcheck.Finding {
+	const check = "sandbox ids"
+	mode, why := h.UserNamespace()
+	own := "every sandbox has a user namespace and a range of ids of its own"
+	switch {
+	case mode == "":
+		return hostcheck.Failure(check, "not known: no sandbox could be started", "see above")
+	case mode == nestedUserNamespace:
+		return hostcheck.Fine(check, "every sandbox has a user namespace below this user's")
+	case mode == ownUserNamespace && why == "":
+		return hostcheck.Fine(check, own)
+	case mode == ownUserNamespace:
+		return hostcheck.Warning(check, own+", but "+why, "start containerd with CAP_SYS_RESOURCE")
+	}
+	return hostcheck.Warning(check, "root in a sandbox is the host's root, without capabilities: "+why,
+		"run as root on Linux 5.19 or later, with --root and the daemon's images on ext4, xfs or btrfs, and --state in a directory that others may pass")
+}

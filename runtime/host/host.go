@@ -1,0 +1,288 @@
+// Package host opens this host for sandboxes: it connects to the daemon, and finds out what the
+// kernel, the daemon, the OCI runtime and the shim can do here.
+//
+// A [Host] has the images and makes the engines of runs. Its first run tries the shims and the ways
+// in which sandboxes get ids of their own, each with a trial sandbox (trial.go), and keeps the first
+// that works. [Diagnose] is what `sbench doctor` shows.
+//
+// The package puts the others below runtime together: daemon, limits, owner, images, task, sandbox.
+// Only commands and tests import it.
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	goruntime "runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/sandbox"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+// Defaults, and special values, of [Options].
+const (
+	defaultNamespace   = "sbench"
+	defaultSnapshotter = "overlayfs"
+	HandlerAuto        = "auto" // sbench's own shim if it is installed and works, otherwise RuncHandler
+	RuncHandler        = "io.containerd.runc.v2"
+	ociRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
+	// NoAddress, as an address, asks for a private daemon even if another one runs.
+	NoAddress = "none"
+)
+
+// Options says which daemon to use and where sbench keeps its own state. Root and State default
+// to what [DefaultDirectories] returns.
+type Options struct {
+	// Address is the daemon's socket. "" means the system's daemon if it can be used,
+	// otherwise a private one, which is started on demand.
+	Address     string
+	Namespace   string // containerd's, which separates images and containers; "" means "sbench"
+	Snapshotter string // "" means "overlayfs"
+	Handler     string // the shim: HandlerAuto, the name of a runtime, or a program's path; "" means HandlerAuto
+	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
+	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
+	// otherwise what the daemon has. It must be one of these two if Handler is neither
+	// sbench's shim nor containerd's for runc.
+	OCIRuntime  string
+	Root, State string // directories for persistent and for volatile state
+	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
+	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
+	// limit on the disk may always be missing: a volume in memory is bounded, too.
+	AllowDegraded []string
+	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
+	// of images, which may take longer; 0 means 30 seconds.
+	Timeout time.Duration
+	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
+	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
+	AllowSeccomp, AllowNetlink bool
+	// UserNamespace is "host" if sandboxes are to have the same ids as sbench, and "auto" or ""
+	// if they are to have their own where that is possible.
+	UserNamespace string
+	Logger        *slog.Logger
+}
+
+// DefaultDirectories returns this user's directories for persistent and for volatile
+// state. It makes neither.
+func DefaultDirectories() (root, state string) {
+	if os.Geteuid() == 0 && !rootless.Entered() {
+		return "/var/lib/sbench", "/run/sbench"
+	}
+	root = filepath.Join(cmp.Or(os.Getenv("XDG_DATA_HOME"), filepath.Join(os.Getenv("HOME"), ".local/share")), "sbench")
+	run := os.Getenv("XDG_RUNTIME_DIR")
+	if run == "" { // no login session
+		return root, filepath.Join(root, "run")
+	}
+	return root, filepath.Join(run, "sbench")
+}
+
+// A Host is a connection to a daemon, and what is known of this host. Its methods are safe for
+// concurrent use. Make one with [Open].
+type Host struct {
+	Images *images.Store
+
+	opts     Options
+	daemon   *daemon.Daemon // nil unless private
+	conn     *daemon.Conn
+	registry *owner.Registry
+	limits   *limits.Enforcer
+	program  ociRuntime
+	platform sandbox.Platform
+	log      *slog.Logger
+	closed   bool
+
+	settling sync.Mutex
+	settled  bool
+	ids      idMode // valid once settled
+	shim     string // the daemon's name of the shim, valid once settled
+}
+
+// Open connects to a daemon, starting a private one if necessary. The caller closes the
+// host. The error is runtime.ErrUnavailable if no daemon can be used, and
+// runtime.ErrInvalid if one of opts is invalid.
+func Open(ctx context.Context, opts Options) (*Host, error) {
+	h := &Host{opts: withDefaults(opts)}
+	h.log = h.opts.Logger
+	if mode := h.opts.UserNamespace; mode != "" && mode != userNamespaceAuto && mode != hostUserNamespace {
+		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", mode, runtime.ErrInvalid, userNamespaceAuto, hostUserNamespace)
+	}
+	var err error
+	for _, dir := range []*string{&h.opts.Root, &h.opts.State} {
+		if *dir, err = stateDirectory(*dir); err != nil {
+			return nil, err
+		}
+	}
+	cgroups, err := cgroup.Usable()
+	if err != nil {
+		return nil, fmt.Errorf("find the cgroup hierarchies: %w", err)
+	}
+	if userns.HostRoot() { // an ordinary user's process did so before it entered its user namespace
+		if err := cgroups.Claim(); err != nil {
+			return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+		}
+	}
+	h.limits = limits.New(cgroups, h.opts.AllowDegraded)
+	onDisk, err := h.decideOverlay(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	if h.program, err = findOCIRuntime(ctx, h.opts); err != nil {
+		return nil, err
+	}
+	if err := h.connect(ctx); err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	layers, err := h.conn.LayersDirectory(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), h.Close(ctx))
+	}
+	h.registry = &owner.Registry{Conn: h.conn, Limits: h.limits, Root: h.opts.Root, State: h.opts.State, Logger: h.log}
+	h.Images = &images.Store{Conn: h.conn, Registry: h.registry, HostsDir: h.opts.HostsDir, Where: h.store()}
+	h.platform = sandbox.Platform{
+		Conn: h.conn, Limits: h.limits, Root: h.opts.Root, LayersOnDisk: onDisk,
+		Layers:       cmp.Or(layers, h.opts.Root), // which is assumed to be on the same file system
+		AllowSeccomp: h.opts.AllowSeccomp, AllowNetlink: h.opts.AllowNetlink,
+		Slots: make(chan struct{}, 2*goruntime.NumCPU()), Logger: h.log,
+	}
+	return h, nil
+}
+
+// NewRun makes a run and returns its engine, which the caller closes. The first
+// run of a host finds out how this host can run sandboxes; if it cannot, the error is
+// runtime.ErrUnavailable.
+func (h *Host) NewRun(ctx context.Context) (*sandbox.Engine, error) {
+	claim, err := h.registry.Claim(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := sandbox.New(claim, h.platform)
+	if err := h.settle(ctx, e, claim); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	return e, nil
+}
+
+// stateDirectory makes a directory and returns its path without symbolic links, as in the
+// mount table.
+func stateDirectory(dir string) (string, error) {
+	// Overlay's mount options separate paths with some of these.
+	if !filepath.IsAbs(dir) || strings.ContainsAny(dir, ":,\\\n\x00") {
+		return "", fmt.Errorf("directory %q must be absolute and hold no colon, comma or backslash", dir)
+	}
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return "", fmt.Errorf("make the state directory: %w", err)
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", fmt.Errorf("directory %s: %w", dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return "", fmt.Errorf("directory %s belongs to another user, who can replace what is in it: choose another with --root or --state", dir)
+	}
+	return dir, nil
+}
+
+func withDefaults(o Options) Options {
+	root, state := DefaultDirectories()
+	o.Namespace, o.Handler = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Handler, HandlerAuto)
+	o.Snapshotter = cmp.Or(o.Snapshotter, defaultSnapshotter)
+	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
+	o.Timeout = cmp.Or(o.Timeout, daemon.DefaultTimeout)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return o
+}
+
+// store says, for error messages, where images are looked for and how to look elsewhere.
+func (h *Host) store() string {
+	if h.Private() {
+		return fmt.Sprintf("namespace %q of sbench's own containerd (%s): import it (sbench image import ARCHIVE), or name the daemon that has it (--address, --namespace)", h.opts.Namespace, h.opts.Root)
+	}
+	return fmt.Sprintf("namespace %q of containerd at %s: import it there (sbench image import ARCHIVE), or use sbench's own daemon and its images (--address none)", h.opts.Namespace, h.conn.Address)
+}
+
+// connect finds the daemon: at the given address, the system's, or a private one. If no
+// address was given and the system's cannot be used, it logs that and continues.
+func (h *Host) connect(ctx context.Context) error {
+	switch {
+	case h.opts.Address == NoAddress:
+	case h.opts.Address != "":
+		return h.dial(ctx, strings.TrimPrefix(h.opts.Address, "unix://"))
+	case daemon.Answers(daemon.SystemAddress):
+		err := h.dial(ctx, daemon.SystemAddress)
+		if err == nil {
+			return nil
+		}
+		h.log.Warn("the system's containerd cannot be used: sbench has one of its own, with its own images (--address none says so from the start)", "cause", err)
+	}
+	var err error
+	h.daemon, err = daemon.Start(ctx, daemon.Config{
+		Root: filepath.Join(h.opts.Root, "containerd"), State: filepath.Join(h.opts.State, "containerd"),
+		OCIRuntime: h.program.path, Logger: h.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
+	}
+	return h.dial(ctx, h.daemon.Address())
+}
+
+func (h *Host) dial(ctx context.Context, address string) (err error) {
+	h.conn, err = daemon.Dial(ctx, daemon.Target{
+		Address: address, Namespace: h.opts.Namespace, Snapshotter: h.opts.Snapshotter,
+		Timeout: h.opts.Timeout, Directories: []string{h.opts.Root, h.opts.State},
+	})
+	return err
+}
+
+// Close closes the connection, and stops a private daemon that no other process uses.
+func (h *Host) Close(ctx context.Context) error {
+	if h.closed {
+		return nil
+	}
+	h.closed = true
+	var errs []error
+	if h.conn != nil {
+		errs = append(errs, h.conn.Close())
+	}
+	if h.daemon != nil {
+		errs = append(errs, h.daemon.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// GC removes what is left of runs whose owner has died; see [owner.Registry.Collect].
+func (h *Host) GC(ctx context.Context) (owner.Collected, error) { return h.registry.Collect(ctx) }
+
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
+// may be missing; see [limits.Enforcer.Degraded].
+func (h *Host) Degraded() ([]string, error) { return h.limits.Degraded() }
+
+// Address returns the path of the socket in use.
+func (h *Host) Address() string { return h.conn.Address }
+
+// Root returns the directory for state that outlives a run.
+func (h *Host) Root() string { return h.opts.Root }
+
+// Version returns the version that the daemon reports.
+func (h *Host) Version() string { return h.conn.Version }
+
+// Private reports whether sbench itself started the daemon.
+func (h *Host) Private() bool { return h.daemon != nil }

@@ -1,0 +1,67 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// versionTimeout bounds the call of a program with --version.
+const versionTimeout = 10 * time.Second
+
+// ociRuntime is the program that containerd's shim executes.
+type ociRuntime struct {
+	path    string // absolute; "" leaves it to the daemon
+	version string // the whole output of --version; "" if unknown
+}
+
+// findOCIRuntime looks for the program that opts name. It is no error if the default is not
+// in PATH, since a running daemon may have another PATH.
+func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
+	auto := opts.OCIRuntime == "" || opts.OCIRuntime == ociRuntimeAuto
+	if !executesProgram(opts.Handler) {
+		if !auto {
+			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)
+		}
+		return ociRuntime{}, nil
+	}
+	name := opts.OCIRuntime
+	if auto {
+		name = "runc"
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	switch {
+	case err == nil:
+	case auto:
+		return ociRuntime{}, nil
+	default:
+		return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: it is no program in PATH, and no path of one", name, runtime.ErrInvalid)
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %s", versionTimeout)
+	}
+	if err != nil {
+		return ociRuntime{}, fmt.Errorf("%w: %s --version: %w", runtime.ErrUnavailable, path, err)
+	}
+	return ociRuntime{path: path, version: strings.TrimSpace(string(out))}, nil
+}
+
+// OCIRuntime returns the path of the OCI runtime and the version that it reports. Both are
+// "" if the daemon chooses the runtime and this process does not know which.
+func (h *Host) OCIRuntime() (path, version string) {
+	version, _, _ = strings.Cut(h.program.version, "\n")
+	return h.program.path, version
+}

@@ -1,0 +1,193 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/sandbox"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/task/viadaemon"
+	"github.com/securebench/sbench/runtime/task/viashim"
+	"github.com/securebench/sbench/runtime/userns"
+	"github.com/securebench/sbench/runtime/volume"
+)
+
+// The values of [Options.UserNamespace], and the modes that [Host.UserNamespace] returns.
+const (
+	userNamespaceAuto = "auto" // ownUserNamespace where that is possible
+	hostUserNamespace = "host" // sandboxes have the same ids as sbench
+	ownUserNamespace  = "own"  // each sandbox has its own range of ids
+	// nestedUserNamespace means that sbench itself runs in a user namespace, and each
+	// sandbox in a child of it with the same ids, none of which is the host's root.
+	nestedUserNamespace = "nested"
+)
+
+// idMode is a way in which sandboxes get their ids.
+type idMode struct {
+	sandbox.IDs
+	name string // one of the modes above
+	why  string // reason for hostUserNamespace, or what ownUserNamespace lacks
+}
+
+// UserNamespace returns the mode in which sandboxes get their ids: "own" if each has its own
+// range, "nested" if sbench itself runs in a user namespace and each sandbox in a child of it,
+// "host" if they have the same ids as sbench. why is the reason for "host", or what "own" lacks
+// on this host; "" if neither applies. Both are "" until a run has been made.
+func (h *Host) UserNamespace() (mode, why string) { return h.ids.name, h.ids.why }
+
+// settle chooses, once per host, the shim, and how sandboxes get their ids: the first of
+// both with which a trial sandbox works. The engine, which owns the claim, uses them.
+func (h *Host) settle(ctx context.Context, e *sandbox.Engine, claim *owner.Claim) error {
+	h.settling.Lock()
+	defer h.settling.Unlock()
+	if h.settled {
+		e.Use(h.driver(claim, h.shim), h.ids.IDs)
+		return nil
+	}
+	shims, err := findShims(h.opts.Handler)
+	if err != nil {
+		return err
+	}
+	for i, s := range shims {
+		last := i == len(shims)-1
+		var found idMode
+		if found, err = h.tryModes(ctx, e, h.driver(claim, s), last); err == nil {
+			h.settled, h.shim, h.ids = true, s, found
+			return nil
+		}
+		if last || !errors.Is(err, errNoSandbox) {
+			break // a runtime that hangs, or a shortage, is not the shim's fault
+		}
+		h.log.Warn("sbench's own shim does not work here; containerd's is used, which takes longer (runtime.handler: "+RuncHandler+" says so from the start)", "shim", s, "cause", err)
+	}
+	return err
+}
+
+// driver returns what makes the containers of a run with a shim.
+func (h *Host) driver(claim *owner.Claim, name string) task.Driver {
+	if isOwn(name) {
+		return viashim.New(viashim.Config{Conn: h.conn, Run: claim.ID(), Labels: claim.Labels("shim"), Shim: name, Program: h.program.path})
+	}
+	return &viadaemon.Driver{Conn: h.conn, Shim: name, Runc: executesProgram(h.opts.Handler), Program: h.program.path}
+}
+
+var errNoSandbox = errors.New("this host runs no sandbox")
+
+// tryModes returns the first way in which sandboxes of the driver can get ids, and makes the engine
+// use both. The host's ids are only for the last shim: no defect of another shim must lead to them.
+func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driver, last bool) (idMode, error) {
+	modes, err := h.idModes()
+	if err != nil {
+		return idMode{}, err
+	}
+	if final := len(modes) - 1; !last && final > 0 && modes[final].name == hostUserNamespace {
+		modes = modes[:final]
+	}
+	var whys []string
+	for _, m := range modes {
+		if m.Mappings && !errors.As(err, new(task.Refusal)) {
+			continue // the failure was not due to missing mappings
+		}
+		if m.name == hostUserNamespace && m.why == "" {
+			m.why = strings.Join(whys, "; ")
+		}
+		e.Use(driver, m.IDs)
+		if err = e.Trial(ctx, sandbox.EmptyImage()); err == nil {
+			if m.name == hostUserNamespace && h.opts.UserNamespace != hostUserNamespace {
+				h.log.Warn("root in a sandbox is the host's root, without capabilities: sandboxes cannot have their own ids", "cause", m.why)
+			}
+			return m, nil
+		}
+		if ctx.Err() != nil {
+			return idMode{}, err
+		}
+		if !lasting(err) {
+			return idMode{}, fmt.Errorf("%w: no sandbox can be started on this host now: %w", runtime.ErrUnavailable, err)
+		}
+		if !slices.Contains(whys, err.Error()) {
+			whys = append(whys, err.Error())
+		}
+	}
+	return idMode{}, fmt.Errorf("%w: %w: %s", runtime.ErrUnavailable, errNoSandbox, strings.Join(whys, "; "))
+}
+
+// lasting reports whether a trial failed for a permanent reason: the OCI runtime or the
+// kernel refused something. A temporary shortage of memory or processes must not lead to a
+// weaker mode.
+func lasting(err error) bool {
+	if errors.Is(err, runtime.ErrUnavailable) {
+		return false
+	}
+	for _, fact := range []error{idmap.ErrCannotShift, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOVERFLOW, unix.ENOSYS} {
+		if errors.Is(err, fact) {
+			return true
+		}
+	}
+	return errors.As(err, new(task.Refusal))
+}
+
+// idModes lists the modes that Options allow on this host, in the order of the trials.
+func (h *Host) idModes() ([]idMode, error) {
+	host := idMode{name: hostUserNamespace}
+	switch {
+	case userns.Inside(): // without a nested one, an agent would be in sbench's own user namespace
+		return []idMode{{name: nestedUserNamespace}, {name: nestedUserNamespace, IDs: sandbox.IDs{Mappings: true}}}, nil
+	case h.opts.UserNamespace == hostUserNamespace:
+		host.why = "asked for"
+	case !userns.HostRoot():
+		host.why = "sbench is not the host's root"
+	}
+	if host.why != "" {
+		return []idMode{host}, nil
+	}
+	own := idMode{name: ownUserNamespace}
+	if !h.conn.Inherited.SysResource {
+		own.why = "the daemon has no CAP_SYS_RESOURCE: what the kernel counts per user, it counts for the host's root as well"
+	}
+	var err error
+	if own.Pool, err = idmap.NewPool(filepath.Join(h.opts.State, "ids.lock"), !h.conn.Inherited.SysResource); err != nil {
+		return nil, fmt.Errorf("user namespaces: %w", err)
+	}
+	if err := passable(h.opts.State); err != nil {
+		host.why = err.Error()
+		return []idMode{host}, nil
+	}
+	inMemory, err := own.Pool.ShiftsTmpfs()
+	if err != nil || !inMemory && !volume.Images() {
+		host.why = "the ids of file systems in memory cannot be shifted (Linux 6.3), and there are no loop devices"
+		if err != nil {
+			host.why = err.Error()
+		}
+		return []idMode{host}, nil
+	}
+	own.OnDisk = !inMemory
+	mapped := own
+	mapped.Mappings = true
+	return []idMode{own, mapped, own, mapped, host}, nil // own ids are tried twice before they are given up
+}
+
+// passable returns an error that names a directory on the way to dir which other users
+// cannot pass. The OCI runtime goes there as the root of a sandbox with ids of its own,
+// which is such a user.
+func passable(dir string) error {
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("the directory %s, on the way to --state, cannot be passed by other users (chmod o+x)", dir)
+		}
+	}
+	return nil
+}

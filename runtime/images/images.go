@@ -1,0 +1,309 @@
+// Package images finds, fetches, imports, names and makes the images of a containerd daemon.
+//
+// A [Store] returns images that are unpacked and described by the runtime contract's Image. It
+// touches no sandbox. What it makes belongs to a temporary claim of package owner until it is
+// complete, so that nothing is left if the process dies.
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	goruntime "runtime"
+	"slices"
+	"strings"
+	"time"
+
+	client "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/identity"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/owner"
+)
+
+// labelPulled marks the names that sbench pulled.
+const labelPulled = "org.securebench.pulled"
+
+// A Store has the images in a daemon's namespace. Its methods are safe for concurrent use.
+type Store struct {
+	Conn     *daemon.Conn
+	Registry *owner.Registry // for the claims of what is being made
+	HostsDir string          // registry configuration; "" means /etc/containerd/certs.d
+	// Where says, in error messages, where images are looked for and how to look elsewhere.
+	Where string
+}
+
+// PullPolicy says when an image is fetched from its registry. The zero value means
+// PullMissing.
+type PullPolicy string
+
+// The policies of the tester file's runtime.pull. Names that are [Local] are never pulled.
+const (
+	PullMissing PullPolicy = "missing" // if the daemon does not have the image
+	PullNever   PullPolicy = "never"
+	PullAlways  PullPolicy = "always" // even if the daemon has it
+)
+
+// Info describes a name in the list that [Store.List] returns.
+type Info struct {
+	Ref     string    `json:"ref"`
+	Digest  string    `json:"digest"`  // of the manifest or index
+	Created time.Time `json:"created"` // when the daemon was first given the name
+	// Bytes is the size of what the daemon has of the image, packed and unpacked. Layers
+	// that images share count for each of them.
+	Bytes int64 `json:"bytes"`
+	// Pulled says that sbench pulled it, so that a registry has it.
+	Pulled bool `json:"pulled"`
+}
+
+// Normalize returns the full form of a reference: "python:3.11" becomes
+// "docker.io/library/python:3.11", and a name without tag or digest gets the tag latest.
+func Normalize(ref string) (string, error) {
+	named, err := reference.ParseDockerRef(ref)
+	if err != nil {
+		return "", fmt.Errorf("image reference %q: %w", ref, err)
+	}
+	return named.String(), nil
+}
+
+// Get resolves a reference to a local, unpacked image for this host's platform, pulling it
+// as policy says. The error is runtime.ErrNotFound if there is no such image and policy
+// forbids pulling it, or pulling it fails.
+func (s *Store) Get(ctx context.Context, ref string, policy PullPolicy) (runtime.Image, error) {
+	name, err := Normalize(ref)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	if policy == PullAlways && !Local(name) {
+		return s.Pull(ctx, name)
+	}
+	img, err := s.Conn.Client.GetImage(s.Conn.Context(ctx), name)
+	if err == nil {
+		return s.prepare(ctx, img)
+	}
+	if !errdefs.IsNotFound(err) {
+		return runtime.Image{}, fmt.Errorf("image %s: %w", name, daemon.Native(err))
+	}
+	same, err := s.byDigest(ctx, name)
+	switch {
+	case err != nil:
+		return runtime.Image{}, fmt.Errorf("image %s: %w", name, daemon.Native(err))
+	case same != nil:
+		return s.prepare(ctx, same)
+	}
+	switch {
+	case Local(name):
+		return runtime.Image{}, fmt.Errorf("image %s: %w in %s", name, runtime.ErrNotFound, s.Where)
+	case policy == PullNever:
+		return runtime.Image{}, fmt.Errorf("image %s: %w, and the pull policy is never, in %s", name, runtime.ErrNotFound, s.Where)
+	}
+	return s.Pull(ctx, name)
+}
+
+// byDigest returns an image of the same repository that has the reference's digest, under
+// whatever name; nil if there is none.
+func (s *Store) byDigest(ctx context.Context, name string) (client.Image, error) {
+	named, err := reference.ParseDockerRef(name)
+	digested, ok := named.(reference.Digested)
+	if err != nil || !ok {
+		return nil, err
+	}
+	list, err := s.Conn.Client.ImageService().List(s.Conn.Context(ctx), "target.digest=="+digested.Digest().String())
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range list {
+		if other, err := reference.ParseDockerRef(i.Name); err == nil && other.Name() == named.Name() {
+			return client.NewImage(s.Conn.Client, i), nil
+		}
+	}
+	return nil, nil
+}
+
+// Local reports whether the reference names an image that is built and imported locally and
+// so is in no registry.
+func Local(ref string) bool {
+	named, err := reference.ParseDockerRef(ref)
+	return err == nil && reference.Domain(named) == "sbench.local"
+}
+
+// prepare checks the image's platform, unpacks it if necessary, and reads its configuration.
+func (s *Store) prepare(ctx context.Context, img client.Image) (runtime.Image, error) {
+	ctx = s.Conn.Context(ctx)
+	fail := func(err error) (runtime.Image, error) {
+		return runtime.Image{}, fmt.Errorf("image %s: %w", img.Name(), daemon.Native(err))
+	}
+	spec, err := img.Spec(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	// containerd accepts a manifest without an index whatever its platform.
+	if spec.OS != "linux" || spec.Architecture != goruntime.GOARCH {
+		return fail(fmt.Errorf("is for %s/%s, and this host is linux/%s", spec.OS, spec.Architecture, goruntime.GOARCH))
+	}
+	unpacked, err := img.IsUnpacked(ctx, s.Conn.Snapshotter)
+	if err != nil {
+		return fail(err)
+	}
+	if !unpacked {
+		err := s.Registry.WithClaim(ctx, func(ctx context.Context) error { return img.Unpack(ctx, s.Conn.Snapshotter) })
+		if err != nil {
+			return fail(fmt.Errorf("unpack: %w", err))
+		}
+	}
+	diffs, err := img.RootFS(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	if len(diffs) == 0 {
+		return fail(errors.New("has no layers"))
+	}
+	return runtime.Image{
+		Ref: img.Name(), Digest: img.Target().Digest.String(), Platform: spec.OS + "/" + spec.Architecture,
+		ChainID: identity.ChainID(diffs).String(),
+		Env:     slices.Clone(spec.Config.Env), User: spec.Config.User, Workdir: spec.Config.WorkingDir,
+		Entrypoint: slices.Clone(spec.Config.Entrypoint), Command: slices.Clone(spec.Config.Cmd),
+	}, nil
+}
+
+// Import reads an OCI or Docker archive and returns its images. If as is not empty, the
+// archive must contain exactly one image, which also gets that name and is returned under it
+// alone.
+func (s *Store) Import(ctx context.Context, archive io.Reader, as string) ([]runtime.Image, error) {
+	opts := []client.ImportOpt{client.WithImportPlatform(platforms.Default())}
+	if as != "" {
+		name, err := Normalize(as)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, client.WithDigestRef(func(digest.Digest) string { return name }))
+		as = name
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, daemon.BulkTimeout, fmt.Errorf("no image within %s", daemon.BulkTimeout))
+	defer cancel()
+	var found []images.Image
+	err := s.Registry.WithClaim(ctx, func(ctx context.Context) (err error) {
+		found, err = s.Conn.Client.Import(ctx, archive, opts...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("import: %w", daemon.Native(err))
+	}
+	if len(found) == 0 {
+		return nil, errors.New("import: the archive names no image: give it a name with --as")
+	}
+	if as != "" {
+		found = slices.DeleteFunc(found, func(i images.Image) bool { return i.Name != as })
+		if len(found) > 1 {
+			err := fmt.Errorf("import: the archive holds %d images, and --as names one", len(found))
+			return nil, errors.Join(err, s.Remove(ctx, as))
+		}
+	}
+	var all []runtime.Image
+	for _, i := range found {
+		img, err := s.Conn.Client.GetImage(s.Conn.Context(ctx), i.Name)
+		if err != nil {
+			return all, fmt.Errorf("import: image %s: %w", i.Name, daemon.Native(err))
+		}
+		ready, err := s.prepare(ctx, img)
+		if err != nil {
+			return all, fmt.Errorf("import: %w", err)
+		}
+		all = append(all, ready)
+	}
+	return all, nil
+}
+
+// Tag gives the image source the additional name target, which another image may lose.
+func (s *Store) Tag(ctx context.Context, source, target string) (runtime.Image, error) {
+	img, err := s.Get(ctx, source, PullNever)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	name, err := Normalize(target)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	ctx = s.Conn.Context(ctx)
+	is := s.Conn.Client.ImageService()
+	old, err := is.Get(ctx, img.Ref)
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, daemon.Native(err))
+	}
+	old.Name = name
+	delete(old.Labels, labelPulled)
+	if _, err = is.Create(ctx, old); errdefs.IsAlreadyExists(err) {
+		_, err = is.Update(ctx, old)
+	}
+	if err != nil {
+		return runtime.Image{}, fmt.Errorf("tag %s: %w", name, daemon.Native(err))
+	}
+	img.Ref = name
+	return img, nil
+}
+
+// List lists the names of all images in the daemon's namespace, sorted.
+func (s *Store) List(ctx context.Context) ([]Info, error) {
+	list, err := s.Conn.Client.ImageService().List(s.Conn.Context(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("list images: %w", daemon.Native(err))
+	}
+	infos := make([]Info, 0, len(list))
+	for _, i := range list {
+		bytes, err := s.bytes(ctx, i)
+		if err != nil {
+			return nil, fmt.Errorf("size of image %s: %w", i.Name, daemon.Native(err))
+		}
+		infos = append(infos, Info{Ref: i.Name, Digest: i.Target.Digest.String(), Created: i.CreatedAt, Bytes: bytes, Pulled: i.Labels[labelPulled] != ""})
+	}
+	slices.SortFunc(infos, func(a, b Info) int { return strings.Compare(a.Ref, b.Ref) })
+	return infos, nil
+}
+
+// bytes returns the size of an image's content and of its unpacked layers.
+func (s *Store) bytes(ctx context.Context, i images.Image) (int64, error) {
+	ctx = s.Conn.Context(ctx)
+	img := client.NewImage(s.Conn.Client, i)
+	bytes, err := img.Usage(ctx)
+	if err != nil {
+		return 0, err
+	}
+	layers, err := img.RootFS(ctx)
+	if errdefs.IsNotFound(err) { // it is for another platform
+		return bytes, nil
+	}
+	for n := range layers {
+		usage, err := s.Conn.Snapshots().Usage(ctx, identity.ChainID(layers[:n+1]).String())
+		if err != nil && !errdefs.IsNotFound(err) { // it may not be unpacked
+			return 0, err
+		}
+		bytes += usage.Size
+	}
+	return bytes, err
+}
+
+// Remove removes a name as listed by [Store.List] or, failing that, in its full
+// form. The content is removed once no other name and no run refers to it.
+func (s *Store) Remove(ctx context.Context, ref string) error {
+	remove := func(name string) error {
+		return s.Conn.Client.ImageService().Delete(s.Conn.Context(ctx), name, images.SynchronousDelete())
+	}
+	err := remove(ref)
+	if errdefs.IsNotFound(err) {
+		if ref, err = Normalize(ref); err != nil {
+			return err
+		}
+		err = remove(ref)
+	}
+	if err != nil {
+		return fmt.Errorf("remove image %s: %w", ref, daemon.Native(err))
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+package images_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	sbruntime "github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
+	"github.com/securebench/sbench/runtime/sandbox"
+)
+
+// smallImage has two layers, a user and a working directory.
+func smallImage(t *testing.T, arch string) v1.Image {
+	t.Helper()
+	img := v1.Image(empty.Image)
+	for _, files := range []map[string]string{
+		{"etc/passwd": "root:x:0:0::/root:/bin/sh\nagent:x:1234:1234::/home/agent:/bin/sh\n", "app/data": "below\n", "app/gone": "x"},
+		{"app/data": "above\n", "app/.wh.gone": ""},
+	} {
+		var buf bytes.Buffer
+		w := tar.NewWriter(&buf)
+		for name, content := range files {
+			must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
+			_, err := io.WriteString(w, content)
+			must(t, err)
+		}
+		must(t, w.Close())
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+		must(t, err)
+		img, err = mutate.AppendLayers(img, layer)
+		must(t, err)
+	}
+	cfg, err := img.ConfigFile()
+	must(t, err)
+	cfg = cfg.DeepCopy()
+	cfg.OS, cfg.Architecture = "linux", arch
+	cfg.Config.User, cfg.Config.WorkingDir, cfg.Config.Env = "agent", "/app", []string{"MARK=yes"}
+	img, err = mutate.ConfigFile(img, cfg)
+	must(t, err)
+	return img
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// aRegistry starts a registry that serves plain HTTP on loopback and wants credentials if
+// user is not empty. It returns its address.
+func aRegistry(t *testing.T, user, password string) string {
+	t.Helper()
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if u, p, ok := r.BasicAuth(); user != "" && (!ok || u != user || p != password) {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			http.Error(w, "unauthorized", http.StatusUnauthorized)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+func push(t *testing.T, ref string, img v1.Image) v1.Hash {
+	t.Helper()
+	r, err := name.ParseReference(ref)
+	must(t, err)
+	must(t, remote.Write(r, img, remote.WithAuthFromKeychain(keychain())))
+	digest, err := img.Digest()
+	must(t, err)
+	return digest
+}
+
+// TestPull pulls from a registry with the credentials of the Docker configuration, by tag
+// and by digest, and uses the image.
+func TestPull(t *testing.T) {
+	ctx, c := context.Background(), containerdtest.Open(t)
+	host := aRegistry(t, "user", "secret")
+	config := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", config)
+	auth, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"username": "user", "password": "secret"}}})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(config, "config.json"), auth, 0o600))
+	ref := host + "/team/small:1"
+	digest := push(t, ref, smallImage(t, runtime.GOARCH))
+
+	if _, err := c.Images.Get(ctx, ref, images.PullNever); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), "sbench image import") {
+		t.Errorf("never: %v", err)
+	}
+	img, err := c.Images.Get(ctx, ref, images.PullMissing)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Images.Remove(ctx, ref)) })
+	if img.Digest != digest.String() || img.Workdir != "/app" || img.User != "agent" || img.Platform != "linux/"+runtime.GOARCH {
+		t.Errorf("got %+v", img)
+	}
+	img, err = c.Images.Get(ctx, host+"/team/small@"+digest.String(), images.PullNever) // the same
+	must(t, err)
+	checkView(t, c, img)
+	checkUser(t, c, img)
+	tag := host + "/team/tagged:1" // which no registry has
+	_, err = c.Images.Tag(ctx, ref, tag)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Images.Remove(ctx, tag)) })
+	list, err := c.Images.List(ctx)
+	must(t, err)
+	for _, i := range list {
+		if strings.HasPrefix(i.Ref, host) && i.Pulled == (i.Ref == tag) {
+			t.Errorf("pulled: %+v", i)
+		}
+	}
+
+	must(t, os.WriteFile(filepath.Join(config, "config.json"), []byte("{}"), 0o600))
+	if _, err := c.Images.Get(ctx, ref, images.PullAlways); !errors.Is(err, sbruntime.ErrNotFound) {
+		t.Errorf("without credentials: %v", err)
+	}
+}
+
+// checkView reads both layers as one file system.
+func checkView(t *testing.T, c *host.Host, img sbruntime.Image) {
+	t.Helper()
+	run, err := c.NewRun(context.Background())
+	must(t, err)
+	defer func() { must(t, run.Close(context.Background())) }()
+	v, err := run.View(context.Background(), img)
+	must(t, err)
+	defer func() { must(t, v.Close()) }()
+	if got, err := v.Root().ReadFile("app/data"); string(got) != "above\n" {
+		t.Errorf("app/data holds %q, %v", got, err)
+	}
+	if _, err := v.Root().Stat("app/gone"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("app/gone: %v", err)
+	}
+	if err := v.Root().WriteFile("app/new", nil, 0o644); err == nil {
+		t.Error("the view can be written")
+	}
+}
+
+// checkUser: a sandbox runs as the image's user, who is given by name, and with that user's
+// home directory.
+func checkUser(t *testing.T, c *host.Host, img sbruntime.Image) {
+	t.Helper()
+	run, err := c.NewRun(context.Background())
+	must(t, err)
+	defer func() { must(t, run.Close(context.Background())) }()
+	cfg := sbruntime.Config{Name: "user", Image: img, Limits: sbruntime.DefaultLimits()}
+	made, err := run.Create(context.Background(), cfg)
+	must(t, err)
+	defer func() { must(t, made.Close(context.Background())) }()
+	spec, err := made.(*sandbox.Sandbox).Spec(sbruntime.Process{Args: []string{"x"}})
+	must(t, err)
+	if spec.Process.User.UID != 1234 || spec.Process.Cwd != "/app" || !strings.Contains(strings.Join(spec.Process.Env, " "), "HOME=/home/agent") {
+		t.Errorf("process %+v in %s with %v", spec.Process.User, spec.Process.Cwd, spec.Process.Env)
+	}
+}
+
+func TestPullRefusesOtherPlatforms(t *testing.T) {
+	ctx, c := context.Background(), containerdtest.Open(t)
+	ref := aRegistry(t, "", "") + "/other:1"
+	push(t, ref, smallImage(t, "s390x"))
+	_, err := c.Images.Get(ctx, ref, images.PullMissing)
+	if err == nil || !strings.Contains(err.Error(), "linux/s390x") {
+		t.Errorf("got %v", err)
+	}
+	_ = c.Images.Remove(ctx, ref) // it may have been stored
+}
+
+func TestPullFailures(t *testing.T) {
+	ctx, c := context.Background(), containerdtest.Open(t)
+	host := aRegistry(t, "", "")
+	for _, ref := range []string{host + "/no/such:1", "127.0.0.1:1/unreachable:1"} {
+		if _, err := c.Images.Get(ctx, ref, images.PullMissing); !errors.Is(err, sbruntime.ErrNotFound) || !strings.Contains(err.Error(), ref) {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	if _, err := c.Images.Get(ctx, "UPPER/case", images.PullMissing); err == nil || !strings.Contains(err.Error(), "reference") {
+		t.Errorf("bad reference: %v", err)
+	}
+}
+
+// TestHostsDirectory: containerd's registry configuration decides from where an image is
+// fetched.
+func TestHostsDirectory(t *testing.T) {
+	hosts := t.TempDir()
+	mirror := aRegistry(t, "", "")
+	push(t, mirror+"/team/small:1", smallImage(t, runtime.GOARCH))
+	must(t, os.Mkdir(filepath.Join(hosts, "registry.test"), 0o755))
+	must(t, os.WriteFile(filepath.Join(hosts, "registry.test", "hosts.toml"),
+		[]byte("server = \"http://"+mirror+"\"\n[host.\"http://"+mirror+"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"), 0o644))
+	containerdtest.Open(t) // skips where there is no daemon
+	opts := containerdtest.Options()
+	opts.HostsDir = hosts
+	ctx := context.Background()
+	c, err := host.Open(ctx, opts)
+	must(t, err)
+	defer func() { must(t, c.Close(ctx)) }()
+	img, err := c.Images.Get(ctx, "registry.test/team/small:1", images.PullMissing)
+	must(t, err)
+	must(t, c.Images.Remove(ctx, img.Ref))
+}
+
+// TestImport imports both archive formats, under their own names and under another.
+func TestImport(t *testing.T) {
+	ctx, c := context.Background(), containerdtest.Open(t)
+	img := smallImage(t, runtime.GOARCH)
+	digest, err := img.Digest()
+	must(t, err)
+	tag, err := name.NewTag("archive.test/small:1")
+	must(t, err)
+	docker := filepath.Join(t.TempDir(), "docker.tar")
+	must(t, tarball.WriteToFile(docker, tag, img))
+	tests := []struct {
+		name, archive, as, want string
+		sameDigest              bool
+	}{
+		{"docker", docker, "", "archive.test/small:1", false},
+		{"docker renamed", docker, "archive.test/renamed:2", "archive.test/renamed:2", false},
+		{"oci named by option", ociArchive(t, img, ""), "archive.test/oci:1", "archive.test/oci:1", true},
+		{"oci named by itself", ociArchive(t, img, "archive.test/self:1"), "", "archive.test/self:1", true},
+		{"oci renamed", ociArchive(t, img, "archive.test/self:1"), "archive.test/other:1", "archive.test/other:1", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := os.Open(tt.archive)
+			must(t, err)
+			defer func() { _ = f.Close() }()
+			got, err := c.Images.Import(ctx, f, tt.as)
+			must(t, err)
+			if len(got) != 1 || got[0].Ref != tt.want || tt.sameDigest && got[0].Digest != digest.String() {
+				t.Fatalf("got %+v, want %s with %s", got, tt.want, digest)
+			}
+			must(t, c.Images.Remove(ctx, tt.want))
+			_, _ = c.Images.Remove(ctx, "archive.test/small:1"), c.Images.Remove(ctx, "archive.test/self:1") // an archive's own names
+		})
+	}
+	t.Run("oci without a name", func(t *testing.T) {
+		f, err := os.Open(ociArchive(t, img, ""))
+		must(t, err)
+		defer func() { _ = f.Close() }()
+		if got, err := c.Images.Import(ctx, f, ""); err == nil || !strings.Contains(err.Error(), "--as") {
+			t.Errorf("got %+v, %v", got, err)
+		}
+	})
+	t.Run("no archive", func(t *testing.T) {
+		if _, err := c.Images.Import(ctx, strings.NewReader("nonsense"), ""); err == nil {
+			t.Error("accepted nonsense")
+		}
+	})
+}
+
+func TestTag(t *testing.T) {
+	ctx, c := context.Background(), containerdtest.Open(t)
+	img, err := c.Images.Tag(ctx, containerdtest.Image, "python:3.11-slim")
+	must(t, err)
+	if img.Ref != "docker.io/library/python:3.11-slim" {
+		t.Errorf("tagged %s", img.Ref)
+	}
+	if _, err := c.Images.Get(ctx, "python:3.11-slim", images.PullNever); err != nil {
+		t.Error(err)
+	}
+	for ref, want := range map[string]error{
+		"python:3.11-slim@" + img.Digest:           nil,
+		"python@" + img.Digest:                     nil,
+		"ruby@" + img.Digest:                       sbruntime.ErrNotFound,
+		"python@sha256:" + strings.Repeat("0", 64): sbruntime.ErrNotFound,
+	} {
+		if got, err := c.Images.Get(ctx, ref, images.PullNever); !errors.Is(err, want) || err == nil && got.Digest != img.Digest {
+			t.Errorf("%s: %+v, %v", ref, got, err)
+		}
+	}
+	must(t, c.Images.Remove(ctx, "python:3.11-slim"))
+	if _, err := c.Images.Tag(ctx, "no.such/image:1", "x"); !errors.Is(err, sbruntime.ErrNotFound) {
+		t.Errorf("tag of nothing: %v", err)
+	}
+}
+
+// ociArchive returns the path of a tar archive of an image layout.
+func ociArchive(t *testing.T, img v1.Image, ref string) string {
+	t.Helper()
+	dir := t.TempDir()
+	p, err := layout.Write(dir, empty.Index)
+	must(t, err)
+	var opts []layout.Option
+	if ref != "" {
+		opts = append(opts, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref}))
+	}
+	must(t, p.AppendImage(img, opts...))
+	archive := filepath.Join(t.TempDir(), "oci.tar")
+	f, err := os.Create(archive)
+	must(t, err)
+	w := tar.NewWriter(f)
+	must(t, w.AddFS(os.DirFS(dir)))
+	must(t, w.Close())
+	must(t, f.Close())
+	return archive
+}

@@ -1,0 +1,177 @@
+// Package limits bounds what sandboxes use: with control groups, or with a watchdog where the
+// control groups cannot bound both memory and processes.
+//
+// An [Enforcer] finds out once which limits the kernel can enforce on this host. It then has, for
+// each sandbox, the group of the sandbox's processes and the options of the specification.
+package limits
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/volume"
+	"github.com/securebench/sbench/runtime/watchdog"
+)
+
+// maxSocketBytes bounds what a sandbox may queue in sockets where that does not count as its
+// memory (cgroup v1). It is enough for lo, the only interface.
+const maxSocketBytes = 64 << 20
+
+// A Group finds, counts and kills the processes of a sandbox, except the one with the pid
+// spare. It is a control group or a group of the watchdog.
+type Group interface {
+	Pids() ([]int, error)
+	Signal(sig unix.Signal, spare int) error
+	KillAll(ctx context.Context, spare int) error
+	Stats() (cgroup.Stats, error)
+	Remove() error
+}
+
+// An Enforcer knows which limits this host's kernel enforces. Its methods are safe for concurrent
+// use. Make one with [New].
+type Enforcer struct {
+	cgroups  cgroup.Hierarchies
+	watch    watchdog.Watchdog // used where cgroups cannot bound memory and processes
+	degraded []string
+	refused  error
+}
+
+// New returns an enforcer that uses the control groups. Each of the limits memory, swap, pids and
+// cpu may be missing if allowDegraded has it. The limit disk may always be missing: a volume in
+// memory is bounded, too.
+func New(cgroups cgroup.Hierarchies, allowDegraded []string) *Enforcer {
+	e := &Enforcer{cgroups: cgroups}
+	e.degraded, e.refused = e.findMissing(allowDegraded)
+	return e
+}
+
+// watched reports whether a watchdog replaces the sandboxes' cgroups, which could not bound
+// both memory and processes.
+func (e *Enforcer) watched() bool { return !e.cgroups.Bounds() }
+
+// Group returns the group at an absolute path within the hierarchies. A watchdog adds the result
+// of files, unless it is nil, to the memory of the processes.
+func (e *Enforcer) Group(path string, l runtime.Limits, files func() int64) Group {
+	if e.watched() {
+		return e.watch.Group(l, files)
+	}
+	return e.cgroups.Group(path)
+}
+
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
+// may be missing; see [New]. The error names all other missing limits. Without control groups, a
+// watchdog enforces the limit on memory and the kernel the limit on processes, per user
+// namespace; see package watchdog.
+func (e *Enforcer) Degraded() ([]string, error) { return e.degraded, e.refused }
+
+func (e *Enforcer) findMissing(allowDegraded []string) (degraded []string, refusal error) {
+	var have []string
+	if e.watched() {
+		have = append(have, "swap") // the watchdog counts it as memory
+	} else {
+		have = e.cgroups.Controllers()
+	}
+	if volume.Images() {
+		have = append(have, "disk")
+	}
+	mount := "mount its cgroup controller"
+	if lack := e.cgroups.Lack(); lack.Cure != "" {
+		mount = lack.Cure
+	}
+	cures := []struct{ limit, cure string }{
+		{"memory", mount},
+		{"swap", "boot with swapaccount=1, or turn swap off"},
+		{"pids", mount},
+		{"cpu", mount},
+		{"disk", "install e2fsprogs and make /dev/loop-control available; until then large volumes live in memory"},
+	}
+	var refused, cured []string
+	for _, l := range cures {
+		switch {
+		case slices.Contains(have, l.limit):
+		case l.limit == "disk", slices.Contains(allowDegraded, l.limit): // a volume in memory is bounded, too
+			degraded = append(degraded, l.limit)
+		default:
+			refused = append(refused, l.limit)
+			if !slices.Contains(cured, l.cure) {
+				cured = append(cured, l.cure)
+			}
+		}
+	}
+	if len(refused) > 0 {
+		return degraded, fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s. Remedy: %s. "+
+			"To run without them, list them in runtime.allow_degraded or --allow-degraded", strings.Join(refused, ", "), strings.Join(cured, "; "))
+	}
+	return degraded, nil
+}
+
+// Options turns limits into options of a specification, without those that [Enforcer.Degraded]
+// allows to be missing. group is the path given to [Enforcer.Group].
+func (e *Enforcer) Options(l runtime.Limits, group string) ([]oci.Option, error) {
+	degraded, err := e.Degraded()
+	if err != nil {
+		return nil, err
+	}
+	var opts []oci.Option
+	if len(degraded) > 0 {
+		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
+	}
+	if e.watched() {
+		return append(opts, withoutCgroup(l)...), nil
+	}
+	opts = append(opts, oci.WithCgroup(e.cgroups.Group(group).Path()), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids))
+	if slices.Contains(degraded, "cpu") {
+		opts = append(opts, oci.WithoutCPULimit())
+	} else {
+		opts = append(opts, oci.WithCPUs(l.CPUs))
+	}
+	if slices.Contains(degraded, "swap") {
+		opts = append(opts, oci.WithoutSwapLimit())
+	}
+	return opts, nil
+}
+
+// Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
+// the first process of the group executes its program. It also sets the limit on sockets, which OCI
+// runtimes do not set. The group that it returns counts how often the memory limit is reached.
+func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
+	g, ok := group.(cgroup.Group)
+	if !ok {
+		return group, nil
+	}
+	degraded, err := e.Degraded()
+	if err != nil {
+		return group, err
+	}
+	if slices.Contains(degraded, "cpu") {
+		want.CPUs = 0
+	}
+	if g, err = g.CountOOMs(); err != nil {
+		return group, err
+	}
+	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !e.cgroups.CountsSocketsApart() {
+		return g, err
+	}
+	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
+}
+
+// withoutCgroup returns the limits that the kernel enforces per process or user namespace.
+// The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
+// one process from taking the host's memory between two readings, and is generous, since
+// programs reserve more memory than they use.
+func withoutCgroup(l runtime.Limits) []oci.Option {
+	const least = 1 << 30
+	var host unix.Sysinfo_t
+	data := max(4*uint64(l.Memory), least)
+	if unix.Sysinfo(&host) == nil {
+		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
+	}
+	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids)), oci.WithDataSize(data)}
+}

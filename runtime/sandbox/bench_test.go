@@ -1,0 +1,355 @@
+package sandbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/sandbox"
+)
+
+// dockerImage must be in Docker's image store; scripts/bench.sh puts it there.
+const dockerImage = "sbench.local/base:bookworm"
+
+// BenchmarkLife measures the whole life of a sandbox that runs true: create, start, wait,
+// delete. It compares runc alone with the same specification, containerd's shim with sbench's,
+// crun if it is installed and, where a Docker daemon answers, docker with the same
+// restrictions.
+func BenchmarkLife(b *testing.B) {
+	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
+	cfg := runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"}
+	type rival struct {
+		name string
+		life func(n int64) error
+	}
+	rivals := []rival{
+		{"runc-run", runcLife(b, run, cfg, runcRun)},
+		{"runc-steps", runcLife(b, run, cfg, runcSteps)},
+		{"sbench", sbenchLife(run, cfg)},
+	}
+	for name, change := range map[string]func(*host.Options){
+		"sbench-host-ids":       func(o *host.Options) { o.UserNamespace = "host" },
+		"sbench-runc-shim":      func(o *host.Options) { o.Handler = host.RuncHandler },
+		"sbench-crun":           func(o *host.Options) { o.OCIRuntime = "crun" },
+		"sbench-crun-runc-shim": func(o *host.Options) { o.OCIRuntime, o.Handler = "crun", host.RuncHandler },
+	} {
+		life, err := otherLife(b, cfg, change)
+		if err != nil {
+			b.Logf("%s: not measured: %v", name, err)
+			continue
+		}
+		rivals = append(rivals, rival{name, life})
+	}
+	slices.SortFunc(rivals, func(a, b rival) int { return strings.Compare(a.name, b.name) })
+	if exec.Command("docker", "image", "inspect", dockerImage).Run() == nil {
+		rivals = append(rivals, rival{"docker", dockerLife})
+	} else {
+		b.Log("no Docker daemon with the base image answers: not measured")
+	}
+	for _, parallel := range []int{1, 8, 32} {
+		for _, l := range rivals {
+			b.Run(fmt.Sprintf("%s/parallel=%d", l.name, parallel), func(b *testing.B) { measure(b, parallel, l.life) })
+		}
+	}
+}
+
+// measure runs b.N lives in parallel and reports their latency and rate.
+func measure(b *testing.B, parallel int, life func(n int64) error) {
+	if err := life(-int64(b.N) - 1); err != nil { // warm the caches
+		b.Fatal(err)
+	}
+	var mu sync.Mutex
+	var took []time.Duration
+	var next atomic.Int64
+	b.ResetTimer()
+	begun := time.Now()
+	var wg sync.WaitGroup
+	for range parallel {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
+				start := time.Now()
+				if err := life(n); err != nil {
+					b.Error(err)
+					return
+				}
+				mu.Lock()
+				took = append(took, time.Since(start))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	if len(took) == 0 {
+		return
+	}
+	slices.Sort(took)
+	quantile := func(q float64) float64 {
+		return float64(took[min(len(took)-1, int(q*float64(len(took))))].Microseconds()) / 1000
+	}
+	b.ReportMetric(quantile(0.5), "p50-ms")
+	b.ReportMetric(quantile(0.99), "p99-ms")
+	b.ReportMetric(quantile(1), "max-ms")
+	b.ReportMetric(float64(len(took))/time.Since(begun).Seconds(), "lives/s")
+}
+
+func sbenchLife(run *sandbox.Engine, cfg runtime.Config) func(int64) error {
+	return func(int64) error {
+		ctx := context.Background()
+		sandbox, err := run.Create(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"true"}, Wall: time.Minute})
+		if err != nil {
+			return err
+		}
+		if !exit.Success() {
+			return fmt.Errorf("sandbox %v", exit)
+		}
+		return sandbox.Close(ctx)
+	}
+}
+
+// otherLife returns the life of a sandbox with other options.
+func otherLife(b *testing.B, cfg runtime.Config, change func(*host.Options)) (func(int64) error, error) {
+	b.Helper()
+	ctx := context.Background()
+	opts := containerdtest.Options()
+	change(&opts)
+	c, err := host.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	run, err := c.NewRun(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx))
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(run.Close(ctx), c.Close(ctx)); err != nil {
+			b.Error(err)
+		}
+	})
+	return sbenchLife(run, cfg), nil
+}
+
+// runcRun is the whole life by one command, attached to the caller.
+func runcRun(state, bundle, id string) error {
+	return command("runc", "--root", state, "run", "--bundle", bundle, id)
+}
+
+// runcSteps is the life in the steps that a supervisor needs in order to act before the
+// start and to read the counters after the end.
+func runcSteps(state, bundle, id string) error {
+	pidFile := filepath.Join(bundle, "pid")
+	if err := command("runc", "--root", state, "create", "--bundle", bundle, "--pid-file", pidFile, id); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(pidFile)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := command("runc", "--root", state, "start", id); err != nil {
+		return err
+	}
+	for {
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+	return command("runc", "--root", state, "delete", "--force", id)
+}
+
+// command runs a command with a file for its output, since processes that runc leaves
+// running would hold a pipe open.
+func command(args ...string) error {
+	out, err := os.CreateTemp("", "sbench-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = out.Close(), os.Remove(out.Name()) }()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Run(); err != nil {
+		text, _ := os.ReadFile(out.Name())
+		return fmt.Errorf("%v: %w: %s", args, err, text)
+	}
+	return nil
+}
+
+// runcLife returns a life that runs the specification of a sandbox, which stays open until
+// the benchmark ends.
+func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config, life func(state, bundle, id string) error) func(int64) error {
+	b.Helper()
+	ctx := context.Background()
+	base, err := run.Create(ctx, cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := base.Close(ctx); err != nil {
+			b.Error(err)
+		}
+	})
+	spec, err := base.(*sandbox.Sandbox).Spec(runtime.Process{Args: []string{"true"}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(containerdtest.Options().State, "runc-") // where sbench has its own
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			b.Error(err)
+		}
+	})
+	bundles, state := filepath.Join(dir, "bundles"), filepath.Join(dir, "state")
+	cgroup := spec.Linux.CgroupsPath
+	return func(n int64) error {
+		id := "bench-" + strconv.FormatInt(n, 10)
+		own := *spec
+		linux := *spec.Linux
+		linux.CgroupsPath = cgroup + "-" + id
+		own.Linux = &linux
+		bundle := filepath.Join(bundles, id)
+		text, err := json.Marshal(own)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(bundle, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o644); err != nil {
+			return err
+		}
+		return life(state, bundle, id)
+	}
+}
+
+// dockerLife is what SecureBench does with Docker, for each task: a container
+// that idles, a command in it, and its removal.
+func dockerLife(n int64) error {
+	name := fmt.Sprintf("sbench-bench-%d-%d", os.Getpid(), n)
+	for _, args := range [][]string{
+		{"run", "-d", "--name", name, "--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges:true", "--read-only",
+			"--tmpfs", "/tmp:size=256m", "--memory", "1g", "--memory-swap", "1g", "--pids-limit", "256", "--cpus", "1", "--ulimit", "nofile=4096:4096",
+			dockerImage, "sleep", "1000"},
+		{"exec", name, "true"},
+		{"rm", "-f", name},
+	} {
+		if err := command(append([]string{"docker"}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BenchmarkCreate makes and removes sandboxes in which nothing runs, with their own ids and
+// with the host's. It measures sbench without the daemon and the OCI runtime.
+func BenchmarkCreate(b *testing.B) {
+	for _, mode := range []string{"auto", "host"} {
+		opts := containerdtest.Options()
+		opts.UserNamespace = mode
+		c := containerdtest.OpenWith(b, opts)
+		run, image := containerdtest.NewRun(b, c)
+		got, _ := c.UserNamespace()
+		b.Run("ids="+got, func(b *testing.B) {
+			for b.Loop() {
+				sandbox, err := run.Create(b.Context(), runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := sandbox.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkIdle measures the memory that a sandbox costs while it idles beside that of its own
+// processes: that of the run's shims.
+func BenchmarkIdle(b *testing.B) {
+	for name, handler := range map[string]string{"sbench": containerdtest.Options().Handler, "sbench-runc-shim": host.RuncHandler} {
+		opts := containerdtest.Options()
+		opts.Handler = handler
+		run, image := containerdtest.NewRun(b, containerdtest.OpenWith(b, opts))
+		b.Run(name, func(b *testing.B) {
+			const sandboxes = 8
+			for b.Loop() {
+				var all []runtime.Sandbox
+				for range sandboxes {
+					sandbox, err := run.Create(b.Context(), runtime.Config{Name: "idle", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
+					if err != nil {
+						b.Fatal(err)
+					}
+					all = append(all, sandbox)
+				}
+				b.ReportMetric(float64(shimMemory(b, run.ID()))/sandboxes/1024, "MiB/sandbox")
+				for _, sandbox := range all {
+					if err := sandbox.Close(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// shimMemory returns the proportional set size of a run's shims, in KiB.
+func shimMemory(b *testing.B, run string) (sum int) {
+	b.Helper()
+	pids, err := proc.All()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range pids {
+		args := proc.Args(pid)
+		at := slices.Index(args, "-id")
+		if at < 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || !strings.HasPrefix(args[at+1], run+"-") {
+			continue
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var kib int
+			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+				sum += kib
+			}
+		}
+	}
+	return sum
+}

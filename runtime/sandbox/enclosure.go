@@ -1,0 +1,337 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	goruntime "runtime"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/mounts"
+	"github.com/securebench/sbench/runtime/netns"
+	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/passwd"
+	"github.com/securebench/sbench/runtime/program"
+	"github.com/securebench/sbench/runtime/rootfs"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/volume"
+	"github.com/securebench/sbench/runtime/watchdog"
+)
+
+const (
+	defaultPath   = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	inodeBytes    = 16 << 10 // bytes of a layer for each of its inodes
+	minInodes     = 256
+	tmpInodeBytes = 4 << 10 // the same for /tmp
+	oomScoreAdj   = 500     // the kernel kills sandboxes before processes of the host
+)
+
+// An enclosure is what the processes of a sandbox run in. Its parts belong to the sandbox, except
+// the ids and the network namespace of a sandbox with Config.NetworkOf.
+type enclosure struct {
+	engine *Engine
+	cfg    runtime.Config
+	id     string // of the container
+	dir    string // for the sandbox's files
+	root   *rootfs.FS
+	layer  *volume.Volume
+	ids    sandboxIDs
+	netns  *netns.Namespace
+	user   passwd.User
+	cgroup string // absolute within the hierarchies
+	group  limits.Group
+	tmpfs  tmpfsFiles
+}
+
+// build makes everything. If it fails, what was made is removed with the sandbox.
+func (n *enclosure) build(ctx context.Context) error {
+	release, err := n.engine.slot(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := n.makeRoot(ctx); err != nil {
+		return err
+	}
+	if n.user, err = n.lookup(ctx); err != nil {
+		return err
+	}
+	if err := n.ids.check(n.user); err != nil {
+		return err
+	}
+	if err := n.root.Chown(n.user.UID, n.user.GID); err != nil {
+		return err
+	}
+	if n.cfg.NetworkOf == nil {
+		if err := n.ids.nest(); err != nil {
+			return err
+		}
+	}
+	return n.makeNetwork()
+}
+
+// makeRoot makes everything in the sandbox's root file system.
+func (n *enclosure) makeRoot(ctx context.Context) error {
+	if err := os.Mkdir(n.dir, 0o700); err != nil {
+		return err
+	}
+	var err error
+	if n.cfg.NetworkOf != nil {
+		err = n.share()
+	} else {
+		n.ids, err = n.engine.ids.take()
+	}
+	if err != nil {
+		return err
+	}
+	lower, err := n.base(ctx)
+	if err != nil {
+		return err
+	}
+	n.layer, err = n.engine.newLayer(ctx, runtime.VolumeConfig{
+		Bytes: n.cfg.Limits.LayerBytes, Inodes: max(minInodes, n.cfg.Limits.LayerBytes/inodeBytes),
+	})
+	if err != nil {
+		return err
+	}
+	files, err := n.files()
+	if err != nil {
+		return err
+	}
+	n.root, err = rootfs.New(rootfs.Config{
+		Dir: n.dir, Lower: lower, Layer: n.layer, IDs: n.ids.own,
+		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir != "",
+	})
+	return err
+}
+
+// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong.
+func (n *enclosure) share() error {
+	other, ok := n.cfg.NetworkOf.(*Sandbox)
+	if !ok || other.engine != n.engine || n.cfg.Network != nil {
+		return errors.New("the sandbox whose network it is to share is of another engine, or it has a network of its own")
+	}
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if other.closed || other.netns == nil {
+		return errors.New("the sandbox whose network it is to share is closed")
+	}
+	n.ids, n.netns = other.ids, other.netns
+	return nil
+}
+
+// base returns the directories below the sandbox's own layer.
+func (n *enclosure) base(ctx context.Context) ([]string, error) {
+	if n.cfg.Base == nil {
+		return n.engine.lowers(ctx, n.cfg.Image)
+	}
+	base, ok := n.cfg.Base.(*Sandbox)
+	if !ok || base.engine != n.engine {
+		return nil, errors.New("base sandbox is not of this engine")
+	}
+	base.mu.Lock()
+	defer base.mu.Unlock()
+	if err := base.checkStopped(); err != nil {
+		return nil, fmt.Errorf("base %w", err)
+	}
+	return base.root.Layers(), nil
+}
+
+// lookup finds the sandbox's user in the files of the image, without UpperDir.
+func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
+	at := n.root.Root()
+	if image := n.cfg.Image; image.UpperDir != "" {
+		image.UpperDir = ""
+		v, err := n.engine.view(ctx, image)
+		if err != nil {
+			return user, err
+		}
+		defer func() { err = errors.Join(err, v.Close()) }()
+		at = v.dir
+	}
+	return passwd.Lookup(at, cmp.Or(n.cfg.User, n.cfg.Image.User))
+}
+
+// makeNetwork makes the network namespace and hands out the sockets in it.
+func (n *enclosure) makeNetwork() error {
+	if n.cfg.NetworkOf != nil {
+		return nil
+	}
+	network := cmp.Or(n.cfg.Network, &runtime.Network{})
+	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+	if n.ids.userns != nil {
+		options.Namespace = n.ids.userns.Network() // which the sandbox's user namespace owns
+	}
+	var err error
+	n.netns, err = netns.New(options)
+	if err != nil || network.Serve == nil {
+		return err
+	}
+	return network.Serve(runtime.Sockets{
+		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected, AnyAddress: n.netns.AnyAddress,
+	})
+}
+
+// pauseDest is the path, inside a persistent sandbox, of the program of its first process.
+const pauseDest = "/.sbench/pause"
+
+// files returns the small files that every program expects.
+func (n *enclosure) files() ([]rootfs.File, error) {
+	nameserver := ""
+	if network := n.cfg.Network; network != nil && network.Nameserver != "" {
+		nameserver = "nameserver " + network.Nameserver + "\n"
+	}
+	files := []rootfs.File{
+		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\t" + strings.Join(append([]string{"localhost"}, n.cfg.Hosts...), " ") + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
+		{Dest: "/etc/resolv.conf", Text: []byte(nameserver), Mode: 0o644},
+	}
+	if !n.cfg.Persistent {
+		return files, nil
+	}
+	pause, err := program.Pause(goruntime.GOARCH)
+	// If the process could read its program, other processes of its user could trace it and open
+	// its descriptors (ptrace(2), PR_SET_DUMPABLE). They could then go on in it after their own end.
+	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o111}), err
+}
+
+func (n *enclosure) workdir() string {
+	return cmp.Or(n.cfg.Workdir, n.cfg.Image.Workdir, "/")
+}
+
+// spec builds the specification for p as the first process.
+func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
+	opts := []oci.Option{
+		oci.WithArgs(p.Args...),
+		oci.WithEnv(n.environment(p.Env)...),
+		oci.WithCwd(cmp.Or(p.Dir, n.workdir())),
+		oci.WithUser(n.user.UID, n.user.GID, n.user.Groups...),
+		oci.WithNetworkNamespace(n.netns.Path()),
+		oci.WithSharedMemory(n.cfg.Limits.ShmBytes),
+		oci.WithAnnotation(owner.LabelRun, n.engine.claim.ID()),
+	}
+	if !n.cfg.Machine {
+		opts = append(opts, oci.WithTmpfs("/tmp", n.cfg.Limits.TmpBytes, max(minInodes, n.cfg.Limits.TmpBytes/tmpInodeBytes)), oci.WithTmpfs("/run", runBytes, minInodes))
+	}
+	if n.engine.platform.AllowSeccomp {
+		opts = append(opts, oci.WithOwnFilters())
+	}
+	if n.engine.platform.AllowNetlink {
+		opts = append(opts, oci.WithNetlink())
+	}
+	opts = append(opts, oci.WithReadOnlyPaths(n.cfg.ReadOnly...))
+	if n.cfg.IsolateProcesses {
+		opts = append(opts, oci.WithIsolatedProcesses())
+	}
+	opts = append(opts, n.ids.options(n.engine.ids.Mappings, n.root.Devices())...)
+	opts = append(opts, oci.WithCapabilities(n.cfg.Capabilities...)) // some only in a user namespace
+	for _, m := range n.root.Shown() {
+		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
+	}
+	inherited := n.engine.platform.Conn.Inherited
+	opts = append(opts,
+		oci.WithNoFile(min(n.cfg.Limits.Files, inherited.Files)),
+		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
+		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
+	)
+	if inherited.LowCores {
+		opts = append(opts, oci.WithLowCoreLimit())
+	}
+	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup)
+	if err != nil {
+		return nil, err
+	}
+	return oci.New(n.root.Root(), append(opts, bounds...)...)
+}
+
+const runBytes = 16 << 20
+
+func (n *enclosure) environment(extra []string) []string {
+	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
+}
+
+// containerConfig returns what the driver needs to make the container of spec, whose JSON is data.
+func (n *enclosure) containerConfig(spec *specs.Spec, data []byte) task.Config {
+	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec, JSON: data, Image: n.cfg.Image.Ref, Labels: n.engine.claim.Labels(n.cfg.Name)}
+	if n.ids.own != nil {
+		c.Base, c.Devices = n.ids.own.Base(), n.root.Devices()
+	}
+	return c
+}
+
+// verifyLimits verifies that the kernel has the sandbox's limits.
+func (n *enclosure) verifyLimits() (err error) {
+	n.group, err = n.engine.platform.Limits.Verify(n.group, n.cfg.Limits)
+	return err
+}
+
+// attach lets the watchdog, if there is one, watch the sandbox's first process before it starts.
+func (n *enclosure) attach(pid int) error {
+	g, ok := n.group.(*watchdog.Group)
+	if !ok {
+		return nil
+	}
+	if err := n.tmpfs.open(pid); err != nil {
+		return err
+	}
+	return g.Attach(pid)
+}
+
+// fileBytes returns how many bytes of the sandbox's memory are files: those on its own tmpfs
+// mounts, and those in a layer small enough to be in memory on any host. Larger volumes have
+// their own bound.
+func (n *enclosure) fileBytes() int64 {
+	sum := n.tmpfs.bytes()
+	if n.layer != nil {
+		sum += n.layer.InMemory()
+	}
+	return sum
+}
+
+// volumes returns the sandbox's layer and the volumes that it mounts directly. With writable, it
+// leaves out the volumes that are mounted read-only.
+func (n *enclosure) volumes(writable bool) []*volume.Volume {
+	all := []*volume.Volume{n.layer}
+	for _, m := range n.cfg.Mounts {
+		if v := n.engine.volumes.Of(m.Source); v != nil && !m.Copy && (m.Writable || !writable) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// full reports whether the layer, or a writable mount that is a volume, is full.
+func (n *enclosure) full() (bool, error) {
+	for _, v := range n.volumes(true) {
+		if isFull, err := v.Full(); err != nil || isFull {
+			return isFull, err
+		}
+	}
+	return false, nil
+}
+
+// sound returns an error if something written to the sandbox's volumes has not reached the
+// disk.
+func (n *enclosure) sound() error {
+	for _, v := range n.volumes(false) {
+		if err := v.Sound(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unmount removes all mounts below the sandbox's directory.
+func (n *enclosure) unmount() error {
+	if n.root != nil {
+		return n.root.Unmount()
+	}
+	return mounts.DetachBelow(n.dir)
+}

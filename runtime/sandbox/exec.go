@@ -1,0 +1,307 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/task"
+	"github.com/securebench/sbench/runtime/watchdog"
+)
+
+// killTimeout bounds the wait until killed processes have ended: minutes, because a process
+// that waits for a slow disk ends only when the disk answers. After slowKill the wait is
+// logged.
+const (
+	killTimeout = 5 * time.Minute
+	slowKill    = 20 * time.Second
+)
+
+// Exec runs p to completion; see runtime.Sandbox.
+func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("sandbox %q: %w", s.cfg.Name, err)
+		}
+	}()
+	if err := s.cfg.Starting(p); err != nil {
+		return runtime.Exit{}, err
+	}
+	switch {
+	case s.closed:
+		return runtime.Exit{}, runtime.ErrClosed
+	case p.Wall <= 0:
+		return runtime.Exit{}, errors.New("process without a wall-clock limit")
+	case !s.cfg.Persistent && s.spent:
+		return runtime.Exit{}, runtime.ErrSpent
+	}
+	s.spent = true
+	std := task.NewStreams(p)
+	defer std.Close()
+	before, err := s.group.Stats()
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	start := s.startFirst
+	if s.cfg.Persistent {
+		start = s.startNext
+	}
+	started, err := start(ctx, p, std)
+	if err != nil {
+		return runtime.Exit{}, err
+	}
+	x := execution{s: s, p: p, process: started, before: before}
+	exit, err := x.wait(ctx)
+	if err != nil {
+		return runtime.Exit{}, errors.Join(err, started.close())
+	}
+	s.dead = !s.cfg.Persistent
+	std.Drain()
+	exit.Stdout, exit.Stderr = std.Out.Output(), std.Err.Output()
+	exit.Spec = s.specDigest
+	if err := errors.Join(x.findReason(&exit), x.release(ctx), s.sound()); err != nil {
+		return runtime.Exit{}, err
+	}
+	s.cfg.Ended(exit)
+	return exit, nil
+}
+
+// startFirst starts p as the first process of the sandbox.
+func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
+	ctx = s.engine.claim.Context(ctx)
+	spec, err := s.spec(p)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	s.specDigest = digest.FromBytes(data).String()
+	release, err := s.engine.slot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	s.container, err = s.engine.tasks.Create(ctx, s.containerConfig(spec, data), std)
+	if err != nil {
+		return nil, task.StartError(err)
+	}
+	proc := openProcess(s.container.First())
+	if err := errors.Join(s.root.Check(proc.pid), s.verifyLimits(), s.attach(proc.pid)); err != nil {
+		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
+	}
+	if err := s.container.Start(ctx); err != nil {
+		return nil, errors.Join(task.StartError(err), proc.close())
+	}
+	return proc, nil
+}
+
+// startNext starts p beside the idle process of a persistent sandbox.
+func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
+	ctx = s.engine.claim.Context(ctx)
+	spec, err := s.spec(p)
+	if err != nil {
+		return nil, err
+	}
+	next, pid, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
+	if err != nil {
+		err = task.StartError(err)
+		if next != nil { // it may run nevertheless, unknown to the shim
+			err = errors.Join(err, kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
+		}
+		return nil, err
+	}
+	started := openProcess(next, pid)
+	if !proc.SharesNamespace(pid, s.idlePid(), "pid") { // it has ended, and its id may be another's
+		return started, started.close()
+	}
+	return started, nil
+}
+
+// idlePid returns the pid of a persistent sandbox's first process, which is spared; 0 if
+// there is none.
+func (s *Sandbox) idlePid() int {
+	if s.idle == nil {
+		return 0
+	}
+	return s.idle.pid
+}
+
+// An execution is a process of a sandbox that has started.
+type execution struct {
+	s       *Sandbox
+	p       runtime.Process
+	process *process
+	before  cgroup.Stats // of the sandbox's group, before the start
+}
+
+// An end is how a process ended: its status, or why that is unknown.
+type end struct {
+	status uint32
+	err    error
+}
+
+// wait waits until the process has ended, and proves that no process of the sandbox but the idle one
+// is alive. The daemon may end before the process does.
+func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
+	begun := time.Now()
+	waitCtx, cancel := context.WithCancel(x.s.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
+	defer cancel()
+	done := make(chan end, 1)
+	go func() {
+		status, err := x.process.Wait(waitCtx)
+		done <- end{status, err}
+	}()
+	limit := time.NewTimer(x.p.Wall)
+	defer limit.Stop()
+	reason, grace := runtime.Exited, time.Duration(0)
+	var e end
+	var ended bool
+	overflow := x.overflow(waitCtx)
+	select {
+	case e = <-done:
+		ended = true
+	case <-overflow:
+	case <-limit.C:
+		reason, grace = runtime.WallTime, cmp.Or(max(x.p.Grace, 0), runtime.DefaultGrace)
+	case <-ctx.Done():
+		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), x.killAll(ctx))
+	}
+	if !ended {
+		var err error
+		if e, err = x.stop(ctx, grace, done, overflow); err != nil {
+			return runtime.Exit{}, err
+		}
+	}
+	wall := time.Since(begun)
+	if err := x.killAll(ctx); err != nil {
+		return runtime.Exit{}, err
+	}
+	if e.err != nil {
+		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
+	}
+	exit := runtime.Exit{Reason: reason, Code: int(e.status), Wall: wall, Signal: x.process.signal(e.status)}
+	if exit.Signal != 0 && reason == runtime.Exited {
+		exit.Reason = runtime.Signaled
+	}
+	return exit, nil
+}
+
+// stop sends SIGTERM to every process, unless grace is 0. After grace, or as soon as the layer
+// is over its size, stop kills the processes that remain. The end comes through done.
+func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow <-chan struct{}) (end, error) {
+	if grace > 0 {
+		if err := x.s.group.Signal(unix.SIGTERM, x.s.idlePid()); err != nil {
+			return end{}, errors.Join(err, x.killAll(ctx))
+		}
+		select {
+		case e := <-done:
+			return e, nil
+		case <-overflow:
+		case <-time.After(grace):
+		}
+	}
+	if err := x.killAll(ctx); err != nil {
+		return end{}, err
+	}
+	select {
+	case e := <-done:
+		return e, nil
+	case <-time.After(daemon.ReconnectTimeout + x.s.engine.platform.Conn.Timeout): // the process is known to be dead
+		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
+	}
+}
+
+// killAll kills every process of the sandbox except the idle one, and verifies in the
+// sandbox's group that no other is left.
+func (x *execution) killAll(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(x.s.engine.platform.Conn.Context(context.WithoutCancel(ctx)), killTimeout)
+	defer cancel()
+	slow := time.AfterFunc(slowKill, func() {
+		x.s.engine.platform.Logger.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", x.s.cfg.Name, "gives up after", killTimeout)
+	})
+	defer slow.Stop()
+	if err := errors.Join(x.process.kill(ctx), x.s.group.KillAll(ctx, x.s.idlePid())); err != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
+	}
+	return nil
+}
+
+// release releases a process that has ended. The shim forgets a process of a persistent sandbox now,
+// and a process of a one-shot sandbox when the sandbox is closed.
+func (x *execution) release(ctx context.Context) error {
+	err := x.process.close()
+	if !x.s.cfg.Persistent {
+		return err
+	}
+	ctx, cancel := x.s.engine.platform.Conn.Cleanup(ctx)
+	defer cancel()
+	return errors.Join(err, x.process.Delete(ctx))
+}
+
+// findReason adds the usage and the limits that were reached. If a limit explains a failure, it
+// becomes the reason of the exit. The error is ErrUnavailable if the process is not to blame:
+//
+//   - the host, or a control group above the sandbox's, ran out of memory, and the kernel killed a
+//     process of the sandbox;
+//   - a control group above the sandbox's refused the process a fork, and the process failed.
+func (x *execution) findReason(e *runtime.Exit) error {
+	near := false
+	if g, ok := x.s.group.(*watchdog.Group); ok {
+		g.Final()
+		near = g.NearPids()
+	}
+	after, err := x.s.group.Stats()
+	killed := after.OOMKills > x.before.OOMKills
+	switch {
+	case err != nil:
+		return err
+	case killed && after.OOMs == x.before.OOMs && e.Reason != runtime.OutOfMemory:
+		return fmt.Errorf("%w: the host ran out of memory, and the kernel killed a process of the sandbox, which had not reached its limit", runtime.ErrUnavailable)
+	}
+	e.Usage = runtime.Usage{CPU: after.CPU - x.before.CPU, PeakMemory: after.PeakMemory, PeakPids: after.PeakPids}
+	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || killed, after.PidsDenied > x.before.PidsDenied
+	// The peak is 0 where the kernel does not count it. With version 1, and with version 2 before
+	// Linux 6.11, refusals count where the process is, not where the limit is.
+	if outOfPids && after.PeakPids > 0 && after.PeakPids < x.s.cfg.Limits.Pids {
+		if !e.Success() && e.Reason != runtime.WallTime && !outOfMemory {
+			return fmt.Errorf("%w: a control group above the sandbox's refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, x.s.cfg.Limits.Pids)
+		}
+		outOfPids = false
+	}
+	full, err := x.s.full()
+	reached := func(limit runtime.Limit, is bool) {
+		if is {
+			e.Reached = append(e.Reached, limit)
+		}
+	}
+	reached(runtime.LimitWall, e.Reason == runtime.WallTime)
+	reached(runtime.LimitMemory, outOfMemory)
+	reached(runtime.LimitPids, outOfPids || near)
+	reached(runtime.LimitOutput, e.Stdout.Cut() > 0 || e.Stderr.Cut() > 0)
+	reached(runtime.LimitDisk, err == nil && full)
+	if e.Success() || e.Reason == runtime.WallTime {
+		return nil // it succeeded despite the limits, or sbench killed it first
+	}
+	switch {
+	case outOfMemory:
+		e.Reason = runtime.OutOfMemory
+	case outOfPids:
+		e.Reason = runtime.PidsLimit
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/sandbox"
+)
+
+// machineShell runs a shell script in a machine on an image, and returns the sandbox and what the
+// script printed. Its capabilities are those of package managers.
+func machineShell(t *testing.T, run *sandbox.Engine, image runtime.Image, script string) (runtime.Sandbox, string) {
+	t.Helper()
+	sandbox, err := run.Create(t.Context(), runtime.Config{
+		Name: "machine", Image: image, Machine: true, Limits: runtime.Limits{LayerBytes: 128 << 20}.Over(runtime.DefaultLimits()),
+		Capabilities: []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
+	if _, err := sandbox.Changes(); err == nil {
+		t.Error("changes before the process")
+	}
+	exit, err := sandbox.Exec(t.Context(), runtime.Process{Args: []string{"sh", "-euc", script}, Wall: time.Minute})
+	if err != nil || !exit.Success() {
+		t.Fatalf("%v, %v: %s%s", exit, err, exit.Stdout, exit.Stderr)
+	}
+	return sandbox, exit.Stdout.String()
+}
+
+// TestMachine: what a sandbox changed in its image, stored as a layer and put over the image
+// again, is what the next sandbox sees, with the same owners.
+func TestMachine(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	first, _ := machineShell(t, run, image, `mkdir /made /run/state; echo one > /made/one; echo two > /tmp/two; echo three > /run/state/three
+		chown 1000:1001 /made/one; chmod 640 /made/one; rm /etc/issue; rm -r /var/cache; mkdir /var/cache; echo x > /var/cache/x; ln -s made/one /link; ln /made/one /hard
+		touch /etc/passwd-; echo y >> /etc/motd; setpriv --reuid 1000 --regid 1001 --clear-groups id -u > /made/id`)
+	changes, err := first.Changes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(changes.Mounts, "/etc/resolv.conf") || !strings.HasSuffix(changes.Dir, "upper") {
+		t.Errorf("%+v", changes)
+	}
+	var text bytes.Buffer
+	limits := layer.Budget{Bytes: 64 << 20, Entries: 10000}
+	if _, err := layer.Write(t.Context(), &text, changes, limits); err != nil {
+		t.Fatal(err)
+	}
+	vol, err := run.NewVolume(t.Context(), runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 20000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { report(t, vol.Close()) }()
+	over := image
+	over.UpperDir = filepath.Join(vol.Path(), "machine")
+	report(t, os.Mkdir(over.UpperDir, 0o755))
+	to, err := os.OpenRoot(over.UpperDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	view, err := run.View(t.Context(), image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
+	report(t, view.Close())
+	report(t, to.Close())
+	const look = `cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
+	second, got := machineShell(t, run, over, look)
+	if want := "one\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if view, err = run.View(t.Context(), over); err == nil {
+		_, err = view.Root().Lstat("made/one")
+		report(t, view.Close())
+	}
+	report(t, err)
+	report(t, second.Close(context.Background()))
+}

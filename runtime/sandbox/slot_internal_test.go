@@ -1,0 +1,26 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"testing"
+)
+
+// TestSlot: waiting until other sandboxes have been made can be interrupted.
+func TestSlot(t *testing.T) {
+	e := &Engine{platform: Platform{Slots: make(chan struct{}, 1)}}
+	release, err := e.slot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	over := errors.New("no more")
+	cancel(over)
+	if _, err := e.slot(ctx); !errors.Is(err, over) {
+		t.Errorf("a second one: %v", err)
+	}
+	release()
+	if _, err := e.slot(t.Context()); err != nil {
+		t.Errorf("after the first: %v", err)
+	}
+}

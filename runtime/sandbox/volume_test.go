@@ -1,0 +1,65 @@
+package sandbox_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime"
+)
+
+// TestVolumeAgain: a volume on an image that has been used before is like a new one, and no
+// other volume has the path of one that was closed.
+func TestVolumeAgain(t *testing.T) {
+	run, _ := containerdtest.NewRun(t, containerdtest.Open(t))
+	cfg := runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 2048}
+	fresh := func() (runtime.Volume, unix.Statfs_t) {
+		t.Helper()
+		v, err := run.NewVolume(context.Background(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var st unix.Statfs_t
+		report(t, unix.Statfs(v.Path(), &st))
+		entries, err := os.ReadDir(v.Path())
+		if err != nil || len(entries) > 0 {
+			t.Errorf("a new volume holds %v, %v", entries, err)
+		}
+		info, err := os.Stat(v.Path())
+		if err != nil || info.Mode() != os.ModeDir|0o755 || info.Sys() == nil {
+			t.Errorf("a new volume is %v, %v", info, err)
+		}
+		return v, st
+	}
+	first, empty := fresh()
+	for i := range 50 {
+		directory := filepath.Join(first.Path(), fmt.Sprint("dir-", i))
+		report(t, os.Mkdir(directory, 0o700))
+		report(t, os.WriteFile(filepath.Join(directory, "secret"), make([]byte, 1<<20), 0))
+		report(t, os.Chmod(directory, 0))
+	}
+	report(t, os.Symlink("/", filepath.Join(first.Path(), "link")))
+	report(t, os.Chmod(first.Path(), 0o1777))
+	path := first.Path()
+	report(t, first.Close())
+	second, again := fresh()
+	if again.Bfree != empty.Bfree || again.Ffree != empty.Ffree {
+		t.Errorf("%d blocks and %d inodes are free, of a new one %d and %d", again.Bfree, again.Ffree, empty.Bfree, empty.Ffree)
+	}
+	if _, err := os.Stat(path); err == nil || path == second.Path() {
+		t.Errorf("%s is there after the end of its volume", path)
+	}
+	report(t, first.Close()) // has no effect on the second
+	report(t, os.WriteFile(filepath.Join(second.Path(), "file"), nil, 0o644))
+	third, _ := fresh()
+	report(t, third.Close())
+	report(t, second.Close())
+	if _, err := os.Stat("/usr"); err != nil { // which the link leads to
+		t.Error(err)
+	}
+}

@@ -1,0 +1,69 @@
+package task
+
+import (
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+)
+
+// drainTimeout bounds the wait for the rest of the output.
+const drainTimeout = 10 * time.Second
+
+// Streams are the standard input, output and error of a process. Those that are nil lead nowhere,
+// as /dev/null does.
+type Streams struct {
+	In       io.Reader
+	Out, Err *runtime.Capture
+	// Ended is closed when nobody reads from In any more.
+	Ended chan struct{}
+	// Copies copy between the streams and the process. The driver sets them.
+	Copies Copies
+}
+
+// Copies are goroutines that copy the streams of a process.
+type Copies interface {
+	Wait()   // until all output has been read
+	Cancel() // makes Wait return
+}
+
+// NewStreams returns the streams of a process. The caller closes them.
+func NewStreams(p runtime.Process) *Streams {
+	return &Streams{In: p.Stdin, Out: runtime.NewCapture(p.OutputBytes, p.Stdout), Err: runtime.NewCapture(p.OutputBytes, p.Stderr), Ended: make(chan struct{})}
+}
+
+// Close says that nobody reads from In any more.
+func (s *Streams) Close() { close(s.Ended) }
+
+// Drain waits until all output has been read, which may be after the exit. Every process of
+// the sandbox is dead by then, so a pipe that is still open can only be in a message queued
+// in a UNIX socket that no process can reach. An agent can arrange that, and must not make
+// its attempt an error that way. The kernel looks for such sockets when a socket is closed
+// (net/unix/garbage.c).
+func (s *Streams) Drain() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Copies.Wait()
+	}()
+	for begun := time.Now(); time.Since(begun) < drainTimeout; {
+		select {
+		case <-done:
+			return
+		case <-time.After(50 * time.Millisecond):
+			collectSockets()
+		}
+	}
+	s.Copies.Cancel() // what has been read so far has to do
+}
+
+// collectSockets makes the kernel look for sockets that only refer to each other.
+func collectSockets() {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return // out of descriptors; Drain tries again
+	}
+	_, _ = unix.Close(pair[0]), unix.Close(pair[1])
+}
