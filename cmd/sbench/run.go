@@ -90,7 +90,7 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 		if cmd.OutputDir != "" {
 			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
 		}
-		if err := sub.one(ctx, a, source); err != nil {
+		if err := sub.runOne(ctx, a, source); err != nil {
 			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
 		}
 		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
