@@ -57,7 +57,7 @@ func parseEnvLine(entry string) (name, value string, problem *Problem) {
 		return "", "", &Problem{Message: "name of an environment variable is empty"}
 	case strings.ContainsAny(name, " \t\x00"):
 		// The text may be part of a secret with several lines, so it is not quoted.
-		return "", "", &Problem{Message: "what is left of the equals sign is no name of an environment variable"}
+		return "", "", &Problem{Message: "the text before the equals sign is no name of an environment variable"}
 	case strings.Contains(value, "\x00"):
 		return "", "", &Problem{Message: fmt.Sprintf("value of %q holds a NUL byte", name)}
 	}

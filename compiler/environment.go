@@ -75,7 +75,7 @@ type Resources struct {
 
 func environmentSchema() *schema.Schema {
 	return &schema.Schema{
-		Doc:    "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
+		Doc:    "What the task's sandboxes are made of. A row's keys replace the manifest's defaults; null removes a default.",
 		Null:   true,
 		Object: &schema.Object{Unknown: schema.Accept, Fields: environmentFields()}, // other keys are kept as metadata
 	}
@@ -134,7 +134,7 @@ func capabilitiesSchema() *schema.Schema {
 func sidecarsSchema() *schema.Schema {
 	s := schema.List("terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox.",
 		schema.Closed("A service.",
-			required("name", schema.Matching("The name by which the others reach it.", `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")),
+			required("name", schema.Matching("The name by which the other sandboxes reach it.", `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")),
 			required("image", imageSchema("The image of its sandbox.")),
 			optional("entrypoint", commandSchema("The entry point of the service, by default the image's. It replaces the image's command, too.")),
 			optional("command", commandSchema("The command of the service, which follows its entry point, by default the image's.")),

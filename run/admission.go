@@ -91,11 +91,11 @@ func (h *admission) try(n need) string {
 		case h.used >= h.jobs:
 			return "jobs"
 		case n.memory > h.free.memory:
-			return fmt.Sprintf("for %d MiB of memory, of which %d are free", n.memory>>20, max(h.free.memory, 0)>>20)
+			return fmt.Sprintf("for %d MiB of memory (%d MiB are free)", n.memory>>20, max(h.free.memory, 0)>>20)
 		case n.pids > h.free.pids:
-			return fmt.Sprintf("for %d processes, of which %d are free", n.pids, max(h.free.pids, 0))
+			return fmt.Sprintf("for %d processes (%d are free)", n.pids, max(h.free.pids, 0))
 		case n.disk > h.free.disk:
-			return fmt.Sprintf("for %d MiB of disk, of which %d are free", n.disk>>20, max(h.free.disk, 0)>>20)
+			return fmt.Sprintf("for %d MiB of disk (%d MiB are free)", n.disk>>20, max(h.free.disk, 0)>>20)
 		}
 	}
 	h.change(n, -1)

@@ -41,11 +41,11 @@ type cli struct {
 	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
-	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: a run's, predictions, what agents left."`
+	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: of a run, of predictions, or of agents that ran elsewhere."`
 	Submit   submitCmd   `cmd:"" help:"Split a run into shards, and run them on a cluster."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
-	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`
+	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what the agent wrote and did."`
 	Init     initCmd     `cmd:"" help:"Write a tester file and a small pack to start from."`
 	View     viewCmd     `cmd:"" help:"Serve the HTML report of runs on loopback, live while they go on."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and list everything that is wrong with them."`

@@ -112,7 +112,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
-	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: those that were built, imported or tagged, and those of other programs."`
+	All       bool          `help:"Also names that sbench has not pulled and that may be in no registry: of images that were built, imported or tagged, and of other programs' images."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	jsonFlag
 }

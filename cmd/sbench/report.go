@@ -37,7 +37,7 @@ type reportCmd struct {
 	JSON     bool   `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool   `xor:"format" help:"Print Markdown, for example for a comment on a change."`
 	requireFlag
-	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
+	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned attempts without a record, count as not passed."`
 }
 
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {

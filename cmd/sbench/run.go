@@ -68,7 +68,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	case len(cmd.Variant) > 0:
 		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
 	}
-	return cmd.one(ctx, a, source)
+	return cmd.runOne(ctx, a, source)
 }
 
 // matrix runs the variants one after the other. If a variant cannot run, the next ones run all the same.
@@ -90,7 +90,7 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 		if cmd.OutputDir != "" {
 			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
 		}
-		if err := sub.one(ctx, a, source); err != nil {
+		if err := sub.runOne(ctx, a, source); err != nil {
 			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
 		}
 		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
@@ -100,13 +100,14 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 	return errors.Join(errs...)
 }
 
-func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
+// runOne makes one run: of the tester file, or of a variant.
+func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
 	in, env, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
 	}
-	options, with, err := cmd.options(ctx, a, in, env)
+	options, base, err := cmd.options(ctx, a, in, env)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	if err != nil {
 		return err
 	}
-	at, err := a.openSite(ctx, plan, with)
+	at, err := a.openSite(ctx, plan, base)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	summary, err := run.Run(ctx, plan, at.Site)
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
-	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
+	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
 		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
 	}
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
@@ -274,34 +275,34 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 
 // options returns the options of a run, and the fields of its site that need no daemon: the producer, its
 // egress and the judge.
-func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, with run.Site, err error) {
+func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
 	if err = cmd.deal(in.Tester, &o); err != nil {
-		return o, with, err
+		return o, base, err
 	}
 	if cmd.graded != nil {
-		with.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
+		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
 	} else {
-		with.Egress, err = egressFor(in.Tester)
+		base.Egress, err = egressFor(in.Tester)
 	}
 	if err == nil && cmd.runsHarness() {
-		with.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
+		base.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
 		if err == nil && !cmd.Plan {
-			err = checkAgent(ctx, in.Tester, with.Producer)
+			err = checkAgent(ctx, in.Tester, base.Producer)
 		}
 	}
 	if err != nil {
-		return o, with, err
+		return o, base, err
 	}
-	if with.Judge, _, err = judgeFor(in.Tester, env); err != nil {
-		return o, with, err
+	if base.Judge, _, err = judgeFor(in.Tester, env); err != nil {
+		return o, base, err
 	}
 	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
-	return o, with, err
+	return o, base, err
 }
 
 // todo prints the attempts that the run would make.

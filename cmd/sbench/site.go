@@ -23,17 +23,17 @@ import (
 type site struct {
 	run.Site
 	engine *sandbox.Engine
-	client *host.Host // nil if somebody else closes it
+	client *host.Host // nil if close does not close it
 }
 
-// openSite connects to the daemon for a run, and adds to with the fields that need a daemon. The caller
+// openSite connects to the daemon for a run, and completes base with the fields that need a daemon. The caller
 // closes the site.
-func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site, error) {
+func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (*site, error) {
 	c, err := a.connect(ctx, plan.Tester)
 	if err != nil {
 		return nil, err
 	}
-	s, err := siteOn(ctx, c, plan, with)
+	s, err := siteOn(ctx, c, plan, base)
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
@@ -42,8 +42,8 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site
 }
 
 // siteOn is openSite with a client that stays open when the site is closed.
-func siteOn(ctx context.Context, c *host.Host, plan run.Plan, with run.Site) (*site, error) {
-	s, t := &site{Site: with}, plan.Tester
+func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*site, error) {
+	s, t := &site{Site: base}, plan.Tester
 	var err error
 	if s.Degraded, err = c.Degraded(); err != nil {
 		return nil, marked(run.ErrInfrastructure, err)

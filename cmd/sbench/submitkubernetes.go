@@ -386,9 +386,9 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	case 0:
 		return k.DeleteKeys(ctx, k.name)
 	case codeUsage:
-		return fmt.Errorf("%w: merging failed, as said above", errUsage)
+		return fmt.Errorf("%w: merging failed: see the messages above", errUsage)
 	case codeNotVerified:
-		return fmt.Errorf("%w: merging failed, as said above", errNotVerified)
+		return fmt.Errorf("%w: merging failed: see the messages above", errNotVerified)
 	}
 	return fmt.Errorf("%w: not all attempts are there", run.ErrInfrastructure)
 }

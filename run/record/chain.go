@@ -176,7 +176,7 @@ func (c *chain) damage() error {
 	return nil
 }
 
-// believe returns an error if the records must not be used under t. If only t.AcceptUnsigned
+// checkTrust returns an error if the records must not be used under t. If only t.AcceptUnsigned
 // permits them, it counts them as accepted.
 func (c *chain) checkTrust(t Trust) error {
 	if err := c.damage(); err != nil {
@@ -360,5 +360,5 @@ func (p *shardChains) end() error {
 	if err := p.finish(); err != nil || len(p.rest) == 0 {
 		return err
 	}
-	return fmt.Errorf("ends within the records of shard %d, of which there were %d", p.rest[0].Index, p.rest[0].Records)
+	return fmt.Errorf("ends within the records of shard %d: there were %d", p.rest[0].Index, p.rest[0].Records)
 }

@@ -215,7 +215,7 @@ func (m *merger) checkFit() error {
 			return fmt.Errorf("%s and %s are both shard %d", m.shards[i-1].dir, s.dir, s.part.Index)
 		}
 		if what, a, b := difference(commonFields(first.manifest), commonFields(s.manifest)); what != "" {
-			return fmt.Errorf("%s of %s is %s, that of %s is %s", what, first.dir, a, s.dir, b)
+			return fmt.Errorf("%s is %s in %s, and %s in %s", what, a, first.dir, b, s.dir)
 		}
 		for task, numbers := range s.manifest.Shard.Attempts {
 			for _, n := range numbers {
@@ -272,7 +272,7 @@ func (c *agreement) check(s *shard, is origin) error {
 		return nil
 	}
 	what, a, b := difference(fields(c.common), fields(is))
-	return fmt.Errorf("%s of an attempt of %s is %s, of one of %s %s", what, c.of.dir, a, s.dir, b)
+	return fmt.Errorf("%s of an attempt is %s in %s, and %s in %s", what, a, c.of.dir, b, s.dir)
 }
 
 // commonFields returns the fields that must be the same in the manifests of all shards.

@@ -129,7 +129,7 @@ func (v *verifier) inputs() {
 func (v *verifier) record(n int, r Record) {
 	for _, text := range []*string{r.CandidateText, r.CandidatePatch} {
 		if text != nil && r.CandidateDigest != Digest([]byte(*text)) {
-			v.wrong(RecordsFile, n, "candidate_digest is not that of the candidate")
+			v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
 		}
 	}
 	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
