@@ -85,6 +85,9 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) error {
 	env := task.Environment()
 	err := p.resolveOne(ctx, cfg, task, env, "$.environment.image")
+	if _, misplaced := p.placed(task); err == nil && misplaced != nil {
+		err = compiler.Problems{{File: cfg.Pack.TasksPath, Line: task.Line(), Path: "$.environment.workdir", Message: misplaced.Error()}}
+	}
 	for i, s := range env.Sidecars {
 		if err == nil {
 			err = p.resolveOne(ctx, cfg, task, compiler.Environment{Image: s.Image}, fmt.Sprintf("$.environment.sidecars[%d].image", i))
@@ -115,6 +118,11 @@ func (p plan) resolveOne(ctx context.Context, cfg Config, task *compiler.Task, e
 
 // image returns the image of a task that was resolved.
 func (p plan) image(task *compiler.Task) runtime.Image { return p.images[imageKey(task.Environment())] }
+
+// placed returns the task with the working directory of its image, if it has none of its own.
+func (p plan) placed(task *compiler.Task) (*compiler.Task, error) {
+	return task.In(p.image(task).Workdir)
+}
 
 // sidecars returns the sidecars of a task whose images were resolved.
 func (p plan) sidecars(task *compiler.Task) []service.Sidecar {

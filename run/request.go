@@ -39,6 +39,9 @@ func Requests(ctx context.Context, cfg Config) iter.Seq2[harness.Request, error]
 		for task, err := range cfg.tasks() {
 			var r harness.Request
 			if err == nil {
+				task, err = p.placed(task)
+			}
+			if err == nil {
 				r, err = cfg.request(task, p)
 			}
 			if !yield(r, err) || err != nil {
@@ -53,7 +56,7 @@ func (c Config) policy(task *compiler.Task) record.Policy {
 	env, v := task.Environment(), c.Tester.Verification
 	p := record.Policy{
 		Limits:         c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, max(env.Resources.Disk, defaultWorkspaceBytes)),
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, AfterTimeout: *cmp.Or(v.AfterTimeout, &env.VerifyAfterTimeout), Degraded: c.Degraded,

@@ -67,6 +67,9 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 func (s *session) todo() iter.Seq2[attempt, error] {
 	return func(yield func(attempt, error) bool) {
 		for task, err := range s.cfg.tasks() {
+			if err == nil {
+				task, err = s.plan.placed(task)
+			}
 			if err != nil { // preflight read the same rows
 				yield(attempt{}, err)
 				return
