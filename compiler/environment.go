@@ -24,8 +24,10 @@ const defaultWorkdir = "/workspace"
 
 // Environment describes the sandboxes of a task. All of it is public.
 type Environment struct {
-	Image   string `key:"image" trim:"space"` // empty if the author gave none
-	Workdir string `key:"workdir"`            // absolute; defaultWorkdir if the author gave none
+	Image string `key:"image" trim:"space"` // empty if the author gave none
+	// Workdir is absolute. If the author gave none, it is defaultWorkdir or, with
+	// MaterializeWorkdirFromImage, "" for the image's; see [Task.In].
+	Workdir string `key:"workdir"`
 	// Timeout is how long the harness may take; zero if the author gave none.
 	Timeout time.Duration `key:"timeout_seconds"`
 	// VerifyAfterTimeout has the candidate judged even if the harness ended badly, unless the
@@ -42,6 +44,9 @@ type Environment struct {
 	Capabilities []string
 	// Setup are shell commands that change the image before any harness runs in it.
 	Setup []string `key:"setup"`
+	// Entrypoint is the image's, run beside the harness and beside the checker; nil for none. It is
+	// for terminal_task only.
+	Entrypoint *Entrypoint `key:"entrypoint"`
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
 	Sidecars  []Sidecar         `key:"sidecars"`
@@ -50,6 +55,25 @@ type Environment struct {
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool   `key:"network" is:"none"`
 	User        string `key:"user" trim:"space"` // as in the OCI image configuration; empty if not given
+}
+
+// An Entrypoint is the entry point of an image.
+type Entrypoint struct {
+	Command Command       `key:"command"`         // follows it; the zero Command for one that only waits
+	Ready   Command       `key:"ready"`           // succeeds as soon as what it starts can be used; the zero Command for none
+	Timeout time.Duration `key:"timeout_seconds"` // until it is ready; zero if the author gave none
+}
+
+// Args returns the command line for an image with this entry point; nil if there is nothing to start.
+func (e *Entrypoint) Args(entrypoint []string) []string {
+	wait := []string{"sh", "-c", "sleep infinity"}
+	switch {
+	case e == nil || len(entrypoint) == 0 && e.Command.IsZero() && e.Ready.IsZero():
+		return nil
+	case e.Command.IsZero():
+		return slices.Concat(entrypoint, wait)
+	}
+	return slices.Concat(entrypoint, e.Command.Args())
 }
 
 // A Sidecar is a service in a sandbox of its own.
@@ -71,6 +95,7 @@ type Resources struct {
 	Memory int64   `json:"memory,omitempty" key:"memory"` // bytes
 	CPUs   float64 `json:"cpus,omitempty" key:"cpus"`     // cores
 	Pids   int64   `json:"pids,omitempty" key:"pids"`     // processes and threads
+	Disk   int64   `json:"disk,omitempty" key:"disk"`     // bytes of the workspace and of changes to the image, each
 }
 
 func environmentSchema() *schema.Schema {
@@ -89,13 +114,19 @@ func environmentFields() []schema.Field {
 		optional("verify_after_timeout", schema.Nullable(schema.Boolean(
 			"Judge what the harness left even if it did not end in time or ended badly; verification.after_timeout of the tester file decides first.", false))),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
-			"terminal_task only: copy the image's workdir into the workspace before the harness runs.", false))),
+			"terminal_task only: copy the image's workdir into the workspace before the harness runs. Without a workdir, the image's working directory is taken (/app if that is the root).", false))),
 		optional("candidate", schema.Nullable(schema.Enum(
 			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", "workspace", "machine"))),
 		optional("capabilities", capabilitiesSchema()),
 		optional("setup", schema.Nullable(schema.List("Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file.", schema.Text("A command.")))),
+		optional("entrypoint", schema.Nullable(schema.Closed("terminal_task only: run the image's entry point beside the harness, and beside the checker.",
+			optional("command", commandSchema("What follows the entry point in its place of the image's command, by default a command that only waits.")),
+			optional("ready", commandSchema("A command that succeeds as soon as what the entry point starts can be used. It is tried again until then.")),
+			optional("timeout_seconds", secondsSchema("How long that may take, by default a minute.")),
+		))),
 		optional("sidecars", schema.Nullable(sidecarsSchema())),
-		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", resourceFields()...))),
+		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", append(resourceFields(),
+			optional("disk", bytesSchema("Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB.", 1<<20)))...))),
 		optional("env", envSchema()),
 		optional("network", schema.Nullable(schema.Enum("\"none\" forbids egress whatever the tester allows.", "none"))),
 		optional("user", schema.Nullable(schema.Text("The user in the sandbox: name, uid or uid:gid."))),
@@ -300,9 +331,15 @@ func (e Environment) withRow(v document.Value) Environment {
 	case names.Kind() != 0:
 		e.Capabilities = prefixed(stringList(names))
 	}
-	e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
+	if e.Workdir != "" || !e.MaterializeWorkdirFromImage {
+		e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
+	}
 	return e
 }
+
+// InImage reports whether the workspace is a directory of the image. It then holds nothing of
+// sbench's: what an agent may see of the task is in TaskMount.
+func (e Environment) InImage() bool { return e.MaterializeWorkdirFromImage || e.Machine }
 
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {

@@ -63,6 +63,9 @@ func checkerSchema() *schema.Schema {
 		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+", without what any row names as hidden.")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
+		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
+		optional("env", envSchema()),
+		optional("user", schema.Nullable(schema.Text("Its user, environment.user or the image's unless given."))),
 		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
 	)
 	s.Check = checkChecker
@@ -103,6 +106,10 @@ type Checker struct {
 	Path    string
 	Workdir string        `key:"workdir" trim:"space"` // empty if the author gave none
 	Timeout time.Duration `key:"timeout_seconds"`      // zero if the author gave none
+	// Reward says that the number which the checker leaves is the verdict, not its exit status.
+	Reward bool              `key:"reward"`
+	Env    map[string]string `key:"env"`               // over the task's
+	User   string            `key:"user" trim:"space"` // empty for the task's
 	// RunCandidate makes the tests readable only to the checker's user, and offers
 	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`

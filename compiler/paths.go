@@ -23,6 +23,10 @@ const (
 // outside the workspace, read-only.
 const CheckerMount = "/tests"
 
+// TaskMount is where a harness's sandbox has the task file and the public values if the workspace is
+// a directory of the image; see Environment.InImage. It is read-only.
+const TaskMount = "/opt/sbench/task"
+
 const (
 	maxPath = 1024 // bytes; far below PATH_MAX, to leave room for the path of the workspace
 	maxName = 255  // bytes; NAME_MAX

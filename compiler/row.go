@@ -114,6 +114,7 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 		{"materialize_workdir_from_image", env.MaterializeWorkdirFromImage},
 		{"candidate", env.Machine},
 		{"capabilities", env.Capabilities != nil},
+		{"entrypoint", env.Entrypoint != nil},
 		{"sidecars", env.Sidecars != nil},
 	} {
 		if own.set {

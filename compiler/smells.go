@@ -56,6 +56,9 @@ func (t *Task) unbreakable() bool {
 		command := strings.TrimSpace(strings.Join(checker.Command.Args(), " "))
 		return strings.Contains(command, "\n") && len(t.evaluationFiles()) == 0
 	case CheckerScript:
+		if checker.Reward { // the verifier sends it elsewhere
+			return false
+		}
 		name := filepath.Join(t.pack.EvalRoot, checker.Files())
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() || checker.Path == checker.Files() { // a directory is no script

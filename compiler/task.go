@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 
@@ -36,6 +37,37 @@ func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 
 // Environment returns the manifest's default environment, overridden by the row's keys.
 func (t *Task) Environment() Environment { return t.environment.clone() }
+
+// rootWorkdir is the working directory where an image has the root for it, which no workspace can be
+// mounted at.
+const rootWorkdir = "/app"
+
+// ImageWorkdir returns where the workspace of a task is that takes the working directory of its image,
+// "" for none.
+func ImageWorkdir(workdir string) (string, error) {
+	dir := path.Clean("/" + workdir)
+	if dir == "/" {
+		dir = rootWorkdir
+	}
+	if !isWorkdir(dir) || isTaken(dir) {
+		return "", fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
+	}
+	return dir, nil
+}
+
+// In returns the task with the working directory of its image, "" for none, if it has none of its own.
+func (t *Task) In(workdir string) (*Task, error) {
+	if t.environment.Workdir != "" {
+		return t, nil
+	}
+	dir, err := ImageWorkdir(workdir)
+	if err != nil {
+		return nil, err
+	}
+	in := *t
+	in.environment.Workdir = dir
+	return &in, nil
+}
 
 // Metadata returns the row's metadata in the types of encoding/json, with the keys
 // benchmark_pack, environment, asset_roots and asset_defaults set from the pack. It may

@@ -103,7 +103,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 	}
 	workdir := r.Task.Environment().Workdir
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
-		"The task is also in %s/%s, and its public files are in %s. %s Do not end before the result is there.\n", workdir, taskFile, workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
+		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
 	if format := r.Task.AnswerFormat(); format != "" {
 		fmt.Fprintf(&b, "\n%s\n", format)
 	}

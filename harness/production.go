@@ -19,12 +19,16 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
+// TaskFileVariable is the variable with the path of the task file.
+const TaskFileVariable = "SBENCH_TASK_FILE"
+
 // SandboxName is the name of the sandbox in which a harness works.
 const SandboxName = "harness"
 
 const (
 	workspaceDir  = "workspace" // within the volume
 	stateDir      = "state"     // within the volume
+	taskDir       = "task"      // within the volume, for compiler.TaskMount
 	inodeBytes    = 8 << 10     // of a workspace volume, per inode
 	phaseProducer = "producer"
 )
@@ -36,7 +40,7 @@ type production struct {
 	engine  Engine
 	request Request
 
-	taskFile   string // relative to the workspace
+	taskFile   string // relative to the workspace or, with Environment.InImage, to compiler.TaskMount
 	textFile   string // receives a text candidate, relative to the workspace; "" is standard output
 	process    runtime.Process
 	writable   bool              // the process may change the image's files; for a repository it always may
@@ -64,6 +68,11 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	var own []runtime.Mount
+	if p.process.Args, own, err = service.Beside(r.services(), p.process.Args); err != nil {
+		return Result{}, err
+	}
+	p.mounts = append(own, p.mounts...)
 	sandbox, err := service.Create(ctx, p.engine, p.config(dir, places), r.Sidecars)
 	if err != nil {
 		return Result{}, err
@@ -111,23 +120,58 @@ func (p production) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if env := r.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine {
+	if r.Task.Environment().InImage() { // an image may have no such directory
 		err := copyWorkdir(ctx, p.engine, r, root)
-		if err != nil && (env.MaterializeWorkdirFromImage || !errors.Is(err, fs.ErrNotExist)) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
 	}
-	if err := r.Plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+	own, assets := root, r.Plan
+	if r.Task.Environment().InImage() {
+		at := filepath.Join(filepath.Dir(dir), taskDir)
+		if err := os.Mkdir(at, 0o755); err != nil {
+			return err
+		}
+		if own, err = os.OpenRoot(at); err != nil {
+			return err
+		}
+		defer func() { _ = own.Close() }()
+		var public workspace.Plan
+		public, assets = r.Plan.Split()
+		if err := public.Write(ctx, own, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+			return err
+		}
+	}
+	if err := assets.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return err
 	}
 	payload, err := r.Task.Payload()
 	if err != nil {
 		return err
 	}
-	if err := root.MkdirAll(path.Dir(p.taskFile), 0o755); err != nil {
+	if err := own.MkdirAll(path.Dir(p.taskFile), 0o755); err != nil {
 		return err
 	}
-	return root.WriteFile(p.taskFile, payload, 0o644)
+	return own.WriteFile(p.taskFile, payload, 0o644)
+}
+
+// services returns what runs beside the process: the entry point of the image, if the task wants it.
+func (r Request) services() []service.Service {
+	e := r.Task.Environment().Entrypoint
+	args := e.Args(r.Image.Entrypoint)
+	if args == nil {
+		return nil
+	}
+	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)}}
+}
+
+// taskPath returns the path in the sandbox of the task file.
+func (r Request) taskPath(taskFile string) string {
+	env := r.Task.Environment()
+	if env.InImage() {
+		return path.Join(compiler.TaskMount, taskFile)
+	}
+	return path.Join(env.Workdir, taskFile)
 }
 
 // copyWorkdir copies the image's working directory, without a container.
@@ -150,12 +194,15 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
 	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
+	if env.InImage() {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: compiler.TaskMount})
+	}
 	if p.stateAt != "" {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Chown: true})
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: append(compiler.Environ(env.Env), p.env...), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
+		Env: slices.Concat(compiler.Environ(env.Env), []string{TaskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes

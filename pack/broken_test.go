@@ -158,7 +158,7 @@ func TestTaskDirectories(t *testing.T) {
 			must(t, os.WriteFile(filepath.Join(task, "task.yaml"), []byte("instruction: \xff"), 0o644))
 		}, pack.ImportLimits{}, "task.yaml: invalid UTF-8"},
 		{"workdir", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "Dockerfile"), []byte("FROM x\nWORKDIR /\n"), 0o644))
+			must(t, os.WriteFile(filepath.Join(task, "docker-compose.yaml"), []byte("services: {client: {working_dir: /}}\n"), 0o644))
 		}, pack.ImportLimits{}, "$.environment.workdir: workdir is the root directory"},
 	}
 	for _, tt := range tests {

@@ -108,7 +108,7 @@ func (b *Builder) emptyHint() string {
 	switch {
 	case len(b.problems) > 0:
 		return "all were left out: " + b.problems[0].String()
-	case len(b.Tasks) > 0:
+	case len(b.Tasks)+len(b.Exclude) > 0:
 		return "no id matches the selection"
 	}
 	return "the source is empty"
@@ -117,7 +117,8 @@ func (b *Builder) emptyHint() string {
 // Wanted reports whether the task with this id is selected. A format that knows the id early
 // can skip the rest of the task if it is not.
 func (b *Builder) Wanted(id string) bool {
-	return len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, func(glob string) bool { return compiler.MatchTask(glob, id) })
+	matches := func(glob string) bool { return compiler.MatchTask(glob, id) }
+	return (len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, matches)) && !slices.ContainsFunc(b.Exclude, matches)
 }
 
 // Count must be called once for each task of the source. It returns an error, which must end

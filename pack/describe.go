@@ -32,10 +32,7 @@ func (b *Builder) describe(ctx context.Context) error {
 	if err := b.write(manifestFile, manifest, false); err != nil {
 		return err
 	}
-	if b.powers > 0 {
-		b.Note(Place{File: b.Source}, "%d task(s) may change all of their image, with the capabilities that package managers need: the tester files allow it (runtime.allow_capabilities)", b.powers)
-	}
-	comment := "# Put your agent into harness.config.command. It finds its task in task.json, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
+	comment := "# Put your agent into harness.config.command. It finds its task in the file $SBENCH_TASK_FILE, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
 		if len(a.Credentials) == 0 { // an agent that a file of the operator's describes

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -22,8 +23,54 @@ import (
 
 // taskOptions are the options of formats whose tasks are directories.
 type taskOptions struct {
-	Pytest  bool `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
-	Machine bool `json:"machine,omitempty" help:"Task directories: let tasks change all of the image, not only those that name a place outside their working directory."`
+	Pytest bool              `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
+	Env    map[string]string `json:"env,omitempty" mapsep:"none" placeholder:"NAME=VALUE" help:"Task directories: value of a variable that tasks take from the host; can be repeated. It becomes part of the pack."`
+}
+
+// taskImage is the template for images of tasks; see [Builder.buildContext].
+const taskImage = "sbench.local/{pack}/{task}:{digest}"
+
+// imageWorkdir returns the environment of tasks that work in the directory of their image, and whose
+// candidates are judged however the agent ended.
+func imageWorkdir(seconds int) map[string]any {
+	return map[string]any{
+		"materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": seconds, "entrypoint": map[string]any{},
+	}
+}
+
+// hostVariable matches a value that comes from the host, with a default or without.
+var hostVariable = regexp.MustCompile(`^\$\{([A-Za-z_]\w*)(?::-(.*))?\}$`)
+
+// fromHost replaces values that come from the host: by what the operator gives, or else by their
+// defaults. A variable without either is left out if nothing of the task names it.
+func (o *taskOptions) fromHost(t *task, env map[string]string) {
+	for _, name := range sortedKeys(env) {
+		if !pythonName.MatchString(name) {
+			t.wrong("task.toml", 0, "", "%q is no name of a variable", name)
+		}
+		m := hostVariable.FindStringSubmatch(env[name])
+		if m == nil {
+			continue
+		}
+		value, given := o.Env[m[1]]
+		switch {
+		case given:
+			env[name] = value
+		case strings.Contains(env[name], ":-"):
+			env[name] = m[2]
+		case t.mentions(name):
+			t.wrong("task.toml", 0, "give it with --env "+m[1]+"=VALUE", "the variable %q comes from the host", name)
+		default:
+			delete(env, name)
+		}
+	}
+}
+
+// mentions reports whether a file of the task, except for those that configure it, contains a text.
+func (t *task) mentions(text string) bool {
+	return slices.ContainsFunc(t.files, func(f taskFile) bool {
+		return f.path != "task.toml" && path.Base(f.path) != composeFile && bytes.Contains(f.text, []byte(text))
+	})
 }
 
 // A task is one directory of a source, with all its files in memory.
@@ -43,27 +90,43 @@ type taskFile struct {
 
 var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 
-// tasks yields the task directories of the source, or the source itself if it contains the
-// file marker. It skips files, and directories whose names begin with a dot or an
-// underscore.
+// maxDepth bounds how deep below the source a task directory is.
+const maxDepth = 6
+
+// tasks yields the task directories, which contain the file marker: the source itself, or those at
+// any depth below it. A task's id is the path from the source. Whatever else is there is passed over:
+// files, links, and directories whose names begin with a dot or an underscore.
 func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
-	at := Place{File: b.Source}
-	entries, err := os.ReadDir(b.Source)
+	absolute, err := filepath.Abs(b.Source)
 	if err != nil {
-		return at.problem("", "%v", compiler.Bare(err))
+		return err
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == marker }) {
-		absolute, err := filepath.Abs(b.Source)
-		if err != nil {
-			return err
-		}
+	info, err := os.Lstat(filepath.Join(b.Source, marker))
+	if err == nil && info.Mode().IsRegular() {
 		return b.oneTask(ctx, filepath.Base(absolute), b.Source, yield)
 	}
+	return b.tasksBelow(ctx, marker, "", yield)
+}
+
+func (b *Builder) tasksBelow(ctx context.Context, marker, below string, yield func(*task) error) error {
+	dir := filepath.Join(b.Source, below)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Place{File: dir}.problem("", "%v", compiler.Bare(err))
+	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") || e.Type().IsRegular() {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
 			continue
 		}
-		if err := b.oneTask(ctx, e.Name(), filepath.Join(b.Source, e.Name()), yield); err != nil {
+		id := path.Join(below, e.Name())
+		_, err := os.Lstat(filepath.Join(b.Source, id, marker))
+		switch {
+		case err == nil:
+			err = b.oneTask(ctx, id, filepath.Join(b.Source, id), yield)
+		case strings.Count(id, "/") < maxDepth:
+			err = b.tasksBelow(ctx, marker, id, yield)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -78,7 +141,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	if !b.Wanted(id) || b.leave[at] {
 		return nil
 	}
-	if !directoryName.MatchString(id) {
+	if strings.HasPrefix(id, "/") || slices.ContainsFunc(strings.Split(id, "/"), func(name string) bool { return !directoryName.MatchString(name) }) {
 		return b.Reject(at.problem("", "%q cannot be a task's id: it is made of letters, digits and . _ -", id)...)
 	}
 	t := &task{id: id, place: at}
@@ -192,6 +255,16 @@ func (t *task) text(name string) string {
 	return ""
 }
 
+// script returns a file that must exist as a script with the name as: executable, and run by bash
+// unless its first line says otherwise.
+func (t *task) script(name, as string) taskFile {
+	text := t.text(name)
+	if !strings.HasPrefix(text, "#!") {
+		text = "#!/bin/bash\n" + text
+	}
+	return taskFile{as, []byte(text), true}
+}
+
 // yaml reads a file as YAML.
 func (t *task) yaml(name string) document.Value {
 	text := t.text(name)
@@ -207,28 +280,6 @@ func (t *task) yaml(name string) document.Value {
 		t.wrong(name, 1, "", "expected a mapping, found %s", doc.Root().Kind())
 	}
 	return doc.Root()
-}
-
-// workdirOf returns the last working directory that a Dockerfile sets; "" if there is none
-// or it uses a variable.
-func workdirOf(dockerfile string) string {
-	dir := ""
-	for line := range strings.Lines(dockerfile) {
-		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		rest = strings.Trim(strings.TrimSpace(rest), `"'`)
-		switch {
-		case strings.EqualFold(word, "FROM"):
-			dir = ""
-		case !strings.EqualFold(word, "WORKDIR") || rest == "":
-		case strings.Contains(rest, "$"):
-			dir = ""
-		case path.IsAbs(rest):
-			dir = path.Clean(rest)
-		default:
-			dir = path.Join("/", dir, rest)
-		}
-	}
-	return dir
 }
 
 // noteFetching notes the first line in a task's test scripts that needs the network.
@@ -263,43 +314,46 @@ func (b *Builder) place(dir string, files []taskFile) error {
 
 // A terminalTask is what a format says about a task in a directory.
 type terminalTask struct {
-	row      Row        // without what addTask sets
-	script   taskFile   // checks the workspace, and is placed beside the tests; zero if pytest checks
-	seconds  any        // of the check
-	solution []taskFile // a script solve.sh and its files; empty if there is none
-	image    []taskFile // the build context of the image; nil if the image exists
-	compose  composed   // what a compose file adds
-	machine  bool       // the whole machine is the candidate in any case
+	row      Row            // without what addTask sets
+	tests    []taskFile     // hidden files of the check
+	script   taskFile       // of these, the one that checks; zero if pytest checks
+	checker  map[string]any // what else is said about the check
+	seconds  any            // of the check
+	solution []taskFile     // a script solve.sh and its files; empty if there is none
+	image    []taskFile     // the build context of the image; nil if the image exists
+	compose  composed       // what a compose file adds
 }
 
-// addTask writes a task's files to the pack and adds its row, unless the task has problems.
+// addTask writes a task's files to the pack and adds its row, unless the task has problems. The whole
+// machine is the candidate, with the powers that the format's own harness gives to its root.
 func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
-	tests, script := t.below("tests"), spec.script.path
+	tests, script := spec.tests, spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
+	maps.Copy(checker, spec.checker)
 	if script == "" {
 		checker["source"], script = compiler.CheckerPytest, pytestFile(t, tests)
 	} else {
-		if _, ok := t.file("tests/" + script); ok {
-			t.wrong("tests/"+script, 0, "", "the name is taken")
-		}
 		b.noteFetching(t)
-		tests = append(tests, spec.script)
+		tests = append(slices.DeleteFunc(slices.Clone(tests), func(f taskFile) bool { return f.path == script }), spec.script)
 	}
 	checker["path"] = path.Join(t.id, "tests", script)
 	row := spec.row
-	row.ID, row.Names, row.Eval = t.id, t.names(), map[string]any{"checker": checker}
+	row.ID, row.Eval = t.id, map[string]any{"checker": checker}
+	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
 	row.Metadata["source"] = map[string]any{"format": b.format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	if len(spec.solution) > 0 { // see docs/datasets.md
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(t.id, "solution")}
 	}
+	if asked := profiles(fmt.Sprint(row.Input["instructions"])); len(asked) > 0 {
+		row.Eval["expected_changes"] = asked
+	}
 	if len(t.problems) > 0 {
 		return nil
 	}
-	b.machine(t, spec, row)
 	hidden := path.Join(hiddenDir, t.id)
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
 	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image
-		_, err = b.buildContext(t, t.names(), t.id, spec.image)
+		row.Environment["image"], err = b.buildContext(t, "", spec.image)
 	}
 	if err == nil {
 		err = spec.compose.addTo(b, t, row)
@@ -307,21 +361,46 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	if err != nil {
 		return err
 	}
+	b.powers++
 	return b.Add(ctx, t.place, row)
 }
 
-// buildContext writes the build context of an image to the directory dir of the pack's images,
-// and records the image.
-func (b *Builder) buildContext(t *task, names map[string]string, dir string, files []taskFile) (ref string, err error) {
+// profile matches the files by which shells are set up, which a checker sees as the image has
+// them unless the task is about them.
+var profile = regexp.MustCompile(`(?:~|/root)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
+
+// profiles returns the paths of such files in a text.
+func profiles(text string) []string {
+	all := profile.FindAllString(text, -1)
+	for i := range all {
+		all[i] = strings.TrimSuffix(strings.Replace(all[i], "~", "/root", 1), "/")
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// buildContext writes the build context of an image of the task to the pack's images, and records the
+// image. part is "" for the task's own. The names of images carry the digests of their contexts, so
+// that no pack takes the image of another.
+func (b *Builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
+	digest := treeDigest(files)
+	name, dir := t.id, strings.ReplaceAll(t.id, "/", "+")
+	if part != "" {
+		name, dir = name+"."+part, dir+"+"+part
+	}
+	names := map[string]string{"pack": imageName(b.ID), "task": imageName(name), "digest": digest[:12]}
 	if ref, err = b.reference(names); err != nil {
 		return "", t.place.problem("", "%v", err)
 	}
 	dir = path.Join(imagesDir, dir)
-	b.images = append(b.images, BuiltImage{Ref: ref, Context: dir, Digest: treeDigest(files)})
+	b.images = append(b.images, BuiltImage{Ref: ref, Context: dir, Digest: digest})
 	return ref, b.place(dir, files)
 }
 
-// names returns the values for {name} in the template of the image.
-func (t *task) names() map[string]string {
-	return map[string]string{"task": strings.Trim(strings.ToLower(t.id), "._-")}
+// imageName turns an id into a part of the name of an image (distribution's reference grammar).
+func imageName(id string) string {
+	return strings.Trim(otherBytes.ReplaceAllString(strings.ToLower(id), "-"), "._-")
 }
+
+// otherBytes matches what such a part cannot hold: other bytes, and several separators at once.
+var otherBytes = regexp.MustCompile(`[^a-z0-9._-]+|[._-]{2,}`)

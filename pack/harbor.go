@@ -1,11 +1,12 @@
 package pack
 
 import (
+	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,9 +20,9 @@ import (
 func harbor(o *taskOptions) Format {
 	return Format{
 		Name:   "harbor",
-		Source: "a task directory with a task.toml, or a directory of them", Family: compiler.TerminalTask(),
-		Image: "sbench.local/harbor/{task}:latest", Timeout: 7200,
-		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": harborSeconds},
+		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: compiler.TerminalTask(),
+		Image: taskImage, Timeout: 7200,
+		Environment: imageWorkdir(harborSeconds),
 		Options:     o,
 		Read:        o.readHarbor,
 	}
@@ -29,51 +30,78 @@ func harbor(o *taskOptions) Format {
 
 const (
 	harborSeconds = 600
-	harborCheck   = "sbench-check.sh" // beside the task's test.sh
+	harborTest    = "test.sh"
+	composeFile   = "docker-compose.yaml" // with another ending it is the task's data
 )
 
-// harborCheckScript runs a task's test.sh and turns the reward into an exit status.
-//
-//go:embed harbor-check.sh
-var harborCheckScript string
-
-// harborTask has the keys of a task.toml that the import knows.
+// harborTask has the keys of a task.toml that the import knows (schema 1.4).
 type harborTask struct {
-	Version  any            `toml:"version"`
-	Schema   any            `toml:"schema_version"`
-	Metadata map[string]any `toml:"metadata"`
-	Agent    struct {
-		Timeout *float64 `toml:"timeout_sec"`
-		Network string   `toml:"network_mode"`
-	} `toml:"agent"`
-	Verifier struct {
-		Timeout *float64          `toml:"timeout_sec"`
-		Env     map[string]string `toml:"env"`
-		Network string            `toml:"network_mode"`
-	} `toml:"verifier"`
-	Solution struct {
-		Env map[string]string `toml:"env"`
-	} `toml:"solution"`
-	Environment harborEnvironment `toml:"environment"`
-	Steps       []map[string]any  `toml:"steps"`
+	Version      any             `toml:"version"`
+	Schema       any             `toml:"schema_version"`
+	Task         any             `toml:"task"`
+	Source       any             `toml:"source"`
+	Artifacts    []any           `toml:"artifacts"` // which a verifier of its own gets
+	Metadata     map[string]any  `toml:"metadata"`
+	Agent        harborAgent     `toml:"agent"`
+	Verifier     harborVerifier  `toml:"verifier"`
+	Solution     harborSolution  `toml:"solution"`
+	Environment  harborContainer `toml:"environment"`
+	Steps        []any           `toml:"steps"`
+	StepStrategy any             `toml:"multi_step_reward_strategy"`
 }
 
-type harborEnvironment struct {
-	Image    string            `toml:"docker_image"`
-	CPUs     *float64          `toml:"cpus"`
-	MemoryMB *int64            `toml:"memory_mb"`
-	Memory   string            `toml:"memory"`
-	GPUs     int64             `toml:"gpus"`
-	Workdir  string            `toml:"workdir"`
-	Internet *bool             `toml:"allow_internet"`
-	Network  string            `toml:"network_mode"`
-	Env      map[string]string `toml:"env"`
-	Servers  []any             `toml:"mcp_servers"`
-	// How images are built and how large workspaces are is up to the operator: these keys
-	// are ignored.
+type harborAgent struct {
+	Timeout *float64 `toml:"timeout_sec"`
+	User    any      `toml:"user"` // a name or a number
+	Network string   `toml:"network_mode"`
+	Hosts   any      `toml:"allowed_hosts"`
+}
+
+type harborVerifier struct {
+	Timeout     *float64          `toml:"timeout_sec"`
+	Env         map[string]string `toml:"env"`
+	User        any               `toml:"user"`
+	Network     string            `toml:"network_mode"`
+	Hosts       any               `toml:"allowed_hosts"`
+	Mode        string            `toml:"environment_mode"`
+	Environment *harborContainer  `toml:"environment"`
+	Collect     []any             `toml:"collect"`
+}
+
+type harborSolution struct {
+	Env map[string]string `toml:"env"`
+}
+
+type harborContainer struct {
+	Image       string             `toml:"docker_image"`
+	OS          string             `toml:"os"`
+	CPUs        *float64           `toml:"cpus"`
+	MemoryMB    *int64             `toml:"memory_mb"`
+	Memory      string             `toml:"memory"`
+	StorageMB   *int64             `toml:"storage_mb"`
+	Storage     string             `toml:"storage"`
+	GPUs        int64              `toml:"gpus"`
+	GPUTypes    any                `toml:"gpu_types"`
+	TPU         any                `toml:"tpu"`
+	Workdir     string             `toml:"workdir"`
+	Internet    *bool              `toml:"allow_internet"`
+	Network     string             `toml:"network_mode"`
+	Hosts       any                `toml:"allowed_hosts"`
+	Env         map[string]string  `toml:"env"`
+	Servers     []any              `toml:"mcp_servers"`
+	Skills      string             `toml:"skills_dir"`
+	HealthCheck *harborHealthCheck `toml:"healthcheck"`
+	// How long a build may take is up to the operator.
 	BuildTimeout any `toml:"build_timeout_sec"`
-	Storage      any `toml:"storage"`
-	StorageMB    any `toml:"storage_mb"`
+}
+
+type harborHealthCheck struct {
+	Command       string   `toml:"command"`
+	Interval      *float64 `toml:"interval_sec"`
+	Timeout       *float64 `toml:"timeout_sec"`
+	StartPeriod   *float64 `toml:"start_period_sec"`
+	StartInterval *float64 `toml:"start_interval_sec"`
+	Retries       *float64 `toml:"retries"`
 }
 
 // readHarbor turns each directory into a task checked by tests/test.sh.
@@ -88,13 +116,23 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		spec.check(t)
+		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env} {
+			o.fromHost(t, env)
+		}
 		task := terminalTask{
-			row:     Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(t), Metadata: map[string]any{}},
-			seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env), machine: o.Machine,
-			compose: t.compose("environment/docker-compose.yaml", "main"), // with another ending it is the task's data
+			row:   Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(), Metadata: map[string]any{}},
+			tests: t.below("tests"), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env),
+			compose: o.readCompose(t, path.Join("environment", composeFile), "main"),
 		}
 		if !o.Pytest {
-			task.script = spec.script(t)
+			task.script = t.script("tests/"+harborTest, harborTest)
+			task.checker = map[string]any{"reward": true}
+			if len(spec.Verifier.Env) > 0 {
+				task.checker["env"] = spec.Verifier.Env
+			}
+			if user := userOf(spec.Verifier.User); user != "" {
+				task.checker["user"] = user
+			}
 		}
 		if len(spec.Metadata) > 0 {
 			task.row.Metadata["task"] = plainTOML(spec.Metadata)
@@ -102,8 +140,12 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		if spec.Verifier.Timeout != nil {
 			task.seconds = *spec.Verifier.Timeout
 		}
-		if spec.Environment.Image == "" {
-			task.image = append([]taskFile{}, t.below("environment")...)
+		if spec.Environment.Image == "" && task.compose.image == "" {
+			task.image = task.compose.context
+			if task.image == nil {
+				t.text("environment/Dockerfile") // records a problem if it is missing
+				task.image = append([]taskFile{}, t.below("environment")...)
+			}
 		}
 		return b.addTask(ctx, t, task)
 	})
@@ -180,41 +222,52 @@ func plainTOML(v any) any {
 }
 
 // check records a problem for each invalid value, and for each feature that sandboxes do not
-// support.
+// support and that changes verdicts.
 func (spec harborTask) check(t *task) {
 	const file = "task.toml"
-	if len(spec.Steps) > 0 {
-		t.wrong(file, 0, "", "a task of several steps is not supported")
-	}
-	if spec.Environment.GPUs > 0 {
-		t.wrong(file, 0, "", "a task with GPUs is not supported")
-	}
-	if len(spec.Environment.Servers) > 0 {
-		t.wrong(file, 0, "", "a task with MCP servers is not supported")
-	}
-	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env} {
-		for _, name := range sortedKeys(env) {
-			if !pythonName.MatchString(name) {
-				t.wrong(file, 0, "", "%q is no name of a variable", name)
-			}
-			if strings.Contains(env[name], "${") {
-				t.wrong(file, 0, "a pack has no secrets of the host", "the variable %q comes from the host, which is not supported", name)
-			}
+	e, v := spec.Environment, spec.Verifier
+	for _, feature := range []struct {
+		used bool
+		what string
+	}{
+		{len(spec.Steps) > 0, "a task of several steps ([[steps]])"},
+		{e.OS != "" && e.OS != "linux", "a task for another system than Linux (environment.os)"},
+		{e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs"},
+		{len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)"},
+		{e.Skills != "", "a task with skills for the agent (environment.skills_dir)"},
+		{v.Environment != nil || v.Mode == "separate", "a verifier with an environment of its own (verifier.environment_mode)"},
+		{len(v.Collect) > 0, "a command that collects artifacts (verifier.collect)"},
+	} {
+		if feature.used {
+			t.wrong(file, 0, "", "%s is not supported", feature.what)
 		}
 	}
-	for _, mode := range []string{spec.Environment.Network, spec.Agent.Network, spec.Verifier.Network} {
+	if !slices.Contains([]string{"", "shared", "separate"}, v.Mode) {
+		t.wrong(file, 0, "", "the environment mode %q is unknown", v.Mode)
+	}
+	for _, mode := range []string{e.Network, spec.Agent.Network, v.Network} {
 		if !slices.Contains([]string{"", "public", "no-network", "allowlist"}, mode) {
 			t.wrong(file, 0, "", "the network mode %q is unknown", mode)
 		}
 	}
-	for _, seconds := range []*float64{spec.Agent.Timeout, spec.Verifier.Timeout, spec.Environment.CPUs} {
+	for _, seconds := range []*float64{spec.Agent.Timeout, v.Timeout, e.CPUs} {
 		if seconds != nil && !(*seconds > 0 && *seconds < 1e9) {
 			t.wrong(file, 0, "", "a limit of %v is no positive number", *seconds)
 		}
 	}
-	if spec.Environment.MemoryMB != nil && (*spec.Environment.MemoryMB <= 0 || *spec.Environment.MemoryMB > 1<<32) {
-		t.wrong(file, 0, "", "memory_mb is %d", *spec.Environment.MemoryMB)
+	for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
+		if mb != nil && (*mb <= 0 || *mb > 1<<32) {
+			t.wrong(file, 0, "", "%s is %d", key, *mb)
+		}
 	}
+}
+
+// userOf returns a user, which is a name or a number; "" for none.
+func userOf(user any) string {
+	if user == nil {
+		return ""
+	}
+	return fmt.Sprint(user)
 }
 
 // canary matches a comment that asks to keep a task out of training data. It is no part of
@@ -236,29 +289,30 @@ func instructionOf(t *task) string {
 	return text
 }
 
-func (spec harborTask) environment(t *task) map[string]any {
+func (spec harborTask) environment() map[string]any {
 	e := spec.Environment
 	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
 	if spec.Agent.Timeout != nil {
 		env["timeout_seconds"] = *spec.Agent.Timeout
 	}
-	dir := e.Workdir
-	if e.Image != "" {
-		env["image"] = e.Image
-	} else if dockerfile := t.text("environment/Dockerfile"); dir == "" {
-		dir = workdirOf(dockerfile)
-	}
-	if dir != "" && dir != defaultWorkdir {
-		env["workdir"] = dir
+	for key, value := range map[string]string{"image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User)} {
+		if value != "" {
+			env[key] = value
+		}
 	}
 	resources := map[string]any{}
 	if e.CPUs != nil {
 		resources["cpus"] = *e.CPUs
 	}
-	if e.MemoryMB != nil {
-		resources["memory"] = fmt.Sprintf("%dm", *e.MemoryMB)
-	} else if e.Memory != "" {
-		resources["memory"] = e.Memory
+	for key, limit := range map[string]struct {
+		mb   *int64
+		text string
+	}{"memory": {e.MemoryMB, e.Memory}, "disk": {e.StorageMB, e.Storage}} {
+		if limit.mb != nil {
+			resources[key] = fmt.Sprintf("%dm", *limit.mb)
+		} else if limit.text != "" {
+			resources[key] = limit.text
+		}
 	}
 	if len(resources) > 0 {
 		env["resources"] = resources
@@ -266,16 +320,17 @@ func (spec harborTask) environment(t *task) map[string]any {
 	if len(e.Env) > 0 {
 		env["env"] = e.Env
 	}
-	if e.Internet != nil && !*e.Internet || e.Network == "no-network" || spec.Agent.Network == "no-network" {
+	if check := e.HealthCheck; check != nil && check.Command != "" {
+		or := func(v *float64, preset float64) float64 { return *cmp.Or(v, &preset) }
+		env["entrypoint"] = map[string]any{
+			"ready":           []string{"bash", "-c", check.Command},
+			"timeout_seconds": or(check.StartPeriod, 0) + or(check.Retries, 3)*(or(check.Interval, 5)+or(check.Timeout, 30)),
+		}
+	}
+	if e.Internet != nil && !*e.Internet && e.Network == "" || e.Network == "no-network" || spec.Agent.Network == "no-network" {
 		env["network"] = "none"
 	}
 	return env
-}
-
-// script returns the script that runs tests/test.sh, which must exist.
-func (spec harborTask) script(t *task) taskFile {
-	t.text("tests/test.sh") // records a problem if it is missing
-	return taskFile{harborCheck, []byte(strings.Replace(harborCheckScript, "# @EXPORTS@\n", exports(spec.Verifier.Env), 1)), true}
 }
 
 // exports returns the shell commands that set variables.

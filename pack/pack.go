@@ -67,11 +67,12 @@ type Options struct {
 	Out    string `json:"-"` // directory to make; see Fill
 	// Fill adds rows to the existing directory Out, which must contain a manifest, no rows,
 	// and only plain files. Its manifest and tester files stay as they are.
-	Fill  bool     `json:"-"`
-	ID    string   `json:"-"`                // of the pack; empty derives one from the format and the source
-	Image string   `json:"image,omitempty"`  // reference, with {name} for a row's names; empty means the format's
-	Limit int      `json:"limit,omitempty"`  // most rows; 0 means all
-	Tasks []string `json:"select,omitempty"` // globs of ids, see compiler.MatchTask; none means all
+	Fill    bool     `json:"-"`
+	ID      string   `json:"-"`                 // of the pack; empty derives one from the format and the source
+	Image   string   `json:"image,omitempty"`   // reference, with {name} for a row's names; empty means the format's
+	Limit   int      `json:"limit,omitempty"`   // most rows; 0 means all
+	Tasks   []string `json:"select,omitempty"`  // globs of ids, see compiler.MatchTask; none means all
+	Exclude []string `json:"exclude,omitempty"` // globs of ids that are left out
 	// Skip leaves out, and reports, tasks that cannot be imported or of which validation
 	// would warn. Otherwise one such task is an error.
 	Skip bool `json:"skip,omitempty"`

@@ -1,11 +1,11 @@
 package pack
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,9 +17,9 @@ import (
 func terminalBench(o *taskOptions) Format {
 	return Format{
 		Name:   "terminal-bench",
-		Source: "a task directory with a task.yaml, or a directory of them", Family: compiler.TerminalTask(),
-		Image: "sbench.local/terminal-bench/{task}:latest", Timeout: 3600,
-		Environment: map[string]any{"workdir": defaultWorkdir, "materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": defaultAgentSeconds},
+		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: compiler.TerminalTask(),
+		Image: taskImage, Timeout: 3600,
+		Environment: imageWorkdir(defaultAgentSeconds),
 		Options:     o,
 		Read:        o.readTerminalBench,
 	}
@@ -27,7 +27,6 @@ func terminalBench(o *taskOptions) Format {
 
 // Defaults of a task.
 const (
-	defaultWorkdir      = "/app"
 	defaultAgentSeconds = 360
 	defaultTestSeconds  = 60
 )
@@ -39,33 +38,66 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 		if spec.Kind() != document.Object {
 			return nil
 		}
-		var script taskFile
+		task := terminalTask{
+			tests: t.below("tests"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
+			compose: o.readCompose(t, composeFile, "client"),
+		}
 		if !o.Pytest {
-			script = taskFile{runTests, []byte(t.text(runTests)), true}
-			if !bytes.HasPrefix(script.text, []byte("#!")) {
-				script.text = append([]byte("#!/bin/bash\n"), script.text...)
+			task.script = t.script(runTests, runTests)
+		}
+		if task.compose.image == "" {
+			task.image = task.compose.context
+			if task.image == nil {
+				t.text("Dockerfile") // records a problem if it is missing
+				task.image = t.context(".")
 			}
 		}
 		row := Row{
 			Input:       map[string]any{"instructions": terminalInstruction(t, spec)},
-			Environment: terminalEnvironment(t, spec), Metadata: map[string]any{},
+			Environment: map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}, Metadata: map[string]any{},
 		}
 		copyKeys(row.Metadata, spec, "author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell")
-		return b.addTask(ctx, t, terminalTask{
-			row: row, script: script, machine: o.Machine, compose: t.compose("docker-compose.yaml", "client"),
-			seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
-			image: slices.DeleteFunc(slices.Clone(t.files), func(f taskFile) bool { return isEvaluation(f.path) }),
-		})
+		task.row = row
+		return b.addTask(ctx, t, task)
 	})
 }
 
 const runTests = "run-tests.sh"
 
-// isEvaluation reports whether a file is left out of the image's build context: the
-// Dockerfile does not need it, or agents must not find it in the image.
+// isEvaluation reports whether a file is left out of build contexts: agents must not find it in the
+// image.
 func isEvaluation(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"task.yaml", "docker-compose.yaml", "run-tests.sh", "tests", "solution", "solution.sh", "solution.yaml"}, top)
+	return slices.Contains([]string{"task.yaml", "task.toml", composeFile, runTests, "tests", "solution", "solution.sh", "solution.yaml"}, top)
+}
+
+// copiesOf matches a COPY or ADD, and its words.
+var copiesOf = regexp.MustCompile(`(?im)^\s*(?:COPY|ADD)\s+(.*)$`)
+
+// context returns the build context in the directory at, without what is for the evaluation unless the
+// Dockerfile names it: then the image is made to hold it.
+func (t *task) context(at string) (files []taskFile) {
+	var named []string
+	for _, f := range t.files {
+		if strings.EqualFold(path.Ext(f.path), ".dockerfile") || path.Base(f.path) == "Dockerfile" {
+			for _, m := range copiesOf.FindAllStringSubmatch(string(f.text), -1) {
+				for _, word := range strings.Fields(m[1]) {
+					named = append(named, path.Clean(strings.Trim(word, `[]",`)))
+				}
+			}
+		}
+	}
+	for _, f := range t.files {
+		rel, inside := f.path, true
+		if at != "." {
+			rel, inside = strings.CutPrefix(f.path, at+"/")
+		}
+		wanted := !isEvaluation(f.path) || slices.ContainsFunc(named, func(name string) bool { return name == rel || name != "." && strings.HasPrefix(rel, name+"/") })
+		if f.path = rel; inside && wanted {
+			files = append(files, f)
+		}
+	}
+	return files
 }
 
 // terminalInstruction also reads an older form: descriptions with keys, where base is the
@@ -81,14 +113,6 @@ func terminalInstruction(t *task, spec document.Value) string {
 		t.wrong("task.yaml", max(text.Line(), 1), "", "no instruction, and no description of the key base")
 	}
 	return text.Text()
-}
-
-func terminalEnvironment(t *task, spec document.Value) map[string]any {
-	env := map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}
-	if dir := workdirOf(t.text("Dockerfile")); dir != "" && dir != defaultWorkdir {
-		env["workdir"] = dir
-	}
-	return env
 }
 
 // seconds reads a time limit.

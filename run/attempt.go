@@ -120,6 +120,11 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		return err
 	}
 	fillVerdict(rec, verdict, a.log.secrets)
+	for _, l := range verdict.Logs {
+		if err := a.log.writeText("checker-"+l.Name, l.Text); err != nil {
+			return err
+		}
+	}
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied

@@ -21,6 +21,9 @@ type images map[string]runtime.Image
 func (c config) resolve(ctx context.Context) (images, error) {
 	found := images{}
 	var missing compiler.Problems
+	problem := func(t plannedTask, path string, err error) {
+		missing = append(missing, compiler.Problem{File: c.Pack.TasksPath, Line: t.line, Path: path, Message: err.Error()})
+	}
 	for _, task := range c.tasks {
 		for _, w := range task.images {
 			key := imageKey(w.env.Image, w.env.Setup)
@@ -32,12 +35,17 @@ func (c config) resolve(ctx context.Context) (images, error) {
 				return nil, err
 			}
 			found[key] = img // also if there is none, so that it is reported only once
-			path := w.path
-			if errors.Is(err, harness.ErrPreparation) {
-				path = "$.environment.setup"
+			switch {
+			case errors.Is(err, harness.ErrPreparation):
+				problem(task, "$.environment.setup", err)
+			case err != nil:
+				problem(task, w.path, err)
 			}
-			if err != nil {
-				missing = append(missing, compiler.Problem{File: c.Pack.TasksPath, Line: task.line, Path: path, Message: err.Error()})
+		}
+		if task.inherits {
+			env := task.images[0].env
+			if _, err := compiler.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
+				problem(task, "$.environment.workdir", err)
 			}
 		}
 	}
@@ -45,6 +53,11 @@ func (c config) resolve(ctx context.Context) (images, error) {
 		return nil, missing
 	}
 	return found, context.Cause(ctx)
+}
+
+// placed returns the task with the working directory of its image, if it has none of its own.
+func (found images) placed(task *compiler.Task) (*compiler.Task, error) {
+	return task.In(found.image(task).Workdir)
 }
 
 // image returns the image of a task that was resolved.

@@ -26,10 +26,11 @@ type Plan struct {
 
 // plannedTask is what a plan remembers of a task. The rest is read from its row again.
 type plannedTask struct {
-	id     string
-	line   int
-	images []imageRef
-	cpus   float64 // cores that a sandbox may use
+	id       string
+	line     int
+	images   []imageRef
+	inherits bool    // it has the working directory of its image
+	cpus     float64 // cores that a sandbox may use
 }
 
 // imageRef is an image that a task names, at path of its row.
@@ -84,7 +85,7 @@ func (p *Plan) read(ctx context.Context) error {
 
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := plannedTask{id: task.ID(), line: task.Line(), cpus: p.limits(env).CPUs}
+	t := plannedTask{id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != "", cpus: p.limits(env).CPUs}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
 			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup}, path})

@@ -64,8 +64,7 @@ func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Reques
 	return missing("the task has no reference solution"), nil
 }
 
-// solve runs the script of a solution in a sandbox, where the solution is mounted read-only at
-// solutionMount.
+// solve runs the script of a solution in a sandbox that has a copy of it at solutionMount.
 func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request) (result harness.Result, err error) {
 	plan, err := p.family.Solution(p.task, p.pack)
 	if err != nil {
@@ -84,7 +83,7 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request)
 	}
 	script := path.Join(solutionMount, verifiers.SolutionScript)
 	command := harness.Command{Args: []string{"bash", script}, TaskFile: "task.json"}
-	command.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount}}
+	command.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount, Copy: true}}
 	return command.Produce(ctx, e, r)
 }
 

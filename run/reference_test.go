@@ -113,9 +113,9 @@ func solver(args []string) fake.Program {
 	switch args[0] {
 	case "bash":
 		return func(_ context.Context, p *fake.Proc) fake.Status {
-			script, writable := p.Path(args[1])
+			script, _ := p.Path(args[1]) // a solution may write beside its script, in its own copy
 			text, err := os.ReadFile(script)
-			if err != nil || writable {
+			if err != nil {
 				return fake.Status{Code: 97}
 			}
 			answer, _ := p.Path("/workspace/answer")

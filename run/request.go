@@ -40,6 +40,9 @@ func Requests(ctx context.Context, plan Plan, site Site) iter.Seq2[harness.Reque
 		for task, err := range c.rows() {
 			var r harness.Request
 			if err == nil {
+				task, err = found.placed(task)
+			}
+			if err == nil {
 				r, err = c.request(task, found)
 			}
 			if !yield(r, err) || err != nil {
@@ -54,7 +57,7 @@ func (c config) policy(task *compiler.Task) record.Policy {
 	env, v := task.Environment(), c.Tester.Verification
 	p := record.Policy{
 		Limits:         c.limits(env),
-		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, defaultWorkspaceBytes),
+		WorkspaceBytes: cmp.Or(c.Tester.Runtime.Limits.WorkspaceBytes, max(env.Resources.Disk, defaultWorkspaceBytes)),
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, AfterTimeout: *cmp.Or(v.AfterTimeout, &env.VerifyAfterTimeout), Degraded: c.Degraded,

@@ -67,7 +67,10 @@ func (s *session) watchStop(ctx context.Context, stop context.CancelCauseFunc) {
 func (s *session) todo() iter.Seq2[attempt, error] {
 	return func(yield func(attempt, error) bool) {
 		for task, err := range s.cfg.rows() {
-			if err != nil { // NewPlan read the same rows
+			if err == nil {
+				task, err = s.images.placed(task)
+			}
+			if err != nil { // NewPlan read the same rows, and resolve found the same images
 				yield(attempt{}, err)
 				return
 			}

@@ -14,6 +14,8 @@ func (s suite) broken(drawn contrast.Calibration) []contrast.File {
 	for i, f := range files {
 		text, err := contrast.Apply(f, drawn.Canary...)
 		switch {
+		case s.redirected:
+			text = redirect(f.Text)
 		case path.Ext(f.Path) != ".py":
 			text = brokenText(f)
 		case err != nil || text == f.Text: // this interpreter does not read it

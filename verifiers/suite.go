@@ -28,6 +28,9 @@ type suite struct {
 	// certain says that the command surely uses the files, so that it is a fault of the pack if
 	// the reference passes all the same.
 	certain bool
+	// redirected says that others is the script that leaves a reward, and that the canary sends its
+	// reward to another place: what is then left at the right place is forged.
+	redirected bool
 	// unchanged judges the candidate by the unchanged tests.
 	unchanged func(ctx context.Context) (Verdict, error)
 	// These run the command with files in place of the hidden ones at the same paths, on the
@@ -247,7 +250,7 @@ func (s suite) passesBroken(ctx context.Context, v Verdict, sum contrast.Summary
 			return Verdict{}, err
 		case err == nil && exit.Success():
 			return s.cannotFail(v, sum, drawn), nil
-		case !s.certain:
+		case !s.certain && !s.redirected:
 			return s.executed(v, sum, "passed").with("doubtful", true), nil
 		}
 	}

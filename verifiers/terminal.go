@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
@@ -30,8 +29,6 @@ const (
 	checkerDir = "checker" // beside it, for compiler.CheckerMount
 	assetsDir  = "assets"  // beside it, for read-only assets
 	pythonDir  = "python"  // beside it, modules for every Python that a checker starts
-	logsDir    = "logs"    // beside it, for /logs, where checkers write
-	logsMount  = "/logs"
 	// sbenchDir holds sbench's own files in a sandbox.
 	sbenchDir   = "/opt/sbench"
 	stageInodes = 65536
@@ -185,7 +182,7 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 
 // unchanged judges the candidate by the checker as staged in dir.
 func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, error) {
-	exit, err := c.run(ctx, dir)
+	exit, logs, err := c.execute(ctx, dir)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
 		return failed(deniedReason, "the tester file denies the checker's command"), nil
@@ -194,31 +191,12 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, err
 	case err != nil:
 		return Verdict{}, err
 	}
-	v, err := c.withoutPytest(ctx, dir, verdictOf(exit))
-	if v.Status == Failed && c.eval.Checker.Source == compiler.CheckerScript {
-		v.Score = partial(filepath.Join(dir, logsDir))
+	v := verdictOf(exit)
+	if c.eval.Checker.Reward {
+		v = readReward(logs).verdict(exit, c.in.Reference)
 	}
-	return v, err
-}
-
-// partial returns the score, between 0 and 1, that a checker has left in the directory of its
-// logs, in Harbor's file; 0 if there is none.
-func partial(logs string) float64 {
-	root, err := os.OpenRoot(logs)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = root.Close() }()
-	info, err := root.Lstat("verifier/reward.txt")
-	if err != nil || !info.Mode().IsRegular() || info.Size() > 100 {
-		return 0
-	}
-	text, err := root.ReadFile("verifier/reward.txt")
-	score, parseErr := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
-	if err != nil || parseErr != nil || !(score > 0 && score < 1) {
-		return 0
-	}
-	return score
+	v.Logs = checkerLogs(logs)
+	return c.withoutPytest(ctx, dir, v)
 }
 
 // scriptFault returns a Faulty verdict if the checker is a script that the image cannot run,
@@ -281,18 +259,18 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 	if v.Status == Passed || !lacksPytest(v.Stdout, v.Stderr) {
 		return v, nil
 	}
-	exit, err := c.withoutCandidate(ctx, dir)
+	exit, _, err := c.withoutCandidate(ctx, dir)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return v, nil
 	}
-	if err == nil && !exit.Success() && lacksPytest(exit.Stdout, exit.Stderr) {
+	if err == nil && (c.eval.Checker.Reward || !exit.Success()) && lacksPytest(exit.Stdout, exit.Stderr) {
 		v.Status, v.Reason, v.Message = Faulty, "pytest_missing", "the task's image has no pytest"
 	}
 	return v, err
 }
 
 // withoutCandidate runs the checker on a workspace with nothing but the task's own files.
-func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, error) {
+func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, string, error) {
 	without := *c
 	without.image = c.in.Image
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
@@ -306,9 +284,9 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runti
 		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 	}
 	if err != nil {
-		return runtime.Exit{}, err
+		return runtime.Exit{}, "", err
 	}
-	return without.run(ctx, dir)
+	return without.execute(ctx, dir)
 }
 
 // lacksPytest reports whether the output says that there is no pytest.
@@ -318,37 +296,54 @@ func lacksPytest(outputs ...runtime.Output) bool {
 
 var pytestMissing = regexp.MustCompile(`(?m)No module named ('pytest'|pytest)\s*$|pytest: (command )?not found`)
 
-// run runs the checker on a copy of the workspace, with the files staged in dir.
-func (c *terminalCheck) run(ctx context.Context, dir string) (runtime.Exit, error) {
-	mounts, err := c.mounts(dir)
+// execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
+// host directory that it saw as /logs.
+func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.Exit, logs string, err error) {
+	if logs, err = c.makeLogs(dir); err != nil {
+		return exit, "", err
+	}
+	mounts, err := c.mounts(dir, logs)
 	if err != nil {
-		return runtime.Exit{}, err
+		return exit, "", err
 	}
 	args := checkerArgs(c.eval.Checker)
-	if len(c.eval.Services) > 0 {
+	services := c.services()
+	if len(services) > 0 {
 		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return runtime.Exit{}, err // the engine sees only with-services
-		}
-		var services []service.Service
-		for _, s := range c.eval.Services {
-			services = append(services, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)})
-		}
-		if args, err = service.Args(services, args...); err != nil {
-			return runtime.Exit{}, err
+			return exit, "", err // the engine sees only with-services
 		}
 	}
+	args, own, err := service.Beside(services, args)
+	if err != nil {
+		return exit, "", err
+	}
+	mounts = append(mounts, own...)
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
-	return c.in.run(ctx, c.engine, runtime.Config{
+	exit, err = c.in.run(ctx, c.engine, runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: env.User, IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
+		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
 	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
+	return exit, logs, err
+}
+
+// services returns what runs beside the checker: the entry point of the image, if the task wants it,
+// and the task's services.
+func (c *terminalCheck) services() (all []service.Service) {
+	e := c.in.Task.Environment().Entrypoint
+	if args := e.Args(c.image.Entrypoint); args != nil {
+		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
+	}
+	for _, s := range c.eval.Services {
+		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)})
+	}
+	return all
 }
 
 // env returns the checker's environment. It keeps a Python checker from using the user's
 // site directory, configured plug-ins and the workspace's modules.
 func (c *terminalCheck) env(dir string) []string {
-	own := compiler.Environ(c.in.Task.Environment().Env)
+	own := append(compiler.Environ(c.in.Task.Environment().Env), compiler.Environ(c.eval.Checker.Env)...)
 	given := func(name, separator string) string { // the value from the task or else its image
 		for _, e := range slices.Concat(own, c.in.Image.Env) {
 			if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
@@ -391,12 +386,14 @@ func within(workdir, dir string) string {
 
 // mounts returns the mounts: a copy of the workspace as the agent left it and, over it, the
 // files that the agent could not change.
-func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
+func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 	closed := c.eval.Checker.RunCandidate
 	mounts := []runtime.Mount{
 		{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true},
-		{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: closed},
 		{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)},
+	}
+	if !c.in.Task.Environment().InImage() || len(c.eval.Files) > 0 {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: closed})
 	}
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err != nil {
@@ -408,17 +405,34 @@ func (c *terminalCheck) mounts(dir string) ([]runtime.Mount, error) {
 		}
 	}
 	if c.eval.Checker.Path != "" {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, checkerDir), Dest: compiler.CheckerMount, Chown: closed},
-			runtime.Mount{Source: filepath.Join(dir, logsDir), Dest: logsMount, Writable: true, Chown: true})
+		own, err := c.testMounts(filepath.Join(dir, checkerDir))
+		if err != nil {
+			return nil, err
+		}
+		mounts = append(mounts, own...)
+	}
+	if logs != "" {
+		mounts = append(mounts, runtime.Mount{Source: logs, Dest: logsMount, Writable: true, Chown: true})
 	}
 	program, err := os.Executable()
 	if closed && err == nil {
 		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + runCandidate})
 	}
-	if len(c.eval.Services) > 0 && err == nil {
-		var own runtime.Mount
-		own, err = service.Mount()
-		mounts = append(mounts, own)
+	return mounts, err
+}
+
+// testMounts mounts the hidden files of a checker. One that leaves a reward may add files beside
+// them, as in Harbor, but not change what is there.
+func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
+	own := runtime.Mount{Source: source, Dest: compiler.CheckerMount, Chown: c.eval.Checker.RunCandidate}
+	if !c.eval.Checker.Reward || c.eval.Checker.RunCandidate {
+		return []runtime.Mount{own}, nil
+	}
+	own.Copy = true
+	entries, err := os.ReadDir(source)
+	mounts := []runtime.Mount{own}
+	for _, e := range entries {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(source, e.Name()), Dest: path.Join(compiler.CheckerMount, e.Name())})
 	}
 	return mounts, err
 }
@@ -470,7 +484,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 			return "", err
 		}
 	}
-	for _, name := range []string{trustedDir, checkerDir, pythonDir, logsDir, compiler.EvaluationInputsRoot} { // mounts need them, empty or not
+	for _, name := range []string{trustedDir, checkerDir, pythonDir, compiler.EvaluationInputsRoot} { // mounts need them, empty or not
 		if err := root.MkdirAll(name, 0o755); err != nil {
 			return "", err
 		}
@@ -517,16 +531,23 @@ func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) 
 		}
 		return c.unchanged(ctx, dir)
 	}
-	with := func(run func(context.Context, string) (runtime.Exit, error)) suiteRun {
+	with := func(run func(context.Context, string) (runtime.Exit, string, error)) suiteRun {
 		return func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			changed, err := c.stage(ctx, files)
 			if err != nil {
 				return runtime.Exit{}, err
 			}
-			return run(ctx, changed)
+			exit, logs, err := run(ctx, changed)
+			switch {
+			case err == nil && s.redirected && isRedirected(files):
+				exit = forgedExit(exit, logs)
+			case err == nil && c.eval.Checker.Reward:
+				exit = readReward(logs).exit(exit)
+			}
+			return exit, err
 		}
 	}
-	s.candidate, s.unsolved = with(c.run), with(c.withoutCandidate)
+	s.candidate, s.unsolved = with(c.execute), with(c.withoutCandidate)
 	if c.in.Reference {
 		s.reference = s.candidate
 	}
@@ -570,6 +591,10 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
 	}
 	if s.certain = s.certain || len(s.files) > 0 && runsTests.MatchString(command); !s.certain {
 		s.files = nil // the command runs no tests
+	}
+	if checker.Reward && !s.certain {
+		s.others = redirectable(readFiles(root, names), script)
+		s.redirected = len(s.others) > 0
 	}
 	return err
 }

@@ -42,12 +42,19 @@ type Verdict struct {
 	Score     float64   // 0 to 1; 1 if and only if Status is Passed
 	Assurance Assurance // how sure the pass is; "" unless Status is Passed
 	Reason    string    // one word, such as "checker_failed"; "" if it passed
-	Message   string    // the reason for people; never quotes what a process printed
+	Message   string    // the reason for people; of what a process printed, at most the last line of a checker
 	// Stdout and Stderr are the output of the checker, for people.
 	Stdout, Stderr runtime.Output
 	// Contrast says how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary
 	Metadata map[string]any // more entries for the record; nil if there are none
+	Logs     []Log          // what a checker left in /logs/verifier, for people
+}
+
+// A Log is a file of a checker.
+type Log struct {
+	Name string // of letters, digits, ".", "_" and "-"
+	Text string
 }
 
 func passed() Verdict { return Verdict{Status: Passed, Score: 1} }

@@ -61,6 +61,18 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	return plan
 }
 
+// Split returns the entries below compiler.PublicRoot, and the others.
+func (p Plan) Split() (public, others Plan) {
+	for _, e := range p.Entries {
+		if strings.HasPrefix(e.Dest, compiler.PublicRoot+"/") {
+			public.Entries = append(public.Entries, e)
+		} else {
+			others.Entries = append(others.Entries, e)
+		}
+	}
+	return public, others
+}
+
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
 // files and the evaluation inputs below securebench/evaluation_inputs, without hidden files.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {

@@ -23,16 +23,17 @@ type packCmd struct {
 }
 
 type packImportCmd struct {
-	Format string   `arg:"" help:"Format of the source: ${formats}."`
-	Source string   `arg:"" help:"File or directory with the benchmark's tasks."`
-	Out    string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
-	Fill   bool     `help:"Put the rows into an existing directory that has a manifest but no rows."`
-	ID     string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
-	Limit  int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
-	Select []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
-	Image  string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
-	Pin    bool     `help:"Write the names of images with the digests that they have on this machine."`
-	Skip   bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
+	Format  string   `arg:"" help:"Format of the source: ${formats}."`
+	Source  string   `arg:"" help:"File or directory with the benchmark's tasks."`
+	Out     string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
+	Fill    bool     `help:"Put the rows into an existing directory that has a manifest but no rows."`
+	ID      string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
+	Limit   int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
+	Select  []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
+	Exclude []string `placeholder:"GLOB" help:"Do not import the tasks whose id matches one of these patterns."`
+	Image   string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
+	Pin     bool     `help:"Write the names of images with the digests that they have on this machine."`
+	Skip    bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
 	jsonFlag
 
 	formats      []pack.Format
@@ -87,7 +88,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	}
 	options := pack.Options{
 		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
-		Agents: harness.AgentTypes(), Skip: cmd.Skip,
+		Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: cmd.Skip,
 	}
 	var report pack.Report
 	if cmd.Pin {

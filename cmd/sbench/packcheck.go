@@ -20,7 +20,7 @@ import (
 type packCheckCmd struct {
 	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
 
-	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains are used, instead of the defaults. Its pack and the rest of its harness are ignored."`
+	testerFlags `set:"config=Tester file whose runtime and verification sections and allowed_domains are used, instead of those of the pack's own tester-command.yaml, if it has one. Its pack and the rest of its harness are ignored."`
 	Limit       *int     `short:"n" placeholder:"N" help:"Check only the first N tasks."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Check only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
@@ -92,9 +92,17 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	return cmd.print(a, report)
 }
 
+// importedTester is the tester file of a pack that was imported, which allows what its tasks need.
+const importedTester = "tester-command.yaml"
+
 // load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
+	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" {
+		if _, err := os.Lstat(own); err == nil {
+			cmd.Config = own
+		}
+	}
 	source, err := cmd.source()
 	if err == nil && source.path != "" {
 		tester, err = readTester(a, source)

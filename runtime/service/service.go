@@ -47,6 +47,20 @@ func Args(services []Service, args ...string) ([]string, error) {
 	return append([]string{program, string(text)}, args...), err
 }
 
+// Beside returns the command line args with services beside it and the mount that it needs; args
+// itself and no mount without services.
+func Beside(services []Service, args []string) ([]string, []runtime.Mount, error) {
+	if len(services) == 0 {
+		return args, nil, nil
+	}
+	own, err := Mount()
+	if err != nil {
+		return nil, nil, err
+	}
+	args, err = Args(services, args...)
+	return args, []runtime.Mount{own}, err
+}
+
 // Start does in a sandbox what [Args] says, for the arguments after the name of the program. It
 // returns only errors.
 func Start(args []string) error {
