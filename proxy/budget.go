@@ -42,7 +42,7 @@ func (b *budget) reserve(n int64) int64 {
 	return n
 }
 
-// release ends a reservation, of which used bytes are gone.
+// release ends a reservation. The bytes that were not used are available again.
 func (b *budget) release(reserved, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

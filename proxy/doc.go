@@ -1,14 +1,12 @@
 // Package proxy is the only way out of a sandbox. It serves listeners that its caller has made in
 // the sandbox's network namespace:
 //
-//	[Allowlist]             which names a sandbox may reach
-//	[Proxy.Serve]           a forward proxy
-//	[Proxy.ServeRedirected] a transparent proxy for programs that do not know the forward proxy
-//	[Proxy.ServeDNS]        the name server for these programs
-//	[Log]                   one line for each decision
+//	Proxy.Serve            a forward proxy
+//	Proxy.ServeRedirected  a transparent proxy for programs that do not know the forward proxy
+//	Proxy.ServeDNS         the name server for these programs
 //
-// Each use of the network is an access (access.go): the allowlist decides, then the proxy connects to
-// the host (dial.go) and checks the address that the name has led to.
+// Each use of the network is an access (access.go): the [Allowlist] decides about the name, the proxy
+// resolves it, checks the address and connects (dial.go), and the [Log] gets one line.
 //
 // The forward proxy dispatches with goproxy (github.com/elazarl/goproxy), which distinguishes
 // CONNECT, absolute URLs and other requests, and forwards plain HTTP. The decisions, connections,

@@ -29,7 +29,7 @@ type transfer struct {
 	p       *Proxy
 	a       *access
 	c       *client
-	refused bool        // with a refusal
+	refused bool        // the answer to the client is a refusal
 	broken  atomic.Bool // the answer to the client is incomplete
 	cancel  context.CancelFunc
 	idle    *time.Timer
@@ -37,8 +37,8 @@ type transfer struct {
 	mu        sync.Mutex // request and answer may pass at the same time
 	up, down  int64      // bytes on the wire
 	cut       reason
-	gotAnswer bool // an answer came
-	finished  bool // the entry is written: nothing may pass any more
+	gotAnswer bool // from the host
+	finished  bool // the entry is written, so no more bytes may pass
 }
 
 // newTransport returns a transport that connects to allowed hosts only. A connection is for one
@@ -177,7 +177,7 @@ func (x *transfer) decide(r *http.Request) decision {
 		return x.a.refuse(reasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
 	case x.c.redirectedTo != nil && bad != reasonIPLiteral && *x.c.redirectedTo != destination{name, number}:
 		x.a.last.Port, x.a.entry.Port = number, int(number)
-		return x.a.refuse(reasonHostMismatch, "the address was given for "+x.c.redirectedTo.name)
+		return x.a.refuse(reasonHostMismatch, "the name server assigned the address to "+x.c.redirectedTo.name)
 	}
 	return x.a.decide(request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }

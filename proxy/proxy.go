@@ -83,7 +83,7 @@ type Totals struct {
 // such as a missing log or a negative limit.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
-		return nil, errors.New("egress proxy without a log")
+		return nil, errors.New("egress proxy: there is no log")
 	}
 	p := &Proxy{cfg: cfg, limits: cfg.Limits.withDefaults(DefaultLimits())}
 	if err := p.limits.validate(); err != nil {

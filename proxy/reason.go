@@ -63,23 +63,23 @@ type refusal struct {
 
 // reasons returns the refusal for every reason.
 func reasons() map[reason]refusal {
-	const limit = "a limit of the sandbox's way out; ask for less"
+	const limit = "nothing but to use less: this is a limit of the sandbox's network access"
 	return map[reason]refusal{
 		reasonMalformed:      {400, "send one well-formed HTTP/1.1 request"},
 		reasonHeaderTooLarge: {431, "send smaller headers"},
 		reasonHeaderTimeout:  {408, "send the whole request head at once"},
 		reasonNotProxy:       {400, "send an absolute URL, or CONNECT name:port"},
-		reasonScheme:         {403, "use CONNECT for https; other schemes have no way out"},
+		reasonScheme:         {403, "use CONNECT for https; the proxy serves no other scheme"},
 		reasonMethod:         {403, "use a method that the policy lists"},
 		reasonUpgrade:        {403, "use the protocol over TLS"},
 		reasonAuthority:      {403, "name the host as name:port, without user information"},
 		reasonBadPort:        {403, "give the port as a decimal number from 1 to 65535"},
 		reasonPort:           {403, "use a port that the policy lists"},
 		reasonBadName:        {403, "use the host's ASCII DNS name"},
-		reasonIPLiteral:      {403, "use the host's name; addresses have no way out"},
+		reasonIPLiteral:      {403, "use the host's name; the proxy refuses addresses"},
 		reasonHost:           {403, "add the host to harness.config.allowed_domains"},
 		reasonHostMismatch:   {403, "ask the host whose name was looked up"},
-		reasonAddress:        {403, "nothing; only public addresses have a way out"},
+		reasonAddress:        {403, "nothing; the proxy connects only to public addresses"},
 		reasonResolve:        {502, "check the name and the name server of the host"},
 		reasonDial:           {502, "check that the host is up and listens on the port"},
 		reasonUpstream:       {502, "check the host's own log"},
@@ -98,7 +98,7 @@ func reasons() map[reason]refusal {
 		reasonBody:           {413, limit},
 		reasonIdle:           {504, limit},
 		reasonLifetime:       {504, limit},
-		reasonShutdown:       {503, "nothing; the sandbox is over"},
+		reasonShutdown:       {503, "nothing; the sandbox has ended"},
 		reasonLog:            {503, "nothing inside the sandbox; the disk of the run's records is full or broken"},
 	}
 }

@@ -15,7 +15,7 @@ type api struct {
 	headers     []string       // that pass, beside those that pass for all
 	key, prefix string         // the header for the credential, and what precedes that in it
 	forbidden   int            // the status for what is not permitted; see [refusal]
-	errors      map[int]string // names of errors by status, of all others at 400 and 500
+	errors      map[int]string // names of errors by status; 400 and 500 also for statuses without a name
 }
 
 func apis() map[Provider]api {

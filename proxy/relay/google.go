@@ -55,7 +55,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// members is the rule for an object whose members are fields of the API.
+// members is the rule for an object with fields of the API.
 func members(rules map[string]rule) rule {
 	return func(in *inspector, v *value) error {
 		if v.null() {
@@ -89,7 +89,7 @@ var (
 		"id", "name", "response", "willContinue", "will_continue", "scheduling")
 )
 
-// eachOf is the rule for a list, or for one element instead of it.
+// eachOf is the rule for a list, or for a single element in place of the list.
 func eachOf(element rule) rule {
 	return func(in *inspector, v *value) error {
 		switch {

@@ -122,8 +122,8 @@ func copyField(out, in http.Header, name string) {
 	}
 }
 
-// filterBetas drops beta features whose fields and tools are removed from requests anyway,
-// in case the name alone has an effect.
+// filterBetas drops the names of beta features that the inspector removes from requests, in case the
+// name alone has an effect.
 func filterBetas(values []string) string {
 	var kept []string
 	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {
