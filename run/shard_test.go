@@ -58,7 +58,7 @@ func TestMerge(t *testing.T) {
 	slices.Reverse(dirs)
 	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{Sign: key})
 	must(t, err)
-	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || report.Kept != 2 || len(report.Missing) > 0 {
+	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || report.Reused != 2 || len(report.Missing) > 0 {
 		t.Errorf("%+v", report)
 	}
 	if v, err := record.Verify(t.Context(), merged, key.Public()); err != nil || !v.OK() || !v.Signed {
