@@ -70,12 +70,12 @@ func (t *Task) AgentView() AgentView {
 // ID returns the task's id.
 func (v AgentView) ID() string { return v.id }
 
-// Rules tells an agent, in sentences, what it must not do; "" if the family has no rules.
-// Agents are told nothing else about the evaluation but AnswerFormat.
+// Rules is a text for agents about what they must not do; "" if the family has no rules. Agents learn nothing
+// else about the evaluation, except AnswerFormat.
 func (v AgentView) Rules() string { return v.rules }
 
-// AnswerFormat tells an agent, in a sentence, the form in which its answer is read; "" if the
-// family has none, or the author says it.
+// AnswerFormat is a sentence for agents about the form of an answer; "" if the family has none, or the author
+// describes the form.
 func (v AgentView) AnswerFormat() string { return v.format }
 
 // Input returns the public values in the order of the row.
@@ -96,11 +96,11 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 //	input          every field of the row's input again
 //	rules          Rules, if there are any
 //	answer_format  AnswerFormat, if there is one
-//	environment    those of image, workdir, timeout_seconds, network, user,
-//	               resources and env that are set
+//	environment    image, workdir, timeout_seconds, network, user, resources
+//	               and env, as far as they are set
 //
-// A field of input with one of these names replaces it. The row's metadata is left out,
-// since it may contain help for solving the task.
+// A field of input with one of these names replaces the value above. The row's metadata is not in the task
+// file, since it may help to solve the task.
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
 	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}

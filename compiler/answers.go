@@ -21,8 +21,8 @@ func answerPattern() schema.Field {
 	return optional("answer_pattern", s)
 }
 
-// answerFormat returns the family's sentence on the form of an answer; "" if the author says it,
-// in input.answer_format or by a pattern.
+// answerFormat returns the family's sentence on the form of an answer; "" if the author describes the form, in
+// input.answer_format or by a pattern.
 func (t *Task) answerFormat() string {
 	if t.eval().Get("answer_pattern").Kind() == document.String || t.doc.Root().Get("input").Get("answer_format").Kind() == document.String {
 		return ""

@@ -9,10 +9,14 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// decode sets fields of the struct that target points to: each gets the field of v that its
-// tag "key" names; with a tag "is", a boolean says whether that is this text, and with a tag
-// "trim", a string loses white space around it. v is an object that its schema allows. What v
-// lacks stays as it is. Null resets it, but not the fields of a struct.
+// decode sets fields of the struct that target points to, from the object v, which its schema allows. The
+// tags of a field say what it gets:
+//
+//	key   the value of this key of v
+//	is    for a boolean: whether the value is this text
+//	trim  for a string: the value without white space around it
+//
+// If v lacks the key, the field stays as it is. Null resets a field, but not the fields of a struct.
 func decode(v document.Value, target any) {
 	if v.Len() > 0 { // most rows have no environment
 		set(reflect.ValueOf(target).Elem(), v)

@@ -8,10 +8,11 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// A Family is a kind of task: what a row may hold, who may see it, and what a harness has to
-// produce. Name, CandidateKind, Input and Eval are required; Doc describes the family in the
-// JSON Schema of its rows. Nothing changes a Family once a pack may use it. A Family of package
-// verifiers adds how candidates are judged.
+// A Family is a kind of task: which fields a row has, who may see them, and what a harness has to produce.
+// A Family of package verifiers adds how candidates are judged. Nothing changes a Family once a pack may use
+// it.
+//
+// Name, CandidateKind, Input and Eval are required. Doc describes the family in the JSON Schema of its rows.
 type Family struct {
 	Name          string
 	CandidateKind CandidateKind

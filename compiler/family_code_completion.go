@@ -114,8 +114,8 @@ func (e CodeCompletionEval) Continue(code string) string {
 	return starter + code
 }
 
-// fence matches a line that opens or closes a block of Markdown; declaration matches the first
-// line of a function or class.
+// fence matches a line that opens or closes a block of Markdown, thought the text up to the end of a model's
+// thoughts, declaration the first line of a function or class.
 var (
 	fence       = regexp.MustCompile("(?m)^ {0,3}```+[ \t]*(\\w*).*\n?")
 	thought     = regexp.MustCompile(`(?is)^.*</(?:think|thinking|reasoning)>`)
@@ -141,8 +141,8 @@ func (e CodeCompletionEval) Program(answer string) string {
 //	no fence            the whole answer
 //	one closing fence   the text before it
 //
-// Blocks in another language than Python count only if there are no others. A block has the
-// indentation of its fence. A thought is no part of the answer.
+// Blocks in another language than Python count only if there are no others. A block loses the indentation of
+// its fence. Text up to the end of a model's thoughts, such as </think>, is not part of the answer.
 func FencedCode(answer string) string {
 	answer = thought.ReplaceAllString(strings.ReplaceAll(answer, "\r\n", "\n"), "")
 	marks := fence.FindAllStringSubmatchIndex(answer, -1)

@@ -78,10 +78,10 @@ type CandidatePolicy struct {
 	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
 	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although they belong to the tests
 	PatchPreservedPaths []string `key:"patch_preserved_paths"` // the verifier leaves out changes to them
-	Strict              bool     `key:"strict"`                // deny a patch that changes what belongs to the tests, instead of leaving that out
+	Strict              bool     `key:"strict"`                // deny a patch that changes files of the tests, instead of leaving out these files
 }
 
-// rules tells an agent, in sentences, which paths of the repository it must not change.
+// rules returns sentences for agents about the paths of the repository that they must not change.
 func (p CandidatePolicy) rules() string {
 	text := "Existing tests, files that they read, and what configures or starts them belong to the tests"
 	if len(p.AllowSensitivePaths) > 0 {

@@ -43,9 +43,9 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	return k, nil
 }
 
-// Rejudge makes a run judge the candidates of k instead of producing new ones. Only tasks of which k has
-// records remain selected. An attempt without a candidate gets its old record. If a candidate has
-// changed since it was recorded, its new record has status error.
+// Rejudge makes a run judge the candidates of k instead of producing new ones. Only tasks with records in k
+// remain selected. An attempt without a candidate gets its old record. If a candidate has changed since it was
+// recorded, its new record has status error.
 func (o *Options) Rejudge(k *Original) {
 	also := o.Select
 	o.original, o.Attempts, o.CandidatesExist = k, k.attempts, true

@@ -58,7 +58,7 @@ func TestMerge(t *testing.T) {
 	slices.Reverse(dirs)
 	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{Sign: key})
 	must(t, err)
-	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || report.Kept != 2 || len(report.Missing) > 0 {
+	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || report.Reused != 2 || len(report.Missing) > 0 {
 		t.Errorf("%+v", report)
 	}
 	if v, err := record.Verify(t.Context(), merged, key.Public()); err != nil || !v.OK() || !v.Signed {
@@ -122,7 +122,7 @@ func TestMergeRefuses(t *testing.T) {
 		{"damaged record", []string{dirs[0], damaged}, damaged + ": records are damaged: candidates.jsonl:"},
 		{"workspace is missing", []string{dirs[0], torn}, torn + ": records are damaged: workspaces/"},
 		{"twice", []string{dirs[0], dirs[0]}, "are both shard 1"},
-		{"another pack", []string{dirs[0], others[1]}, "inputs.tasks of " + dirs[0] + ` is "sha256:`},
+		{"another pack", []string{dirs[0], others[1]}, `inputs.tasks is "sha256:`},
 		{"another version", []string{dirs[0], versions[1]}, `sbench.version is "" in ` + dirs[0] + `, and "2" in ` + versions[1]},
 		{"another count", []string{dirs[0], thirds[1]}, "shard.count is 2 in " + dirs[0] + ", and 3 in " + thirds[1]},
 		{"no shard", []string{dirs[0], whole.Output}, whole.Output + ": is no shard of a run"},

@@ -58,10 +58,10 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// TestDocs runs every page's blocks of shell commands (```sh) as one script, in a directory
-// that looks like a checkout. A block of text (```text) behind one shows lines of its output,
-// in which "…" stands for anything. make is not run again: its targets must be there. The image of sbench init is
-// the tests' own.
+// TestDocs runs every page's blocks of shell commands (```sh) as one script, in a directory that looks like a
+// checkout. A block of text (```text) after a block of commands shows lines of its output, in which "…" stands
+// for anything. The test does not run make, but the targets must exist. The image of sbench init is the tests'
+// own.
 func TestDocs(t *testing.T) {
 	containerdtest.Open(t)
 	ran := 0

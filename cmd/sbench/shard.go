@@ -139,7 +139,7 @@ func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 		a.say(slog.LevelWarn, "missing: "+what)
 	}
 	return a.printf("sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
-		m.RunID, m.Shards, m.Count, m.Kept, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
+		m.RunID, m.Shards, m.Count, m.Reused, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
 }
 
 // shardsIn returns the directories of shards: each of dirs, or its subdirectories.

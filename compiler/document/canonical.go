@@ -9,14 +9,16 @@ import (
 	"strings"
 )
 
-// AppendCanonical appends the value in canonical form, which is the same for all
-// texts with the same content: UTF-8 JSON without white space, the fields of an
-// object sorted by the bytes of their keys, strings with the shortest escapes (\" \\
-// \b \f \n \r \t, other control characters as \u00xx in lower case, nothing else
-// escaped), integers unchanged except that -0 is 0, and every other number as its
-// exact decimal value: digits without trailing zeros, "e", exponent. So 1.50 and
-// 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only the first is an
-// integer.
+// AppendCanonical appends the value in canonical form, which is the same for all texts with the same
+// content: UTF-8 JSON without white space, in which
+//
+//   - the fields of an object are sorted by the bytes of their keys
+//   - strings escape only control characters, quotes and backslashes, as \" \\ \b \f \n \r \t, and other
+//     control characters as \u00xx in lower case
+//   - integers are unchanged, except that -0 is 0
+//   - every other number is its exact decimal value: digits without trailing zeros, "e", exponent
+//
+// So 1.50 and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only 1 is an integer.
 func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, true) }
 
 // AppendIndented appends the value as JSON for people: indented by two spaces per level,

@@ -173,10 +173,9 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// plainName returns a name as the most lenient file system sees it: in lower case,
-// without the characters that HFS+ ignores, and without the trailing dots and spaces
-// that NTFS drops and the stream name that it splits off (git's verify_path guards
-// against the same).
+// plainName returns a name as the most lenient file system sees it: in lower case, without the characters
+// that HFS+ ignores, and without the trailing dots and spaces and the stream name that NTFS removes. git's
+// verify_path guards against the same.
 func plainName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {

@@ -158,12 +158,12 @@ func create(ctx context.Context, client *rest.RESTClient, resource, namespace st
 	return request.Do(ctx).Error()
 }
 
-// DeleteKeys deletes the Secret of a Job, if there is one.
+// DeleteKeys deletes the Secret of a Job, if it exists.
 func (c *Cluster) DeleteKeys(ctx context.Context, job string) error {
 	return ignoreMissing(c.core.Delete().Namespace(c.Namespace).Resource("secrets").Name(job + keysSuffix).Do(ctx).Error())
 }
 
-// DeleteJob deletes a Job, if there is one, and returns when it and its pods are gone.
+// DeleteJob deletes a Job, if it exists, and returns when the Job and its pods are gone.
 func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 	err := c.batch.Delete().Namespace(c.Namespace).Resource("jobs").Name(name).
 		Body(&metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationForeground)}).Do(ctx).Error()

@@ -38,7 +38,7 @@ type MergeReport struct {
 	Planned  int      `json:"planned"`  // attempts of all shards together
 	Shards   int      `json:"shards"`   // that were merged
 	Count    int      `json:"count"`    // of all shards
-	Kept     int      `json:"kept"`     // shards that an earlier merge had read already
+	Reused   int      `json:"kept"`     // shards that an earlier merge had read already
 	Missing  []string `json:"missing"`  // which attempts have no record, in the order of the shards
 }
 
@@ -443,7 +443,7 @@ func (m *merger) report() MergeReport {
 		r.Records, r.Attempts = r.Records+s.part.Records, r.Attempts+len(s.done)
 		there[s.part.Index] = true
 		if s.reused {
-			r.Kept++
+			r.Reused++
 		}
 		for _, task := range slices.Sorted(maps.Keys(s.manifest.Shard.Attempts)) {
 			for _, n := range s.manifest.Shard.Attempts[task] {

@@ -230,7 +230,7 @@ type Pack struct {
 	Version  int    `json:"version"`
 	Manifest string `json:"manifest"` // digest of the manifest file
 	// Digest covers the whole pack (docs/design/digests.md). It is set only in run.json, and only
-	// if all tasks were to be run, since the others are not checked.
+	// if the run selects all tasks: rows that are not selected are not checked.
 	Digest string `json:"digest,omitempty"`
 }
 
