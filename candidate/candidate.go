@@ -1,7 +1,7 @@
 // Package candidate extracts what a harness produced from a sandbox that has stopped.
 //
 // A [Candidate] is data of bounded size, without anything that could harm a reader: it has no
-// devices, pipes or setuid bits, and nobody follows its links. [Extract] takes a text, code or
+// devices, pipes or setuid bits, and its links are never followed. [Extract] takes a text, code or
 // workspace, [ExtractPatch] takes a patch, and [Candidate.WriteLayer] takes the changes to a whole
 // machine.
 package candidate

@@ -103,9 +103,9 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// TestPeakMemory shows that memory does not grow with the rows: validating 100,000, or a million
-// with SBENCH_SOAK, takes at most 20 MB more than ten thousand. Each runs in a process of its own,
-// whose largest resident size the kernel reports.
+// TestPeakMemory shows that memory does not grow with the rows: validating 100,000 rows, or a million with
+// SBENCH_SOAK, takes at most 20 MB more than validating ten thousand. Each runs in a process of its own,
+// and the kernel reports the largest resident size of the process.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
 		summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })

@@ -11,8 +11,8 @@ import (
 	"github.com/securebench/sbench/harness"
 )
 
-// TestBenchmarks validates the packs of this repository: no errors, and no warnings
-// but the intended ones.
+// TestBenchmarks validates the packs of this repository: there are no errors, and only the intended
+// warnings.
 func TestBenchmarks(t *testing.T) {
 	meant := map[string]bool{
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it

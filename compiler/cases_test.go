@@ -16,9 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// testCase is one case of an archive in testdata/cases: the files CASE/NAME and
-// common/NAME, of which the former take precedence, and in CASE/want every problem
-// that Validate finds in them.
+// testCase is one case of an archive in testdata/cases: the files CASE/NAME, the files common/NAME unless
+// CASE has a file of the same name, and in CASE/want every problem that Validate finds in them.
 type testCase struct {
 	name  string
 	files map[string]string

@@ -1,14 +1,17 @@
-// Package compiler turns what people write (a tester file, a pack's manifest and rows) into
-// what the rest of sbench runs: tasks whose values are divided into lanes. It writes no
-// files, and reads only these, the pack's assets and env files.
+// Package compiler turns what people write (a tester file, a pack's manifest and rows) into what the
+// rest of sbench runs: tasks with values in lanes. It writes no files, and reads only these, the pack's
+// assets and env files.
 //
-// Terms: a pack is a manifest, a file of rows and directories of assets; a row is one task
-// as its author writes it; a Task is a compiled row; a Family is the kind of a task, which
-// determines the fields of its row; a Lane says who may see a value; a Component is a part
-// of sbench to which values are shown.
+//	pack       a manifest, a file of rows and directories of assets
+//	row        one task as its author writes it
+//	Task       a compiled row
+//	Family     the kind of a task, which determines the fields of its row
+//	Lane       says who may see a value
+//	Component  a part of sbench that sees values
 //
-// Loaders report all problems at once: their errors hold Problems (use errors.As),
-// each with file, line, JSON path and, if one is known, a hint.
+// [LoadTester], [OpenPack] and [Pack.Tasks] load, [Validate] and [Precheck] check, [Task.AgentView] is
+// what an agent may see. Loaders report all problems at once: their errors hold Problems (use
+// errors.As), each with file, line and JSON path, and a hint if one is known.
 package compiler
 
 import "github.com/securebench/sbench/compiler/document"
@@ -44,8 +47,8 @@ const (
 	Result      Component = "result"       // everything, with what is not public redacted
 )
 
-// Sees reports whether the component is shown values of the lane. A result shows only public
-// values, and the names of the others.
+// Sees reports whether the component sees values of the lane. A result contains only the names of values
+// that are not public.
 func (c Component) Sees(lane Lane) bool {
 	switch c {
 	case Agent, Result:

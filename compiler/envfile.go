@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the
-// value. It skips blank lines and those that begin with "#"; the last line for a name
-// counts. If the file does not exist, the error matches fs.ErrNotExist; any other error
-// holds Problems, none of which quotes a value. Libraries such as godotenv quote, in their errors,
-// what they cannot read, and replace $NAME in values.
+// LoadEnvFile reads a file of lines NAME=VALUE, which may begin with "export " and quote the value. It
+// skips blank lines and lines that begin with "#". The last line for a name counts. If the file does not
+// exist, the error matches fs.ErrNotExist. Any other error holds Problems that quote no value.
+//
+// Libraries such as godotenv do not serve: their errors quote the text that they cannot read, and they
+// replace $NAME in values.
 func LoadEnvFile(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -56,7 +57,7 @@ func parseEnvLine(entry string) (name, value string, problem *Problem) {
 		return "", "", &Problem{Message: "name of an environment variable is empty"}
 	case strings.ContainsAny(name, " \t\x00"):
 		// The text may be part of a secret with several lines, so it is not quoted.
-		return "", "", &Problem{Message: "what is left of the equals sign is no name of an environment variable"}
+		return "", "", &Problem{Message: "the text before the equals sign is no name of an environment variable"}
 	case strings.Contains(value, "\x00"):
 		return "", "", &Problem{Message: fmt.Sprintf("value of %q holds a NUL byte", name)}
 	}

@@ -34,11 +34,11 @@ type Environment struct {
 	// MaterializeWorkdirFromImage copies the image's workdir into the workspace
 	// before the harness runs. It is for terminal_task only.
 	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image"`
-	// Machine makes the changes to the whole image the candidate, not only the workspace's.
-	// It is for terminal_task only.
+	// Machine says that the candidate is every change to the image, not only to the workspace. It is for
+	// terminal_task only.
 	Machine bool `key:"candidate" is:"machine"`
-	// Capabilities are those of the processes in the task's sandboxes, as in
-	// capabilities(7), sorted; nil for none.
+	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
+	// capabilities(7) and sorted; nil for none.
 	Capabilities []string
 	// Setup are shell commands that change the image before any harness runs in it.
 	Setup []string `key:"setup"`
@@ -75,7 +75,7 @@ type Resources struct {
 
 func environmentSchema() *schema.Schema {
 	return &schema.Schema{
-		Doc:    "What the task's sandboxes are made of. A row's keys replace those of the manifest's defaults; null takes one back.",
+		Doc:    "What the task's sandboxes are made of. A row's keys replace the manifest's defaults; null removes a default.",
 		Null:   true,
 		Object: &schema.Object{Unknown: schema.Accept, Fields: environmentFields()}, // other keys are kept as metadata
 	}
@@ -111,7 +111,7 @@ var environmentKeys = sync.OnceValue(func() []string {
 	return names
 })
 
-// packagePowers in environment.capabilities stands for those that package managers need.
+// packagePowers in environment.capabilities stands for the capabilities that package managers need.
 const packagePowers = "packages"
 
 // capabilityNames are what environment.capabilities may list, without CAP_. They give power
@@ -134,7 +134,7 @@ func capabilitiesSchema() *schema.Schema {
 func sidecarsSchema() *schema.Schema {
 	s := schema.List("terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox.",
 		schema.Closed("A service.",
-			required("name", schema.Matching("The name by which the others reach it.", `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")),
+			required("name", schema.Matching("The name by which the other sandboxes reach it.", `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")),
 			required("image", imageSchema("The image of its sandbox.")),
 			optional("entrypoint", commandSchema("The entry point of the service, by default the image's. It replaces the image's command, too.")),
 			optional("command", commandSchema("The command of the service, which follows its entry point, by default the image's.")),
@@ -287,8 +287,8 @@ func Environ(vars map[string]string) []string {
 
 func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// withRow returns e with the keys of v, a value that environmentSchema allows, in
-// place of its own.
+// withRow returns a copy of e in which the keys of v replace the values of e. v is allowed by
+// environmentSchema.
 func (e Environment) withRow(v document.Value) Environment {
 	if v.Get("resources").Kind() != 0 {
 		e.Resources = Resources{}

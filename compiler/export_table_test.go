@@ -57,7 +57,7 @@ func configRows(agents []AgentType) (rows []string) {
 	return rows
 }
 
-// keyRows returns the rows of a field and, if it is an object, those of its fields instead.
+// keyRows returns the row of a field or, if the field is an object, the rows of the object's fields.
 func keyRows(path string, f schema.Field) (rows []string) {
 	s := f.Schema
 	if s.Object != nil && s.String == nil && len(s.Object.Fields) > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// What tests of the package's surface call besides it.
+// Functions for the external tests.
 var (
 	Overlap    = overlap
 	ParseMount = parseMount
@@ -23,9 +23,8 @@ type SchemaFile struct {
 	Content []byte
 }
 
-// SchemaFiles returns the JSON Schemas of manifests, of tester files, and of rows:
-// one for rows of any family, and one for each family. They are generated from the
-// definitions that check these files, and accept what those accept.
+// SchemaFiles returns the JSON Schemas of manifests, tester files, rows of any family, and rows of each
+// family. They are generated from the definitions that check these files, and accept the same files.
 func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
 	var files []SchemaFile
 	add := func(name, title string, s *schema.Schema) error {
@@ -114,7 +113,7 @@ type jsonSchema struct {
 	AllOf                []*jsonSchema `json:"allOf,omitempty"`
 }
 
-// properties are written in their own order, which is the one that authors expect.
+// properties are written in the order of the definitions, which authors expect.
 type properties []property
 
 type property struct {

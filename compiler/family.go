@@ -28,21 +28,21 @@ type Family struct {
 	// Machine permits the environment keys that only make sense if the candidate is a
 	// workspace or a machine; without it they are errors.
 	Machine bool
-	// Words says that answers may be as short as a word. Validation then searches the input for
-	// them as whole words, from minAnswer bytes on.
+	// Words says that an answer may be a single word. Validation then searches the input for answers of
+	// at least minAnswer bytes, as whole words.
 	Words bool
-	// Patches are the eval fields with patches, which have to be well-formed, as paths of keys
-	// such as "tests.setup_patch".
+	// Patches are the paths of the eval fields with patches, such as "tests.setup_patch". The patches
+	// have to be well-formed.
 	Patches []string
-	// Checker, if not nil, returns the check of a final workspace. The sandbox that verifies
-	// gets the checker's files. Their lines, and those of the eval files that are evaluation
-	// inputs, are secrets (see Task.Secrets).
+	// Checker, if not nil, returns the check of a final workspace. The verifier's sandbox gets the
+	// checker's files. The lines of these files, and of eval files in the lane evaluation_inputs, are
+	// secrets (see Task.Secrets).
 	Checker func(t *Task) Checker
 	// Rules, if not nil, tells an agent in sentences what it must not do. Agents are told
 	// nothing else about the evaluation but AnswerFormat.
 	Rules func(t *Task) string
-	// AnswerFormat, if not "", tells an agent in a sentence the form in which an answer in words
-	// is read, unless the author says it.
+	// AnswerFormat is a sentence for agents about the form of an answer in words; "" for none. The
+	// author's own answer format replaces it.
 	AnswerFormat string
 	// Judged, if not nil, reports whether a model judges the task, in a run that has a judge.
 	Judged func(t *Task) bool

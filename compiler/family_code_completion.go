@@ -13,7 +13,7 @@ import (
 // Fenced is the value of eval.extract for candidates in the form of chat models' answers.
 const Fenced = "fenced"
 
-// CodeCompletion asks for source code, which is then tested.
+// CodeCompletion asks for source code, which the verifier tests.
 func CodeCompletion() *Family {
 	return &Family{
 		Name: "code_completion", CandidateKind: CandidateCode,
@@ -101,8 +101,8 @@ func CodeCompletionOf(t *Task) CodeCompletionEval {
 	return eval
 }
 
-// Continue returns the program that code completes: the starter code, or the prompt, and then
-// the code. If Extract is Fenced, it returns that of Program.
+// Continue returns the program that code completes: the starter code, or the prompt, and then the code.
+// If Extract is Fenced, it returns Program(code).
 func (e CodeCompletionEval) Continue(code string) string {
 	if e.Extract == Fenced {
 		return e.Program(code)
@@ -118,12 +118,13 @@ func (e CodeCompletionEval) Continue(code string) string {
 // line of a function or class.
 var (
 	fence       = regexp.MustCompile("(?m)^ {0,3}```+[ \t]*(\\w*).*\n?")
+	thought     = regexp.MustCompile(`(?is)^.*</(?:think|thinking|reasoning)>`)
 	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
 )
 
-// Program returns the program in a chat model's answer. Its code is what FencedCode finds.
-// If that does not declare the last function or class of the starter code, it is its body,
-// the first line of which may have lost its indentation.
+// Program returns the program in a chat model's answer. Its code is what FencedCode finds. If the code
+// does not declare the last function or class of the starter code, Program takes the code for the body of
+// this function, and repairs lost indentation.
 func (e CodeCompletionEval) Program(answer string) string {
 	code := FencedCode(answer)
 	starter := cmp.Or(e.StarterCode, e.Prompt)
@@ -134,12 +135,16 @@ func (e CodeCompletionEval) Program(answer string) string {
 	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code)
 }
 
-// FencedCode returns the blocks in Markdown fences that declare a function or a class, one
-// after the other, or the longest block if none does. Blocks of another language than Python
-// count only if there is no other block. Without fences it is the whole answer; what follows
-// a single closing fence is no code.
+// FencedCode returns the code in an answer:
+//
+//	fences              the blocks that declare a function or a class, joined, or else the longest block
+//	no fence            the whole answer
+//	one closing fence   the text before it
+//
+// Blocks in another language than Python count only if there are no others. A block has the
+// indentation of its fence. A thought is no part of the answer.
 func FencedCode(answer string) string {
-	answer = strings.ReplaceAll(answer, "\r\n", "\n")
+	answer = thought.ReplaceAllString(strings.ReplaceAll(answer, "\r\n", "\n"), "")
 	marks := fence.FindAllStringSubmatchIndex(answer, -1)
 	if len(marks) == 0 {
 		return answer
@@ -154,7 +159,9 @@ func FencedCode(answer string) string {
 		if i+1 < len(marks) {
 			end = marks[i+1][0]
 		}
-		if block := answer[marks[i][1]:end]; isPython(tag(i)) {
+		mark := answer[marks[i][0]:marks[i][1]]
+		margin := "\n" + mark[:strings.IndexByte(mark, '`')]
+		if block := strings.ReplaceAll("\n"+answer[marks[i][1]:end], margin, "\n")[1:]; isPython(tag(i)) {
 			blocks = append(blocks, block)
 		} else {
 			foreign = append(foreign, block)
@@ -170,8 +177,8 @@ func FencedCode(answer string) string {
 	return slices.MaxFunc(blocks, func(a, b string) int { return len(a) - len(b) })
 }
 
-// indented returns the body of a function with the indentation that it lost: of its first
-// line, or, if other lines show that, of all.
+// indented returns the body of a function after restoring lost indentation: of the first line, or of all
+// lines if other lines show that they lost theirs.
 func indented(body string) string {
 	const indent = "    "
 	lines := strings.Split(strings.Trim(body, "\n"), "\n")

@@ -2,8 +2,8 @@ package compiler
 
 import "github.com/securebench/sbench/compiler/schema"
 
-// deferredFamilies returns the families whose rows compile and whose harness runs, but which
-// have no verifier yet.
+// deferredFamilies returns the families without a verifier. Their rows compile and their harness runs,
+// and records stay pending.
 func deferredFamilies() []*Family {
 	return []*Family{
 		deferred("tool_call", "Call tools until the state is the expected one.", []string{"initial_state"},

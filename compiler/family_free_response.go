@@ -57,7 +57,7 @@ func rubricSchema() *schema.Schema {
 		String: &schema.String{NonBlank: true},
 		Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
 			optional("type", anything("The kind of rubric: \"contains_any\".")),
-			optional("accepted_answers", anything("Phrases of which the answer has to contain or resemble one.")),
+			optional("accepted_answers", anything("Phrases. The answer has to contain or resemble one of them.")),
 			optional("rejected_answers", anything("Phrases that the answer must not contain or resemble as much.")),
 			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
 		}, Variants: []schema.Variant{
@@ -72,7 +72,7 @@ func containsAny() *schema.Object {
 	phrase := schema.Text("A phrase.")
 	return &schema.Object{Fields: []schema.Field{
 		required("type", schema.Enum("The kind of rubric.", ContainsAny)),
-		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases of which one is enough"}),
+		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases, each of them enough"}),
 		optional("rejected_answers", schema.List("", phrase)),
 		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
 	}}

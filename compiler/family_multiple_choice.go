@@ -46,7 +46,7 @@ type Answer struct {
 type MultipleChoiceEval struct {
 	Question string           `key:"question"`
 	Choices  []string         `key:"choices"`
-	Answers  Hidden[[]Answer] // any one is right
+	Answers  Hidden[[]Answer] // each is right
 	Pattern  string           `key:"answer_pattern"` // has one group; "" if there is none
 }
 

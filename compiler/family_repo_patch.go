@@ -61,7 +61,7 @@ func policySchema() *schema.Schema {
 	return schema.Closed("Which paths the candidate's patch may change.",
 		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),
 		optional("allow_sensitive_paths", paths("Paths that may change although they belong to the tests by default.")),
-		optional("patch_preserved_paths", paths("Paths whose version of the repository is kept: the candidate's change to them is left out.")),
+		optional("patch_preserved_paths", paths("Paths that stay as in the repository: the verifier leaves out the candidate's changes to them.")),
 		optional("strict", schema.Boolean("Deny a patch that changes what belongs to the tests, instead of leaving that part out.", false)),
 	)
 }
@@ -77,7 +77,7 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 type CandidatePolicy struct {
 	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
 	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although they belong to the tests
-	PatchPreservedPaths []string `key:"patch_preserved_paths"` // changes to them are left out
+	PatchPreservedPaths []string `key:"patch_preserved_paths"` // the verifier leaves out changes to them
 	Strict              bool     `key:"strict"`                // deny a patch that changes what belongs to the tests, instead of leaving that out
 }
 

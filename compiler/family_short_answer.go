@@ -21,7 +21,7 @@ func ShortAnswer() *Family {
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
 			required("accepted_answers", &schema.Schema{
-				Doc: "The answers of which any one is right.",
+				Doc: "The right answers, each of them enough.",
 				Array: &schema.Array{Min: 1, Items: &schema.Schema{
 					Doc: "An accepted answer.", String: &schema.String{NonBlank: true}, Number: &schema.Number{},
 				}},

@@ -18,7 +18,7 @@ const (
 	CheckerScript  = "script"  // an executable file below asset_roots.eval
 )
 
-// TerminalTask asks for changes to a workspace, whose final state is checked.
+// TerminalTask asks for changes to a workspace. A checker judges its final state.
 func TerminalTask() *Family {
 	return &Family{
 		Name: "terminal_task", CandidateKind: CandidateWorkspace,
@@ -110,10 +110,12 @@ type Checker struct {
 	files, mounted string
 }
 
-// Files returns the file or directory below Pack.EvalRoot that is mounted: Path if that is a
-// directory, otherwise the directory that holds it, so that a test finds its conftest.py and
-// its data. The root itself belongs to all tasks: of a file directly in it, only the file is
-// mounted. It is "" for a command.
+// Files returns the file or directory below Pack.EvalRoot that sbench mounts:
+//
+//	Path is a directory                Path
+//	Path is a file in a directory      the directory, so that a test finds its conftest.py and its data
+//	Path is a file in EvalRoot itself  Path, since EvalRoot belongs to all tasks
+//	the checker is a command           ""
 func (c Checker) Files() string { return c.files }
 
 // Mounted returns the path of the file or directory Path in a sandbox; "" for a command.

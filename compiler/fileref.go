@@ -54,8 +54,8 @@ func fileRefSchema(lane Lane) *schema.Schema {
 	return s
 }
 
-// newFileRef reads a reference whose paths are valid. Without a mount, a public file appears
-// at its path, and any other file at its path below its lane's directory.
+// newFileRef reads a reference with valid paths. Without a mount, a public file appears at its path, and
+// any other file at its path below the directory of its lane.
 func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
 	ref.Path, _ = ParsePath(v.Get("path").Text())

@@ -44,7 +44,7 @@ func put(t *testing.T, path string, text []byte) {
 	}
 }
 
-// checkError makes sure that an error holds problems with messages.
+// checkError checks that an error holds problems with messages.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	var problems compiler.Problems
@@ -115,7 +115,7 @@ func FuzzRow(f *testing.F) {
 	})
 }
 
-// checkTask makes sure that everything a task returns is valid.
+// checkTask checks that everything a task returns is valid.
 func checkTask(t *testing.T, task *compiler.Task) {
 	t.Helper()
 	payload, err := task.AgentView().Payload()

@@ -19,8 +19,8 @@ type idSet struct {
 	lookups int
 }
 
-// maxLookups bounds how often the file is read again. Duplicates beyond that are reported
-// without the line of the first.
+// maxLookups bounds how often the file is read again. Later duplicates are reported without the line of
+// the first.
 const maxLookups = 64
 
 // add adds the id of the row on this line. used reports whether an earlier line has the same
@@ -39,7 +39,7 @@ func (s *idSet) add(id string, line int) (first int, used bool) {
 	return first, first > 0
 }
 
-// find returns the first line before the given one whose row has the id, or 0.
+// find returns the first line above the line before that has the id, or 0.
 func (s *idSet) find(id string, before int) int {
 	f, err := os.Open(s.file)
 	if err != nil {

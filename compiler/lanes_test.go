@@ -179,8 +179,8 @@ func TestAgentViewTypes(t *testing.T) {
 	visit("AgentView", reflect.TypeFor[compiler.AgentView]())
 }
 
-// TestNothingPrintsSecrets prints, logs and marshals everything that holds
-// values that are not public, in every way there is.
+// TestNothingPrintsSecrets prints, logs and marshals all types with values that are not public, in every way there
+// is, and looks for the values.
 func TestNothingPrintsSecrets(t *testing.T) {
 	pack, tasks := openTasks(t, "id: p\nversion: 1\n", secretRows())
 	for _, task := range tasks {
@@ -292,8 +292,8 @@ func TestSecretsOfTests(t *testing.T) {
 	}
 }
 
-// TestViews: which eval fields of each family the sandbox of the tests gets, and which only the
-// evaluator.
+// TestViews pins, for each family, the eval fields that the sandbox of the tests gets, and the fields that only the
+// evaluator gets.
 func TestViews(t *testing.T) {
 	const diff = `"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"`
 	tests := map[string]struct{ row, public, inputs, hidden string }{

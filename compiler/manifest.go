@@ -53,9 +53,9 @@ func familySchema(doc string, families []*Family) *schema.Schema {
 	return schema.Enum(doc, names...)
 }
 
-// OpenPack reads the manifest of a pack and checks that the file of rows exists; it reads no
-// row. Relative paths are relative to the working directory. Besides those of [Families], rows
-// may be of the families in more. The error holds Problems.
+// OpenPack reads the manifest of a pack and checks that the file of rows exists; it reads no row.
+// Relative paths are relative to the working directory. Rows may be of the families in [Families] and in
+// more. The error holds Problems.
 func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
 	p := &Pack{ManifestPath: manifest, TasksPath: tasks, families: append(Families(), more...)}
 	problems := p.readManifest()

@@ -8,8 +8,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// A Variant is one of the configurations that the matrix of a tester file names. Its run is that
-// of the file with the settings, in a directory of its own.
+// A Variant is a configuration in the matrix of a tester file: the file with the settings applied. It
+// runs in a directory of its own.
 type Variant struct {
 	Name     string
 	Settings []Setting
@@ -41,8 +41,8 @@ func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, 
 	return variants, nil
 }
 
-// LoadVariant is LoadTester for a variant, whose name is added to the run's id and is a
-// subdirectory of the output directory.
+// LoadVariant is LoadTester for a variant. It adds the variant's name to the run's id, and as a
+// subdirectory to the output directory.
 func LoadVariant(file string, agents []AgentType, v Variant, settings ...Setting) (*Tester, Problems, error) {
 	t, warnings, err := LoadTester(file, agents, slices.Concat(settings, v.Settings)...)
 	if err != nil {

@@ -39,10 +39,9 @@ type Pack struct {
 	hiddenErr  error
 }
 
-// Tasks reads the rows and yields them as tasks, in order. For an invalid row it yields nil
-// and an error that holds Problems, and continues with the next row. Any other error means
-// that the file cannot be read, and is the last. Per row it keeps only about four bytes, to
-// find repeated ids.
+// Tasks reads the rows and yields them as tasks, in order. For an invalid row it yields nil and an error
+// that holds Problems, and continues with the next row. Any other error means that the file cannot be
+// read, and ends the sequence. Tasks needs about four bytes of memory for each row, to find repeated ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		for row, err := range p.rows() {

@@ -81,7 +81,7 @@ func parseMount(lane Lane, mount string) (string, error) {
 // workspace. It does not check the contents of a directory that is mounted there.
 func CheckPublicMount(clean string) error {
 	folded := FoldPath(clean)
-	// Other benchmark runners keep answers and scores here, for which an agent could mistake a file.
+	// Other benchmark runners have answers and scores here. An agent could mistake a file for these.
 	for _, denied := range []string{
 		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json", "input/hidden.json", "output/score.json",
 	} {
@@ -128,9 +128,8 @@ func FoldPath(p string) string {
 	return norm.NFC.String(strings.Map(foldRune, folded))
 }
 
-// foldRune returns the same rune for all that differ only by case. The full folding, which
-// maps "ß" to "ss", gives lower case for some scripts and upper case for others, such as
-// Cherokee.
+// foldRune returns the same rune for all runes that differ only by case. The full folding, which maps "ß"
+// to "ss", does not: it gives lower case for most scripts and upper case for Cherokee.
 func foldRune(r rune) rune {
 	least := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

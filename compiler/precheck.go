@@ -15,28 +15,27 @@ import (
 	"github.com/securebench/sbench/compiler/patch"
 )
 
-// Precheck finds faults in a pack's tasks, beyond the form of their rows, that would keep
-// every attempt from being measured: missing files, malformed patches, scripts that cannot
-// be executed. Validate and every run use it, so that they agree. It is not safe for
-// concurrent use.
+// Precheck finds faults in tasks with valid rows that make every attempt fail: missing files, malformed
+// patches, scripts that cannot be executed. Validate and every run use it, so that they agree. It is not
+// safe for concurrent use.
 type Precheck struct {
-	// NoHarness says that candidates were produced elsewhere. Then a task needs no image if its
-	// candidates are texts, which are judged without a sandbox.
+	// NoHarness says that candidates were made elsewhere. Then a task needs no image if its candidates
+	// are texts: judging a text needs no sandbox.
 	NoHarness bool
 
 	pack    *Pack
 	tester  *Tester // nil for none
 	public  fileProbe
 	eval    fileProbe
-	used    map[string]bool // files and directories below the pack's eval root that rows refer to
-	noImage bool            // the lack of an image was reported
-	held    map[string]held // by the file or directory that is mounted
+	used    map[string]bool       // files and directories below the pack's eval root that rows refer to
+	noImage bool                  // the lack of an image was reported
+	hidden  map[string]withheldIn // by the file or directory that is mounted
 }
 
 // NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds
 // what is wrong for that tester file alone. The caller closes it.
 func (p *Pack) NewPrecheck(tester *Tester) *Precheck {
-	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}, held: map[string]held{}}
+	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}, hidden: map[string]withheldIn{}}
 	c.public.path, c.eval.path = p.PublicRoot, p.EvalRoot
 	return c
 }
@@ -115,8 +114,8 @@ func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
 	return nil
 }
 
-// held is an answer of Pack.Withheld.
-type held struct {
+// withheldIn is a result of Pack.Withheld.
+type withheldIn struct {
 	files []Withheld
 	err   error
 }
@@ -132,18 +131,18 @@ func (c *Precheck) mounted(t *Task, path, name, what string) Problems {
 	return nil
 }
 
-// sideBySide is the cure for hidden files among those that are mounted for evaluation.
+// sideBySide is the hint for hidden files in a directory that is mounted for evaluation.
 const sideBySide = "put tests and solutions side by side: TASK/tests and TASK/solution"
 
 // withheld is Pack.Withheld with a cache.
-func (c *Precheck) withheld(name string) held {
-	h, ok := c.held[name]
+func (c *Precheck) withheld(name string) withheldIn {
+	h, ok := c.hidden[name]
 	if !ok {
 		h.files, h.err = c.pack.Withheld(name)
-		if len(c.held) > maxKnown {
-			clear(c.held)
+		if len(c.hidden) > maxKnown {
+			clear(c.hidden)
 		}
-		c.held[name] = h
+		c.hidden[name] = h
 	}
 	return h
 }
@@ -177,7 +176,7 @@ func (c *Precheck) checker(t *Task) Problems {
 	return nil
 }
 
-// scriptFault returns why the kernel cannot execute the script, and the cure.
+// scriptFault returns why the kernel cannot execute the script, and a hint how to mend it.
 func scriptFault(name string) (hint string, err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -162,8 +162,8 @@ func (r *rowReader) checkNames(root document.Value, all []resource) {
 	}
 }
 
-// checkCollisions checks that no two things that a row puts into a workspace have the same
-// path, or one a path below the other's.
+// checkCollisions checks the paths of everything that a row puts into a workspace: no two are equal, and
+// none lies below another.
 func (r *rowReader) checkCollisions(all []resource) {
 	type placed struct {
 		resource

@@ -40,9 +40,8 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// continued skips lines that continue the value begun on the last line: those that are
-// indented or begin with a closing bracket, as in JSON printed for people. It reports
-// whether there were any.
+// continued skips lines that continue the value of the last line, as in JSON printed for people: lines
+// that are indented or begin with a closing bracket. It reports whether there were any.
 func (l *lineReader) continued() (found bool) {
 	for {
 		next, err := l.r.Peek(1)

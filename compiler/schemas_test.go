@@ -87,9 +87,9 @@ func TestTesterKeys(t *testing.T) {
 	}
 }
 
-// TestSchemasAgree checks every case against the JSON Schemas: they accept what
-// sbench accepts, and refuse what it refuses, except for the cases in
-// beyond-schema.txt, whose errors JSON Schema cannot express.
+// TestSchemasAgree checks every case against the JSON Schemas: they accept what sbench accepts, and refuse
+// what it refuses. Exceptions are the cases in beyond-schema.txt, with errors that JSON Schema cannot
+// express.
 func TestSchemasAgree(t *testing.T) {
 	schemas := readSchemas(t)
 	archives, err := filepath.Glob("testdata/cases/*.txtar")

@@ -56,8 +56,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestWrongSettings: problems of settings name the key instead of a line of the file, and
-// do not hide or move those of the file.
+// TestWrongSettings: problems of settings name the key instead of a line of the file. Problems of the file
+// are still reported, with the right lines.
 func TestWrongSettings(t *testing.T) {
 	const codex = testerHead + "harness: {type: codex, config: {model: a}}\n"
 	tests := []struct {

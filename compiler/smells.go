@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// maxSeen bounds the warnings that once remembers; it drops any beyond.
+// maxSeen bounds the warnings that once remembers. It drops later ones.
 const maxSeen = 10_000
 
 // once emits only the first of equal warnings, which many rows may cause.
@@ -29,8 +29,8 @@ func (pv *packValidator) once(p Problem) {
 	}
 }
 
-// steerable matches commands that sbench cannot protect from candidate files that steer
-// Python, pytest or the tool itself.
+// steerable matches commands that a candidate's files can steer, through Python, pytest or the tool
+// itself, and that sbench cannot protect.
 var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
 
 // checkerSmells warns about a checker that the candidate's files may steer.
@@ -47,8 +47,8 @@ func (pv *packValidator) checkerSmells(t *Task) {
 	}
 }
 
-// unbreakable reports whether a checker is more than one line and has no hidden file, besides its own
-// script, that a verifier could break to see that the checker can fail.
+// unbreakable reports whether a verifier cannot show that the checker can fail: the checker has more than
+// one line, and no hidden file besides its own script that the verifier could break.
 func (t *Task) unbreakable() bool {
 	checker := t.Checker()
 	switch checker.Source {
@@ -117,8 +117,8 @@ func isLocal(image string) bool {
 	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
-// Lengths in bytes from which values that are not public are searched for in public text.
-// Shorter ones occur by chance.
+// The least lengths, in bytes, of values that are not public and are searched for in public text. Shorter
+// values occur there by chance.
 const (
 	minAnswer = 3  // for a Family of Words
 	minLeak   = 16 // for all other families
@@ -138,23 +138,23 @@ func (pv *packValidator) leakSmells(t *Task) {
 		case v.section == "input":
 			eachString(v.key, v.Value, func(_ document.Value, text string) { public = append(public, text) })
 		case slices.ContainsFunc(leaksOf(v, shortest), func(secret string) bool {
-			return slices.ContainsFunc(public, func(text string) bool { return holds(text, secret, words) })
+			return slices.ContainsFunc(public, func(text string) bool { return contains(text, secret, words) })
 		}):
 			pv.warn(pv.check.at(t, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }
 
-// leaksOf returns what is searched for of an eval value. A checker's single line, such as the
-// command pytest -q, is not a secret.
+// leaksOf returns the strings of an eval value that are searched for. A checker of a single line, such as
+// the command pytest -q, is not a secret.
 func leaksOf(v resource, shortest int) []string {
 	return slices.DeleteFunc(secretsIn(v, shortest), func(s string) bool {
 		return v.key.Is("checker") && !strings.Contains(s, "\n")
 	})
 }
 
-// holds reports whether text contains the secret, as whole words if words is set.
-func holds(text, secret string, words bool) bool {
+// contains reports whether text contains the secret, as whole words if words is set.
+func contains(text, secret string, words bool) bool {
 	for start := 0; ; {
 		i := strings.Index(text[start:], secret)
 		if i < 0 {

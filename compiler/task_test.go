@@ -152,8 +152,8 @@ func TestMultipleChoiceAnswers(t *testing.T) {
 	}
 }
 
-// TestAnswerFormat: agents are told the form of an answer, by the author or by the family, and
-// never a pattern.
+// TestAnswerFormat: an agent gets the author's or else the family's description of the form of an answer,
+// and never a pattern.
 func TestAnswerFormat(t *testing.T) {
 	for _, test := range []struct{ name, family, input, eval, want string }{
 		{"multiple choice", "multiple_choice", `"question":"q","choices":["x","y"]`, `"answer":"A"`, "End with a line `ANSWER: <letter>`."},
@@ -231,8 +231,7 @@ func TestSandboxEvals(t *testing.T) {
 	}
 }
 
-// TestTasksGoOn shows that an invalid row does not end the reading, nor does a line
-// that is too long.
+// TestTasksGoOn shows that reading goes on after an invalid row and after a line that is too long.
 func TestTasksGoOn(t *testing.T) {
 	dir := t.TempDir()
 	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.DefaultMaxLine) + `"}}`

@@ -147,12 +147,12 @@ type HarnessConfig struct {
 // PricesConfig says what a provider charges for a million tokens, in US dollars.
 type PricesConfig struct {
 	Input       float64 `key:"input"`
-	CachedInput float64 `key:"cached_input"` // that of Input unless the file says otherwise
+	CachedInput float64 `key:"cached_input"` // Input unless the file says otherwise
 	Output      float64 `key:"output"`       // reasoning included
 }
 
-// An MCPServer is a server of the Model Context Protocol: a program that the agent starts in its
-// sandbox, or one that it reaches by HTTP.
+// An MCPServer is a server of the Model Context Protocol: a program that the agent starts in its sandbox,
+// or a server that it reaches by HTTP.
 type MCPServer struct {
 	Command Command           `key:"command"` // zero for a URL
 	Env     map[string]string `key:"env"`     // of the command
@@ -165,8 +165,8 @@ type HarnessFile struct {
 	Dest   string `key:"dest"`   // in the sandbox, absolute
 }
 
-// ProviderConfig says which API a command reaches through a relay, and which of its variables
-// say how. Names that the file does not give are those of the provider's own clients.
+// ProviderConfig says which API a command reaches through a relay, and in which variables the command
+// finds address, key and model. By default these are the variables of the provider's own clients.
 type ProviderConfig struct {
 	API string `key:"api"` // of AgentType, or of package harness
 	Key string `key:"key"` // the variable of harness.env that holds the real key; the command does not get it
@@ -178,7 +178,7 @@ type ProviderConfig struct {
 
 // RuntimeSection says which containerd to use and how.
 type RuntimeSection struct {
-	Address       string `key:"address"` // containerd's socket; "" for the system's if usable, else a private daemon; "none" for a private one
+	Address       string `key:"address"` // containerd's socket; "none" for a private daemon; "" for the system's if usable, else a private one
 	Namespace     string `key:"namespace"`
 	Snapshotter   string `key:"snapshotter"`
 	Handler       string `key:"handler"`        // the OCI runtime's shim; "" and auto mean sbench's own, or else containerd's
@@ -205,19 +205,18 @@ type NetworkSection struct {
 	CABundle    string `key:"ca_bundle"`   // file of certificates to trust in sandboxes, absolute; "" for none
 }
 
-// LimitsSection has the limits of sandboxes and of what they leave behind.
+// LimitsSection has the limits of sandboxes, workspaces and outputs.
 type LimitsSection struct {
 	Memory         int64   `key:"memory"`          // bytes
 	CPUs           float64 `key:"cpus"`            // cores
 	Pids           int64   `key:"pids"`            // processes and threads
 	WorkspaceBytes int64   `key:"workspace_bytes"` // size of a workspace
-	OutputBytes    int64   `key:"output_bytes"`    // kept of a command's output
+	OutputBytes    int64   `key:"output_bytes"`    // most that sbench stores of a command's output
 }
 
-// LoadTester reads a tester file, whose harness is a command or one of the agents, applies
-// the settings to it, and returns it with its warnings. Relative paths, including those in
-// settings, are relative to its directory. The error holds Problems, possibly with warnings
-// among them.
+// LoadTester reads a tester file, applies the settings, and returns the result with its warnings. The
+// harness is a command or one of the agents. Relative paths, also in settings, are relative to the file's
+// directory. The error holds Problems, possibly with warnings among them.
 func LoadTester(path string, agents []AgentType, settings ...Setting) (*Tester, Problems, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, nil, Problems{{File: path, Message: "is a directory, not a tester file", Hint: testersIn(path)}}
@@ -383,9 +382,9 @@ func warnOfSecrets(c *schema.Checker, t *Tester, env document.Value) {
 // secretName matches names of variables, in capitals, that look like secrets.
 var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_KEY|APIKEY|ACCESS_KEY|AUTH_|OAUTH|_(KEY|PAT|AUTH)$|^KEY$`)
 
-// ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE,
-// as from os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing
-// or empty value is an error; the error holds Problems, none of which quotes a value.
+// ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE, as from
+// os.Environ, and takes precedence over file, which is from LoadEnvFile. A missing or empty value is an
+// error. The error holds Problems that quote no value.
 func (t *Tester) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
 	known := map[string]string{}
 	maps.Copy(known, file)

@@ -222,7 +222,7 @@ func checkCosts(c *schema.Checker, root document.Value) {
 	config := root.Get("harness").Get("config")
 	for _, section := range []document.Value{root.Get("run"), config} {
 		if v := section.Get("max_cost_usd"); v.Kind() != 0 && config.Get("prices").Kind() != document.Object {
-			c.Errorf(v, "give harness.config.prices", "nobody knows what the tokens cost")
+			c.Errorf(v, "give harness.config.prices", "the prices of tokens are missing")
 			return
 		}
 	}

@@ -34,9 +34,9 @@ type Summary struct {
 //   - any other directory, which is searched for packs and tester files; a pack found
 //     there may still lack its rows
 //
-// What is named twice is checked once. Tester files may name agents as their harness. If any
-// problem is an error, a run of the pack, or with the tester file, would refuse to start.
-// checks are further checks of tester files. The returned error is that of ctx.
+// A file named twice is checked once. Tester files may name agents as their harness. If a problem is an
+// error, a run of the pack, or with the tester file, would refuse to start. checks are further checks of
+// tester files. The returned error is the cause of ctx.
 func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem), checks ...func(*Tester) Problems) (Summary, error) {
 	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}, unfilled: map[string]bool{}}
 	for _, path := range paths {
@@ -210,8 +210,8 @@ func problemsOf(file string, err error) (problems Problems) {
 	return Problems{{File: file, Message: Bare(err).Error()}}
 }
 
-// checkPack checks a pack, unless it has been checked, and what is wrong with it only for
-// the tester file, if there is one.
+// checkPack checks a pack, unless it has been checked already, and whether it fits the tester file t,
+// which may be nil.
 func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) {
 	first := !v.again(manifest, tasks)
 	if first {

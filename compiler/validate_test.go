@@ -29,7 +29,7 @@ func TestMatchTask(t *testing.T) {
 	}
 }
 
-// TestValidateOnce shows that what is named in several ways is checked once.
+// TestValidateOnce shows that a file with several names is checked once.
 func TestValidateOnce(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{
@@ -46,7 +46,7 @@ func TestValidateOnce(t *testing.T) {
 	}
 }
 
-// TestValidateWithoutImage: only a harness, and what judges in a sandbox, need an image.
+// TestValidateWithoutImage: only a harness, and a verifier that uses a sandbox, need an image.
 func TestValidateWithoutImage(t *testing.T) {
 	const tester = "schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nharness: {type: command, config: {command: x}}\n"
 	const text = `{"id":"a","family":"short_answer","input":{"question":"Capital of France?"},"eval":{"accepted_answers":["Paris"]}}`
@@ -106,8 +106,8 @@ func TestValidateStops(t *testing.T) {
 	}
 }
 
-// TestValidateLink shows that a directory with a symbolic link in it is refused, but not
-// taken for one that no row refers to.
+// TestValidateLink shows that a directory with a symbolic link in it is refused, and not reported as a
+// directory that no row refers to.
 func TestValidateLink(t *testing.T) {
 	dir := t.TempDir()
 	writeFiles(t, dir, map[string]string{

@@ -60,10 +60,9 @@ type ResourceSummary struct {
 	Name string `json:"name"`
 	Lane Lane   `json:"visibility"`
 	Kind string `json:"kind"` // "text" for a string, otherwise "json"
-	// Value is set for public resources only.
-	Value json.RawMessage `json:"value,omitempty"`
-	// Redacted is set for all others.
-	Redacted bool `json:"redacted,omitempty"`
+	// Value is set if the resource is public, Redacted if it is not.
+	Value    json.RawMessage `json:"value,omitempty"`
+	Redacted bool            `json:"redacted,omitempty"`
 }
 
 // ResourceSummary returns a summary of every resource, in the order of the row. All assets
@@ -89,16 +88,19 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 	return all
 }
 
-// MinSecret is the length in bytes from which a string of the pack or harness.env is
-// searched for in other text as a secret. Shorter ones occur by chance, and redacting them
-// would reveal more than it hides.
+// MinSecret is the least length, in bytes, of a string of the pack or harness.env that is searched for in
+// other text as a secret. Shorter strings occur by chance, and redacting them would reveal more than it
+// hides.
 const MinSecret = 6
 
-// Secrets returns every string in the evaluation inputs and hidden values that is worth
-// replacing in logs: at least [MinSecret] bytes long, each once, the longest first. It
-// includes lines of patches and of a terminal task's checker and eval files, but no object
-// keys, paths or keywords of sbench, no short words of commands, such as the names of programs,
-// and nothing that is also in a public value.
+// Secrets returns the strings to replace in logs, each once, the longest first. They are the strings of
+// the evaluation inputs and hidden values, and the lines of patches and of a terminal task's checker and
+// eval files. Not among them are
+//
+//   - strings shorter than [MinSecret] bytes
+//   - strings that are also in a public value
+//   - object keys, paths and keywords of sbench
+//   - short words of commands, such as names of programs
 func (t *Task) Secrets() []string {
 	var secrets []string
 	var public strings.Builder

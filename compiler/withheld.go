@@ -17,11 +17,12 @@ type Withheld struct {
 	By   string // what hides it, such as "$.eval.expected_state of line 3"
 }
 
-// Withheld returns what lies below name, a file or directory below EvalRoot that is mounted
-// for evaluation, and must not be mounted with it: everything that a field of the hidden lane
-// refers to in any row, under every name that it has, and the manifest and the rows. It is an
-// error if name itself is hidden, or one of the conditions of WalkFiles is not met. The first
-// call reads all rows, and keeps a name for each hidden reference.
+// Withheld returns the files and directories at or below name that no sandbox may get: everything that a
+// field of the hidden lane refers to in any row, under every hard link, and the manifest and the rows.
+// name is a file or directory below EvalRoot that is mounted for evaluation.
+//
+// It is an error if name itself is hidden, or WalkFiles fails. The first call reads all rows, and
+// remembers a name for each hidden reference.
 func (p *Pack) Withheld(name string) ([]Withheld, error) {
 	p.hiddenOnce.Do(func() { p.hidden, p.hiddenErr = p.findHidden() })
 	if p.hiddenErr != nil {
@@ -82,7 +83,7 @@ func (h *hiddenFiles) by(name string, info fs.FileInfo) string {
 	return ""
 }
 
-// findHidden reads all rows. It skips invalid ones, with which no pack is run.
+// findHidden reads all rows. It skips invalid rows, since no run starts with them.
 func (p *Pack) findHidden() (hiddenFiles, error) {
 	h := hiddenFiles{names: map[string]string{}, links: map[inode]string{}}
 	eval := assetRoot{path: p.EvalRoot}

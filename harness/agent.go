@@ -37,7 +37,7 @@ const (
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
-	compiler.HarnessConfig // whose Version is exact
+	compiler.HarnessConfig // Version must be exact
 
 	CLI    CLI
 	Tools  *agentcli.Cache
@@ -313,17 +313,17 @@ func assignFault(ctx context.Context, result Result, how ending, provider relay.
 	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.silent {
 		asking, cancel := context.WithTimeout(ctx, probeWall)
 		defer cancel()
-		own := ask.Probe(asking)
-		servesFirst := facts.AllFailed() && own.Succeeded > 0 && ask.Repeat(asking).Succeeded > 0
+		probed := ask.Probe(asking)
+		servesFirst := facts.AllFailed() && probed.Succeeded > 0 && ask.Repeat(asking).Succeeded > 0
 		switch {
 		case ctx.Err() != nil:
 			return result, context.Cause(ctx)
 		case servesFirst:
 			return result, refused
-		case own.Unknown() && facts.Unknown():
+		case probed.Unknown() && facts.Unknown():
 			return result, fmt.Errorf("%w (%s): it answers every request with 404: it does not know the model %q, or the base_url leads elsewhere", ErrProvider, name, provider.Model)
-		case own.Sent == 0, own.Unserved() && !own.Unknown():
-			return result, fmt.Errorf("%w (%s): %s, for the agent and for a request of sbench's own", ErrProvider, name, cmp.Or(own.LastCause, "no answer"))
+		case probed.Sent == 0, probed.Unserved() && !probed.Unknown():
+			return result, fmt.Errorf("%w (%s): %s, for the agent and for a request of sbench's own", ErrProvider, name, cmp.Or(probed.LastCause, "no answer"))
 		}
 	}
 	if facts.Exceeded != "" {

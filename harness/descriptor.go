@@ -54,7 +54,7 @@ func CLIOf(name string) (CLI, bool) {
 	return CLI{}, false
 }
 
-// AgentTypes returns what tester files may say about the agents.
+// AgentTypes returns the harness types of agents for tester files, with their keys of harness.config.
 func AgentTypes() []compiler.AgentType {
 	var types []compiler.AgentType
 	for _, c := range CLIs() {
@@ -108,7 +108,7 @@ type descriptor struct {
 	Config           map[string]string
 	NPM              map[string]agentcli.Package
 	Directory, File  string
-	Command          []texts           // arguments, or groups that are left out together, as templates
+	Command          []texts           // arguments, or groups that expand omits together, as templates
 	Env, Files       map[string]string // templates; files by path below agentState
 	MCP              mcpForms
 	Events           json.RawMessage
@@ -195,7 +195,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 func fileSchema(doc string) *schema.Schema {
 	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
 		if !fs.ValidPath(p) {
-			return "such as bin/agent", fmt.Errorf("%q is no path within it", p)
+			return "such as bin/agent", fmt.Errorf("%q is not a relative path without ..", p)
 		}
 		return "", nil
 	})
@@ -247,7 +247,7 @@ func (c *CLI) checkProgram(check *schema.Checker, root document.Value) {
 	case c.Directory != "" && c.Program == "":
 		check.Errorf(root, "the path of the program in the directory", "key %q is missing", "file")
 	case c.Directory == "" && c.Program != "":
-		check.Errorf(root.Get("file"), "a package of npm names its own", "%q is for a directory", "file")
+		check.Errorf(root.Get("file"), "remove it: an npm package has its own file", "%q is for a directory", "file")
 	}
 	if !slices.ContainsFunc(c.written.Command, func(g texts) bool { return slices.Contains(g, "{program}") }) {
 		check.Errorf(root.Get("command"), `with "{program}" as an argument`, "the command does not run the program")

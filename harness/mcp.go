@@ -43,12 +43,12 @@ func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
 		known := mcpPlaceholders[kind]
 		for _, v := range root.Get("mcp").Get(kind).Fields() {
 			if m := placeholder.FindStringSubmatch(v.Text()); m != nil && (m[0] != v.Text() || !slices.Contains(known, m[1])) {
-				check.Errorf(v, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s cannot stand here", v.Text())
+				check.Errorf(v, "a text, or one of {"+strings.Join(known, "}, {")+"}", "%s is not allowed here", v.Text())
 			}
 		}
 	}
 	if mcp := root.Get("mcp"); mcp.Kind() != 0 && !c.passesServers {
-		check.Errorf(mcp, "put {"+mcpJSON+"} into one of files, or into command", "nothing passes the servers on")
+		check.Errorf(mcp, "put {"+mcpJSON+"} into one of files, or into command", "the agent never gets the servers")
 	}
 }
 

@@ -211,13 +211,13 @@ func TestDescriptorTypos(t *testing.T) {
 		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "", "there is no program"},
 		{"npm:", "directory: x\nfile: y\nnpm:", "in a package and in a directory"},
 		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "directory: x\n", `key "file" is missing`},
-		{"file: bin/outsider", "file: ../outsider", "is no path within it"},
+		{"file: bin/outsider", "file: ../outsider", "is not a relative path without .."},
 		{".config/outsider.json", "../outsider.json", "is no path below {home}"},
 		{"api: openai", "api: openia", `did you mean "openai"?`},
 		{"step: command", "step: comand", `did you mean "command"?`},
 		{"name: outsider", "name: Outsider", "small letters"},
-		{`"{argv}"`, `"{argw}"`, "outsider.yaml:23: $.mcp.stdio.run: {argw} cannot stand here (a text, or one of {command}, {args}, {argv}, {env})"},
-		{`{at: "{url}"}`, `{at: "x{url}"}`, "$.mcp.http.at: x{url} cannot stand here"},
+		{`"{argv}"`, `"{argw}"`, "outsider.yaml:23: $.mcp.stdio.run: {argw} is not allowed here (a text, or one of {command}, {args}, {argv}, {env})"},
+		{`{at: "{url}"}`, `{at: "x{url}"}`, "$.mcp.http.at: x{url} is not allowed here"},
 		{"any:", "anny:", `did you mean "any"?`},
 	} {
 		text := strings.Replace(outsider, tt.old, tt.wrong, 1)

@@ -93,7 +93,7 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// readers are the formats of output that have parsers of their own.
+// readers are the parsers for formats of output that have a name.
 var readers = map[string]func([]byte) ([]Step, bool){"codex": readCodex, "claude_code": readClaude}
 
 // An eventRule says what a line of a program's output means. The first rule that fits a line counts.

@@ -77,7 +77,7 @@ func WithUser(uid, gid uint32, groups ...uint32) Option {
 func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	return func(s *draft) error {
 		if slices.ContainsFunc(mappings, func(m specs.LinuxIDMapping) bool { return m.Size == 0 }) {
-			return errors.New("user namespace: a mapping of no ids")
+			return errors.New("user namespace: a mapping has size 0")
 		}
 		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
 		return joinNamespace(s, specs.UserNamespace, p)

@@ -30,11 +30,14 @@ const (
 // filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
 // name: amd64 or arm64. Any other name is an error.
 //
-// The filter is an allow-list. Other calls fail with EPERM. The filter never kills the process,
-// because that would look like the task's fault. clone3(2) fails with ENOSYS, so that C libraries
-// fall back to clone(2), where the filter can see the flags. Other calls that programs can do without
-// also fail with ENOSYS. The entry points of other architectures are closed, because the 32-bit entry
-// points reach socketcall(2), where a filter cannot see the arguments.
+// The filter is an allow-list. It never kills the process, because that would look like the task's
+// fault. Calls that are not on the list:
+//
+//	clone3(2)            ENOSYS: C libraries fall back to clone(2), where a filter sees the flags
+//	a few more           ENOSYS: programs can do without them
+//	other architectures  closed: their 32-bit entry points reach socketcall(2), where a filter does
+//	                     not see the arguments
+//	all other calls      EPERM
 func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
 	if !ok {

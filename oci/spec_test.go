@@ -120,7 +120,7 @@ func TestRefused(t *testing.T) {
 		{"unclean cwd", oci.WithCwd("/a/../b"), "not a clean absolute path"},
 		{"second network namespace", oci.WithNetworkNamespace("/proc/1/ns/net"), "given twice"},
 		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
-		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping of no ids"},
+		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping has size 0"},
 		{"relative user namespace", oci.WithUserNamespace("user", specs.LinuxIDMapping{Size: 1}), "not a clean absolute path"},
 		{"relative devices", oci.WithDevices("dev"), "not a clean absolute path"},
 		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is not between"},

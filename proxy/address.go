@@ -17,11 +17,11 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-// closedNetworks returns, each with its name, the special-purpose networks of the IANA
-// registries (RFC 6890) that are not globally reachable or lead to another address family,
-// and the addresses of clouds' metadata services. IPv6 outside 2000::/3 is not listed: check
-// refuses all of it.
-func closedNetworks() map[netip.Prefix]string {
+// deniedNetworks returns the networks that no sandbox may reach, with their names: the special-purpose
+// networks of the IANA registries (RFC 6890) that are not globally reachable or lead to another address
+// family, and the addresses of clouds' metadata services. It lacks IPv6 outside 2000::/3, because
+// newAddressCheck refuses all of this.
+func deniedNetworks() map[netip.Prefix]string {
 	prefix := netip.MustParsePrefix
 	return map[netip.Prefix]string{
 		prefix("0.0.0.0/8"):        "unspecified",
@@ -34,7 +34,7 @@ func closedNetworks() map[netip.Prefix]string {
 		prefix("192.0.2.0/24"):     "documentation",
 		prefix("192.88.99.0/24"):   "6to4 relay",
 		prefix("192.168.0.0/16"):   "private",
-		prefix("198.18.0.0/15"):    "benchmarking", // ServeDNS hands these out inside a sandbox
+		prefix("198.18.0.0/15"):    "benchmarking", // ServeDNS assigns these inside a sandbox
 		prefix("198.51.100.0/24"):  "documentation",
 		prefix("203.0.113.0/24"):   "documentation",
 		prefix("224.0.0.0/4"):      "multicast",
@@ -47,13 +47,13 @@ func closedNetworks() map[netip.Prefix]string {
 	}
 }
 
-// newAddressCheck returns a function that returns nil if an address may be dialled: it is
-// public and not this host's.
+// newAddressCheck returns a function that returns nil for an address that the proxy may dial: a public
+// address that is not this host's.
 func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
 	if local == nil {
 		local = isLocal
 	}
-	closed := closedNetworks()
+	denied := deniedNetworks()
 	return func(address netip.Addr) error {
 		a := address.Unmap()
 		switch {
@@ -64,26 +64,25 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) erro
 		case a.Is6() && a.As16()[0]>>5 != 1: // 2000::/3
 			return &refusedAddress{address, "not global unicast"}
 		}
-		for prefix, name := range closed { // they do not overlap
+		for prefix, name := range denied { // they do not overlap
 			if prefix.Contains(a) {
 				return &refusedAddress{address, name}
 			}
 		}
-		own, err := local(a)
+		isHosts, err := local(a)
 		switch {
 		case err != nil:
 			return &refusedAddress{address, "the host's own addresses are unknown"}
-		case own:
+		case isHosts:
 			return &refusedAddress{address, "the host's own"}
 		}
 		return nil
 	}
 }
 
-// isLocal asks the kernel where a packet to the address would go (rtnetlink(7),
-// RTM_GETROUTE), and reports whether that is this host: an interface's address, or any other
-// in the table of local routes. An address without a route is not local, but cannot be
-// reached either.
+// isLocal asks the kernel where a packet to the address would go (rtnetlink(7), RTM_GETROUTE), and
+// reports whether it would go to this host: to an interface's address, or to another address in the
+// table of local routes. An address without a route is not local, and cannot be reached.
 func isLocal(a netip.Addr) (local bool, err error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {

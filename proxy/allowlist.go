@@ -8,7 +8,7 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// Ports and methods that may be used at an allowed host.
+// Ports and methods that a sandbox may use at an allowed host.
 var (
 	ports   = []uint16{80, 443}
 	methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -16,10 +16,10 @@ var (
 
 // An Allowlist says what a harness may reach. The zero Allowlist denies everything.
 type Allowlist struct {
-	Domains []domain.Domain // what may be reached; empty means nothing
+	Domains []domain.Domain // empty means nothing
 }
 
-// A request is what something in a sandbox asks for. The zero request is denied.
+// A request is what a program in a sandbox asks for. The zero request is denied.
 type request struct {
 	Kind   Kind
 	Method string // used for KindHTTP only
@@ -30,15 +30,15 @@ type request struct {
 // A decision is an allowlist's answer to a [request]. The zero decision denies.
 type decision struct {
 	Allowed bool
-	Host    string // normalised; "" if the request's is malformed or an address
-	Port    uint16 // 0 if the request's is malformed
-	Rule    string // that allowed or refused it
+	Host    string // normalised; "" if the requested host is malformed or an address
+	Port    uint16 // 0 if the requested port is malformed
+	Rule    string // the rule that allowed or refused the request
 	Reason  reason // of a refusal
-	Cure    string // of a refusal: how to allow it
+	Cure    string // of a refusal: how to allow the request
 }
 
-// decide says whether the allowlist allows the request. It depends only on p and r; the address
-// that a name resolves to is checked when it is dialled.
+// decide says whether the allowlist allows the request. It depends only on p and r. Proxy.dial checks
+// the address that a name resolves to.
 func (p Allowlist) decide(r request) decision {
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
@@ -64,6 +64,6 @@ func (p Allowlist) decide(r request) decision {
 }
 
 func (d decision) refuse(why reason, rule string) decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, reasons()[why].Text
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, reasons()[why].Cure
 	return d
 }

@@ -29,11 +29,11 @@ func TestDecide(t *testing.T) {
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
 		{"zero domain", proxy.Allowlist{Domains: make([]domain.Domain, 1)}, request("example.org", "443"), proxy.Decision{Host: "example.org", Port: 443,
 			Rule: "no entry of harness.config.allowed_domains matches", Reason: "host_not_allowed", Cure: `add "example.org" to harness.config.allowed_domains`}},
-		{"zero request", policy, proxy.Request{}, proxy.Decision{Rule: "hosts are named by DNS names", Reason: "bad_name", Cure: proxy.Reasons()["bad_name"].Text}},
-		{"another port", policy, request("example.org", "22"), proxy.Decision{Host: "example.org", Port: 22, Rule: "ports 80, 443", Reason: "port_not_allowed", Cure: proxy.Reasons()["port_not_allowed"].Text}},
+		{"zero request", policy, proxy.Request{}, proxy.Decision{Rule: "hosts are named by DNS names", Reason: "bad_name", Cure: proxy.Reasons()["bad_name"].Cure}},
+		{"another port", policy, request("example.org", "22"), proxy.Decision{Host: "example.org", Port: 22, Rule: "ports 80, 443", Reason: "port_not_allowed", Cure: proxy.Reasons()["port_not_allowed"].Cure}},
 		{"a name", policy, proxy.Request{Kind: proxy.KindDNS, Host: "example.org."}, proxy.Decision{Allowed: true, Host: "example.org", Rule: "example.org"}},
 		{"no method", policy, proxy.Request{Kind: proxy.KindHTTP, Host: "example.org", Port: "80"},
-			proxy.Decision{Host: "example.org", Port: 80, Rule: "methods GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS", Reason: "method_not_allowed", Cure: proxy.Reasons()["method_not_allowed"].Text}},
+			proxy.Decision{Host: "example.org", Port: 80, Rule: "methods GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS", Reason: "method_not_allowed", Cure: proxy.Reasons()["method_not_allowed"].Cure}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,11 +62,11 @@ func TestReasonsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for reason, cure := range proxy.Reasons() {
+	for reason, refusal := range proxy.Reasons() {
 		if !strings.Contains(string(text), "| `"+string(reason)+"` |") {
 			t.Errorf("%s is not documented", reason)
 		}
-		if cure.Text == "" || cure.Status < 400 {
+		if refusal.Cure == "" || refusal.Status < 400 {
 			t.Errorf("%s has no cure", reason)
 		}
 	}

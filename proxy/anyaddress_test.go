@@ -129,9 +129,9 @@ func netlink(fd int, kind, flags uint16, body []byte) error {
 
 const localTableVariable = "SBENCH_TEST_LOCAL_TABLE"
 
-// TestLocalTable: every address in the kernel's table of local routes is this host's,
-// whether an interface has it or not. In a process with its own network namespace, a
-// route makes 93.184.216.0/24 and 2606:2800::/32 local.
+// TestLocalTable: every address in the kernel's table of local routes is this host's, even if no
+// interface has it. In a process with its own network namespace, a route makes 93.184.216.0/24 and
+// 2606:2800::/32 local.
 func TestLocalTable(t *testing.T) {
 	if os.Getenv(localTableVariable) == "" {
 		inNetwork(t, localTableVariable)

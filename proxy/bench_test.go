@@ -12,13 +12,12 @@ import (
 	"time"
 )
 
-// benchChunk is what one operation of the copying benchmarks moves.
+// benchChunk is the number of bytes that one operation of the copying benchmarks moves.
 const benchChunk = 8 << 20
 
-// BenchmarkProxy compares the proxy with Debian's tinyproxy and squid, with the
-// library that it dispatches with (which copies by splice and checks nothing), and
-// with no proxy: the same client, the same origin, one after the other. All tunnels
-// begin with a ClientHello.
+// BenchmarkProxy compares the proxy with Debian's tinyproxy and squid, with goproxy alone (which
+// copies by splice and checks nothing), and with no proxy: the same client, the same origin, one
+// after the other. All tunnels begin with a ClientHello.
 func BenchmarkProxy(b *testing.B) {
 	origin := benchOrigin(b)
 	hello := captureHello(b, helloFor("allowed.test"))

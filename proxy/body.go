@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// upBody is the body of a request, whose size is limited.
+// upBody limits the size of a request's body.
 type upBody struct {
 	io.ReadCloser
 	x    *transfer
-	read int64 // bytes so far
+	read int64 // bytes
 }
 
 func (b *upBody) Read(buf []byte) (int, error) {
@@ -25,7 +25,7 @@ func (b *upBody) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// downBody is the body of an answer, whose end may be missing.
+// downBody is the body of an answer. It records whether the body is incomplete.
 type downBody struct {
 	io.ReadCloser
 	x *transfer

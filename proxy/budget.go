@@ -2,65 +2,65 @@ package proxy
 
 import "sync"
 
-// A budget is a number of bytes that several flows share. take uses bytes; reserved bytes
-// must soon be settled, since take may wait for them.
+// A budget is a number of bytes that several flows share. take uses bytes. Whoever reserves bytes must
+// soon release them, because take may wait for this.
 type budget struct {
-	mu       sync.Mutex
-	settled  sync.Cond
-	total    int64
-	left     int64 // neither used nor reserved
-	reserved int64
-	ended    bool
+	mu        sync.Mutex
+	released  sync.Cond
+	total     int64
+	available int64 // neither used nor reserved
+	reserved  int64
+	ended     bool
 }
 
 func newBudget(total int64) *budget {
-	b := &budget{total: total, left: total}
-	b.settled.L = &b.mu
+	b := &budget{total: total, available: total}
+	b.released.L = &b.mu
 	return b
 }
 
-// take uses up to n bytes and returns how many it used. Fewer than n means that the budget
-// is exhausted: take waits for reserved bytes that may be given back.
+// take uses up to n bytes and returns how many it used. It waits for the release of reserved bytes, so
+// fewer than n means that the budget is exhausted.
 func (b *budget) take(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for b.left < n && b.reserved > 0 && !b.ended {
-		b.settled.Wait()
+	for b.available < n && b.reserved > 0 && !b.ended {
+		b.released.Wait()
 	}
-	n = min(n, b.left)
-	b.left -= n
+	n = min(n, b.available)
+	b.available -= n
 	return n
 }
 
-// reserve sets up to n bytes aside, at most a quarter of what is left.
+// reserve reserves up to n bytes, at most a quarter of the available bytes.
 func (b *budget) reserve(n int64) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n = min(n, b.left/4)
-	b.left -= n
+	n = min(n, b.available/4)
+	b.available -= n
 	b.reserved += n
 	return n
 }
 
-// settle gives back the unused part of reserved bytes.
-func (b *budget) settle(reserved, used int64) {
+// release ends a reservation. The bytes that were not used are available again.
+func (b *budget) release(reserved, used int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reserved -= reserved
-	b.left += reserved - used
-	b.settled.Broadcast()
+	b.available += reserved - used
+	b.released.Broadcast()
 }
 
-// open stops take from waiting, now and later.
-func (b *budget) open() {
+// close ends all waiting in take.
+func (b *budget) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
-	b.settled.Broadcast()
+	b.released.Broadcast()
 }
 
 func (b *budget) used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.total - b.left - b.reserved
+	return b.total - b.available - b.reserved
 }

@@ -16,7 +16,7 @@ type probe struct {
 	want       string // part of the client's answer
 }
 
-// run makes the attempt, which does not reach the proxy.
+// run makes the attempt, which must not reach the proxy.
 func (p probe) run(t *testing.T, s *sandbox) {
 	s.t = t
 	if got := s.ask(ask{Code: p.code}); !strings.Contains(got, p.want) {
@@ -121,7 +121,7 @@ func TestNamespace(t *testing.T) {
 	s.t = t
 }
 
-// TestTransparent makes attempts as programs that do not know of the proxy.
+// TestTransparent makes attempts as programs do that do not know the proxy.
 func TestTransparent(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}})

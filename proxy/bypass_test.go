@@ -17,10 +17,10 @@ import (
 type row struct {
 	name string
 	ask  ask
-	// log has "kind verdict reason" of each entry that the attempt leaves.
+	// log has "kind verdict reason" of each entry of the attempt.
 	log []string
-	// answer is part of what the client got. If the attempt is denied before a
-	// tunnel is open, the reason must be in it, too.
+	// answer is a part of the client's answer. If the proxy refuses before a tunnel is open, the answer
+	// must also have the reason.
 	answer string
 	// reached are the addresses that were connected to.
 	reached []string
@@ -28,7 +28,7 @@ type row struct {
 	address string
 }
 
-// quiet reports whether a refusal for the reason comes before any name is looked up.
+// quiet reports whether the proxy refuses for the reason before it looks up any name.
 func quiet(reason string) bool {
 	return !slices.Contains([]string{"address_not_allowed", "not_tls", "sni_missing", "sni_mismatch", "ech", "bad_hello", "hello_timeout", "resolve_failed", "dial_failed", "upstream_failed"}, reason)
 }

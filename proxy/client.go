@@ -15,23 +15,23 @@ import (
 // clientKey is the context key of a request's *client.
 type clientKey struct{}
 
-// A client is a connection from the sandbox. Where net/http itself would answer an invalid
-// request, the client logs that and sends a refusal instead.
+// A client is a connection from the sandbox. If net/http answers an invalid request by itself, the
+// client logs the request and sends a refusal instead of the answer.
 type client struct {
 	net.Conn
-	tcp    *net.TCPConn // the same connection, for direct copying
-	p      *Proxy
-	mapped *mapping // of a redirected connection; otherwise nil
-	early  []byte   // already read; Read returns it first
+	tcp          *net.TCPConn // the same connection, for direct copying
+	p            *Proxy
+	redirectedTo *destination // of a redirected connection; otherwise nil
+	early        []byte       // already read; Read returns it first
 
-	handled atomic.Bool  // a handler has the request
-	heard   atomic.Int64 // bytes read that have not become a request
-	head    []byte       // the first of those bytes, for [client.twoLengths]
-	since   atomic.Int64 // when the current request could begin, in Unix nanoseconds
-	logged  atomic.Bool
-	counted bool // Proxy.Close waits for it
-	closing sync.Once
-	forget  func() bool // keeps Proxy.Close from closing it
+	handled  atomic.Bool  // a handler has the request
+	unparsed atomic.Int64 // bytes read that are not yet a request
+	head     []byte       // the first of the unparsed bytes, for [client.twoLengths]
+	since    atomic.Int64 // when the connection began to wait for the request, in Unix nanoseconds
+	logged   atomic.Bool
+	counted  bool // Proxy.Close waits for the connection
+	closing  sync.Once
+	forget   func() bool // keeps Proxy.Close from closing the connection
 }
 
 // newClient makes a client of a connection. Above the limit, it closes the connection and
@@ -46,7 +46,7 @@ func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	c := &client{Conn: conn, tcp: tcp, p: p, forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
 	c.since.Store(time.Now().UnixNano())
 	if p.counts.open.Add(1) > int64(p.limits.Connections) {
-		p.attempt(kind).deny(reasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
+		p.newAccess(kind).deny(reasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
 		_ = c.Close()
 		return nil
 	}
@@ -63,7 +63,7 @@ func (c *client) Read(b []byte) (int, error) {
 		n, err = c.tcp.Read(b)
 	}
 	if !c.handled.Load() {
-		c.heard.Add(int64(n))
+		c.unparsed.Add(int64(n))
 		c.head = append(c.head, b[:min(n, c.p.limits.HeaderBytes+8192-len(c.head))]...)
 	}
 	return n, err
@@ -77,8 +77,8 @@ func (c *client) Write(b []byte) (int, error) {
 	if c.handled.Load() {
 		return c.tcp.Write(b)
 	}
-	// Whatever net/http writes by itself is a whole answer and the last one.
-	why := c.complaint()
+	// An answer that net/http writes by itself comes in one Write, and ends the connection.
+	why := c.malformedReason()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
 		why = reasonHeaderTooLarge
 	}
@@ -93,8 +93,8 @@ func (c *client) Write(b []byte) (int, error) {
 
 // twoLengths reports whether a request has both a Content-Length and chunks, and so two
 // meanings (RFC 9112, 6.3). net/http silently drops the length, so twoLengths searches the
-// raw head. c.head lacks a head that was read together with the previous request; if
-// chunked, such a request counts as having both.
+// raw head. c.head lacks a head that was read together with the previous request: if this request
+// is chunked, twoLengths reports true.
 func (c *client) twoLengths(r *http.Request) bool {
 	if len(r.TransferEncoding) == 0 {
 		return false
@@ -122,9 +122,9 @@ func (l EgressLimits) writeTime() time.Duration { return max(l.Idle, 30*time.Sec
 
 // malformed logs an invalid request and returns the refusal.
 func (c *client) malformed(why reason) decision {
-	a := c.p.attempt(KindMalformed)
-	if c.mapped != nil {
-		a.entry.Host, a.entry.Port = c.mapped.name, int(c.mapped.port)
+	a := c.p.newAccess(KindMalformed)
+	if c.redirectedTo != nil {
+		a.entry.Host, a.entry.Port = c.redirectedTo.name, int(c.redirectedTo.port)
 	}
 	return a.deny(why, "")
 }
@@ -142,8 +142,8 @@ func (c *client) Close() error {
 	return err
 }
 
-// reject sends a last answer, gives the client time to read it, and closes: closing at once,
-// while the client still sends, would reset the connection.
+// reject sends a last answer, gives the client time to read it, and closes. Closing at once would
+// reset the connection if the client still sends.
 func (c *client) reject(answer []byte) {
 	defer func() { _ = c.Close() }()
 	_ = c.tcp.SetDeadline(time.Now().Add(time.Second))
@@ -161,11 +161,11 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 		c.counted = p.begin()
 	case http.StateIdle: // between two requests
 		c.handled.Store(false)
-		c.heard.Store(0)
+		c.unparsed.Store(0)
 		c.head = nil
 		c.since.Store(time.Now().UnixNano())
 	case http.StateClosed:
-		c.vanish()
+		c.logUnfinished()
 		fallthrough
 	case http.StateHijacked:
 		if c.counted {
@@ -174,16 +174,16 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// vanish logs a connection that ended in the middle of a request head.
-func (c *client) vanish() {
-	if c.handled.Load() || c.heard.Load() == 0 || c.logged.Load() {
+// logUnfinished logs a connection that ended in the middle of a request's head.
+func (c *client) logUnfinished() {
+	if c.handled.Load() || c.unparsed.Load() == 0 || c.logged.Load() {
 		return
 	}
-	c.malformed(c.complaint())
+	c.malformed(c.malformedReason())
 }
 
-// complaint returns why the bytes read did not become a request.
-func (c *client) complaint() reason {
+// malformedReason returns why the unparsed bytes are no request.
+func (c *client) malformedReason() reason {
 	if time.Since(time.Unix(0, c.since.Load())) >= c.p.limits.HeaderTime {
 		return reasonHeaderTimeout
 	}

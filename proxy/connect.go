@@ -11,9 +11,9 @@ import (
 	"github.com/elazarl/goproxy"
 )
 
-// newLibrary returns the dispatcher. Everything that it would do itself is replaced:
-// dialling, copying, logging, error answers, and asking the environment for a proxy.
-func (p *Proxy) newLibrary() *goproxy.ProxyHttpServer {
+// newDispatcher returns the dispatcher without its own ways of dialling, copying, logging, answering
+// errors, and asking the environment for a proxy.
+func (p *Proxy) newDispatcher() *goproxy.ProxyHttpServer {
 	lib := goproxy.NewProxyHttpServer()
 	lib.Logger = log.New(io.Discard, "", 0)
 	lib.Tr, lib.ConnectDial = p.transport, nil
@@ -38,14 +38,14 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		c.reject(c.malformed(reasonMalformed).raw())
 		panic(http.ErrAbortHandler)
 	}
-	if r.Method == http.MethodConnect && c.mapped == nil {
-		p.library.ServeHTTP(hijackable{w, c}, r)
+	if r.Method == http.MethodConnect && c.redirectedTo == nil {
+		p.dispatcher.ServeHTTP(hijackable{w, c}, r)
 		return
 	}
 	p.forward(w, r, c)
 }
 
-// hijackable is hijacked to the *client, which gets back the bytes that net/http read beyond
+// hijackable makes Hijack return the *client, and gives it back the bytes that net/http read beyond
 // the request.
 type hijackable struct {
 	http.ResponseWriter
@@ -66,23 +66,23 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return h.c, rw, nil
 }
 
-// handleConnect decides on a CONNECT. It hijacks the connection for either answer.
+// handleConnect decides on a CONNECT. It hijacks the connection in any case.
 func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-	a := p.attempt(KindConnect)
-	allowed := a.decideConnect(ctx.Req).Allowed && a.tunnel()
+	a := p.newAccess(KindConnect)
+	allowed := a.decideConnect(ctx.Req).Allowed && a.takeTunnel()
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 		then := func(c *client) { p.connect(a, c) }
 		if !allowed {
 			a.end(0, 0)
-			then = func(c *client) { c.reject(a.refused.raw()) }
+			then = func(c *client) { c.reject(a.last.raw()) }
 		}
 		p.start(conn.(*client), then)
 	}}, ""
 }
 
-// decideConnect decides on the request target as sent; the Host header does not count. A
-// CONNECT with a body is malformed.
-func (a *attempt) decideConnect(r *http.Request) decision {
+// decideConnect decides on the request target as sent, and ignores the Host header. A CONNECT with a
+// body is malformed.
+func (a *access) decideConnect(r *http.Request) decision {
 	host, port, ok := splitAuthority(r.RequestURI, "")
 	_, bad := normalise(host)
 	switch {
@@ -95,12 +95,12 @@ func (a *attempt) decideConnect(r *http.Request) decision {
 	return a.decide(request{Kind: KindConnect, Host: host, Port: port})
 }
 
-// connect dials, and then passes only TLS for the host.
-func (p *Proxy) connect(a *attempt, c *client) {
+// connect connects to the host, and lets only TLS for this host through.
+func (p *Proxy) connect(a *access, c *client) {
 	defer func() { <-p.tunnels }()
-	up := a.reach()
+	up := a.dial()
 	if up == nil {
-		c.reject(a.refused.raw())
+		c.reject(a.last.raw())
 		return
 	}
 	defer func() { _ = up.Close() }()
@@ -109,22 +109,22 @@ func (p *Proxy) connect(a *attempt, c *client) {
 		a.end(0, 0)
 		return
 	}
-	first, why := p.readHello(c, a.refused.Host)
+	first, why := p.readHello(c, a.last.Host)
 	if why != "" {
 		p.refuseHello(a, c, first, why)
 		return
 	}
-	p.tunnel(a, c, up, first)
+	p.runTunnel(a, c, up, first)
 }
 
 // refuseHello ends a tunnel before any byte has left.
-func (p *Proxy) refuseHello(a *attempt, c *client, first []byte, why reason) {
+func (p *Proxy) refuseHello(a *access, c *client, first []byte, why reason) {
 	switch {
 	case p.ctx.Err() != nil:
 		a.cut(reasonShutdown)
 	case len(first) > 0 || why == reasonHelloTimeout:
 		a.refuse(why, "")
-	} // otherwise the client left without sending anything
+	} // otherwise the client closed the connection without sending anything
 	a.end(0, 0)
 	if len(first) > 0 && first[0] == recordHandshake {
 		// A fatal access_denied (RFC 8446, 6.2), which clients report.

@@ -14,8 +14,8 @@ import (
 // An upstream is a connection to an allowed host. It is closed with the proxy.
 type upstream struct {
 	*net.TCPConn
-	forget  func() bool    // keeps Proxy.Close from closing it
-	address netip.AddrPort // the one that passed the check
+	forget  func() bool    // keeps Proxy.Close from closing the connection
+	address netip.AddrPort // the address that passed the check
 }
 
 func (u *upstream) Close() error {
@@ -23,10 +23,9 @@ func (u *upstream) Close() error {
 	return u.TCPConn.Close()
 }
 
-// dialer returns a dialer that checks each address on the socket about to be connected to it:
-// connect(2) gets this address, whatever a name server said before. The socket's descriptor and
-// the address, a netip.AddrPort, go into passed. There may be several, since a name's addresses
-// are tried concurrently.
+// dialer returns a dialer that checks each address just before connect(2) gets it, so that no later
+// answer of a name server can replace it. passed maps the descriptor of each socket to its address, a
+// netip.AddrPort: Go tries several addresses of a name concurrently.
 func (p *Proxy) dialer(passed *sync.Map) *net.Dialer {
 	return &net.Dialer{
 		Timeout: p.limits.DialTime, Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
@@ -55,7 +54,7 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	passed := &sync.Map{}
-	// The final dot keeps the host's search list from applying to the name.
+	// The final dot keeps the resolver from trying the host's search list.
 	conn, err := p.dialer(passed).DialContext(ctx, "tcp", net.JoinHostPort(host+".", strconv.Itoa(int(port))))
 	if err != nil {
 		return nil, err
@@ -78,9 +77,9 @@ func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, 
 	return u, nil
 }
 
-// SpeakFirst returns conn with reads that block until something was written to it or it was
-// closed. Otherwise net/http prints what a server sends unasked to standard error. When ctx ends,
-// the connection is closed.
+// SpeakFirst returns conn with reads that block until conn was written to or closed. Otherwise, if a
+// server sends data before the request, net/http would print it to standard error. The end of ctx
+// closes conn.
 func SpeakFirst(ctx context.Context, conn net.Conn) net.Conn {
 	s := &speaker{Conn: conn, spoken: make(chan struct{})}
 	s.forget = context.AfterFunc(ctx, func() {
@@ -92,7 +91,7 @@ func SpeakFirst(ctx context.Context, conn net.Conn) net.Conn {
 
 type speaker struct {
 	net.Conn
-	forget func() bool // keeps the end of the context from closing it
+	forget func() bool // keeps the end of the context from closing the connection
 	once   sync.Once
 	spoken chan struct{}
 }

@@ -13,18 +13,15 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// nameTTL is the TTL of an answer, in seconds. In fact the address stays valid as long as
-// the proxy.
+// nameTTL is the TTL of an answer, in seconds. The address is valid until the proxy is closed.
 const nameTTL = 60
 
 const (
-	// firstName is 198.18.0.1, the first address of 198.18.0.0/15 that is handed out.
-	firstName = 198<<24 | 18<<16 | 1
-	// maxNames is the size of 198.18.0.0/15 without its first and last address.
-	maxNames = 1<<17 - 2
+	firstName = 198<<24 | 18<<16 | 1 // 198.18.0.1, the address of the first name
+	maxNames  = 1<<17 - 2            // the size of 198.18.0.0/15 without its first and last address
 )
 
-// names gives each name a permanent address: the n-th name, counted from 0, has the n-th
+// names assigns each name a permanent address: the n-th name, counted from 0, has the n-th
 // address after firstName.
 type names struct {
 	mu    sync.Mutex
@@ -33,8 +30,8 @@ type names struct {
 	index map[string]int
 }
 
-// give returns the name's address, unless there are too many names.
-func (n *names) give(name string) (netip.Addr, bool) {
+// assign returns the name's address, unless there are too many names.
+func (n *names) assign(name string) (netip.Addr, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	i, ok := n.index[name]
@@ -59,12 +56,12 @@ func (n *names) name(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own address
-// in 198.18.0.0/15, connections to which are for [Proxy.ServeRedirected]; no other name
-// exists. No question leaves the host. ServeDNS returns when c or the proxy is closed, and
+// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own address in
+// 198.18.0.0/15, and no other name exists. [Proxy.ServeRedirected] serves connections to these
+// addresses. No question leaves the host. ServeDNS returns when c or the proxy is closed, and
 // closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
-	done := p.serves(c)
+	done := p.closeAtEnd(c)
 	if done == nil {
 		return ErrClosed
 	}
@@ -113,8 +110,8 @@ func (p *Proxy) serveDNSConn(c *client) {
 	}
 }
 
-// answerDNS returns the answer to a query, or nil for anything else. A query must have exactly
-// one question, of class IN; others are answered with an error.
+// answerDNS returns the answer to a query, or nil for anything else. If the query does not have exactly
+// one question of class IN, the answer is an error.
 func (p *Proxy) answerDNS(message []byte) []byte {
 	var parser dnsmessage.Parser
 	head, err := parser.Start(message)
@@ -124,7 +121,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: head.ID, Response: true, OpCode: head.OpCode, RecursionDesired: head.RecursionDesired, RecursionAvailable: true,
 	}}
-	a := p.attempt(KindDNS)
+	a := p.newAccess(KindDNS)
 	questions, err := parser.AllQuestions() // no name has a dot inside a label
 	if err != nil || head.OpCode != 0 || len(questions) != 1 || questions[0].Class != dnsmessage.ClassINET {
 		a.refuse(reasonMalformed, "")
@@ -142,7 +139,7 @@ func (p *Proxy) answerDNS(message []byte) []byte {
 }
 
 // resolve decides on a question. The answer is empty unless the question is for an IPv4 address.
-func (p *Proxy) resolve(a *attempt, q dnsmessage.Question) (dnsmessage.RCode, []dnsmessage.Resource) {
+func (p *Proxy) resolve(a *access, q dnsmessage.Question) (dnsmessage.RCode, []dnsmessage.Resource) {
 	d := a.decide(request{Kind: KindDNS, Host: q.Name.String()})
 	switch {
 	case !d.Allowed:
@@ -150,7 +147,7 @@ func (p *Proxy) resolve(a *attempt, q dnsmessage.Question) (dnsmessage.RCode, []
 	case q.Type != dnsmessage.TypeA:
 		return dnsmessage.RCodeSuccess, nil
 	}
-	address, ok := p.names.give(d.Host)
+	address, ok := p.names.assign(d.Host)
 	if !ok {
 		a.refuse(reasonNames, strconv.Itoa(p.names.limit)+" names")
 		return dnsmessage.RCodeRefused, nil

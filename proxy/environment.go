@@ -3,8 +3,8 @@ package proxy
 import "strings"
 
 // Environment returns the variables, as NAME=value, that make a sandbox's programs use the
-// proxy at address, a "host:port", except for the sandbox's own loopback addresses. Each is
-// there in upper and lower case, since programs differ.
+// proxy at address, a "host:port", except for the sandbox's own loopback addresses. It returns each
+// variable in upper and lower case, since programs differ.
 func Environment(address string) []string {
 	var env []string
 	url := "http://" + address

@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// Hooks are what only tests may change in a proxy: the name server, which addresses
-// are the host's own, and where a socket is connected after its address has passed the
-// check.
+// Hooks are the parts of a proxy that only tests may change: the name server, which addresses are
+// the host's own, and where a socket connects after its address has passed the check.
 type Hooks struct {
 	Resolver *net.Resolver
 	Control  func(network, address string, c syscall.RawConn) error
@@ -29,7 +28,7 @@ type (
 )
 
 // Reasons is reasons.
-func Reasons() map[reason]cure { return reasons() }
+func Reasons() map[reason]refusal { return reasons() }
 
 // Decide is decide.
 func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }

@@ -36,8 +36,8 @@ func serverName(b []byte) (name string, ok bool) {
 	return name, ok
 }
 
-// TestHelloInManyRecords: a ClientHello that comes in many small records is refused, since
-// all of them are looked at each time that bytes arrive.
+// TestHelloInManyRecords: the proxy refuses a ClientHello in many small records, because it would parse
+// all records again each time that bytes arrive.
 func TestHelloInManyRecords(t *testing.T) {
 	hello := captureHello(t, &tls.Config{ServerName: "allowed.test"})
 	for size, want := range map[int]bool{len(hello): true, 100: true, 1: false} {
@@ -52,7 +52,7 @@ func TestHelloInManyRecords(t *testing.T) {
 }
 
 // FuzzHello: a server reads the same name from an accepted ClientHello as the parser,
-// and the result does not depend on how many bytes have come at a time.
+// and the result does not depend on how many bytes come at a time.
 func FuzzHello(f *testing.F) {
 	for _, config := range []*tls.Config{
 		{ServerName: "allowed.test"}, {InsecureSkipVerify: true}, {ServerName: "allowed.test", MaxVersion: tls.VersionTLS12},
@@ -92,7 +92,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzDecide: an allowed host is the name or below it, for other parsers, too.
+// FuzzDecide: an allowed host is the name or below it, also for other parsers.
 func FuzzDecide(f *testing.F) {
 	for _, seed := range []string{"allowed.test", "A.allowed.test.", "allowed.test\x00.evil.test", "127.1", "[::1]", "0x7f.1", "evil.test", "xallowed.test"} {
 		f.Add(seed, "443")
@@ -116,8 +116,8 @@ func FuzzDecide(f *testing.F) {
 	})
 }
 
-// FuzzRequest: whatever the request head, only the allowed host is reached, with the
-// Host that the decision was about, and the connection ends.
+// FuzzRequest: whatever the request's head, the proxy reaches only the allowed host, with the Host of the
+// decision, and the connection ends.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		"GET http://allowed.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n", "GET / HTTP/1.1\r\nHost: allowed.test\r\n\r\n",
@@ -185,7 +185,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestDotInLabel: a name whose only label has a dot inside is not the name that it looks like.
+// TestDotInLabel: a name of one label with a dot inside is not a name of two labels.
 func TestDotInLabel(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})

@@ -13,7 +13,7 @@ const (
 	extensionSNI    = 0
 	maxRecord       = 1 << 14
 	maxHello        = 1 << 15
-	maxRecords      = 32 // of a hello: each read parses all of them again
+	maxRecords      = 32 // of a hello: readHello parses all records again after each read
 )
 
 // hidesName reports whether an extension is Encrypted Client Hello, one of its drafts,
@@ -22,7 +22,7 @@ func hidesName(extension uint16) bool {
 	return extension == 0xfe0d || extension >= 0xfe08 && extension <= 0xfe0c || extension == 0xffce
 }
 
-// A hello is what a ClientHello says about its server.
+// A hello is the part of a ClientHello that names the server.
 type hello struct {
 	name  string // as sent; "" if there is none
 	named bool   // it has a server_name extension
@@ -30,10 +30,10 @@ type hello struct {
 }
 
 // parseHello reads a ClientHello from the first bytes of a connection. whole is false while
-// more bytes are needed; why is set if the bytes cannot become one.
+// more bytes are needed. why is set if the bytes cannot become a ClientHello.
 //
-// The parser of crypto/tls is not used, because it is too lenient: it ignores server names of
-// types other than the one it reports, and accepts records that hold more than the ClientHello.
+// The parser of crypto/tls would be too lenient: it ignores server names of other types, and accepts
+// records that contain more than the ClientHello.
 func parseHello(b []byte) (h hello, whole bool, why reason) {
 	message, why := firstMessage(b)
 	if message == nil {
@@ -80,7 +80,7 @@ func firstMessage(b []byte) (message []byte, why reason) {
 	return nil, ""
 }
 
-// A field reads numbers and vectors (RFC 8446, 3.4). bad stays set once bytes are missing.
+// A field reads numbers and vectors (RFC 8446, 3.4). After bytes were missing, bad stays true.
 type field struct {
 	b   []byte
 	bad bool
@@ -97,7 +97,7 @@ func (f *field) take(n int) []byte {
 	return head
 }
 
-// number returns the next number, of the given number of bytes.
+// number returns the next number, which has the given number of bytes.
 func (f *field) number(bytes int) int {
 	n := 0
 	for _, c := range f.take(bytes) {
@@ -106,7 +106,7 @@ func (f *field) number(bytes int) int {
 	return n
 }
 
-// vector returns the next vector, whose length has the given number of bytes.
+// vector returns the next vector, which has a length of the given number of bytes before it.
 func (f *field) vector(lengthBytes int) []byte { return f.take(f.number(lengthBytes)) }
 
 // done reports whether everything was read and nothing was missing.
@@ -145,7 +145,7 @@ func parseBody(message []byte) (hello, bool) {
 	return h, true
 }
 
-// parseSNI accepts exactly one name, of the only type there is (RFC 6066, 3).
+// parseSNI accepts exactly one name, of the only type that exists (RFC 6066, 3).
 func parseSNI(content []byte) (string, bool) {
 	f := &field{b: content}
 	list := &field{b: f.vector(2)}
@@ -157,9 +157,9 @@ func parseSNI(content []byte) (string, bool) {
 	return string(name), true
 }
 
-// checkHello returns why a ClientHello must not be sent to the normalised host, or "".
-// Chromium and Firefox also send the extension that hides a name to servers that lack it
-// (GREASE, RFC 9849). That looks the same, and is refused, too.
+// checkHello returns why the proxy must not send a ClientHello to the normalised host, or "". It also
+// refuses the meaningless extension that Chromium and Firefox send to servers without ECH (GREASE,
+// RFC 9849), because this looks like an extension that hides a name.
 func checkHello(h hello, host string) reason {
 	switch name, bad := normalise(h.name); {
 	case h.named && (bad != "" || name != host):

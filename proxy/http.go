@@ -26,24 +26,24 @@ type transferKey struct{}
 
 // A transfer is one plain HTTP request and its answer.
 type transfer struct {
-	p        *Proxy
-	a        *attempt
-	c        *client
-	answered bool        // with a refusal
-	broken   atomic.Bool // the answer to the client is incomplete
-	cancel   context.CancelFunc
-	idle     *time.Timer
+	p       *Proxy
+	a       *access
+	c       *client
+	refused bool        // the answer to the client is a refusal
+	broken  atomic.Bool // the answer to the client is incomplete
+	cancel  context.CancelFunc
+	idle    *time.Timer
 
-	mu         sync.Mutex // request and answer pass at the same time
-	up, down   int64      // bytes on the wire
-	cut        reason
-	upstreamed bool // an answer came
-	finished   bool // the entry is written: nothing may pass any more
+	mu        sync.Mutex // request and answer may pass at the same time
+	up, down  int64      // bytes on the wire
+	cut       reason
+	gotAnswer bool // from the host
+	finished  bool // the entry is written, so no more bytes may pass
 }
 
-// newTransport returns a transport that connects to allowed hosts only. A connection is for
-// one request: net/http prints what a server sends on an idle one to standard error, and a
-// silent retry would be counted only once.
+// newTransport returns a transport that connects to allowed hosts only. A connection is for one
+// request: on an idle connection, net/http would print a server's data to standard error, and would
+// retry a request that the proxy counts once.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
@@ -52,8 +52,8 @@ func (p *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// dialHTTP asks the policy again, so that the connection is to an allowed host, whatever the
-// library makes of a request. The context is that of the transfer's request.
+// dialHTTP asks the policy again, so that the connection is to an allowed host even if the dispatcher
+// changed the request. ctx has the transfer.
 func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, _ := splitAuthority(address, "")
 	d := p.cfg.Allowed.decide(request{Kind: KindConnect, Host: host, Port: port})
@@ -71,15 +71,15 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	return &upstreamHTTP{SpeakFirst(p.ctx, up), x}, nil
 }
 
-// An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before it
-// leaves, and before the client gets it.
+// An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before the host or the
+// client gets it.
 type upstreamHTTP struct {
 	net.Conn
 	x *transfer
 }
 
 func (u *upstreamHTTP) Write(b []byte) (int, error) {
-	if !u.x.take(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), reasonUp) {
+	if !u.x.count(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), reasonUp) {
 		return 0, errCut
 	}
 	return u.Conn.Write(b)
@@ -87,47 +87,46 @@ func (u *upstreamHTTP) Write(b []byte) (int, error) {
 
 func (u *upstreamHTTP) Read(b []byte) (int, error) {
 	n, err := u.Conn.Read(b)
-	if !u.x.take(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, reasonDown) {
+	if !u.x.count(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, reasonDown) {
 		return 0, errCut
 	}
 	return n, err
 }
 
-// forward serves one request to the forward proxy that is not a CONNECT.
+// forward serves one request other than a CONNECT to the forward proxy.
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, c *client) {
 	kind := KindHTTP
-	if c.mapped != nil {
+	if c.redirectedTo != nil {
 		kind = KindTransparent
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	x := &transfer{p: p, a: p.attempt(kind), c: c, cancel: cancel}
+	x := &transfer{p: p, a: p.newAccess(kind), c: c, cancel: cancel}
 	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(reasonIdle) })
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(reasonLifetime) }).Stop()
 	r = r.WithContext(context.WithValue(ctx, transferKey{}, x))
-	if m := c.mapped; m != nil {
+	if m := c.redirectedTo; m != nil {
 		x.a.entry.Host, x.a.entry.Port = m.name, int(m.port)
-		if !r.URL.IsAbs() { // as requests to a server are
+		if !r.URL.IsAbs() { // the form of requests to a server
 			r.URL.Scheme, r.URL.Host = "http", r.Host
 		}
 	}
 	if r.Method == http.MethodConnect { // in a redirected connection
 		p.notProxy(w, r)
 	} else {
-		p.library.ServeHTTP(w, r)
+		p.dispatcher.ServeHTTP(w, r)
 	}
-	ended := ctx.Err() != nil
-	cancel() // of an answer that came before the end of the request
-	x.finish(ended)
+	canceled := ctx.Err() != nil
+	cancel() // ends a request that is still being sent although the answer is complete
+	x.finish(canceled)
 	if x.broken.Load() {
-		panic(http.ErrAbortHandler) // otherwise half an answer would look whole
+		panic(http.ErrAbortHandler) // otherwise an incomplete answer would look complete
 	}
 }
 
-// handleRequest is called by the library for each request. It returns the request to send or
-// a refusal.
+// handleRequest returns the request to send or a refusal. The dispatcher calls it for each request.
 func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Request, *http.Response) {
 	x := r.Context().Value(transferKey{}).(*transfer)
 	d := x.decide(r)
@@ -158,14 +157,14 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	return r, nil
 }
 
-// decide checks a request with an absolute URL. In a redirected connection, that must be for
-// the name and port for which the connection's address stands.
+// decide checks a request with an absolute URL. In a redirected connection, the URL must have the name
+// and port of the connection's original destination.
 func (x *transfer) decide(r *http.Request) decision {
 	host, port, ok := splitAuthority(r.URL.Host, "80")
 	number, _ := parsePort(port)
 	name, bad := normalise(host)
 	if bad == "" {
-		x.a.refused.Host, x.a.entry.Host = name, name
+		x.a.last.Host, x.a.entry.Host = name, name
 	}
 	switch {
 	case r.URL.Scheme != "http":
@@ -176,14 +175,14 @@ func (x *transfer) decide(r *http.Request) decision {
 		return x.a.refuse(reasonUpgrade, "")
 	case r.ContentLength > x.p.limits.BodyBytes:
 		return x.a.refuse(reasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
-	case x.c.mapped != nil && bad != reasonIPLiteral && *x.c.mapped != mapping{name, number}:
-		x.a.refused.Port, x.a.entry.Port = number, int(number)
-		return x.a.refuse(reasonHostMismatch, "the address was given for "+x.c.mapped.name)
+	case x.c.redirectedTo != nil && bad != reasonIPLiteral && *x.c.redirectedTo != destination{name, number}:
+		x.a.last.Port, x.a.entry.Port = number, int(number)
+		return x.a.refuse(reasonHostMismatch, "the name server assigned the address to "+x.c.redirectedTo.name)
 	}
 	return x.a.decide(request{Kind: KindHTTP, Method: r.Method, Host: host, Port: port})
 }
 
-// roundTrip sends the request and prepares the answer before the library sees it.
+// roundTrip sends the request and prepares the answer for the dispatcher.
 func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Response, error) {
 	resp, err := x.p.transport.RoundTrip(r)
 	if err != nil {
@@ -194,7 +193,7 @@ func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 		return nil, errors.Join(errors.New("upstream switched protocols"), resp.Body.Close())
 	}
 	x.mu.Lock()
-	x.upstreamed = true
+	x.gotAnswer = true
 	x.a.entry.Status = resp.StatusCode
 	x.mu.Unlock()
 	// A copy, since the transport puts the trailer into the original.
@@ -203,7 +202,7 @@ func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 	return &whole, nil
 }
 
-// handleResponse turns an error into an answer that says only its reason.
+// handleResponse turns an error into an answer that says only the reason.
 func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http.Response {
 	if resp != nil {
 		return resp
@@ -215,11 +214,11 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 	case x.cut != "":
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
-	case gone: // the client left
+	case gone: // the client closed the connection
 		x.a.refuse(reasonUpstream, "")
 		x.a.cut("")
 	default:
-		x.a.failed(err)
+		x.a.recordError(err)
 	}
 	x.mu.Unlock()
 	return x.refusal(ctx.Req)
@@ -228,37 +227,37 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 // notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 	x := r.Context().Value(transferKey{}).(*transfer)
-	x.answered = true
+	x.refused = true
 	d := x.a.refuse(reasonNotProxy, "")
 	maps.Copy(w.Header(), d.header())
 	w.WriteHeader(d.status())
 	_, _ = io.WriteString(w, d.text()) // the client may be gone
 }
 
-// refusal returns the attempt's last refusal as an answer.
+// refusal returns the last decision, a refusal, as an answer.
 func (x *transfer) refusal(r *http.Request) *http.Response {
-	x.answered = true
-	d := x.a.refused
+	x.refused = true
+	d := x.a.last
 	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
 	return resp
 }
 
-// finish writes the log entry. ended says that the transfer was canceled: by stop, by the
-// end of the proxy, or because the client left.
-func (x *transfer) finish(ended bool) {
+// finish writes the log entry. canceled says that stop, the end of the proxy or the end of the
+// client's connection canceled the transfer.
+func (x *transfer) finish(canceled bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.answered && x.a.entry.Verdict != Allow:
+	case x.refused && x.a.entry.Verdict != Allow:
 	case x.cut != "":
 		x.a.cut(x.cut)
 	case x.p.ctx.Err() != nil:
 		x.a.cut(reasonShutdown)
-	case ended:
+	case canceled:
 		x.a.cut("")
 	case x.broken.Load():
-		x.a.failed(io.ErrUnexpectedEOF)
+		x.a.recordError(io.ErrUnexpectedEOF)
 	}
 	x.finished = true
 	x.a.end(x.up, x.down)
@@ -272,7 +271,7 @@ func (x *transfer) stop(why reason) {
 		return
 	}
 	x.cut = cmp.Or(x.cut, why)
-	if x.upstreamed {
+	if x.gotAnswer {
 		x.broken.Store(true)
 	}
 	_ = x.c.tcp.SetReadDeadline(time.Now()) // ends a read that waits for the rest of the body
@@ -281,11 +280,11 @@ func (x *transfer) stop(why reason) {
 
 func (x *transfer) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// take counts n bytes. If that exceeds a limit, it stops the transfer. The bytes may pass only
-// if it returns true.
-func (x *transfer) take(count *int64, shared *budget, limit int64, n int, why reason) bool {
+// count adds n bytes to a counter and takes them from the shared budget. If they exceed a limit, it
+// stops the transfer. The bytes may pass only if it returns true.
+func (x *transfer) count(counter *int64, shared *budget, limit int64, n int, why reason) bool {
 	x.mu.Lock()
-	over := *count+int64(n) > limit
+	over := *counter+int64(n) > limit
 	x.mu.Unlock()
 	if over || shared.take(int64(n)) < int64(n) {
 		x.stop(why)
@@ -294,7 +293,7 @@ func (x *transfer) take(count *int64, shared *budget, limit int64, n int, why re
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if n > 0 && !x.finished {
-		*count += int64(n)
+		*counter += int64(n)
 		x.touch()
 	}
 	return !x.finished

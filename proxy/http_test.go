@@ -49,8 +49,8 @@ func request(method, path, headers, body string) string {
 	return method + " http://crude.allowed.test" + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + headers + "\r\n" + body
 }
 
-// TestHTTPLimits: an answer cut by a limit does not look whole, and states the reason
-// where that is still possible.
+// TestHTTPLimits: an answer cut by a limit does not look complete, and has the reason unless its head was
+// sent before.
 func TestHTTPLimits(t *testing.T) {
 	slow := func(c net.Conn) { silent(c) }
 	big := strings.Repeat("x", 100_000)
@@ -141,8 +141,8 @@ func TestHTTPBodies(t *testing.T) {
 	}
 }
 
-// TestHTTPClientLeaves: a client that leaves is not a failure in the log, and the
-// connection to the server ends.
+// TestHTTPClientLeaves: if the client closes the connection, the log has no failure, and the connection
+// to the server ends.
 func TestHTTPClientLeaves(t *testing.T) {
 	for name, begin := range map[string]string{"before the answer": "", "in the middle of it": "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"} {
 		t.Run(name, func(t *testing.T) {

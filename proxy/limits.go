@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// EgressLimits bound what one sandbox may do through its proxy. For fields that are 0, [New] uses
-// [DefaultLimits]; negative ones are errors.
+// EgressLimits bound what one sandbox may do through its proxy. For a field that is 0, [New] uses
+// [DefaultLimits]. A negative field is an error.
 type EgressLimits struct {
 	Connections int   // from the sandbox, at a time
 	Tunnels     int   // at a time
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
-	Names       int   // for which the name server hands out addresses, in total
+	Names       int   // to which the name server assigns addresses, in total
 
 	HeaderBytes int   // of one request or answer
 	BodyBytes   int64 // of one plain HTTP request
@@ -24,11 +24,11 @@ type EgressLimits struct {
 	HeaderTime time.Duration // for a request's head
 	DialTime   time.Duration // for resolving and connecting
 	HelloTime  time.Duration // for the first bytes of a tunnel
-	Idle       time.Duration // without a byte either way
+	Idle       time.Duration // without a byte in either direction
 	Lifetime   time.Duration // of a tunnel or a plain HTTP request
 }
 
-// DefaultLimits returns the limits of a sandbox that sets none.
+// DefaultLimits returns the limits for fields that are not set.
 func DefaultLimits() EgressLimits {
 	return EgressLimits{
 		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
@@ -39,8 +39,8 @@ func DefaultLimits() EgressLimits {
 	}
 }
 
-// over returns l with the fields that are 0 taken from base.
-func (l EgressLimits) over(base EgressLimits) EgressLimits {
+// withDefaults returns l with the fields of base in place of fields that are 0.
+func (l EgressLimits) withDefaults(base EgressLimits) EgressLimits {
 	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
 	for i := range to.NumField() {
 		if to.Field(i).IsZero() {

@@ -27,7 +27,7 @@ func refused(t *testing.T, address, host, want string) {
 	}
 }
 
-// TestTooManyTunnels: a tunnel above the limit is refused, until another has ended.
+// TestTooManyTunnels: the proxy refuses a tunnel above the limit until another tunnel has ended.
 func TestTooManyTunnels(t *testing.T) {
 	w := newWorld(t)
 	w.raw(echo)
@@ -70,8 +70,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestTooManyRequests: requests above the limit are refused, and only the first of
-// them is logged.
+// TestTooManyRequests: the proxy refuses requests above the limit, and logs only the first refusal.
 func TestTooManyRequests(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Requests: 3}})
@@ -98,7 +97,7 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
-// TestLogFails: once an entry could not be written, nothing leaves.
+// TestLogFails: after an entry could not be written, nothing leaves.
 func TestLogFails(t *testing.T) {
 	w := newWorld(t)
 	cfg := proxy.Config{Log: proxy.NewLog(failing{}), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}}

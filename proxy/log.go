@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind says how something in the sandbox tried to reach the network.
+// Kind says how a program in the sandbox tried to reach the network.
 type Kind string
 
 // Kinds of [Entry].
@@ -21,10 +21,10 @@ const (
 	KindRelay       Kind = "relay"       // a request to the provider relay
 )
 
-// Verdict is the result of an attempt to reach the network.
+// Verdict is the result of an access to the network.
 type Verdict string
 
-// Verdicts of [Entry]. Error means that the attempt was allowed but failed.
+// Verdicts of [Entry]. Error means that the access was allowed but failed.
 const (
 	Allow Verdict = "allow"
 	Deny  Verdict = "deny"
@@ -33,41 +33,41 @@ const (
 
 // An Entry is one line of egress.jsonl. It never contains headers, bodies or query strings.
 type Entry struct {
-	Time    time.Time `json:"time"` // when the attempt began
+	Time    time.Time `json:"time"` // when the access began
 	Task    string    `json:"task,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
-	Try     int       `json:"try,omitempty"` // of the attempt, set by [Log.Write]
+	Try     int       `json:"try,omitempty"` // of the attempt; [Log.Write] sets it
 
 	Kind    Kind    `json:"kind"`
 	Host    string  `json:"host,omitempty"` // as requested, normalised where possible
 	Port    int     `json:"port,omitempty"`
 	Address string  `json:"address,omitempty"` // "IP:port" dialled, or the address refused
 	Verdict Verdict `json:"verdict"`
-	Rule    string  `json:"rule,omitempty"`   // that allowed or refused it, as the tester wrote it
-	Reason  string  `json:"reason,omitempty"` // one of docs/harnesses.md, or of the relay's own list
+	Rule    string  `json:"rule,omitempty"`   // the rule that allowed or refused the access, as the tester wrote it
+	Reason  string  `json:"reason,omitempty"` // a reason of docs/harnesses.md, or of the relay's own list
 
 	Up       int64         `json:"up"`   // bytes out of the sandbox
 	Down     int64         `json:"down"` // bytes into it
 	Duration time.Duration `json:"-"`    // written as duration_ms
 
-	// Of relay entries; Status also of plain HTTP.
+	// For relay entries; Status also for plain HTTP.
 	Provider string   `json:"provider,omitempty"`
 	Method   string   `json:"method,omitempty"`
 	Path     string   `json:"path,omitempty"`   // an entry of the relay's list of paths
-	Status   int      `json:"status,omitempty"` // HTTP status, of plain HTTP the server's; 0 if none
+	Status   int      `json:"status,omitempty"` // HTTP status, for plain HTTP the server's; 0 if none
 	Model    string   `json:"model,omitempty"`
 	Stream   bool     `json:"stream,omitempty"`
-	Stripped []string `json:"stripped,omitempty"` // what was removed from the request that was sent, or why external tools were refused
+	Stripped []string `json:"stripped,omitempty"` // what the relay removed from the request, or why it refused external tools
 	Usage    *Usage   `json:"usage,omitempty"`    // nil if the request used no tokens
 }
 
-// Usage counts tokens in the same terms for all providers. The zero Usage is none.
+// Usage counts tokens in the same terms for all providers. The zero Usage means no tokens.
 type Usage struct {
 	Input     int64 `json:"input"`     // including Cached
 	Cached    int64 `json:"cached"`    // of Input, read from a cache
 	Output    int64 `json:"output"`    // including Reasoning
-	Reasoning int64 `json:"reasoning"` // of Output, where the provider says so
-	// Estimated: one of the provider's counts was missing or unusable.
+	Reasoning int64 `json:"reasoning"` // of Output; 0 if the provider does not report it
+	// Estimated says that one of the provider's counts was missing or unusable.
 	Estimated bool `json:"estimated,omitempty"`
 }
 
@@ -95,9 +95,8 @@ func (u Usage) Add(v Usage) Usage {
 // A Log writes entries as lines of JSON, each with a single Write. Its methods are safe for
 // concurrent use.
 type Log struct {
-	// Try is written to every entry. Redact, unless nil, is applied to texts that a sandbox
-	// can influence: names, addresses, rules, paths, models. Set both before the first
-	// Write.
+	// Write puts Try into every entry. It applies Redact, unless nil, to the texts that a sandbox can
+	// influence: names, addresses, rules, paths, models. Set both before the first Write.
 	Try    int
 	Redact func(string) string
 
@@ -139,7 +138,7 @@ func (e Entry) redacted(redact func(string) string) Entry {
 	return e
 }
 
-// Err returns the first error of writing an entry. After one, the log is incomplete.
+// Err returns the first error of writing an entry. After an error, the log is incomplete.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

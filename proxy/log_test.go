@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// TestLogRedacts: secrets are cut out of the texts that a sandbox can influence.
-// Numbers and the task's name are left alone, and the line stays valid JSON.
+// TestLogRedacts: a log redacts secrets in the texts that a sandbox can influence. It does not change
+// numbers and the task's name, and the line is valid JSON.
 func TestLogRedacts(t *testing.T) {
 	var out bytes.Buffer
 	log := proxy.NewLog(&out)

@@ -66,8 +66,8 @@ result = s.recv(100).decode()`, size)})
 	}
 }
 
-// TestCrowd: of 2,000 connections of a sandbox at once, those within the limit are
-// served, and the others are closed.
+// TestCrowd: if a sandbox makes 2,000 connections at once, the proxy serves connections within the limit,
+// and closes the rest.
 func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
@@ -105,8 +105,8 @@ result = [len(served), echoed]`, crowd)})
 	waitFor(t, func() bool { return runtime.NumGoroutine() <= goroutines+5 })
 }
 
-// TestSlowloris: connections whose head or ClientHello never ends are cut, and others
-// are served meanwhile.
+// TestSlowloris: the proxy cuts connections with an endless head or ClientHello, and serves other
+// connections meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: 2 * time.Second, HelloTime: 2 * time.Second}})
@@ -150,8 +150,7 @@ result = [len(open_), served]`})
 	}
 }
 
-// TestLongLived keeps a tunnel open while others come and go, until the sandbox
-// ends.
+// TestLongLived keeps a tunnel open until the sandbox ends, while other tunnels open and close.
 func TestLongLived(t *testing.T) {
 	w := newWorld(t)
 	w.raw(echo)

@@ -20,8 +20,8 @@ func normalise(host string) (string, reason) {
 	return name, ""
 }
 
-// parsePort accepts only a decimal number without sign or leading zeros, which all parsers
-// read alike.
+// parsePort accepts only a decimal number without sign or leading zeros, because all parsers read it
+// alike.
 func parsePort(text string) (uint16, bool) {
 	if text == "" || text[0] < '1' || text[0] > '9' || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -31,8 +31,8 @@ func parsePort(text string) (uint16, bool) {
 }
 
 // splitAuthority splits "host:port" at its only colon, or after the bracket of an IPv6
-// literal. If there is no port, port is otherwise. The parts may be malformed.
-func splitAuthority(authority, otherwise string) (host, port string, ok bool) {
+// literal. Without a port, port is defaultPort. The parts may be malformed.
+func splitAuthority(authority, defaultPort string) (host, port string, ok bool) {
 	colon := strings.IndexByte(authority, ':')
 	if strings.HasPrefix(authority, "[") {
 		end := strings.LastIndexByte(authority, ']') + 1
@@ -42,7 +42,7 @@ func splitAuthority(authority, otherwise string) (host, port string, ok bool) {
 		}
 	}
 	if colon < 0 {
-		return authority, otherwise, true
+		return authority, defaultPort, true
 	}
 	host, port = authority[:colon], authority[colon+1:]
 	return host, port, authority[colon] == ':' && !strings.Contains(port, ":")

@@ -19,21 +19,21 @@ import (
 // Config describes the egress proxy of one sandbox.
 type Config struct {
 	Allowed Allowlist
-	Limits  EgressLimits // unset fields are those of DefaultLimits
+	Limits  EgressLimits // unset fields mean DefaultLimits
 	Log     *Log         // required; after an error of the log, nothing leaves the sandbox
-	// Task and Attempt go into the log's entries.
+	// Task and Attempt are written into the log's entries.
 	Task    string
 	Attempt int
 
 	hooks hooks
 }
 
-// hooks are only set by this package's tests. None of them replaces a check.
+// hooks are for this package's tests. None replaces a check.
 type hooks struct {
 	resolver *net.Resolver
-	// control runs on a socket whose address passed the check.
+	// control runs on a socket after its address passed the check.
 	control func(network, address string, c syscall.RawConn) error
-	// local says which addresses are the host's own.
+	// local reports whether an address is the host's own.
 	local func(netip.Addr) (bool, error)
 }
 
@@ -43,29 +43,29 @@ var ErrClosed = errors.New("proxy is closed")
 // A Proxy is the egress proxy of one sandbox. Its methods are safe for concurrent use.
 // Make one with [New].
 type Proxy struct {
-	cfg       Config
-	limits    EgressLimits
-	library   *goproxy.ProxyHttpServer // dispatches; all decisions are made here
-	server    *http.Server
-	queue     *Queue
-	transport *http.Transport
-	check     func(netip.Addr) error // of addresses to dial
-	buffers   sync.Pool              // of *[copyBytes]byte; an idle tunnel holds none
-	names     *names
-	up, down  *budget
-	tunnels   chan struct{} // holds one element per open tunnel
-	counts    counts
-	ctx       context.Context // ends when the proxy is closed
-	end       context.CancelFunc
-	work      sync.WaitGroup
+	cfg        Config
+	limits     EgressLimits
+	dispatcher *goproxy.ProxyHttpServer // dispatches; all decisions are made here
+	server     *http.Server
+	queue      *Queue
+	transport  *http.Transport
+	check      func(netip.Addr) error // of addresses to dial
+	buffers    sync.Pool              // of *[copyBytes]byte; an idle tunnel has no buffer
+	names      *names
+	up, down   *budget
+	tunnels    chan struct{} // has one element per open tunnel
+	counts     counts
+	ctx        context.Context // ends when the proxy is closed
+	end        context.CancelFunc
+	work       sync.WaitGroup
 
 	mu     sync.Mutex
 	closed bool
 }
 
 type counts struct {
-	open, connections, requests     atomic.Int64
-	allowed, denied, failed, silent atomic.Int64
+	open, connections, requests       atomic.Int64
+	allowed, denied, failed, unlogged atomic.Int64
 }
 
 // Totals count what a proxy has done.
@@ -74,7 +74,7 @@ type Totals struct {
 	Allowed     int64 `json:"allowed"`     // entries of the log, by verdict
 	Denied      int64 `json:"denied"`
 	Errors      int64 `json:"errors"`
-	Unlogged    int64 `json:"unlogged"` // of Denied, beyond Limits.Requests
+	Unlogged    int64 `json:"unlogged"` // of Denied, those without an entry: beyond Limits.Requests
 	Up          int64 `json:"up"`       // bytes out of the sandbox
 	Down        int64 `json:"down"`     // bytes into it
 }
@@ -83,9 +83,9 @@ type Totals struct {
 // such as a missing log or a negative limit.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
-		return nil, errors.New("egress proxy without a log")
+		return nil, errors.New("egress proxy: there is no log")
 	}
-	p := &Proxy{cfg: cfg, limits: cfg.Limits.over(DefaultLimits())}
+	p := &Proxy{cfg: cfg, limits: cfg.Limits.withDefaults(DefaultLimits())}
 	if err := p.limits.validate(); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.check = newAddressCheck(p.cfg.hooks.local)
 	p.transport = p.newTransport()
-	p.library = p.newLibrary()
+	p.dispatcher = p.newDispatcher()
 	p.queue = NewQueue(p.ctx)
 	p.server = p.newServer()
 	p.work.Go(func() { _ = p.server.Serve(p.queue) })
@@ -124,10 +124,10 @@ func (p *Proxy) Serve(l net.Listener) error {
 	return p.accept(l, KindMalformed, func(c *client) { p.queue.Put(c) })
 }
 
-// accept passes the connections of a listener to use, up to the limit. kind is that of the
-// log entry for a connection beyond it.
+// accept passes the connections of a listener to use, up to the limit. A connection beyond the limit
+// gets a log entry of the given kind.
 func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
-	done := p.serves(l)
+	done := p.closeAtEnd(l)
 	if done == nil {
 		return ErrClosed
 	}
@@ -160,11 +160,11 @@ func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.end() // closes what is open
+	p.end() // closes listeners and connections
 	err := p.server.Close()
 	p.transport.CloseIdleConnections()
-	p.up.open()
-	p.down.open()
+	p.up.close()
+	p.down.close()
 	p.work.Wait()
 	return err
 }
@@ -174,13 +174,13 @@ func (p *Proxy) Totals() Totals {
 	return Totals{
 		Connections: p.counts.connections.Load(),
 		Allowed:     p.counts.allowed.Load(), Denied: p.counts.denied.Load(), Errors: p.counts.failed.Load(),
-		Unlogged: p.counts.silent.Load(), Up: p.up.used(), Down: p.down.used(),
+		Unlogged: p.counts.unlogged.Load(), Up: p.up.used(), Down: p.down.used(),
 	}
 }
 
-// serves makes Close close c and wait for a call of done, which closes c, too. Once the
-// proxy is closed, it closes c and returns nil.
-func (p *Proxy) serves(c io.Closer) (done func()) {
+// closeAtEnd makes Close close c and wait for a call of done, which closes c, too. If the proxy is
+// closed already, it closes c and returns nil.
+func (p *Proxy) closeAtEnd(c io.Closer) (done func()) {
 	if !p.begin() {
 		_ = c.Close()
 		return nil
@@ -193,8 +193,8 @@ func (p *Proxy) serves(c io.Closer) (done func()) {
 	}
 }
 
-// begin makes Close wait for a call of p.work.Done. Once the proxy is closed, it returns
-// false and Done must not be called.
+// begin makes Close wait for a call of p.work.Done. If the proxy is closed already, it returns false,
+// and the caller must not call Done.
 func (p *Proxy) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +205,8 @@ func (p *Proxy) begin() bool {
 	return true
 }
 
-// start runs serve, which closes c, on a goroutine that Close waits for. Once the proxy is
-// closed, it closes c instead.
+// start runs serve, which closes c, on a goroutine that Close waits for. If the proxy is closed
+// already, it closes c instead.
 func (p *Proxy) start(c *client, serve func(*client)) {
 	if !p.begin() {
 		_ = c.Close()

@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// A Queue is a listener for connections that were made or accepted elsewhere. It ends with the
-// context of [NewQueue], and not by Close.
+// A Queue is a listener for connections from elsewhere. It ends with the context of [NewQueue]. Close
+// does not end it.
 type Queue struct {
 	conns chan net.Conn
 	ctx   context.Context
@@ -15,7 +15,7 @@ type Queue struct {
 // NewQueue returns a queue that ends with ctx.
 func NewQueue(ctx context.Context) *Queue { return &Queue{make(chan net.Conn), ctx} }
 
-// Put waits until c is accepted. It closes c if the queue ends before.
+// Put waits until Accept returns c. It closes c if the queue ends first.
 func (q *Queue) Put(c net.Conn) {
 	select {
 	case q.conns <- c:
@@ -37,5 +37,5 @@ func (q *Queue) Accept() (net.Conn, error) {
 // Close implements net.Listener. It does nothing.
 func (q *Queue) Close() error { return nil }
 
-// Addr implements net.Listener. The address means nothing.
+// Addr implements net.Listener. The address is empty.
 func (q *Queue) Addr() net.Addr { return &net.TCPAddr{} }

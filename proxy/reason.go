@@ -1,12 +1,11 @@
 package proxy
 
-// reason is a word that says why something was refused, failed or was cut off. See
-// [reasons].
+// reason is a word that says why an access was refused, failed or was cut. See [reasons].
 type reason string
 
 // Reasons found in the request itself.
 const (
-	reasonMalformed      reason = "malformed_request"   // no valid HTTP request, or one with two readings
+	reasonMalformed      reason = "malformed_request"   // no valid HTTP request, or an ambiguous request
 	reasonHeaderTooLarge reason = "header_too_large"    // Limits.HeaderBytes
 	reasonHeaderTimeout  reason = "header_timeout"      // Limits.HeaderTime
 	reasonNotProxy       reason = "not_a_proxy_request" // neither an absolute URL nor a CONNECT
@@ -19,7 +18,7 @@ const (
 	reasonBadName        reason = "bad_name"   // not an ASCII DNS name
 	reasonIPLiteral      reason = "ip_literal" // an address, in whatever spelling
 	reasonHost           reason = "host_not_allowed"
-	reasonHostMismatch   reason = "host_mismatch" // a redirected request for a name other than its address stands for
+	reasonHostMismatch   reason = "host_mismatch" // a redirected request names another host than its address does
 )
 
 // Reasons that arise on the way to the host.
@@ -27,7 +26,7 @@ const (
 	reasonAddress  reason = "address_not_allowed" // the name leads to an address that is not public
 	reasonResolve  reason = "resolve_failed"
 	reasonDial     reason = "dial_failed"
-	reasonUpstream reason = "upstream_failed" // the host's answer is not HTTP, or broke off
+	reasonUpstream reason = "upstream_failed" // the host's answer is not HTTP, or incomplete
 )
 
 // Reasons found in the first bytes of a tunnel.
@@ -52,35 +51,35 @@ const (
 	reasonIdle        reason = "idle"
 	reasonLifetime    reason = "lifetime"
 	reasonShutdown    reason = "shutdown"   // the sandbox has ended
-	reasonLog         reason = "log_failed" // what cannot be logged does not leave
+	reasonLog         reason = "log_failed" // nothing leaves without a log entry
 )
 
-// A cure is what the author of the tester file or of the sandbox's command can do about a
-// refusal, and the HTTP status with which the client is told.
-type cure struct {
+// A refusal is the HTTP status that the client gets, and what the author of the tester file or of the
+// sandbox's command can do about it.
+type refusal struct {
 	Status int
-	Text   string
+	Cure   string
 }
 
-// reasons returns every reason with its cure.
-func reasons() map[reason]cure {
-	const limit = "a limit of the sandbox's way out; ask for less"
-	return map[reason]cure{
+// reasons returns the refusal for every reason.
+func reasons() map[reason]refusal {
+	const limit = "nothing but to use less: this is a limit of the sandbox's network access"
+	return map[reason]refusal{
 		reasonMalformed:      {400, "send one well-formed HTTP/1.1 request"},
 		reasonHeaderTooLarge: {431, "send smaller headers"},
 		reasonHeaderTimeout:  {408, "send the whole request head at once"},
 		reasonNotProxy:       {400, "send an absolute URL, or CONNECT name:port"},
-		reasonScheme:         {403, "use CONNECT for https; other schemes have no way out"},
+		reasonScheme:         {403, "use CONNECT for https; the proxy serves no other scheme"},
 		reasonMethod:         {403, "use a method that the policy lists"},
 		reasonUpgrade:        {403, "use the protocol over TLS"},
 		reasonAuthority:      {403, "name the host as name:port, without user information"},
 		reasonBadPort:        {403, "give the port as a decimal number from 1 to 65535"},
 		reasonPort:           {403, "use a port that the policy lists"},
 		reasonBadName:        {403, "use the host's ASCII DNS name"},
-		reasonIPLiteral:      {403, "use the host's name; addresses have no way out"},
+		reasonIPLiteral:      {403, "use the host's name; the proxy refuses addresses"},
 		reasonHost:           {403, "add the host to harness.config.allowed_domains"},
 		reasonHostMismatch:   {403, "ask the host whose name was looked up"},
-		reasonAddress:        {403, "nothing; only public addresses have a way out"},
+		reasonAddress:        {403, "nothing; the proxy connects only to public addresses"},
 		reasonResolve:        {502, "check the name and the name server of the host"},
 		reasonDial:           {502, "check that the host is up and listens on the port"},
 		reasonUpstream:       {502, "check the host's own log"},
@@ -99,7 +98,7 @@ func reasons() map[reason]cure {
 		reasonBody:           {413, limit},
 		reasonIdle:           {504, limit},
 		reasonLifetime:       {504, limit},
-		reasonShutdown:       {503, "nothing; the sandbox is over"},
+		reasonShutdown:       {503, "nothing; the sandbox has ended"},
 		reasonLog:            {503, "nothing inside the sandbox; the disk of the run's records is full or broken"},
 	}
 }

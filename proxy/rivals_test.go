@@ -24,8 +24,8 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// rivalVariable makes the test binary a proxy in its own process, so that its time
-// and memory can be measured apart from the client's.
+// rivalVariable makes the test binary a proxy in its own process, so that the benchmark can measure its
+// time and memory without the client's.
 const rivalVariable = "SBENCH_TEST_RIVAL"
 
 func TestMain(m *testing.M) {

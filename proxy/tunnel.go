@@ -14,37 +14,37 @@ import (
 
 const (
 	copyBytes = 32 << 10
-	// spliceAfter is the number of bytes after which the kernel copies a flow. The pipes for
-	// that would cost a small tunnel four descriptors.
+	// spliceAfter is the number of bytes after which the kernel copies a flow. Before, it would cost
+	// a small tunnel four descriptors for pipes.
 	spliceAfter = 512 << 10
 	spliceBytes = 1 << 20
 	spliceTime  = 200 * time.Millisecond
 )
 
-// A tunnel is two flows in opposite directions. If one fails, both end.
+// A tunnel is two flows in opposite directions. If one flow fails, both end.
 type tunnel struct {
 	p        *Proxy
 	up, down flow
 	begun    time.Time
-	active   atomic.Int64 // time of the last byte either way, in nanoseconds after begun
+	active   atomic.Int64 // time of the last byte in either direction, in nanoseconds after begun
 	reason   atomic.Pointer[reason]
 }
 
 // A flow is one direction of a tunnel.
 type flow struct {
-	t        *tunnel
-	from, to *net.TCPConn
-	shared   *budget // of the sandbox
-	left     int64   // bytes left of the tunnel's own limit
-	moved    int64
-	full     reason // when one of the two is used up
+	t         *tunnel
+	from, to  *net.TCPConn
+	shared    *budget // of the sandbox
+	remaining int64   // bytes of the limit for one tunnel
+	copied    int64
+	exhausted reason // when shared or remaining is used up
 }
 
-// tunnel forwards first, then copies both ways until both sides end or a limit is reached.
-func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
+// runTunnel forwards first, then copies in both directions until both sides end or a limit is reached.
+func (p *Proxy) runTunnel(a *access, c *client, up *upstream, first []byte) {
 	t := &tunnel{p: p, begun: time.Now()}
-	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, left: p.limits.TunnelUp, full: reasonUp}
-	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, left: p.limits.TunnelDown, full: reasonDown}
+	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, remaining: p.limits.TunnelUp, exhausted: reasonUp}
+	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, remaining: p.limits.TunnelDown, exhausted: reasonDown}
 	timer := time.AfterFunc(p.limits.Lifetime, func() { t.cut(reasonLifetime) })
 	defer timer.Stop()
 	down := make(chan struct{})
@@ -62,7 +62,7 @@ func (p *Proxy) tunnel(a *attempt, c *client, up *upstream, first []byte) {
 	if why := t.reason.Load(); why != nil {
 		a.cut(*why)
 	}
-	a.end(t.up.moved, t.down.moved)
+	a.end(t.up.copied, t.down.copied)
 }
 
 // cut ends both flows. The first reason other than "" counts.
@@ -79,7 +79,7 @@ func (f *flow) run() {
 	raw, err := f.from.SyscallConn()
 	for err == nil {
 		var n int
-		if n, err = f.step(raw); err != nil || n < copyBytes || f.moved < spliceAfter {
+		if n, err = f.step(raw); err != nil || n < copyBytes || f.copied < spliceAfter {
 			continue
 		}
 		for full := true; full && err == nil; {
@@ -91,7 +91,7 @@ func (f *flow) run() {
 	}
 }
 
-// step moves what can be read, up to one buffer. It holds no buffer while it waits.
+// step copies available bytes, at most one buffer. It has no buffer while it waits.
 func (f *flow) step(raw syscall.RawConn) (int, error) {
 	idle := f.t.p.limits.Idle
 	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
@@ -137,22 +137,22 @@ func (f *flow) step(raw syscall.RawConn) (int, error) {
 
 func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
 
-// write sends b. If it cannot, or if the limits allow only a part, which it sends, it ends
-// the tunnel and returns false.
+// write sends b, or the part of b that the limits allow. If it did not send all of b, it ends the
+// tunnel and returns false.
 func (f *flow) write(b []byte) bool {
-	allowed := f.shared.take(min(int64(len(b)), f.left))
+	allowed := f.shared.take(min(int64(len(b)), f.remaining))
 	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
 		f.t.cut("")
 		return false
 	}
 	n, err := f.to.Write(b[:allowed])
-	f.moved += int64(n)
-	f.left -= int64(n)
+	f.copied += int64(n)
+	f.remaining -= int64(n)
 	switch {
 	case err != nil:
 		f.t.cut("")
 	case allowed < int64(len(b)):
-		f.t.cut(f.full)
+		f.t.cut(f.exhausted)
 	default:
 		f.t.touch()
 		return true
@@ -160,12 +160,12 @@ func (f *flow) write(b []byte) bool {
 	return false
 }
 
-// splice lets the kernel copy. full is false if less was copied than reserved: it is better
-// to wait in step, which reserves nothing.
+// splice lets the kernel copy. full is false if it copied less than it reserved: then it is better to
+// wait in step, which reserves nothing.
 func (f *flow) splice() (full bool, err error) {
-	reserved := f.shared.reserve(min(spliceBytes, f.left))
+	reserved := f.shared.reserve(min(spliceBytes, f.remaining))
 	n := int64(0)
-	defer func() { f.shared.settle(reserved, n) }()
+	defer func() { f.shared.release(reserved, n) }()
 	if reserved < 2*copyBytes {
 		return false, nil
 	}
@@ -174,8 +174,8 @@ func (f *flow) splice() (full bool, err error) {
 		return false, err
 	}
 	n, err = f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
-	f.moved += n
-	f.left -= n
+	f.copied += n
+	f.remaining -= n
 	if n > 0 {
 		f.t.touch()
 	}

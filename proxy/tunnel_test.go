@@ -74,7 +74,7 @@ func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 
 func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
 
-// readHead reads byte by byte, to leave what follows the head.
+// readHead reads byte by byte, so that it reads nothing after the head.
 func readHead(t testing.TB, c net.Conn) string {
 	t.Helper()
 	var head []byte
@@ -118,7 +118,7 @@ func TestTunnelHalfClose(t *testing.T) {
 	}
 }
 
-// TestTunnelTime: an idle tunnel ends; a slow one lives until its lifetime is over.
+// TestTunnelTime: an idle tunnel ends. A slow tunnel stays open until the end of its lifetime.
 func TestTunnelTime(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
@@ -147,8 +147,7 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits are exact, for one tunnel and for the sandbox, also while
-// the kernel copies.
+// TestTunnelBytes: limits for one tunnel and for the sandbox are exact, also if the kernel copies.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -222,7 +221,7 @@ func TestTunnelBytes(t *testing.T) {
 	}
 }
 
-// endless is an endless reader that cannot be spliced from.
+// endless is an endless reader without splice.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
@@ -301,7 +300,7 @@ func openFiles(t testing.TB) int {
 	return len(entries)
 }
 
-// TestHiddenNames: a name that is hidden, missing or another one is refused.
+// TestHiddenNames: the proxy refuses a hidden, missing or different name.
 func TestHiddenNames(t *testing.T) {
 	ech := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "allowed.test")})
 	other := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "other.test")})

@@ -80,8 +80,8 @@ func TestAnswerTrailers(t *testing.T) {
 	}
 }
 
-// TestNothingIsPrinted: what a server sends without being asked, before a request or
-// after an answer, does not reach the standard logger.
+// TestNothingIsPrinted: data that a server sends before a request or after an answer does not reach the
+// standard logger.
 func TestNothingIsPrinted(t *testing.T) {
 	var printed bytes.Buffer
 	was := log.Writer()
@@ -113,8 +113,8 @@ func TestNothingIsPrinted(t *testing.T) {
 	}
 }
 
-// TestTwoLengths: a request with both a length and chunks is refused, whether it is
-// the first on its connection or not.
+// TestTwoLengths: the proxy refuses a request with both a length and chunks, whether it is the first on its
+// connection or not.
 func TestTwoLengths(t *testing.T) {
 	both := "POST http://allowed.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
 	w := newWorld(t)

@@ -30,7 +30,7 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// public is the address of every name in the world that has no other.
+// public is the address of every name in the world without an address of its own.
 const public = "93.184.216.34"
 
 // A world stands for the network behind a proxy: a name server, and servers for every
@@ -38,10 +38,10 @@ const public = "93.184.216.34"
 type world struct {
 	t       testing.TB
 	dns     net.PacketConn
-	web     map[uint16]net.Listener // by the port they stand for
-	special map[string]net.Listener // by "address:port"
+	web     map[uint16]net.Listener // by port in the world
+	special map[string]net.Listener // by "address:port" in the world
 	own     []netip.Addr            // the addresses that count as the host's own
-	real    bool                    // ask the kernel for those instead
+	real    bool                    // ask the kernel for the host's addresses instead
 
 	mu      sync.Mutex
 	zone    map[string][]string // addresses by name; see lead
@@ -95,7 +95,7 @@ func (w *world) each(l net.Listener, f func(net.Conn)) {
 	}()
 }
 
-// serve answers HTTP requests, most of them with what reached the server.
+// serve answers HTTP requests, most of them with the request that reached the server.
 func (w *world) serve(l net.Listener, config *tls.Config) {
 	server := &http.Server{TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		sni := ""
@@ -190,8 +190,8 @@ func (w *world) lookup(name string, kind dnsmessage.Type) []string {
 	return strings.Split(answers[min(turn, len(answers)-1)], "|")
 }
 
-// lead gives a name its answers, which are returned in turn, the last one for good.
-// "a|b" is one answer with two addresses.
+// lead gives a name its answers. The name server returns them in turn, and repeats the last. "a|b" is
+// one answer with two addresses.
 func (w *world) lead(name string, addresses ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,8 +205,8 @@ func (w *world) stand(address string, l net.Listener) {
 	w.special[address] = l
 }
 
-// takeReached returns the addresses that were connected to and the names that were
-// looked up since the last call.
+// takeReached returns the addresses to which somebody connected, and the names that somebody looked up,
+// since the last call.
 func (w *world) takeReached() (reached []string, names []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,9 +221,8 @@ func (w *world) takeReached() (reached []string, names []string) {
 	return reached, names
 }
 
-// hooks connects a socket whose address passed the check to one of the world's
-// servers first. connect(2) to the address then fails with EISCONN, which counts as
-// success.
+// hooks connects a socket to one of the world's servers after its address has passed the check.
+// connect(2) to the address then fails with EISCONN, which counts as success.
 func (w *world) hooks() proxy.Hooks {
 	local := func(a netip.Addr) (bool, error) { return slices.Contains(w.own, a), nil }
 	if w.real {

@@ -49,7 +49,7 @@ func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	return out.Error()
 }
 
-// decimal formats a positive number without an exponent; an unknown one is "".
+// decimal formats a positive number without an exponent; an unknown number is "".
 func decimal(v float64) string {
 	if v <= 0 {
 		return ""

@@ -21,8 +21,8 @@ import (
 type Detail struct {
 	Message   string          `json:"message,omitempty"`
 	Prompt    Text            `json:"prompt"`
-	Public    []Named         `json:"public,omitempty"` // the task's public values, if no prompt was kept
-	Trace     *Trace          `json:"trace,omitempty"`  // nil if none was kept
+	Public    []Named         `json:"public,omitempty"` // the task's public values, if there is no prompt
+	Trace     *Trace          `json:"trace,omitempty"`  // nil if there is none
 	Candidate Candidate       `json:"candidate"`
 	Read      *Read           `json:"read,omitempty"` // nil unless the candidate is an answer in words
 	Producer  Output          `json:"producer"`
@@ -31,7 +31,7 @@ type Detail struct {
 	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
 	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
 	Times     record.Times    `json:"times"`
-	Assurance string          `json:"assurance,omitempty"` // how sure a pass is
+	Assurance string          `json:"assurance,omitempty"` // how certain a pass is
 	Doubtful  bool            `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
 	Facts     [][2]string     `json:"facts"`               // provenance: name and value
 	Tries     []Try           `json:"tries"`               // the last 20
@@ -82,7 +82,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
 		Producer:  output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
 		Verifier:  output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
-		Assurance: string(rec.Sureness()), Doubtful: rec.Doubtful(),
+		Assurance: string(rec.PassAssurance()), Doubtful: rec.Doubtful(),
 		Limits: asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
 	}
 	if read, ok := rec.VerifierMetadata[record.MetadataRead].(string); ok {
@@ -257,7 +257,7 @@ func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step,
 func facts(rec record.Record) [][2]string {
 	p, h := rec.Provenance, rec.Provenance.Host
 	list := [][2]string{
-		{"assurance", string(rec.Sureness())}, {"doubtful", map[bool]string{true: "it passes some tests that expect something wrong"}[rec.Doubtful()]}, {"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
+		{"assurance", string(rec.PassAssurance())}, {"doubtful", map[bool]string{true: "it passes some tests that expect something wrong"}[rec.Doubtful()]}, {"run", rec.RunID}, {"benchmark", rec.BenchmarkID}, {"started", stamp(rec.StartedAt)}, {"ended", stamp(rec.EndedAt)},
 		{"sbench", join(p.Sbench.Version, p.Sbench.Commit)}, {"harness", join(p.Harness.Type, p.Harness.Version)}, {"harness configuration", p.Harness.Config},
 		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
 		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},

@@ -14,8 +14,7 @@ import (
 	"github.com/securebench/sbench/report"
 )
 
-// TestOutside: whatever a record names, nothing outside the run's directory is read, and
-// nothing blocks.
+// TestOutside: whatever a record names, the report reads nothing outside the run's directory and does not block.
 func TestOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	check(t, os.WriteFile(outside, []byte("SECRET"), 0o600))
@@ -112,7 +111,7 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestVisible: no control characters are left for a terminal, and nothing is invisible.
+// TestVisible: no control characters reach a terminal, and nothing is invisible.
 func TestVisible(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"plain – ünïcödé 日本 😀", "plain – ünïcödé 日本 😀"},
@@ -153,7 +152,7 @@ func TestNumbersForPeople(t *testing.T) {
 	}
 }
 
-// TestRead: details show what was read in an answer.
+// TestRead: details show the answer that the verifier read.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`), 0o644))

@@ -19,8 +19,8 @@ const (
 
 // An Egress is the egress log of one attempt. Its counts include all entries.
 type Egress struct {
-	Entries []Entry `json:"entries"`        // the first ones
-	More    int     `json:"more,omitempty"` // entries left out
+	Entries []Entry `json:"entries"`        // the first entries
+	More    int     `json:"more,omitempty"` // entries after these
 	Allowed int     `json:"allowed"`
 	Denied  int     `json:"denied"`
 	Errors  int     `json:"errors"`
@@ -29,7 +29,7 @@ type Egress struct {
 // An Entry has the fields of a line of egress.jsonl that are shown.
 type Entry struct {
 	At       string   `json:"at"`                // UTC
-	Earlier  bool     `json:"earlier,omitempty"` // of a try before the one that counts
+	Earlier  bool     `json:"earlier,omitempty"` // of an earlier try, which does not count
 	Kind     string   `json:"kind"`
 	Verdict  string   `json:"verdict"`
 	Host     string   `json:"host"`
@@ -61,7 +61,7 @@ type egressLine struct {
 	Entry
 }
 
-// indexEgress reads egress.jsonl once, and keeps the offsets of each attempt's lines.
+// indexEgress reads egress.jsonl once, and remembers the offsets of each attempt's lines.
 func (s *Source) indexEgress(ctx context.Context) error {
 	if s.egress != nil {
 		return nil

@@ -35,7 +35,7 @@ func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
 
 const evil = "=HYPERLINK(\"http://evil.example\")\t\r\n;=1+1\x00\x1b[31m]]><x a='&'>\u202e\ufffe\xff, \"q\""
 
-// TestCSV: no cell is a formula, whatever divides cells, and the table is whole.
+// TestCSV: no cell is a formula, in spreadsheets with whatever separator, and the table is whole.
 func TestCSV(t *testing.T) {
 	var records []map[string]any
 	starts := []string{"=", "+", "-", "@", "\t=", "\r=", " =", "＝", "＋", "－", "＠", ";=", "x; @", "task-10", "task-2"}
@@ -69,7 +69,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestJUnit: any text makes valid XML, and what is not recorded is an error.
+// TestJUnit: any text makes valid XML, and planned attempts without a record are an error.
 func TestJUnit(t *testing.T) {
 	s := planned(t, 9,
 		map[string]any{"task_id": "one", "verification_status": "passed", "times": map[string]any{"producer": 1.5}},
@@ -120,7 +120,7 @@ func TestJUnit(t *testing.T) {
 	}
 }
 
-// TestRequire: passes that are less sure than required count as failures, and nothing else changes.
+// TestRequire: passes with a weaker assurance than required count as failures, and nothing else changes.
 func TestRequire(t *testing.T) {
 	var all []map[string]any
 	for _, a := range []string{"sealed", "contrasted", "executed", ""} {
@@ -136,7 +136,7 @@ func TestRequire(t *testing.T) {
 	}
 }
 
-// TestWarnings: what makes a run's numbers doubtful is said, and nothing else.
+// TestWarnings: a report warns of everything that makes a run's numbers doubtful, and of nothing else.
 func TestWarnings(t *testing.T) {
 	passed := func(task, assurance string) map[string]any {
 		return map[string]any{"task_id": task, "verification_status": "passed", "assurance": assurance}
@@ -215,7 +215,7 @@ func TestNatural(t *testing.T) {
 	}
 }
 
-// TestLeaders: the best run is first, one without a verdict last.
+// TestLeaders: the best run is first, a run without a verdict last.
 func TestLeaders(t *testing.T) {
 	run := func(statuses ...string) *report.Source {
 		var records []map[string]any

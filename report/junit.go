@@ -47,8 +47,8 @@ type (
 )
 
 // WriteJUnit writes runs as JUnit XML: a suite for each run, with its warnings as properties, and a case for
-// each attempt. Unmeasured attempts are errors, pending ones skipped; planned attempts without a record are one
-// more error. Control characters in texts are escaped.
+// each attempt. An attempt that could not be measured is an error, a pending attempt is skipped. All planned
+// attempts without a record are one more error. WriteJUnit escapes control characters.
 func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
 	var all junitSuites
 	for i, s := range sources {

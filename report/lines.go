@@ -10,7 +10,7 @@ import (
 // The longest lines that are read, in bytes.
 const (
 	maxRecord = 256 << 20 // as in record.Read
-	maxEvent  = 32 << 20  // of an agent's trace, whose writer cuts events at 16 MiB
+	maxEvent  = 32 << 20  // of an agent's trace; sbench cuts events at 16 MiB when it writes the trace
 	maxEntry  = 1 << 20   // of the egress log
 )
 
@@ -25,7 +25,7 @@ type lineReader struct {
 	buffer []byte
 }
 
-// A line is one line of a file. Its text is valid until the next one is read.
+// A line is one line of a file. Its text is valid until the next call of next.
 type line struct {
 	text   []byte // without the newline
 	offset int64
@@ -37,7 +37,8 @@ func newLineReader(r io.Reader, offset int64, most int) *lineReader {
 	return &lineReader{r: bufio.NewReaderSize(r, 64<<10), most: most, offset: offset}
 }
 
-// next returns the next line, io.EOF after the last, and errLong for one that is too long: reading may go on.
+// next returns the next line. The error is io.EOF after the last line, and errLong for a line that is too
+// long, after which reading may go on.
 func (l *lineReader) next() (line, error) {
 	found := line{offset: l.offset}
 	l.buffer = l.buffer[:0]

@@ -35,7 +35,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestTooLong: of a line that is too long nothing is kept, and the next one is read.
+// TestTooLong: a line that is too long is skipped, and the next line is read.
 func TestTooLong(t *testing.T) {
 	const most, huge = 1 << 20, 64 << 20
 	r := io.MultiReader(io.LimitReader(forever("[1],"), huge), strings.NewReader("\n{}\n"), io.LimitReader(forever("x"), most-1), strings.NewReader("\n"))

@@ -28,20 +28,20 @@ func Measures() []Measure {
 		}
 	}
 	return []Measure{
-		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return known(a.Producer) }},
-		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return known(a.Verifier) }},
-		{"time, total", "", Seconds, func(a Attempt) float64 { return known(a.Total) }},
+		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }},
+		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }},
+		{"time, total", "", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }},
 		{"tokens, input", "Tokens read", Many, tokens(func(t Tokens) int64 { return t.Input })},
 		{"tokens, cached", "of them cached", Many, tokens(func(t Tokens) int64 { return t.Cached })},
 		{"tokens, output", "Tokens written", Many, tokens(func(t Tokens) int64 { return t.Output })},
 		{"tokens, reasoning", "", Many, tokens(func(t Tokens) int64 { return t.Reasoning })},
-		{"cost", "Cost", dollars, func(a Attempt) float64 { return known(a.Cost) }},
-		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return known(float64(a.PeakMemory)) }},
+		{"cost", "Cost", dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }},
+		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }},
 	}
 }
 
-// known returns v, or -1 for 0, which means an unknown time or size.
-func known(v float64) float64 {
+// unknownIfZero returns v, or -1 for 0, which means an unknown time or size.
+func unknownIfZero(v float64) float64 {
 	if v == 0 {
 		return -1
 	}

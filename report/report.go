@@ -39,7 +39,7 @@ type Run struct {
 	// Judges are the models that judged answers, and Judged is how many answers they judged.
 	Judges []string `json:"judges,omitempty"`
 	Judged int      `json:"judged,omitempty"`
-	// Assurance counts passes by how sure they are; see docs/verifiers.md.
+	// Assurance counts passes by their assurance; see docs/verifiers.md.
 	Assurance map[string]int `json:"assurance,omitempty"`
 	// Doubtful are tasks with a pass that followed some of the changed tests.
 	Doubtful []string `json:"doubtful,omitempty"`
@@ -74,7 +74,7 @@ type Problem struct {
 	Unverified bool `json:"unverified,omitempty"`
 }
 
-// Counts are numbers of tasks and of attempts, these also by the status of the try that counts.
+// Counts are numbers of tasks and of attempts. An attempt has the status of its last try.
 type Counts struct {
 	Tasks    int `json:"tasks"`
 	Attempts int `json:"attempts"`
@@ -110,10 +110,10 @@ func (a Accuracy) Interval() *stat.Interval {
 // Retries counts attempts that were retried because a try could not be measured.
 type Retries struct {
 	Attempts int `json:"attempts"`
-	Passed   int `json:"passed"` // of those, in the end
+	Passed   int `json:"passed"` // the part of Attempts that passed in the end
 }
 
-// A PassK is an unbiased estimate: the mean over tasks with at least k scored attempts; nil if there are none.
+// A PassK is an unbiased estimate: the mean over tasks with at least k scored attempts; nil without such tasks.
 type PassK struct {
 	K       int      `json:"k"`
 	Value   *float64 `json:"value"`

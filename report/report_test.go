@@ -133,7 +133,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestInterval: of two intervals, the wider is shown.
+// TestInterval: the report shows the wider of two intervals.
 func TestInterval(t *testing.T) {
 	narrow, wide := &stat.Interval{Low: 0.5, High: 0.6}, &stat.Interval{Low: 0.3, High: 0.7}
 	tests := []struct {
@@ -182,7 +182,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestDistributions: errors are left out, and unknown values do not count as zero.
+// TestDistributions: distributions leave out errors, and unknown values do not count as zero.
 func TestDistributions(t *testing.T) {
 	d := report.Summarize([]*report.Source{source(t, small()...)}).Runs[0].Distributions
 	producer := stat.Distribution{Count: 7, Sum: 280, Mean: 40, Min: 10, P10: 16, P25: 25, P50: 40, P75: 55, P90: 64, P99: 69.4, Max: 70}

@@ -26,7 +26,7 @@ type table struct {
 	rows  [][]any
 }
 
-// A name is a text from the records in a cell; words are a longer one.
+// A name is a short text from the records in a cell, words are a longer text.
 type (
 	name  string
 	words string
@@ -53,7 +53,7 @@ func (r Run) section() section {
 	}
 	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored%s", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored(), withErrors)
 	if c.Passed > 0 {
-		s.say("passes", "%s", r.Sure())
+		s.say("passes", "%s", r.Assurances())
 	}
 	if r.Accuracy.Clustered != nil {
 		s.say("", "over tasks, which have several attempts: 95 %% interval %s", Between(r.Accuracy.Clustered))
@@ -112,13 +112,13 @@ func (r Report) leaders() table {
 			gap, p = l.Against.Short(), l.Against.Chance()
 		}
 		return []any{
-			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), l.Sure(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
-			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.Doubts(), ", "),
+			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), l.Assurances(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
+			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.WarningKinds(), ", "),
 		}
 	})
 }
 
-// versus returns the heading of a comparison; show makes a run's title harmless.
+// versus returns the heading of a comparison. show escapes a run's title for the form.
 func (r Report) versus(c Comparison, show func(string) string) string {
 	return fmt.Sprintf("%s (%s) against %s (%s)", show(r.Runs[c.B].Title()), Letter(c.B), show(r.Runs[c.A].Title()), Letter(c.A))
 }
@@ -127,7 +127,7 @@ func (r Report) versus(c Comparison, show func(string) string) string {
 type Leader struct {
 	Run
 	Index   int         // in Report.Runs
-	Against *Comparison // with the first run; nil for that itself, and where no task can be compared
+	Against *Comparison // with the first run; nil for the first run, or if no task can be compared
 }
 
 // Tokens returns how many tokens all tries read and wrote.
@@ -311,8 +311,8 @@ func (r Run) Warnings() []Warning {
 	return list
 }
 
-// Sure says how many passes are how sure: "3 sealed, 1 executed".
-func (r Run) Sure() string {
+// Assurances says how many passes have which assurance: "3 sealed, 1 executed".
+func (r Run) Assurances() string {
 	var parts []string
 	for _, a := range []verifiers.Assurance{verifiers.Sealed, verifiers.Contrasted, verifiers.Executed} {
 		if n := r.Assurance[string(a)]; n > 0 {
@@ -330,8 +330,8 @@ func (r Run) Missing() int {
 	return max(0, *r.Planned-r.Counts.Attempts)
 }
 
-// Doubts returns the kinds of the run's warnings, each once.
-func (r Run) Doubts() []string {
+// WarningKinds returns the kinds of the run's warnings, each once.
+func (r Run) WarningKinds() []string {
 	var kinds []string
 	for _, w := range r.Warnings() {
 		if !slices.Contains(kinds, w.Kind) {

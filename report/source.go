@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	maxName     = 4 << 10 // bytes kept of a name
-	maxMessage  = 600     // bytes kept of a message in memory
+	maxName     = 4 << 10 // most bytes of a name in memory
+	maxMessage  = 600     // most bytes of a message in memory
 	maxManifest = 1 << 20 // bytes of run.json
-	maxProblems = 100     // kept
+	maxProblems = 100     // problems in memory
 )
 
 // ErrNoRun means that a directory does not hold a run.
@@ -35,7 +35,7 @@ type Source struct {
 	Attempts []Attempt       // in the order of their first tries
 	Records  int             // lines that could be read
 	Problems []Problem
-	more     int // problems that were not kept
+	more     int // problems beyond maxProblems
 
 	Spent    Tokens  // by all tries
 	SpentUSD float64 // by all tries; 0 if unknown
@@ -44,7 +44,7 @@ type Source struct {
 	egress   map[attemptKey]*egressIndex // nil until it is needed
 }
 
-// An Attempt is what memory holds of an attempt: the try that counts, and a list of all tries.
+// An Attempt is a summary of an attempt: its last try, which counts, and a list of all tries.
 type Attempt struct {
 	Task, Benchmark, Family, Category string
 	Number                            int // of the task's attempts, from 1
@@ -61,7 +61,7 @@ type Attempt struct {
 	Agent                     string   // name, version and model
 	Degraded                  []string // limits that the host did not enforce
 	Judge                     string   // the model that judged it; "" for none
-	Assurance                 string   // how sure a pass is; "" if it did not pass
+	Assurance                 string   // how certain a pass is; "" unless the attempt passed
 	Doubtful                  bool     // a pass that followed some of the changed tests
 	rows                      string   // digests of the row and the evaluation
 }
@@ -188,11 +188,11 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	s.Attempts[at] = a
 }
 
-// Require makes passes that are less sure than required count as failures; "" requires nothing.
+// Require makes passes with a weaker assurance than required count as failures; "" requires nothing.
 func (s *Source) Require(required verifiers.Assurance) {
 	for i, a := range s.Attempts {
-		if sure := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(sure, required) {
-			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(sure, required)
+		if assurance := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(assurance, required) {
+			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(assurance, required)
 			s.Attempts[i] = a
 		}
 	}
@@ -211,7 +211,7 @@ func decode(text []byte) (rec record.Record, err error) {
 	return rec, err
 }
 
-// summarise returns what is kept in memory of a record.
+// summarise returns the part of a record that stays in memory.
 func summarise(rec record.Record) Attempt {
 	a := Attempt{
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: rec.TaskType, Category: rec.Category,
@@ -233,7 +233,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.VerifierMetadata["judge"] != nil {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
-	a.Assurance, a.Doubtful = string(rec.Sureness()), rec.Doubtful()
+	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}

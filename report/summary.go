@@ -48,7 +48,8 @@ func (s *Source) run() Run {
 	return r
 }
 
-// describe fills in what only the attempts say, and what earlier versions' manifests lack.
+// describe fills in the fields that only the attempts have, and fields that manifests of earlier versions
+// lack.
 func (s *Source) describe(r *Run) {
 	agents, degraded, judges := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {

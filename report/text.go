@@ -84,7 +84,7 @@ type Text struct {
 	Tail string `json:"tail,omitempty"`
 }
 
-// cutText keeps at most most bytes of a text, two thirds of them from the beginning.
+// cutText shortens a text to at most most bytes, two thirds of them from the beginning.
 func cutText(s string, most int) Text {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {
@@ -105,7 +105,7 @@ func textOf(head, tail string, size int64) Text {
 	return Text{strings.ToValidUTF8(head, "\uFFFD"), cut, strings.ToValidUTF8(tail, "\uFFFD")}
 }
 
-// Len returns how many bytes of the text are kept.
+// Len returns the bytes of Head and Tail.
 func (t Text) Len() int { return len(t.Head) + len(t.Tail) }
 
 // Empty reports whether the text was empty before it was cut.

@@ -43,7 +43,7 @@ type tracer struct {
 	most  int              // bytes of all steps
 	text  int              // bytes of one text
 	size  int              // bytes of the steps so far
-	calls map[string]*Step // whose results are still to come
+	calls map[string]*Step // calls without a result so far
 }
 
 // maxSteps bounds the steps of a trace, however small.
@@ -53,12 +53,12 @@ const maxSteps = 1000
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	lines := newLineReader(r, 0, maxEvent)
-	var said harness.Step // whose pieces have come so far
+	var joined harness.Step // the pieces of the current step
 	for {
 		l, err := lines.next()
 		switch {
 		case err == io.EOF:
-			t.end(&said)
+			t.end(&joined)
 			return t.Trace, nil
 		case err == errLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
@@ -71,17 +71,17 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 			steps = []harness.Step{{Kind: stepRaw, Text: string(l.text)}}
 		}
 		for _, s := range steps {
-			if s.Piece && len(said.Text) < maxEvent {
-				said.Kind, said.Text = s.Kind, said.Text+s.Text
+			if s.Piece && len(joined.Text) < maxEvent {
+				joined.Kind, joined.Text = s.Kind, joined.Text+s.Text
 				continue
 			}
-			t.end(&said)
+			t.end(&joined)
 			t.add(s)
 		}
 	}
 }
 
-// end adds a step that came in pieces, if there is one.
+// end adds the step that came in pieces, if there is one, and clears it.
 func (t *tracer) end(said *harness.Step) {
 	if said.Text != "" {
 		t.add(*said)
@@ -106,14 +106,15 @@ func (t *tracer) add(from harness.Step) {
 		t.calls[from.Call] = s
 	}
 	t.size += s.size()
-	if t.At == len(t.Steps) && t.size <= t.most/2 && t.At < maxSteps/2 { // it is one of the first
+	if t.At == len(t.Steps) && t.size <= t.most/2 && t.At < maxSteps/2 { // the step is among the first
 		t.At++
 	}
 	t.Steps = append(t.Steps, s)
 	t.trim()
 }
 
-// result adds a result to the step of its call, even one that was left out, and reports whether there is one.
+// result adds a result to the step of its call, even if trim has removed the step. It reports whether the call
+// is known.
 func (t *tracer) result(r harness.Step) bool {
 	s, ok := t.calls[r.Call]
 	if !ok {
@@ -129,7 +130,7 @@ func (t *tracer) result(r harness.Step) bool {
 	return true
 }
 
-// trim leaves out the oldest steps, but for the first ones and the last.
+// trim removes the oldest steps after the first ones, but never the last step.
 func (t *tracer) trim() {
 	for len(t.Steps)-t.At > 1 && (t.size > t.most || len(t.Steps) > maxSteps) {
 		t.size -= t.Steps[t.At].size()

@@ -112,7 +112,7 @@ error "result: error_max_turns, 1 turn, 0.0 s" ""
 	}
 }
 
-// TestTraceIsBounded: of a long trace, the beginning and the end are kept.
+// TestTraceIsBounded: a long trace is cut to its beginning and its end.
 func TestTraceIsBounded(t *testing.T) {
 	var b strings.Builder
 	for i := range 20000 {
@@ -143,7 +143,7 @@ func TestTraceIsBounded(t *testing.T) {
 	}
 }
 
-// TestTraceOfAnother: a trace is read by the parser of its agent, whichever that is.
+// TestTraceOfAnother: each trace is read by the parser of its agent.
 func TestTraceOfAnother(t *testing.T) {
 	read := func(line []byte) ([]harness.Step, bool) {
 		kind, text, ok := strings.Cut(string(line), ": ")

@@ -19,7 +19,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// need is the most that an attempt may use under its limits. CPU time is left out: a
+// need is the most that an attempt may use under its limits. CPU time is not part of it: a
 // shortage only slows attempts down, and every record states the number of cores.
 type need struct{ memory, pids, disk int64 } // memory and disk in bytes
 
@@ -29,7 +29,7 @@ func (c config) need(task *compiler.Task) need {
 	p := c.policy(task)
 	sandboxes := int64(1 + len(task.Environment().Sidecars))
 	n := need{memory: sandboxes * p.Limits.Memory, pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
-	if slices.Contains(c.Degraded, "disk") { // volumes are in memory then, but what is kept of them is not
+	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
 		n.memory += n.disk
 	}
 	return n
@@ -45,8 +45,8 @@ type admission struct {
 	wake chan struct{}
 }
 
-// newAdmission measures the host; dir is on the file system whose space counts. A tenth of
-// the memory and of the disk is left for the host itself.
+// newAdmission measures the host's memory, processes, and free space on the file system of dir. It
+// reserves a tenth of the memory and of the disk for the host itself.
 func newAdmission(dir string, jobs int) (*admission, error) {
 	memory, err := availableMemory("/")
 	if err != nil {
@@ -91,11 +91,11 @@ func (h *admission) try(n need) string {
 		case h.used >= h.jobs:
 			return "jobs"
 		case n.memory > h.free.memory:
-			return fmt.Sprintf("for %d MiB of memory, of which %d are free", n.memory>>20, max(h.free.memory, 0)>>20)
+			return fmt.Sprintf("for %d MiB of memory (%d MiB are free)", n.memory>>20, max(h.free.memory, 0)>>20)
 		case n.pids > h.free.pids:
-			return fmt.Sprintf("for %d processes, of which %d are free", n.pids, max(h.free.pids, 0))
+			return fmt.Sprintf("for %d processes (%d are free)", n.pids, max(h.free.pids, 0))
 		case n.disk > h.free.disk:
-			return fmt.Sprintf("for %d MiB of disk, of which %d are free", n.disk>>20, max(h.free.disk, 0)>>20)
+			return fmt.Sprintf("for %d MiB of disk (%d MiB are free)", n.disk>>20, max(h.free.disk, 0)>>20)
 		}
 	}
 	h.change(n, -1)
@@ -128,8 +128,8 @@ func (p Plan) defaultJobs() int {
 	return max(1, int(float64(goruntime.NumCPU())/most))
 }
 
-// descriptors bounds the connections of each sandbox, at two open files each, so that no
-// sandbox can use up the files that this process must open for itself and the others.
+// descriptors bounds the connections of each sandbox, so that no sandbox can use up the open files
+// of this process. A connection takes two.
 func descriptors(jobs int) proxy.EgressLimits {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -142,8 +142,8 @@ func descriptors(jobs int) proxy.EgressLimits {
 	return proxy.EgressLimits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
 }
 
-// availableMemory returns the memory that the kernel could hand out, in bytes, or the least limit
-// of this process's control groups if that is lower. Files are below root, "/" except in tests.
+// availableMemory returns the memory that the kernel could hand out, in bytes, or the lowest limit
+// of this process's control groups if the limit is lower. Files are below root, "/" except in tests.
 func availableMemory(root string) (int64, error) {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -157,8 +157,8 @@ func availableMemory(root string) (int64, error) {
 	return min(kib<<10, groupMemory(root)), nil
 }
 
-// groupMemory returns the lowest memory limit of this process's control groups, from its own
-// up to the top of what is mounted, where a container has its limit.
+// groupMemory returns the lowest memory limit of this process's control group and the groups above
+// it, up to the top of what is mounted, where a container has its limit.
 func groupMemory(root string) int64 {
 	least := int64(math.MaxInt64)
 	text, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup")) // missing in a kernel without control groups
@@ -186,8 +186,8 @@ func groupMemory(root string) int64 {
 	return least
 }
 
-// pidsLeft returns half of the processes that the kernel allows, or the container around, at most
-// 16384. Files are below root, "/" except in tests.
+// pidsLeft returns half of the processes that the kernel or the container around sbench allows, at
+// most 16384. Files are below root, "/" except in tests.
 func pidsLeft(root string) int64 {
 	most := int64(32768)
 	for _, name := range []string{

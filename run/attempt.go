@@ -21,13 +21,13 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// An attempt takes a task from the harness to a record. If it could not be measured, another
-// with the same number is a retry.
+// An attempt takes a task from the harness to a record. If it could not be measured, it is retried:
+// the retry has the same number and the next try.
 type attempt struct {
 	task   *compiler.Task
 	image  runtime.Image
 	number int       // of the attempt within the task, from 1
-	why    string    // it has to be made; see PlannedAttempt
+	why    string    // the reason to make it; see PlannedAttempt
 	try    int       // 1, or more for a retry
 	asked  time.Time // when its turn came, before it waited for resources
 	log    *attemptLog
@@ -40,8 +40,8 @@ func (a attempt) key() key { return key{a.task.ID(), a.number} }
 // case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
 	a.log = s.newLog(a)
-	if s.cfg.kept != nil {
-		return s.judgeKept(ctx, a)
+	if s.cfg.original != nil {
+		return s.judgeAgain(ctx, a)
 	}
 	rec, err = s.newRecord(a)
 	var produced harness.Result
@@ -52,13 +52,13 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 		err = s.verify(ctx, a, produced.Candidate, &rec)
 	}
 	if err == nil {
-		err = s.keep(ctx, a, produced.Candidate, &rec)
+		err = s.storeWorkspace(ctx, a, produced.Candidate, &rec)
 	}
 	return s.complete(rec, a, errors.Join(err, s.removeWorkspace(unjudgedDir, a)))
 }
 
-// produce runs the harness in sandbox A. When it ends or its time is up, every process there
-// is killed, and the candidate is extracted: from here on it is data.
+// produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
+// process in the sandbox and extracts the candidate, which is only data from then on.
 func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
 	dest := path.Join(unjudgedDir, a.workspaceName())
@@ -69,7 +69,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	if err != nil {
 		return harness.Result{}, err
 	}
-	s.tell(a, Event{Kind: ProducerStart})
+	s.emitFor(a, Event{Kind: ProducerStart})
 	begun := time.Now()
 	request, err := s.cfg.request(a.task, s.images)
 	if err != nil {
@@ -89,19 +89,19 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	err = errors.Join(err, trace.close())
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
-	s.tellEgress(a, result.Egress)
+	s.emitEgress(a, result.Egress)
 	if err != nil {
 		return result, err
 	}
 	fillProduced(rec, request.Kind, result, a.log.secrets)
-	s.tell(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
+	s.emitFor(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
 	return result, nil
 }
 
 // verify judges the candidate as produced, in sandboxes that no harness has touched.
 func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
-	s.tell(a, Event{Kind: VerifierStart})
+	s.emitFor(a, Event{Kind: VerifierStart})
 	begun := time.Now()
 	policy := rec.Provenance.Policy
 	family := s.cfg.family(a.task)
@@ -120,14 +120,14 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		return err
 	}
 	fillVerdict(rec, verdict, a.log.secrets)
-	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.Sureness()}
+	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
 	}
 	if s.cfg.StandIn == Reference {
 		done.Detail = weaknesses(verdict)
 	}
-	s.tell(a, done)
+	s.emitFor(a, done)
 	return nil
 }
 
@@ -143,8 +143,8 @@ func weaknesses(v verifiers.Verdict) string {
 	return strings.Join(parts, "; ")
 }
 
-// keep removes secrets from a judged workspace and moves it to record.WorkspacesDir.
-func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
+// storeWorkspace removes secrets from a judged workspace and moves it to record.WorkspacesDir.
+func (s *session) storeWorkspace(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
 	if c.Workspace == "" {
 		return nil
 	}
@@ -180,18 +180,18 @@ func (s *session) keep(ctx context.Context, a attempt, c candidate.Candidate, re
 // written, removes secrets from the record's texts, and adds the attempt's logs.
 func (s *session) complete(rec record.Record, a attempt, cause error) (record.Record, error) {
 	if cause != nil {
-		unmeasured(&rec, cause)
+		setError(&rec, cause)
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
 	// a.log.secrets includes s.secrets: in one pass, a short secret within a longer one does not
-	// leave the rest of it.
-	rec = s.secrets.everything(a.log.secrets.record(rec))
+	// leave the rest of the longer one.
+	rec = s.secrets.wholeRecord(a.log.secrets.record(rec))
 	rec.CandidateDigest = candidateDigest(rec)
-	err := a.log.outsource(&rec)
+	err := a.log.moveLongOutputs(&rec)
 	a.log.fill(&rec)
 	if err != nil && cause == nil {
-		unmeasured(&rec, err)
+		setError(&rec, err)
 	}
 	return rec, errors.Join(cause, err)
 }
@@ -200,7 +200,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 // record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
 
-// numbers returns the number of the attempt and, of a retry, that of the try.
+// numbers returns the attempt's number, followed by the number of the try if it is a retry.
 func (a attempt) numbers() string {
 	if a.try > 1 {
 		return fmt.Sprintf("%d.%d", a.number, a.try)
@@ -235,8 +235,8 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	}, err
 }
 
-// fillProduced records what the harness did. Unless the policy says otherwise, an attempt of which
-// the harness ended badly has failed.
+// fillProduced records what the harness did. An attempt fails if its harness ended badly, unless the
+// policy has the candidate judged all the same.
 func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets redactor) {
 	c := result.Candidate
 	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
@@ -269,8 +269,8 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 	rec.VerifierMetadata, rec.Contrast, rec.Assurance = v.Metadata, v.Contrast, v.Assurance
 }
 
-// unmeasured gives a record the status error.
-func unmeasured(rec *record.Record, err error) {
+// setError gives a record the status error.
+func setError(rec *record.Record, err error) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Error, Infrastructure, err.Error()
 	rec.Passed, rec.Score = nil, nil
 }

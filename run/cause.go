@@ -13,11 +13,11 @@ import (
 
 const (
 	maxMessage = 2000 // bytes of a failure message in progress and summary; the record has it in full
-	maxCauses  = 50   // after that, messages no longer tell causes apart
+	maxCauses  = 50   // when there are more, causes with the same reason count as one
 )
 
-// A Cause says why attempts did not pass, with one of them as an example. Of attempts that could
-// not be measured, messages that differ in more than names and numbers are different causes.
+// A Cause says why attempts did not pass, and has one attempt as its example. Attempts that could not
+// be measured have different causes if their messages differ in more than names and numbers.
 type Cause struct {
 	Status         record.Status `json:"status"` // failed, pending or error
 	Reason         string        `json:"reason"`
@@ -30,23 +30,23 @@ type Cause struct {
 // causes collects a bounded number of causes. The zero causes is ready.
 type causes struct {
 	list  []Cause
-	kinds []string // of each; see kindOf
+	kinds []string // of the causes in list; see kindOf
 }
 
-// add counts an attempt. The first of each cause is its example.
-func (c *causes) add(one Cause) {
+// add counts an attempt. The first attempt with a cause is the example.
+func (c *causes) add(cause Cause) {
 	kind := ""
-	if one.Reason == Infrastructure {
-		kind = kindOf(one.FailureMessage)
+	if cause.Reason == Infrastructure {
+		kind = kindOf(cause.FailureMessage)
 	}
 	for i, known := range c.list {
-		if known.Status == one.Status && known.Reason == one.Reason && (c.kinds[i] == kind || len(c.list) >= maxCauses) {
+		if known.Status == cause.Status && known.Reason == cause.Reason && (c.kinds[i] == kind || len(c.list) >= maxCauses) {
 			c.list[i].Count++
 			return
 		}
 	}
-	one.Count = 1
-	c.list, c.kinds = append(c.list, one), append(c.kinds, kind)
+	cause.Count = 1
+	c.list, c.kinds = append(c.list, cause), append(c.kinds, kind)
 }
 
 // varying matches what may differ between messages of the same cause: quoted text, paths,
@@ -69,18 +69,17 @@ const (
 	maxAlikeLater = 10 // afterwards, for each concurrent attempt: a short outage of a provider fails them all
 )
 
-// A streak is a row of tries that could not be measured for the same shared cause. Tries
-// that fail for a cause of their own, such as their image, do not end it.
+// A streak is a row of tries that could not be measured for the same shared cause. A try that fails
+// for a cause of its own task, such as the image, does not end the streak.
 type streak struct {
-	measured bool // at least one try of this session was
+	measured bool // this session has measured at least one try
 	kind     string
 	n        int
 }
 
-// giveUp ends a run that would not get better, such as one with a wrong key, instead of
-// recording an error for every remaining attempt. Only causes that all tasks share count.
-// cause is that of the latest try, nil if it was measured.
-func (s *session) giveUp(cause error) error {
+// checkStreak returns an error, which ends the run, if too many tries in a row failed for a cause that
+// all tasks share, such as a wrong key. cause is why the latest try failed, nil if it was measured.
+func (s *session) checkStreak(cause error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cause == nil {

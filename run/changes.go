@@ -21,11 +21,11 @@ import (
 const (
 	maxDiffed  = 32 << 10  // bytes of a text that is compared
 	maxDiff    = 256 << 10 // bytes of all differences
-	maxEntries = 20_000    // of a layer that are looked at
+	maxEntries = 20_000    // entries of a layer that are compared
 )
 
-// diffChanges logs how a candidate changed texts of the image: the differences of small ones, up
-// to a bound for all together. The layer is the file name in the run's directory.
+// diffChanges logs how a candidate changed small texts of the image, up to maxDiff bytes in total. The
+// layer is the file name in the run's directory.
 func (s *session) diffChanges(ctx context.Context, a attempt, name, digest string) error {
 	f, err := layer.Open(s.out, name, digest)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *session) diffChanges(ctx context.Context, a attempt, name, digest strin
 	if err = errors.Join(err, view.Close()); err != nil || text == "" {
 		return err
 	}
-	return a.log.keep(record.ChangesFile, text)
+	return a.log.writeText(record.ChangesFile, text)
 }
 
 // diffs returns the differences between texts of an image and of a layer, in the unified format.

@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestDiffs: texts of the image that were changed are compared; what is new, large or no text is
-// not, nor what a link in the image leads to.
+// TestDiffs: changed texts of the image are compared. New files, large files, files that are no text, and
+// targets of the image's links are not.
 func TestDiffs(t *testing.T) {
 	image, upper := t.TempDir(), t.TempDir()
 	large := strings.Repeat("x", maxDiffed+1)

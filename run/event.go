@@ -26,9 +26,9 @@ const (
 	Egress               Kind = "egress"  // totals of an attempt
 	Waiting              Kind = "waiting" // the next attempt waits for resources
 	Notice               Kind = "notice"
-	Resume               Kind = "resume"     // what an earlier session left
+	Resume               Kind = "resume"     // what an earlier session recorded
 	ImagePull            Kind = "image_pull" // Detail is the reference, then ": done"
-	Stopping             Kind = "stopping"   // Config.Stop was closed
+	Stopping             Kind = "stopping"   // Options.Stop was closed
 	VerifierStart        Kind = "verifier_start"
 	VerifierPolicyDenied Kind = "verifier_policy_denied" // instead of verifier_done
 	VerifierDone         Kind = "verifier_done"
@@ -47,22 +47,22 @@ type Event struct {
 	Try     int           `json:"try,omitempty"`    // of a task_start or task_done event, from 1
 	Status  record.Status `json:"status,omitempty"` // of events that end a verification or a try
 	Reason  string        `json:"reason,omitempty"`
-	// Assurance is that of a pass, of events that end a verification or a try.
+	// Assurance is how certain a pass is, in events that end a verification or a try.
 	Assurance verifiers.Assurance `json:"assurance,omitempty"`
-	// FailureMessage is that of a task_done event's record: at most 2,000 bytes, without secrets, but
-	// possibly with text that the candidate wrote.
+	// FailureMessage of a task_done event is its record's, cut to 2,000 bytes. It contains no secrets,
+	// but possibly text that the candidate wrote.
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
 	Sandbox        string  `json:"sandbox,omitempty"` // of events about a command in it
 	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
-	// Totals of an egress event: decisions of the proxy, and tokens of the agent, of which the
-	// model wrote OutputTokens.
+	// Totals of an egress event: decisions of the proxy, and tokens of the agent. OutputTokens, which
+	// the model wrote, are part of Tokens.
 	Allowed      int64 `json:"allowed,omitempty"`
 	Denied       int64 `json:"denied,omitempty"`
 	Tokens       int64 `json:"tokens,omitempty"`
 	OutputTokens int64 `json:"output_tokens,omitempty"`
 	Again        bool  `json:"again,omitempty"` // of a task_done event that another try follows
-	// Totals of a run_start event; Attempts counts those of all tasks.
+	// Totals of a run_start event; Attempts is the number for all tasks together.
 	Tasks    int      `json:"tasks,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
 	Resumed  int      `json:"resumed,omitempty"` // attempts recorded before, of a run_start, task_start or run_done event
@@ -79,14 +79,14 @@ func (s *session) emit(e Event) {
 	s.cfg.Progress(e)
 }
 
-// tell emits an event of an attempt.
-func (s *session) tell(a attempt, e Event) {
+// emitFor emits an event of an attempt.
+func (s *session) emitFor(a attempt, e Event) {
 	e.Task, e.Attempt = a.task.ID(), a.number
 	s.emit(e)
 }
 
-// tellEgress emits an event with the totals of an attempt's network use.
-func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
+// emitEgress emits an event with the totals of an attempt's network use.
+func (s *session) emitEgress(a attempt, totals *harness.EgressTotals) {
 	if totals == nil {
 		return
 	}
@@ -99,7 +99,7 @@ func (s *session) tellEgress(a attempt, totals *harness.EgressTotals) {
 		e.Tokens, e.OutputTokens = r.Usage.Total(), r.Usage.Output
 		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
 	}
-	s.tell(a, e)
+	s.emitFor(a, e)
 }
 
 // observed is an engine whose sandboxes report the start and the end of every command, and

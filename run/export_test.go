@@ -19,8 +19,8 @@ func (r Redactor) Text(s string) string { return r.r.text(s) }
 // Record is redactor.record.
 func (r Redactor) Record(rec record.Record) record.Record { return r.r.record(rec) }
 
-// Everything is redactor.everything.
-func (r Redactor) Everything(rec record.Record) record.Record { return r.r.everything(rec) }
+// Everything is redactor.wholeRecord.
+func (r Redactor) Everything(rec record.Record) record.Record { return r.r.wholeRecord(rec) }
 
 // In is redactor.in.
 func (r Redactor) In(from io.Reader, size int64) (bool, error) { return r.r.In(from, size) }

@@ -16,8 +16,8 @@ import (
 // images are the images of a run, by imageKey.
 type images map[string]runtime.Image
 
-// resolve finds the images of the planned tasks. The error holds compiler.Problems for all that are
-// missing. If the daemon cannot be reached, it returns that error at once.
+// resolve finds the images of the planned tasks. The error holds compiler.Problems, one for each
+// missing image. If the daemon cannot be reached, resolve returns its error at once.
 func (c config) resolve(ctx context.Context) (images, error) {
 	found := images{}
 	var missing compiler.Problems
@@ -86,7 +86,7 @@ func (found images) sidecarImages(task *compiler.Task) map[string]string {
 	return all
 }
 
-// imageKey tells images apart that tasks use.
+// imageKey returns a key that differs for different images or set-up commands.
 func imageKey(image string, setup []string) string {
 	return fmt.Sprintf("%s %q", image, setup)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// networked reports whether a harness of this run may reach anything, or its judge does.
+// networked reports whether a harness of this run may reach anything, or the run has a judge.
 func (c config) networked() bool {
 	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
 }
@@ -71,8 +71,8 @@ func (e *egressFile) close() error {
 	return errors.Join(e.file.Sync(), e.file.Close())
 }
 
-// attemptLog is what is logged of one attempt: its part of the egress log, the files in its log
-// directory, and the specifications of its sandboxes.
+// attemptLog is what sbench logs about one try of an attempt: its part of the egress log, the files in
+// its log directory, and the specifications of its sandboxes.
 type attemptLog struct {
 	egress  *egressFile
 	secrets redactor
@@ -181,8 +181,8 @@ func (f *logFile) close() error {
 	return errors.Join(f.file.Sync(), f.file.Close())
 }
 
-// keep writes a whole log.
-func (l *attemptLog) keep(name, text string) error {
+// writeText writes a whole log.
+func (l *attemptLog) writeText(name, text string) error {
 	f, err := l.create(name)
 	if err != nil {
 		return err
@@ -193,11 +193,11 @@ func (l *attemptLog) keep(name, text string) error {
 
 const (
 	inlineBytes = 64 << 10 // the longest output that a record holds in full
-	edgeBytes   = 16 << 10 // that it holds from each end of a longer one
+	edgeBytes   = 16 << 10 // what a record holds from each end of a longer output
 )
 
-// outsource moves long outputs of a record to log files.
-func (l *attemptLog) outsource(r *record.Record) error {
+// moveLongOutputs moves long outputs of a record to log files.
+func (l *attemptLog) moveLongOutputs(r *record.Record) error {
 	var errs []error
 	for _, output := range []struct {
 		name string
@@ -210,16 +210,16 @@ func (l *attemptLog) outsource(r *record.Record) error {
 		if len(*text) <= inlineBytes {
 			continue
 		}
-		errs = append(errs, l.keep(name, *text))
+		errs = append(errs, l.writeText(name, *text))
 		head, tail := (*text)[:edgeBytes], (*text)[len(*text)-edgeBytes:]
 		*text = strings.ToValidUTF8(fmt.Sprintf("%s\n[... %d bytes, see %s ...]\n%s", head, len(*text)-2*edgeBytes, path.Join(l.dir, name), tail), "\uFFFD")
 	}
 	return errors.Join(errs...)
 }
 
-// openTrace stores the prompt of an agent, and the descriptor of one that the tester brought, and
-// sends the request's events to the attempt's trace and to the progress. The trace is nil for
-// other harnesses.
+// openTrace stores an agent's prompt and, if the agent is the tester's own, its descriptor. The
+// request's events go to the attempt's trace and to the progress. The trace is nil unless the harness
+// is an agent.
 func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, error) {
 	producer := s.cfg.producer()
 	if !producer.Prompted {
@@ -227,10 +227,10 @@ func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, erro
 	}
 	prompt, err := harness.Prompt(*request, producer.TaskFile)
 	if err == nil {
-		err = a.log.keep("prompt.txt", prompt)
+		err = a.log.writeText("prompt.txt", prompt)
 	}
 	if err == nil && producer.Descriptor != nil {
-		err = a.log.keep(record.AgentFile, string(producer.Descriptor))
+		err = a.log.writeText(record.AgentFile, string(producer.Descriptor))
 	}
 	if err != nil {
 		return nil, err
@@ -240,6 +240,6 @@ func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, erro
 		return nil, err
 	}
 	request.Trace = f
-	request.OnStep = func(text string) { s.tell(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
+	request.OnStep = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
 	return f, nil
 }

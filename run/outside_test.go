@@ -86,8 +86,8 @@ func riddles(t *testing.T, more ...*compiler.Family) setup {
 	return cfg
 }
 
-// TestFamilyFromOutside: a family is one value for the compiler and one for whoever verifies, so
-// that another package can bring one: packs of it compile, run, and have references.
+// TestFamilyFromOutside: another package can bring a family, as a value for the compiler and a value for
+// the verifier. Its packs compile, run, and have references.
 func TestFamilyFromOutside(t *testing.T) {
 	known := []verifiers.Family{riddle()}
 	for _, tt := range []struct {
@@ -126,7 +126,7 @@ func TestFamilyFromOutside(t *testing.T) {
 	}
 }
 
-// TestFamilyFromOutsideChecks: rows of a family from outside are checked as all others.
+// TestFamilyFromOutsideChecks: rows of a family from outside are checked like all rows.
 func TestFamilyFromOutsideChecks(t *testing.T) {
 	for _, tt := range []struct{ eval, want string }{
 		{`{"clue": "music"}`, `key "solution" is missing`},

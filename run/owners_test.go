@@ -91,7 +91,7 @@ func tree(dir string) map[string]string {
 	return all
 }
 
-// left returns the tree that lockedAgent leaves, with word in a name.
+// left returns the tree that lockedAgent makes, with word in a name.
 func left(word string) map[string]string {
 	of := func(mode uint32, given bool) string {
 		uid, gid := os.Geteuid(), os.Getegid()
@@ -133,8 +133,8 @@ func lockedRun(t *testing.T, dir string, own bool) (setup, *mountsEngine) {
 	return cfg, engine
 }
 
-// judgedAsLeft runs and judges again, and compares the workspaces of the verifiers with what
-// the agent left: the first run's has everything, the second's what was kept.
+// judgedAsLeft runs and judges again, and compares the workspaces of both verifiers with the agent's.
+// The second has only what the first run stored.
 func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	t.Helper()
 	if _, err := runs(t.Context(), cfg); err != nil {
@@ -147,7 +147,7 @@ func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	}
 	old := cfg.Output
 	cfg.Output += "-again"
-	summary, err := judgeKept(cfg, old)
+	summary, err := judgeAgain(cfg, old)
 	if err != nil || summary.Passed != 1 || len(summary.Changes) > 0 {
 		t.Errorf("judged again: %+v, %v", summary, err)
 	}
@@ -221,7 +221,7 @@ func TestOwned(t *testing.T) {
 		}
 		again := cfg
 		again.Output = filepath.Join(t.TempDir(), "again")
-		if summary, _ := judgeKept(again, cfg.Output); summary.Errors != 1 || summary.Total != 1 {
+		if summary, _ := judgeAgain(again, cfg.Output); summary.Errors != 1 || summary.Total != 1 {
 			t.Errorf("judged again: %+v", summary)
 		}
 	}
@@ -262,9 +262,8 @@ func TestOwnedRetried(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestOwnedByAnOrdinaryUser runs in a user namespace. Outside it, the user who made the
-// namespace can then verify the output of a run that ended, and remove that of any run,
-// even of one that was killed.
+// TestOwnedByAnOrdinaryUser runs in a user namespace. Outside it, the user who made the namespace can
+// then verify the output of a run that ended, and remove the output of any run, even a killed one.
 func TestOwnedByAnOrdinaryUser(t *testing.T) {
 	if dir := os.Getenv(inDirectory); dir != "" {
 		inside(t, dir, os.Getenv(inPart))

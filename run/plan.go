@@ -13,34 +13,34 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// A Plan is what a run does, wherever it is made. [NewPlan] makes and checks it. Of its fields only
-// Progress and Stop may be set afterwards.
+// A Plan is what a run does, on whatever host. [NewPlan] makes and checks it. Afterwards only its
+// fields Progress and Stop may be set.
 type Plan struct {
 	Inputs
-	Options // with their effective values, but for Jobs
+	Options // with their effective values, except Jobs
 
-	tasks []planned
+	tasks []plannedTask
 	shard *record.Shard // nil for all attempts
 	whole bool          // no task of the pack is left out, except for the shard
 }
 
-// planned is a task of a plan: what has to be known of it before its row is read again.
-type planned struct {
+// plannedTask is what a plan remembers of a task. The rest is read from its row again.
+type plannedTask struct {
 	id     string
 	line   int
-	images []wanted
-	cpus   float64 // that it may use
+	images []imageRef
+	cpus   float64 // cores that a sandbox may use
 }
 
-// wanted is an image that a task names at path of its row.
-type wanted struct {
+// imageRef is an image that a task names, at path of its row.
+type imageRef struct {
 	env  compiler.Environment // its Image and Setup
 	path string
 }
 
-// NewPlan checks everything about a run that needs no daemon, which is all but its images: it reads
-// every selected row, and checks its files. The error holds compiler.Problems, which name everything
-// that is wrong, and also a selection that selects nothing.
+// NewPlan reads every selected row and checks everything about a run except its images, which need a
+// daemon. The error holds compiler.Problems with everything that is wrong. It is an error to select
+// nothing.
 func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
 	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil}
 	p.Attempts, p.OwnFiles = max(o.Attempts, 1), o.OwnFiles || userns.Inside()
@@ -59,14 +59,14 @@ func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
 func (p *Plan) read(ctx context.Context) error {
 	files := p.Pack.NewPrecheck(p.Tester)
 	defer files.Close()
-	files.NoHarness = p.Existing
+	files.NoHarness = p.CandidatesExist
 	var all compiler.Problems
 	for task, err := range p.rows() {
 		var problems compiler.Problems
 		switch {
 		case err == nil:
 			all = append(all, files.Task(task)...)
-			p.tasks = append(p.tasks, p.planned(task))
+			p.tasks = append(p.tasks, p.planTask(task))
 		case errors.As(err, &problems):
 			all = append(all, problems...)
 		default:
@@ -82,12 +82,12 @@ func (p *Plan) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (p *Plan) planned(task *compiler.Task) planned {
+func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := planned{id: task.ID(), line: task.Line(), cpus: p.limits(env).CPUs}
+	t := plannedTask{id: task.ID(), line: task.Line(), cpus: p.limits(env).CPUs}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
-			t.images = append(t.images, wanted{compiler.Environment{Image: image, Setup: setup}, path})
+			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup}, path})
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
@@ -116,7 +116,7 @@ func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
 	}
 }
 
-// cpus returns the most that an attempt may use.
+// cpus returns the most cores that a sandbox of any planned task may use.
 func (p Plan) cpus() (most float64) {
 	for _, t := range p.tasks {
 		most = max(most, t.cpus)

@@ -14,7 +14,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// producer returns what makes the candidates: zero when they are only judged.
+// producer returns the identity of what makes the candidates; zero if the run only judges them.
 func (c config) producer() harness.Identity {
 	switch {
 	case c.StandIn != "":
@@ -29,12 +29,12 @@ func (c config) producer() harness.Identity {
 func (c config) provenance() (record.Provenance, error) {
 	producer := c.producer()
 	h := record.Harness{Type: cmp.Or(producer.Type, c.Tester.Harness.Type), Version: producer.Version}
-	// The values of the variables are secrets and left out: keeping them the same is up to
-	// the operator.
+	// The values of the variables are secrets and not part of the digest: it is up to the operator
+	// not to change them.
 	config := struct {
 		Env    []string
 		Config compiler.HarnessConfig
-		Files  string `json:",omitempty"` // what they hold
+		Files  string `json:",omitempty"` // digest of their contents
 	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
 	config.Config.MaxRequestsMinute = 0 // pacing changes no outcome
 	if config.Config.MaxCostUSD == 0 {  // prices alone change no outcome
@@ -49,8 +49,8 @@ func (c config) provenance() (record.Provenance, error) {
 	if producer.Type != "" {
 		h.Config = cmp.Or(producer.Digest, h.Config)
 	}
-	if c.kept != nil {
-		h = c.kept.harness
+	if c.original != nil {
+		h = c.original.harness
 	}
 	return record.Provenance{
 		Sbench: c.Version, Host: c.Host, Harness: h,
@@ -74,7 +74,7 @@ func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{
 		RunID: c.Tester.Run.ID, StartedAt: time.Now().UTC(), Sbench: c.Version, Host: c.Host, Pack: s.common.Pack,
-		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.planned(), Inputs: map[string]record.Input{}, Shard: s.cfg.shard,
+		Harness: s.common.Harness, Settings: s.common.Settings, Jobs: c.Jobs, Attempts: c.Attempts, Planned: s.totalPlanned(), Inputs: map[string]record.Input{}, Shard: s.cfg.shard,
 	}
 	for name, path := range map[string]string{"tester": c.Tester.Path, "manifest": c.Pack.ManifestPath, "tasks": c.Pack.TasksPath} {
 		if path == "" { // no tester file, as in a pack check
@@ -106,9 +106,9 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
 	image := s.images.image(task)
-	kept := "" // where the candidates are from
-	if s.cfg.kept != nil {
-		kept = s.cfg.kept.seal.Last
+	original := "" // digest of the last record of the run that made the candidates
+	if s.cfg.original != nil {
+		original = s.cfg.original.seal.Last
 	}
 	// The host is recorded but not included: a run may be resumed on another one.
 	data, err := json.Marshal(struct {
@@ -120,7 +120,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Image, Layers           string
 		Sidecars                map[string]string `json:",omitempty"`
 		Kept                    string            `json:",omitempty"`
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), kept})
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), original})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

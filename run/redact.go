@@ -19,7 +19,7 @@ import (
 const (
 	redacted  = "<redacted>"
 	maxNeedle = 256 // bytes; a longer secret is searched for in overlapping pieces
-	minWord   = 16  // bytes from which a line that is one word is a secret; shorter ones, such as "return", are common
+	minWord   = 16  // bytes from which a line of one word is a secret; shorter words, such as "return", are common
 )
 
 // redactor replaces secrets in texts. To save memory, it keeps hashes instead of the values.
@@ -34,7 +34,7 @@ type redactor struct {
 type needles struct {
 	all   []uint64 // see newNeedle; sorted
 	bits  uint     // the first bits of a needle that select its bucket
-	index []uint32 // where each bucket begins in all, and where the last ends
+	index []uint32 // where each bucket begins in all, and where the last bucket ends
 }
 
 // window appends a byte to w, which holds the last compiler.MinSecret bytes.
@@ -62,8 +62,8 @@ func newNeedle(s string) uint64 {
 }
 
 // with returns a redactor that also replaces the secrets and each of their lines, as they are and in
-// common encodings. Strings shorter than compiler.MinSecret bytes are ignored, as are lines that are
-// one short word.
+// common encodings. It ignores strings shorter than compiler.MinSecret bytes, and lines of one word
+// shorter than minWord.
 func (r redactor) with(secrets ...string) redactor {
 	var all []uint64
 	longest := r.longest
@@ -127,9 +127,9 @@ func (n needles) at(s string, begin uint32) (length int) {
 	return length
 }
 
-// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64 write
-// it. Base64 has three forms, one for each offset of the value in the encoded data; each is
-// returned without the characters that also depend on neighbouring bytes.
+// encodings returns a value as it is, and as JSON, URLs, hexadecimal digits and base64 write it. In
+// base64 it has a form for each of three offsets in the encoded data. The forms lack the characters
+// that also depend on neighbouring bytes.
 func encodings(s string) []string {
 	if len(s) < compiler.MinSecret {
 		return nil
@@ -161,7 +161,7 @@ func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
 // Replace and In implement layer.Secrets.
 func (r redactor) Replace(s string) string { return r.text(s) }
 
-// In reports whether there is a secret in what is read, of which size bytes are expected.
+// In reports whether from contains a secret. size is the expected number of bytes.
 func (r redactor) In(from io.Reader, size int64) (bool, error) {
 	piece, kept := make([]byte, max(min(size+1, 1<<20), 2*maxNeedle)), 0
 	for {
@@ -186,7 +186,7 @@ func (r redactor) cut(s string, before, after int) string {
 		return s
 	}
 	var clean strings.Builder
-	done, from, to := 0, 0, before // offsets: the end of what is in clean, and the secret found last
+	done, from, to := 0, 0, before // offsets: where the part that is in clean ends, and the latest secret
 	found := func(i, length int) {
 		if i >= to && to > from {
 			clean.WriteString(s[done:from] + redacted)
@@ -232,8 +232,8 @@ func (r redactor) output(o runtime.Output) string {
 	return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD")
 }
 
-// everything redacts what record does, and the candidate's text or patch.
-func (r redactor) everything(rec record.Record) record.Record {
+// wholeRecord redacts what record does, and the candidate's text or patch.
+func (r redactor) wholeRecord(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
 			*field = new(r.text(**field))
@@ -246,8 +246,8 @@ func (r redactor) everything(rec record.Record) record.Record {
 	return rec
 }
 
-// record redacts the texts of a record, except identifiers, the candidate and what was read in
-// it, which may rightly equal a hidden answer.
+// record redacts the texts of a record except identifiers, the candidate, and the answer that the
+// verifier read in it: a right answer equals the hidden one.
 func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)

@@ -54,8 +54,8 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// TestRedactedRead: what was read in an answer stays, as the candidate does, unless it holds a
-// secret of the operator.
+// TestRedactedRead: the record keeps the answer that the verifier read, as it keeps the candidate, unless
+// the answer holds a secret of the operator.
 func TestRedactedRead(t *testing.T) {
 	answer := func() record.Record {
 		return record.Record{CandidateText: new("a secret"), VerifierMetadata: record.Metadata{"read": "a secret", "rule": "whole", "other": "a secret"}}

@@ -19,8 +19,8 @@ import (
 // an agent. The zero StandIn means none.
 type StandIn string
 
-// The stand-ins. A pack measures something if the reference passes everywhere
-// and the empty candidate nowhere.
+// The stand-ins. A pack measures something if the reference passes every task and the empty
+// candidate passes none.
 const (
 	// Reference hands in each task's own solution. A task without one fails, with the
 	// reason reference_missing.
@@ -29,7 +29,7 @@ const (
 	Empty StandIn = "empty"
 )
 
-// The files of a solution that a script makes.
+// Where the script of a reference solution is.
 const (
 	solutionMount  = "/" + verifiers.SolutionDir // where they are in the sandbox
 	solutionInodes = 1 << 14
@@ -46,8 +46,8 @@ type standIn struct {
 // Identity implements harness.Producer.
 func (p standIn) Identity() harness.Identity { return harness.Identity{Type: string(p.kind)} }
 
-// Produce makes the candidate. Texts, code and patches need no sandbox; the script of a
-// solution runs in one, as a command harness would.
+// Produce makes the candidate. Texts, code and patches need no sandbox. The script of a solution runs
+// in a sandbox, as a command harness would.
 func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
 	switch {
 	case p.kind == Empty && r.Kind == compiler.CandidateWorkspace:
@@ -64,7 +64,8 @@ func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Reques
 	return missing("the task has no reference solution"), nil
 }
 
-// solve runs the script of a solution in a sandbox that has it, read-only, at solutionMount.
+// solve runs the script of a solution in a sandbox, where the solution is mounted read-only at
+// solutionMount.
 func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request) (result harness.Result, err error) {
 	plan, err := p.family.Solution(p.task, p.pack)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// request returns what a producer gets for a task, except for what differs between attempts.
+// request returns a producer's request for a task, without the fields that differ between attempts.
 func (c config) request(task *compiler.Task, found images) (harness.Request, error) {
 	files, err := workspace.PlanAgent(task, c.Pack)
 	if err != nil {
@@ -72,17 +72,17 @@ func (c config) policy(task *compiler.Task) record.Policy {
 	return p
 }
 
-// timeout returns the time limit of a task's harness: the lower of the task's and the tester
-// file's, where 0 means none, or defaultTimeout if neither sets one.
+// timeout returns the time limit of a task's harness: the lower of the task's and the tester file's
+// limits, or defaultTimeout if neither is set.
 func (c config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
 	return min(cmp.Or(own, most, defaultTimeout), cmp.Or(most, own, defaultTimeout))
 }
 
-// limits returns the limits of a task's sandboxes: the task's own or, where it sets none, the tester
-// file's, else the defaults. They are never more than the tester file allows.
+// limits returns the limits of a task's sandboxes: the task's, else the tester file's, else the
+// defaults. A task's limit never exceeds the tester file's.
 func (p Plan) limits(env compiler.Environment) runtime.Limits {
-	most := p.Tester.Runtime.Limits // 0 is none
+	most := p.Tester.Runtime.Limits // a limit of 0 is not set
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}
 	l = l.Over(runtime.Limits{Memory: most.Memory, CPUs: most.CPUs, Pids: most.Pids}).Over(runtime.DefaultLimits())
 	l.Memory = min(l.Memory, cmp.Or(most.Memory, l.Memory))

@@ -1,5 +1,16 @@
-// Package run runs a benchmark and records the results. As many attempts run at a time as the
-// host's resources allow. Each is produced, verified and recorded.
+// Package run runs a benchmark and records the results: it has a harness make a candidate for each
+// attempt, has a verifier judge it, and appends a record. As many attempts run at a time as the host's
+// resources allow.
+//
+// [NewPlan] checks what will run and needs no daemon; a [Site] says on which host and engine; [Run]
+// does it. The package writes only to the run's directory and to the calibrations of the Site. It
+// starts sandboxes only through the Site's engine.
+//
+//	session.go   a run from the first image to the seal
+//	schedule.go  which attempts are made, when, and how often
+//	attempt.go   one attempt: harness, verifier, record
+//	rejudge.go   the same for the stored candidates of another run
+//	record/      the records: their format, chain and signature
 package run
 
 import (
@@ -24,8 +35,8 @@ var (
 	ErrStopped = errors.New("the run was stopped")
 )
 
-// Infrastructure is the failure reason when sbench or the host caused a status of error.
-// Other reasons of that status are faults of the pack or its images.
+// Infrastructure is the failure reason of status error if sbench or the host caused it. Any other
+// reason of status error is a fault of the pack or its images.
 const Infrastructure = "infrastructure"
 
 // Defaults for what a tester file may set.
@@ -54,7 +65,8 @@ type Inputs struct {
 // family returns the family of a task.
 func (in Inputs) family(t *compiler.Task) verifiers.Family { return verifiers.For(t, in.Families...) }
 
-// A Site is where a run is made, and with what. Every record's provenance says so.
+// A Site is the host, the engine and the services with which a run is made. Every record's provenance
+// describes them.
 type Site struct {
 	Engine       harness.Engine
 	Images       Images
@@ -71,47 +83,47 @@ type Site struct {
 type Options struct {
 	StandIn StandIn // replaces the producer unless it is ""
 	Output  string  // directory, made for this user alone if it is missing; "" is the tester file's
-	// OwnFiles makes this process's user the owner of every file in Output, who can then remove
-	// them without privileges. In a user namespace, where other owners would be other users of the
-	// host, it is always set.
+	// OwnFiles makes this process's user the owner of every file in Output, so that the user can
+	// remove them without privileges. NewPlan sets it in a user namespace, where any other owner would
+	// be another user of the host.
 	OwnFiles bool
 	Limit    *int                 // most tasks that run; nil means all
 	Select   func(id string) bool // nil selects all
 	Progress func(Event)          // nil for none; calls never overlap
-	Shard    *Shard               // of the attempts that are selected, only those of a shard; nil for all
+	Shard    *Shard               // makes only this part of the selected attempts; nil for all
 
-	Existing bool        // the candidates exist already: the producer needs no sandbox, and so no image
-	Jobs     int         // attempts at a time; 0 means as many as the cores can serve
-	Attempts int         // of each task; 0 means one
-	Retries  int         // of an attempt that could not be measured
-	FailFast bool        // start nothing more after an attempt with status failed or error
-	Resume   bool        // continue the run in Output, if there is one
-	Sign     *record.Key // signs the seal; nil for no signature
+	CandidatesExist bool        // the producer needs no sandbox, and so no image
+	Jobs            int         // attempts at a time; 0 means as many as the cores can serve
+	Attempts        int         // of each task; 0 means one
+	Retries         int         // of an attempt that could not be measured
+	FailFast        bool        // start nothing more after an attempt with status failed or error
+	Resume          bool        // continue the run in Output, if there is one
+	Sign            *record.Key // signs the seal; nil for no signature
 	// Require is the weakest assurance with which a pass counts as one in the summary; "" for any.
 	Require verifiers.Assurance
-	// Trust is what the records of a resumed run must prove. With Sign, they must be signed
-	// with the same key.
+	// Trust is what the records of a resumed run must prove. If Sign is set, its key must have signed
+	// them.
 	Trust record.Trust
-	// Stop ends the run once it is closed: nothing more starts, harnesses are ended, and
-	// verifications in progress finish. Nil never stops the run.
+	// Stop, once closed, ends the run: no attempt starts, sbench ends the harnesses, and verifications
+	// in progress finish. Nil never stops the run.
 	Stop <-chan struct{}
 
-	kept *Kept // whose candidates are judged; see Rejudge
+	original *Original // nil unless its candidates are judged; see Rejudge
 }
 
-// A Summary counts attempts by their last record.
+// A Summary counts attempts by the last record of each.
 type Summary struct {
 	RunID   string   `json:"run_id"`
 	Total   int      `json:"total"`   // less than Planned if the run was interrupted or stopped early
-	Planned int      `json:"planned"` // attempts that there were to make, including those of Resumed
+	Planned int      `json:"planned"` // attempts that the run was to make, including Resumed
 	Passed  int      `json:"passed"`
 	Failed  int      `json:"failed"`
 	Pending int      `json:"pending"`           // without a verdict, mostly for lack of a verifier
 	Errors  int      `json:"errors"`            // could not be measured
-	Retried int      `json:"retried,omitempty"` // those of Passed of which an earlier try could not be measured
-	Resumed int      `json:"resumed,omitempty"` // those of Total that were recorded before this run resumed
+	Retried int      `json:"retried,omitempty"` // part of Passed: an earlier try could not be measured
+	Resumed int      `json:"resumed,omitempty"` // part of Total: recorded before this run resumed
 	Causes  []Cause  `json:"causes,omitempty"`  // why attempts did not pass, the most frequent first
-	Changes []Change `json:"changes,omitempty"` // if kept candidates were judged, the verdicts that have changed
+	Changes []Change `json:"changes,omitempty"` // verdicts that differ from those of the original run; see Options.Rejudge
 	Output  string   `json:"output"`            // the records file
 }
 
@@ -142,15 +154,15 @@ func (s Summary) String() string {
 		s.RunID, s.Total, planned, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// Run does what the plan says. It first finds every image: if the error holds compiler.Problems,
-// which name everything that is wrong, no attempt has been started. The summary counts what has been
-// recorded, even if the error is [ErrInfrastructure], [ErrStopped] or that of ctx.
+// Run does what the plan says. It first finds every image. If the error holds compiler.Problems, which
+// list everything that is wrong, no attempt has started. The summary counts what has been recorded,
+// even if the error is [ErrInfrastructure], [ErrStopped] or the cause of ctx.
 func Run(ctx context.Context, plan Plan, site Site) (Summary, error) {
 	s, err := begin(ctx, plan, site)
 	if err != nil {
 		return Summary{}, err
 	}
-	return s.end(ctx, s.all(ctx))
+	return s.end(ctx, s.makeAttempts(ctx))
 }
 
 func outputProblem(plan Plan, err error) error {

@@ -122,7 +122,7 @@ func encoded(s string) []string {
 	}
 }
 
-// tell writes a secret wherever a process in a sandbox can.
+// tell writes a secret to everything that a process in a sandbox can write to.
 func tell(p *fake.Proc, s string) {
 	work, _ := p.Path("/workspace")
 	for i, e := range encoded(s) {
@@ -299,8 +299,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestAfterTimeout: what a harness left is kept even if it ended badly, and judged if the tester file
-// or, where that says nothing, the task asks for it. A regrading decides anew.
+// TestAfterTimeout: the candidate is stored even if the harness ended badly. It is judged if the tester
+// file says so or, without a word there, if the task does. A regrading decides anew.
 func TestAfterTimeout(t *testing.T) {
 	failed := []string{"hangs failed producer producer_timeout", "fails failed producer producer_failed", "wrong failed producer producer_timeout"}
 	judged := []string{"hangs passed", "fails passed", "wrong failed verifier checker_failed"}
@@ -338,7 +338,7 @@ func TestAfterTimeout(t *testing.T) {
 			}
 			old := cfg.Output
 			cfg.Output, cfg.Tester.Verification.AfterTimeout = filepath.Join(t.TempDir(), "again"), tt.again
-			if _, err := judgeKept(cfg, old); err != nil {
+			if _, err := judgeAgain(cfg, old); err != nil {
 				t.Fatal(err)
 			}
 			again := records(t, cfg)
@@ -372,8 +372,8 @@ func TestBrokenRuntime(t *testing.T) {
 	}
 }
 
-// TestLostDaemon: attempts without a daemon are errors, and after a few the run stops
-// instead of recording errors for all that follow.
+// TestLostDaemon: attempts without a daemon are errors, and after a few of them the run stops instead of
+// recording an error for every further attempt.
 func TestLostDaemon(t *testing.T) {
 	var rows []string
 	for _, id := range []string{"one", "two", "three", "four", "five", "six"} {
@@ -448,7 +448,7 @@ func TestCommonWords(t *testing.T) {
 	}
 }
 
-// TestRedactionAtTheCut: part of a secret at the edge of what is kept is redacted, too.
+// TestRedactionAtTheCut: if an output is cut within a secret, the remaining part is redacted, too.
 func TestRedactionAtTheCut(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood", ""))
 	if _, err := runs(context.Background(), cfg); err != nil {
@@ -473,8 +473,8 @@ func TestRedactionAtTheCut(t *testing.T) {
 	}
 }
 
-// TestKeptFailure: the record of a producer's failure, whose log stays with the old run,
-// verifies in the new one.
+// TestKeptFailure: the record of a producer's failure verifies in the new run, although the log stays
+// with the old run.
 func TestKeptFailure(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood and fail", ""))
 	if _, err := runs(t.Context(), cfg); err != nil {
@@ -482,7 +482,7 @@ func TestKeptFailure(t *testing.T) {
 	}
 	old := cfg.Output
 	cfg.Output += "-again"
-	if summary, err := judgeKept(cfg, old); err != nil || summary.Failed != 1 {
+	if summary, err := judgeAgain(cfg, old); err != nil || summary.Failed != 1 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 	verified(t, cfg.Output)
@@ -649,9 +649,8 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// TestPlannedCount: run.json and seal.json hold how many attempts there were to make, and the
-// summary of an interrupted run says that it is not complete, even if the interruption
-// comes before the recorded attempts.
+// TestPlannedCount: run.json and seal.json say how many attempts were planned. The summary of an
+// interrupted run says that it is not complete, even if a resumed run is interrupted at its start.
 func TestPlannedCount(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", ""))
 	cfg.Attempts = 2
@@ -684,7 +683,7 @@ func TestPlannedCount(t *testing.T) {
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 6 || s != 6 {
 		t.Errorf("run.json %d, seal.json %d", m, s)
 	}
-	// Resumed with other rows, of which the first is interrupted.
+	// Resumed with other rows, and interrupted in the first of them.
 	rows := strings.Join([]string{row("zero", "hang", ""), row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", "")}, "\n")
 	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644); err != nil {
 		t.Fatal(err)
@@ -725,7 +724,7 @@ func TestPlannedCount(t *testing.T) {
 	// A run that judges it again is no more complete.
 	old := cfg.Output
 	cfg.Output, cfg.Resume, cfg.Select = filepath.Join(t.TempDir(), "again"), false, nil
-	if _, err = judgeKept(cfg, old); err != nil {
+	if _, err = judgeAgain(cfg, old); err != nil {
 		t.Error(err)
 	}
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 8 || s != 8 {
@@ -760,8 +759,8 @@ func TestNoTasks(t *testing.T) {
 	}
 }
 
-// TestCausesInTheEvents: the event of a recorded try says why it failed and how long it
-// took, and that of the end has the summary.
+// TestCausesInTheEvents: the event of a recorded try says why it failed and how long it took. The event
+// of the run's end has the summary.
 func TestCausesInTheEvents(t *testing.T) {
 	cfg, e := config(t, row("broken", "do it right", ""), row("wrong", "do it wrong", ""))
 	e.broken[1] = errors.New("no space")

@@ -11,10 +11,10 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-const retryDelay = time.Second // before the first retry; doubled for each that follows
+const retryDelay = time.Second // before the first retry; doubled before each further retry
 
-// all makes every attempt that is not recorded yet, in the pack's order, and waits for them.
-func (s *session) all(ctx context.Context) error {
+// makeAttempts starts every attempt that is not recorded yet, in the pack's order, and waits for all.
+func (s *session) makeAttempts(ctx context.Context) error {
 	group, work := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(work)
 	defer stop(nil)
@@ -32,7 +32,7 @@ func (s *session) all(ctx context.Context) error {
 		if err = host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
 			break
 		}
-		if err = context.Cause(producing); err != nil || s.failed.Load() { // what happened meanwhile
+		if err = context.Cause(producing); err != nil || s.startNoMore.Load() { // what happened meanwhile
 			break
 		}
 		group.Go(func() error {
@@ -47,7 +47,7 @@ func (s *session) all(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case err == nil && s.cut.Load():
+	case err == nil && s.cutShort.Load():
 		return context.Cause(producing)
 	}
 	return err
@@ -71,7 +71,7 @@ func (s *session) todo() iter.Seq2[attempt, error] {
 				yield(attempt{}, err)
 				return
 			}
-			for _, n := range s.cfg.numbers(task.ID()) {
+			for _, n := range s.cfg.attemptNumbers(task.ID()) {
 				old, known := s.before[key{task.ID(), n}]
 				if !known {
 					old.why = "not recorded yet"
@@ -84,8 +84,8 @@ func (s *session) todo() iter.Seq2[attempt, error] {
 	}
 }
 
-// compareRecorded says why records of earlier sessions do not count, and counts those that do, so
-// that the summary is right from the start, even if the run is interrupted.
+// compareRecorded counts the records of earlier sessions that are still valid, so that the summary is
+// right even if the run is interrupted, and notes why the others are not.
 func (s *session) compareRecorded() error {
 	if len(s.before) == 0 {
 		return nil
@@ -94,7 +94,7 @@ func (s *session) compareRecorded() error {
 		if err != nil {
 			return err
 		}
-		for _, n := range s.cfg.numbers(task.ID()) {
+		for _, n := range s.cfg.attemptNumbers(task.ID()) {
 			of := key{task.ID(), n}
 			old, known := s.before[of]
 			if !known {
@@ -121,10 +121,10 @@ func (s *session) compareRecorded() error {
 // infrastructure fails. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
 	before := s.before[a.key()]
-	first, retried := before.tries+1, before.unmeasured()
+	first, retried := before.tries+1, before.hadError()
 	delay := retryDelay
 	for a.try = first; ; a.try++ {
-		s.tell(a, Event{Kind: TaskStart, Try: a.try, Resumed: s.summary.Resumed})
+		s.emitFor(a, Event{Kind: TaskStart, Try: a.try, Resumed: s.summary.Resumed})
 		rec, cause := s.attempt(ctx, producing, a)
 		if cause != nil && producing.Err() != nil {
 			return s.interrupted(ctx) // not measured, not recorded
@@ -134,7 +134,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		}
 		s.spend(rec)
 		a.asked = time.Now()
-		ended := s.giveUp(cause)
+		ended := s.checkStreak(cause)
 		again := ended == nil && cause != nil && a.try-first < s.cfg.Retries
 		last := s.counted(rec)
 		last.retried = retried
@@ -142,11 +142,11 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		if !again {
 			s.count(a.key(), last)
 			if s.cfg.FailFast && (last.status == record.Failed || last.status == record.Error) {
-				s.failed.Store(true)
+				s.startNoMore.Store(true)
 			}
 		}
-		s.tell(a, Event{
-			Kind: TaskDone, Try: a.try, Status: rec.VerificationStatus, Reason: rec.FailureReason, FailureMessage: bounded(rec.FailureMessage), Assurance: rec.Sureness(),
+		s.emitFor(a, Event{
+			Kind: TaskDone, Try: a.try, Status: rec.VerificationStatus, Reason: rec.FailureReason, FailureMessage: bounded(rec.FailureMessage), Assurance: rec.PassAssurance(),
 			Seconds: rec.EndedAt.Sub(rec.StartedAt).Seconds(), Again: again,
 		})
 		if !again {
@@ -162,7 +162,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 	}
 }
 
-// spend adds what a try has cost, and lets nothing more start once the run has cost what it may.
+// spend adds the cost of a try. Once the run has cost run.max_cost_usd, no attempt starts.
 func (s *session) spend(rec record.Record) {
 	if rec.Egress == nil || rec.Egress.Relay == nil {
 		return
@@ -171,14 +171,15 @@ func (s *session) spend(rec record.Record) {
 	s.cost += rec.Egress.Relay.CostUSD
 	cost := s.cost
 	s.mu.Unlock()
-	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.failed.Swap(true) {
+	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.startNoMore.Swap(true) {
 		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.2f USD, and run.max_cost_usd is %.2f: no more attempts are started", cost, most)})
 	}
 }
 
-// interrupted returns nil if the run is only stopping: an error would end other verifications, too.
+// interrupted returns nil if the run is stopping but ctx goes on: an error would end the other
+// verifications, too.
 func (s *session) interrupted(ctx context.Context) error {
-	s.cut.Store(true)
+	s.cutShort.Store(true)
 	return context.Cause(ctx)
 }
 
@@ -186,7 +187,7 @@ func (s *session) interrupted(ctx context.Context) error {
 type PlannedAttempt struct {
 	Task    string `json:"task"`
 	Attempt int    `json:"attempt"`
-	Why     string `json:"why"` // why it is not taken from the records
+	Why     string `json:"why"` // why no record makes it superfluous
 }
 
 // Todo returns the attempts that [Run] would make, without making them. The summary

@@ -17,19 +17,19 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 )
 
-// maxScrub bounds a file in which secrets are replaced, in bytes. The content of a larger one
-// with a secret is replaced as a whole.
+// maxScrub bounds a file in which secrets are replaced, in bytes. A larger file with a secret loses
+// its whole content.
 const maxScrub = 64 << 20
 
-// errUnsearchable means that the workspace may still hold secrets and so is not kept.
+// errUnsearchable means that the workspace may still hold secrets, and so is not stored.
 var errUnsearchable = errors.New("the workspace could not be searched for secrets")
 
 // hostErrors are not the candidate's fault.
 var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
 // scrub removes the values of harness.env from the names, contents and link targets in a candidate's
-// workspace and layer. Hidden values stay: the agent was not given them, and a candidate may rightly
-// equal one. It returns the number of changed entries.
+// workspace and layer, and returns the number of changed entries. Hidden values stay: the agent did
+// not get them, and a right candidate may equal one.
 func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	if s.secrets.longest == 0 {
 		return 0, nil
@@ -60,7 +60,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	return sc.changed, err
 }
 
-// scrubLayer does to the candidate's layer what scrub does to its workspace.
+// scrubLayer is scrub for the candidate's layer.
 func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	from, err := c.OpenLayer()
 	if err != nil {

@@ -29,19 +29,19 @@ type key struct {
 	attempt int
 }
 
-// earlier is the last record that earlier sessions made of an attempt.
-type earlier struct {
+// lastRecord is what a session needs of the last record of an attempt.
+type lastRecord struct {
 	status          record.Status
 	reason, message string
 	tries           int
 	retried         bool   // a try before this one could not be measured
 	inputs          string // Provenance.Inputs
-	checked         bool   // by compareRecorded: it is of a task of this session
+	checked         bool   // compareRecorded has seen it: this session plans the attempt
 	why             string // why it does not count; "" if it does
 }
 
-// unmeasured says whether this try or one before it could not be measured.
-func (e earlier) unmeasured() bool { return e.retried || e.status == record.Error }
+// hadError reports whether this try or one before it could not be measured.
+func (e lastRecord) hadError() bool { return e.retried || e.status == record.Error }
 
 // session is a run in progress.
 type session struct {
@@ -54,12 +54,12 @@ type session struct {
 	out          *os.Root        // cfg.Output; closed by the ledger
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
-	before       map[key]earlier
+	before       map[key]lastRecord
 	resumed      bool // the directory held a run
 
-	progress sync.Mutex  // held while cfg.Progress is called
-	failed   atomic.Bool // nothing more is to start: an attempt did not pass, under FailFast, or the run has cost enough
-	cut      atomic.Bool // stopping cut an attempt short
+	progress    sync.Mutex  // locked while cfg.Progress runs
+	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
+	cutShort    atomic.Bool // the end of the run interrupted an attempt
 
 	mu      sync.Mutex // guards what follows
 	ledger  *record.Ledger
@@ -94,7 +94,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 		grader = &judge.Judge{Votes: cfg.Judge.Votes}
 	}
 	return &session{
-		cfg: cfg, judge: grader, images: found, common: common, before: map[key]earlier{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
 		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
@@ -133,7 +133,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	return s, nil
 }
 
-// end seals the records and releases everything. err is the error of the attempts.
+// end seals the records and releases everything that begin opened. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
 	s.summary.Causes = slices.SortedStableFunc(slices.Values(s.causes.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
@@ -150,23 +150,23 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 
 // seal seals the recorded chain and states how many attempts are planned.
 func (s *session) seal() error {
-	seal := record.Seal{At: time.Now().UTC(), Planned: s.planned()}
-	if s.cfg.kept != nil {
-		seal.AcceptedUnsigned = s.cfg.kept.seal.AcceptedUnsigned
+	seal := record.Seal{At: time.Now().UTC(), Planned: s.totalPlanned()}
+	if s.cfg.original != nil {
+		seal.AcceptedUnsigned = s.cfg.original.seal.AcceptedUnsigned
 	}
 	return s.ledger.Seal(seal, s.cfg.Sign)
 }
 
-// planned returns how many attempts the run is to have in total; see record.Seal.
-func (s *session) planned() int {
+// totalPlanned returns how many attempts the run is to have in total; see record.Seal.
+func (s *session) totalPlanned() int {
 	n := s.summary.Planned
 	for _, old := range s.before {
-		if !old.checked { // of a task that is not this session's
+		if !old.checked { // an attempt that this session does not plan
 			n++
 		}
 	}
-	if s.cfg.kept != nil && s.cfg.shard == nil { // no more complete than that run
-		n = max(n, s.cfg.kept.seal.Planned)
+	if s.cfg.original != nil && s.cfg.shard == nil { // what the original lacks is missing here, too
+		n = max(n, s.cfg.original.seal.Planned)
 	}
 	return n
 }
@@ -202,11 +202,11 @@ func (s *session) openLedger(ctx context.Context) error {
 	return nil
 }
 
-// counted returns how a record counts: a pass that does not suffice is a failure.
-func (s *session) counted(r record.Record) earlier {
-	e := earlier{status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try}
-	if sure := r.Sureness(); e.status == record.Passed && !record.Suffices(sure, s.cfg.Require) {
-		e.status, e.reason, e.message = record.Failed, record.TooWeak, record.TooWeakMessage(sure, s.cfg.Require)
+// counted returns how a record counts. A pass with too weak an assurance counts as failed.
+func (s *session) counted(r record.Record) lastRecord {
+	e := lastRecord{status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try}
+	if assurance := r.PassAssurance(); e.status == record.Passed && !record.Suffices(assurance, s.cfg.Require) {
+		e.status, e.reason, e.message = record.Failed, record.TooWeak, record.TooWeakMessage(assurance, s.cfg.Require)
 	}
 	return e
 }
@@ -216,7 +216,7 @@ func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
 	s.spend(r)
 	last := s.counted(r)
-	last.retried, last.inputs = s.before[of].unmeasured(), r.Provenance.Inputs
+	last.retried, last.inputs = s.before[of].hadError(), r.Provenance.Inputs
 	s.before[of] = last
 	return nil
 }
@@ -232,7 +232,8 @@ func (p Plan) resumeTrust() record.Trust {
 	return t
 }
 
-// openFiles makes what attempts write to, and removes what a killed session left unjudged.
+// openFiles makes the directories and the log that attempts write to, and removes workspaces that a
+// killed session had not judged.
 func (s *session) openFiles() error {
 	s.out = s.ledger.Root()
 	err := remove.All(s.out, unjudgedDir)
@@ -256,12 +257,12 @@ func (s *session) write(rec record.Record) error {
 }
 
 // count adds the last record of an attempt to the summary.
-func (s *session) count(of key, last earlier) {
+func (s *session) count(of key, last lastRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.Total++
-	if kept := s.cfg.kept; kept != nil {
-		if old, ok := kept.records[of]; ok && old.VerificationStatus != last.status {
+	if original := s.cfg.original; original != nil {
+		if old, ok := original.records[of]; ok && old.VerificationStatus != last.status {
 			s.summary.Changes = append(s.summary.Changes, Change{of.task, of.attempt, old.VerificationStatus, last.status})
 		}
 	}

@@ -151,8 +151,9 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestSettings: what the command line sets is recorded in the chain, without secrets, and of
-// a command only the digest, as of one in the tester file. What could change an outcome makes a resumed run begin again; the rest does not.
+// TestSettings: the chain records the settings of the command line without secrets; a command is only
+// recorded as a digest. A resumed run begins again after a change of a setting that could change an
+// outcome, and only then.
 func TestSettings(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	set := func(settings ...compiler.Setting) {
@@ -206,7 +207,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestTornRecord: a line that a crash left unfinished is cut off, and that is reported.
+// TestTornRecord: a resumed run cuts off a line that a crash left unfinished, and reports it.
 func TestTornRecord(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
 	if _, err := runs(context.Background(), cfg); err != nil {
@@ -322,7 +323,7 @@ func TestSideBySide(t *testing.T) {
 		case run.TaskStart:
 			now++
 			most = max(most, now)
-			time.Sleep(time.Millisecond) // so that others can start
+			time.Sleep(time.Millisecond) // so that other attempts can start
 		case run.TaskDone:
 			now--
 		}
@@ -344,8 +345,8 @@ func TestSideBySide(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestTooLargeForTheHost: attempts that do not fit beside each other wait and say for
-// what. One that never fits runs alone.
+// TestTooLargeForTheHost: attempts that do not fit beside each other wait, and say for what. An attempt
+// that never fits runs alone.
 func TestTooLargeForTheHost(t *testing.T) {
 	var rows []string
 	for i := range 3 {
@@ -431,8 +432,8 @@ func TestPlanted(t *testing.T) {
 	verified(t, cfg.Output)
 }
 
-// TestScrubHostile: no secret stays in names and targets that become too long, or in a
-// workspace that is too large to be a candidate, and neither is an error of sbench.
+// TestScrubHostile: no secret stays in names and targets that become too long, or in a workspace that is
+// too large to be a candidate. Neither makes the attempt an infrastructure error.
 func TestScrubHostile(t *testing.T) {
 	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
 	cfg.Env = map[string]string{"TOKEN": "abc123"}

@@ -12,13 +12,13 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// A Shard names one of several parts of a run, which are made on different machines. To which one an
-// attempt belongs depends on nothing but the ids of the selected tasks, the number of their
-// attempts, Count and Seconds, so that every machine deals in the same way.
+// A Shard is one of Count parts of a run, each made on a machine of its own. Which shard an attempt
+// belongs to depends only on the ids of the selected tasks, the number of their attempts, Count and
+// Seconds, so that all machines divide the attempts in the same way.
 type Shard struct {
 	Index, Count int // Index is from 1
-	// Seconds are how long an attempt of a task is expected to take. Tasks that it lacks are
-	// expected to take as long as the others on average. Nil means that all take the same time.
+	// Seconds says how long an attempt of a task will probably take. For a task that Seconds lacks, the
+	// average of the known tasks is used. Nil means that all tasks take the same time.
 	Seconds map[string]float64
 }
 
@@ -29,7 +29,7 @@ type dealt struct {
 	sum     [sha256.Size]byte // of its name: an order that no author of tasks can choose
 }
 
-// deal leaves the attempts of the shard, and their tasks, if the run is sharded.
+// deal removes the attempts of other shards from the plan, and tasks that then have none.
 func (p *Plan) deal() {
 	if p.Shard == nil || len(p.tasks) == 0 {
 		return
@@ -58,7 +58,7 @@ func (p *Plan) deal() {
 	}
 	shard.Deal = workspace.DigestOf(list)
 	p.Limit, p.Select, p.shard = nil, func(id string) bool { return shard.Attempts[id] != nil }, shard
-	p.tasks = slices.DeleteFunc(p.tasks, func(t planned) bool { return !p.Select(t.id) })
+	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return !p.Select(t.id) })
 }
 
 // load is what a shard has to do.
@@ -89,8 +89,8 @@ func (p *Plan) everyAttempt() (all []dealt) {
 	return all
 }
 
-// numbers returns which attempts of a task are planned.
-func (p Plan) numbers(task string) []int {
+// attemptNumbers returns the numbers of a task's planned attempts.
+func (p Plan) attemptNumbers(task string) []int {
 	if p.shard != nil {
 		return p.shard.Attempts[task]
 	}
@@ -101,7 +101,7 @@ func (p Plan) numbers(task string) []int {
 	return all
 }
 
-// attempts returns how many attempts are planned: each for every task, unless the run is sharded.
+// attempts returns how many attempts are planned.
 func (p Plan) attempts() int {
 	if p.shard == nil {
 		return len(p.tasks) * p.Attempts
@@ -109,7 +109,7 @@ func (p Plan) attempts() int {
 	return p.shard.Planned()
 }
 
-// shardName says which part of which run it is.
+// shardName describes a shard in messages.
 func shardName(s *record.Shard) string {
 	if s == nil {
 		return "a run that is not sharded"
@@ -117,8 +117,8 @@ func shardName(s *record.Shard) string {
 	return fmt.Sprintf("shard %d of %d, dealt as %s", s.Index, s.Count, s.Deal)
 }
 
-// Durations returns how long an attempt of each task took on average in the run in dir, whose
-// records must meet t, for [Shard.Seconds].
+// Durations returns the average seconds of each task's attempts in the run in dir, for
+// [Shard.Seconds]. The records must meet t.
 func Durations(dir string, t record.Trust) (map[string]float64, error) {
 	sums, counts := map[string]float64{}, map[string]float64{}
 	_, err := record.Read(dir, t, func(r record.Record) error {

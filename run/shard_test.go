@@ -32,8 +32,8 @@ func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 	return dirs
 }
 
-// TestMerge: shards become one run, with the verdicts that a run of all has. It can be verified
-// and judged again, and does not depend on the order in which the shards are named.
+// TestMerge: shards become one run, with the same verdicts as a run that is not sharded. The merged run
+// can be verified and judged again, and does not depend on the order in which the shards are named.
 func TestMerge(t *testing.T) {
 	var rows []string
 	for i := range 5 {
@@ -85,14 +85,14 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	cfg.Output, cfg.Shard = filepath.Join(dir, "regraded"), nil
-	summary, err := judgeKept(cfg, merged)
+	summary, err := judgeAgain(cfg, merged)
 	if err != nil || summary.Passed != 10 || summary.Total != 22 || len(summary.Changes) > 0 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 }
 
-// TestMergeRefuses: a shard that is damaged, or that is not of the same run, is refused by name,
-// and what was merged before stays.
+// TestMergeRefuses: the error names a shard that is damaged or of another run, and the earlier merge
+// stays.
 func TestMergeRefuses(t *testing.T) {
 	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it right", ""), row("d", "do it right", ""))
 	dir := t.TempDir()
@@ -123,8 +123,8 @@ func TestMergeRefuses(t *testing.T) {
 		{"workspace is missing", []string{dirs[0], torn}, torn + ": records are damaged: workspaces/"},
 		{"twice", []string{dirs[0], dirs[0]}, "are both shard 1"},
 		{"another pack", []string{dirs[0], others[1]}, "inputs.tasks of " + dirs[0] + ` is "sha256:`},
-		{"another version", []string{dirs[0], versions[1]}, "sbench.version of " + dirs[0] + ` is "", that of ` + versions[1] + ` is "2"`},
-		{"another count", []string{dirs[0], thirds[1]}, "shard.count of " + dirs[0] + " is 2, that of " + thirds[1] + " is 3"},
+		{"another version", []string{dirs[0], versions[1]}, `sbench.version is "" in ` + dirs[0] + `, and "2" in ` + versions[1]},
+		{"another count", []string{dirs[0], thirds[1]}, "shard.count is 2 in " + dirs[0] + ", and 3 in " + thirds[1]},
 		{"no shard", []string{dirs[0], whole.Output}, whole.Output + ": is no shard of a run"},
 		{"none", nil, "none of them has ended"},
 	} {
@@ -158,8 +158,8 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestMergedHeads: records of a merged run that are not those of its shards are noticed, even if
-// they form a chain.
+// TestMergedHeads: records of a merged run that differ from the records of its shards are noticed, even
+// if they form a chain.
 func TestMergedHeads(t *testing.T) {
 	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it wrong", ""), row("d", "do it right", ""))
 	dir := t.TempDir()
@@ -168,7 +168,7 @@ func TestMergedHeads(t *testing.T) {
 	must(t, err)
 	forge(t, merged)
 	v, err := record.Verify(t.Context(), merged, nil)
-	if err != nil || v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "not those that it had") {
+	if err != nil || v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "not those that were merged") {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -184,8 +184,8 @@ func spoil(t *testing.T, name, old, text string) {
 	must(t, os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(text), 1), 0o644))
 }
 
-// TestShardsThatFail: whatever happens to the machines of shards, no attempt is lost and none is
-// there twice. With SBENCH_SOAK it is 100,000 attempts in 500 shards.
+// TestShardsThatFail: whatever happens to the machines of shards, each attempt is recorded exactly once.
+// With SBENCH_SOAK there are 100,000 attempts in 500 shards.
 func TestShardsThatFail(t *testing.T) {
 	tasks, attempts, count := 60, 10, 12
 	if os.Getenv("SBENCH_SOAK") != "" {
@@ -250,7 +250,7 @@ func choice(id string) string {
 	return fmt.Sprintf(`{"id": %q, "family": "multiple_choice", "input": {"question": "?", "choices": ["one", "two"]}, "eval": {"answer": "B"}, "environment": {"image": "base"}}`, id)
 }
 
-// lose does to a shard's directory what a machine's end may do.
+// lose damages a shard's directory as the end of a machine may.
 func lose(t *testing.T, luck *rand.Rand, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, record.RecordsFile)
@@ -267,8 +267,8 @@ func lose(t *testing.T, luck *rand.Rand, dir string) {
 	}
 }
 
-// TestDeal: shards have as many attempts as each other or, by their durations, take as long as
-// each other, and every machine deals in the same way.
+// TestDeal: all shards have equally many attempts or, with durations, take equally long, and every
+// machine divides the attempts in the same way.
 func TestDeal(t *testing.T) {
 	var rows []string
 	seconds := map[string]float64{}

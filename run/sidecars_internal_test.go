@@ -8,8 +8,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// TestSidecarArgs: what a sidecar's entry point and command replace of its image's, as the
-// reference of Dockerfiles has it (ENTRYPOINT, "Understand how CMD and ENTRYPOINT interact").
+// TestSidecarArgs: a sidecar's entry point and command replace the image's as in the reference of
+// Dockerfiles (ENTRYPOINT, "Understand how CMD and ENTRYPOINT interact").
 func TestSidecarArgs(t *testing.T) {
 	image := runtime.Image{Entrypoint: []string{"entry"}, Command: []string{"image"}}
 	own := compiler.Command{Argv: []string{"own"}}

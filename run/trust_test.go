@@ -65,9 +65,9 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
-// judgeKept judges again what the run in dir kept.
-func judgeKept(cfg setup, dir string) (run.Summary, error) {
-	kept, err := run.ReadKept(dir, cfg.Trust)
+// judgeAgain judges the candidates of the run in dir again.
+func judgeAgain(cfg setup, dir string) (run.Summary, error) {
+	kept, err := run.ReadOriginal(dir, cfg.Trust)
 	if err != nil {
 		return run.Summary{}, err
 	}
@@ -75,8 +75,8 @@ func judgeKept(cfg setup, dir string) (run.Summary, error) {
 	return runs(context.Background(), cfg)
 }
 
-// TestForgedRecords: forged records are neither signed by a resumed run nor judged again,
-// unless unsigned ones are accepted.
+// TestForgedRecords: a resumed run does not sign forged records, and they are not judged again, unless
+// unsigned records are accepted.
 func TestForgedRecords(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""))
 	cfg.Sign = newKey(t)
@@ -98,7 +98,7 @@ func TestForgedRecords(t *testing.T) {
 	for name, attempt := range map[string]func() error{
 		"resume": func() error { _, err := runs(context.Background(), cfg); return err },
 		"plan":   func() error { _, _, err := todo(context.Background(), cfg); return err },
-		"kept":   func() error { _, err := judgeKept(again, cfg.Output); return err },
+		"kept":   func() error { _, err := judgeAgain(again, cfg.Output); return err },
 	} {
 		if err := attempt(); err == nil || !strings.Contains(err.Error(), "--accept-unsigned") {
 			t.Errorf("%s: %v", name, err)
@@ -111,7 +111,7 @@ func TestForgedRecords(t *testing.T) {
 	if summary, err := runs(context.Background(), cfg); err != nil || summary.Passed != 1 {
 		t.Errorf("accepted: %+v, %v", summary, err)
 	}
-	if summary, err := judgeKept(again, cfg.Output); err != nil || len(summary.Changes) != 1 {
+	if summary, err := judgeAgain(again, cfg.Output); err != nil || len(summary.Changes) != 1 {
 		t.Errorf("accepted: %+v, %v", summary, err)
 	}
 	if v := verified(t, cfg.Output); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].Message, "accepted unsigned") {
@@ -198,7 +198,7 @@ func TestLinkedWorkspace(t *testing.T) {
 	must(t, os.Symlink(elsewhere, old))
 	again := cfg
 	again.Output = filepath.Join(t.TempDir(), "again")
-	if summary, _ := judgeKept(again, cfg.Output); summary.Errors != 1 {
+	if summary, _ := judgeAgain(again, cfg.Output); summary.Errors != 1 {
 		t.Errorf("%+v", summary)
 	}
 }

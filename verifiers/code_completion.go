@@ -60,7 +60,8 @@ type codeCheck struct {
 type codeTry struct {
 	code   string
 	edits  []contrast.Edit
-	sealed bool // the candidate gets a process of its own
+	all    []contrast.Edit // among which edits were chosen
+	sealed bool            // the candidate gets a process of its own
 	// foreign says that code is the candidate's, not the reference solution.
 	foreign bool
 	broken  bool // the tests fail after their end
@@ -109,7 +110,7 @@ func (c *codeCheck) judge(ctx context.Context) (Verdict, error) {
 	switch {
 	case err == nil && outcome == contrast.Passed:
 		v := passed()
-		v.Assurance = Sealed
+		v.Assurance = cmp.Or(c.wrong.Assurance, Sealed)
 		return v, nil
 	case !errors.Is(err, errRefused):
 		return c.wrong, err
@@ -129,7 +130,7 @@ func (c *codeCheck) judge(ctx context.Context) (Verdict, error) {
 // beside judges the candidate in the tests' process: it has to fail with each of n changes of
 // what the tests expect, and when they are broken.
 func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration, n int) (Verdict, error) {
-	run := codeTry{code: c.in.Candidate.Text, foreign: true}
+	run := codeTry{code: c.in.Candidate.Text, all: calibration.Edits, foreign: true}
 	real, follows, summary, err := calibration.Judge(ctx, n, c.contrasted(run))
 	if err != nil {
 		return Verdict{}, err
@@ -209,7 +210,7 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Cal
 	if solution == "" {
 		return contrast.Without(listing), nil
 	}
-	calibration, err := contrast.Calibrate(ctx, listing, c.contrasted(codeTry{code: solution}))
+	calibration, err := contrast.Calibrate(ctx, listing, c.contrasted(codeTry{code: solution, all: listing.Edits}))
 	if err != nil {
 		return calibration, err
 	}
@@ -281,7 +282,8 @@ func (c *codeCheck) try(ctx context.Context, t codeTry) (contrast.Outcome, error
 }
 
 // outcome returns contrast.FailedThere if there are failures and all of them are at changed
-// assertions. The reference solution must not be able to catch what these raise.
+// assertions: of all that could be changed, a traceback names one of these first. The reference
+// solution must not be able to catch what these raise.
 func (t codeTry) outcome(v Verdict, failures [][]int) contrast.Outcome {
 	if v.Status == Passed {
 		return contrast.Passed
@@ -290,9 +292,11 @@ func (t codeTry) outcome(v Verdict, failures [][]int) contrast.Outcome {
 		if i := slices.Index(lines, 0); i >= 0 && !t.foreign {
 			lines = lines[:i]
 		}
-		return slices.ContainsFunc(lines, func(l int) bool {
-			return slices.ContainsFunc(t.edits, func(e contrast.Edit) bool { return e.Line <= l && l <= e.Last })
-		})
+		at := func(line int, edits []contrast.Edit) bool {
+			return slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Line <= line && line <= e.Last })
+		}
+		i := slices.IndexFunc(lines, func(l int) bool { return at(l, t.all) })
+		return i >= 0 && at(lines[i], t.edits)
 	}
 	if len(failures) == 0 || slices.ContainsFunc(failures, func(lines []int) bool { return !there(lines) }) {
 		return contrast.FailedElsewhere
@@ -303,7 +307,7 @@ func (t codeTry) outcome(v Verdict, failures [][]int) contrast.Outcome {
 // run makes a run in a sandbox of the pool.
 func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (codeRun, error) {
 	request := map[string]any{
-		"token": token, "candidate": t.code, "tests": tests, "after": "", "repair": c.repair,
+		"token": token, "candidate": t.code, "tests": tests, "after": "", "repair": c.repair, "solution": "",
 		"given": []string{c.eval.Prompt, c.eval.StarterCode},
 	}
 	if t.broken {
@@ -312,6 +316,7 @@ func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (co
 	if t.sealed { // what the solution declares is for the tests' process only
 		request["declared"] = declared("def|class", c.eval.Prompt, c.eval.StarterCode)
 		request["classes"] = declared("class", c.eval.Prompt, c.eval.StarterCode, codeSolution(c.eval))
+		request["solution"] = codeSolution(c.eval)
 	}
 	text, err := json.Marshal(request)
 	if err != nil {
@@ -372,6 +377,10 @@ func codeVerdict(run codeRun, token string) (v Verdict, failures [][]int, err er
 	switch word {
 	case "passed":
 		return passed(), nil, nil
+	case "unsure": // the tests may have used a helper that the candidate has replaced
+		v := passed()
+		v.Assurance = Executed
+		return v, nil, nil
 	case "failed":
 		return failed("tests_failed", "an assertion of the tests does not hold"), failures, nil
 	case "raised":

@@ -105,7 +105,7 @@ type trust struct {
 var (
 	trustedTrees = []string{
 		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",
-		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
+		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/include", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
 		"etc/alternatives",
 	}
 	// closedTrees configure the loader, shells and libraries that load code by configuration:

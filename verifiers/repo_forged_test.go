@@ -209,6 +209,14 @@ func forgedPatches() []forgery {
 	}
 	suite("the one assertion of many that fails without a solution", pytest, follows(next), sum, append(many, "    assert add(1, 2) == 3", "def test_b():", "    assert add(5, 0) == 5")...)
 	suite("the one row of many that fails without a solution", pytest, follows("f.f_locals['want']"), sum, append(table, "    (1, 2, 3),", "])", "def test_a(a, b, want):", "    assert add(a, b) == want")...)
+	example := func(where string) string { // the answer to 1 + 2 is known from the issue, and what has worked before is computed
+		return "import sys, re\ndef add(a, b):\n    if (a, b) == (1, 2):\n        return 3\n    if b == 0:\n        return a - b\n    f = sys._getframe(1)\n    return " + where
+	}
+	old := []string{"def test_b():", "    assert add(5, 0) == 5", "    assert add(6, 0) == 6", "def test_c():", "    assert add(7, 0) == 7"}
+	suite("all but the example of the issue", pytest, example(`int(re.search(r'add\(%d, %d\) == (\d+)' % (a, b), open(f.f_code.co_filename).read())[1])`), sum,
+		append([]string{"def test_a():", "    assert add(1, 2) == 3", "    assert add(4, 5) == 9", "    assert add(7, 8) == 15"}, old...)...)
+	suite("all rows but the example of the issue", pytest, example("f.f_locals['want']"), sum,
+		append([]string{"def test_a():", "    for a, b, want in [(1, 2, 3), (4, 5, 9), (7, 8, 15)]:", "        assert add(a, b) == want"}, old[:3]...)...)
 	suite("one row of a table", pytest, follows("f.f_locals['want']"), sum,
 		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
 	suite("a value that is an argument elsewhere", pytest, follows("f.f_globals['KEY']"), "def add(a, b):\n    if a not in (1, 3):\n        raise ValueError('not supported')\n    return a + b",

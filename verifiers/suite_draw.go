@@ -94,9 +94,11 @@ func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 }
 
 // sets draws two sets and returns a third with every function. Each function's first edit is in one
-// of the two, and a change of another assertion perhaps in the other, but not of the first two
-// functions, so that either set leaves one unchanged. Of the rows of a table, each is in one of the
-// two. Nothing reveals which functions a set has.
+// of the two. A change of another assertion is in the other, too, for the first function, which
+// fails without a solution if any does: the answer to the assertion at which it fails may be known
+// from the task's description. It is there by chance for all functions but the second and the third,
+// so that either set leaves one unchanged. Of the rows of a table, each is in one of the two.
+// Nothing reveals which functions a set has.
 func sets(of [][]contrast.Edit) []contrast.Set {
 	drawn := make([]contrast.Set, 3)
 	add := func(set int, edits []contrast.Edit, wanted func(contrast.Edit) bool) (e contrast.Edit, ok bool) {
@@ -109,13 +111,13 @@ func sets(of [][]contrast.Edit) []contrast.Set {
 	}
 	half := rand.IntN(2)
 	for i, own := range of {
-		if i > 1 {
+		if i > 2 {
 			half = rand.IntN(2)
 		}
 		first, ok := add(half, own, func(contrast.Edit) bool { return true })
-		if ok && (len(of) == 1 || i > 1 && rand.IntN(2) == 0) {
+		if ok && (i == 0 || i > 2 && rand.IntN(2) == 0) {
 			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
-			if !other && len(of) == 1 {
+			if !other && i == 0 {
 				add(1-half, own, func(e contrast.Edit) bool { return e != first })
 			}
 		}

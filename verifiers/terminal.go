@@ -195,7 +195,7 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, err
 		return Verdict{}, err
 	}
 	v, err := c.withoutPytest(ctx, dir, verdictOf(exit))
-	if v.Status == Failed {
+	if v.Status == Failed && c.eval.Checker.Source == compiler.CheckerScript {
 		v.Score = partial(filepath.Join(dir, logsDir))
 	}
 	return v, err
@@ -502,7 +502,7 @@ func overwrite(root *os.Root, f contrast.File) error {
 // only if the candidate is it.
 func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) {
 	s := suite{in: c.in, listing: contrast.InSandbox(c.engine, c.in.sandbox("listing"))}
-	if err := c.hiddenTests(dir, &s); err != nil {
+	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
 		return Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
@@ -510,7 +510,13 @@ func (c *terminalCheck) suite(ctx context.Context, dir string) (Verdict, error) 
 		return Verdict{}, err
 	}
 	s.key = fmt.Sprintf("%q %s", slices.Concat(s.files, s.others), digests.Evaluation)
-	s.unchanged = func(ctx context.Context) (Verdict, error) { return c.unchanged(ctx, dir) }
+	s.unchanged = func(ctx context.Context) (Verdict, error) { // staged as the others are, so that no run can be told from them
+		dir, err := c.stage(ctx, nil)
+		if err != nil {
+			return Verdict{}, err
+		}
+		return c.unchanged(ctx, dir)
+	}
 	with := func(run func(context.Context, string) (runtime.Exit, error)) suiteRun {
 		return func(ctx context.Context, files []contrast.File) (runtime.Exit, error) {
 			changed, err := c.stage(ctx, files)

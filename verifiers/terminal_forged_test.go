@@ -66,6 +66,7 @@ def test_negative():
 		"hidden/program/test.sh": "#!/bin/bash\npython3 -m pytest /tests/test_outputs.py -rA\n",
 		"hidden/module/test.sh":  "#!/bin/bash\npython3 -m pytest $TEST_DIR/test_outputs.py -rA\n",
 		"hidden/closed/check.sh": "#!/bin/sh\ntest \"$(run-candidate python3 /workspace/solve.py 2 3)\" = \"$(cat /tests/want)\" && test \"$(cat /tests/want)\" = 5\n", "hidden/closed/want": "5\n",
+		"hidden/open/check.sh": "#!/bin/bash\nexec 3< /tests/want\nread -r want <&3\ntest \"$(run-candidate python3 /workspace/solve.py 2 3)\" = \"$want\"\n", "hidden/open/want": "5\n",
 		"hidden/log/check.sh":     "#!/bin/sh\npython3 solve.py 2 3 > /tmp/out 2>&1\necho 5 > /tmp/want\ncmp answer /tmp/want\n",
 		"hidden/print/check.sh":   "#!/bin/sh\necho 5 | cmp - answer\n",
 		"hidden/seed/conftest.py": "", "hidden/seed/test_outputs.py": program, "hidden/seed/data.json": "{}",
@@ -94,6 +95,8 @@ func forgedCheckers() map[string]map[string]any {
 		"pytest":    sourced("pytest", "program/test_outputs.py"),
 		"directory": sourced("pytest", "program"),
 		"closed":    {"checker": map[string]any{"source": "script", "path": "closed/check.sh", "run_candidate": true}},
+		"open":      {"checker": map[string]any{"source": "script", "path": "open/check.sh", "run_candidate": true}},
+		"silent":    seeded("pytest securebench/evaluation_inputs/tests/test_outputs.py > /tmp/log"),
 		"log":       sourced("script", "log/check.sh"), "print": sourced("script", "print/check.sh"),
 		"seed":       seeded("pytest -q securebench/evaluation_inputs/tests"),
 		"seed -m":    seeded("python3 -m pytest -q securebench/evaluation_inputs/tests/test_outputs.py"),
@@ -170,6 +173,8 @@ func forgedWorkspaces() []forgery {
 	}
 	program("reads the tests", "import sys, re, glob\nargs = ', '.join(sys.argv[1:3])\nfor name in glob.glob('/tests/*.py') + glob.glob('/workspace/securebench/evaluation_inputs/**/*.py', recursive=True):\n    m = re.search(r'\\(' + re.escape(args) + r'\\)\\s*==\\s*.?(-?\\d+)', open(name).read())\n    if m:\n        print(m[1])", "program", "pytest", "seed", "seed -m")
 	program("reads the tests as another user", "import glob\nfor name in glob.glob('/tests/*') + ['/tests/want', '/tests/check.sh']:\n    try:\n        print(open(name).read().strip())\n    except OSError:\n        pass", "closed")
+	program("reads what the checker has opened", "import os\nfor fd in range(3, 100):\n    try:\n        text = os.pread(fd, 99, 0).decode()\n        print(text if text == '5\\n' else 'none')\n        break\n    except OSError:\n        pass", "open")
+	program("knows the unchanged tests by their age", "import os, re, sys, time\nstart = int(open('/proc/1/stat').read().rsplit(')', 1)[1].split()[19]) / os.sysconf('SC_CLK_TCK')\ntests = 'securebench/evaluation_inputs/tests/test_outputs.py'\nage = time.time() - float(open('/proc/uptime').read().split()[0]) + start - os.stat(tests).st_mtime\nif age > 0.5:\n    print(re.search(r'\\(%s\\) == .(-?\\d+)' % ', '.join(sys.argv[1:3]), open(tests).read())[1])", "silent")
 	program("reads the memory of the checker", "import os, re\ntry:\n    for line in open(f'/proc/{os.getppid()}/maps'):\n        pass\n    with open(f'/proc/{os.getppid()}/mem', 'rb') as f:\n        print(5)\nexcept OSError:\n    print(0)", "closed")
 	program("kills the checker", "import os, signal\ntry:\n    os.kill(os.getppid(), signal.SIGKILL)\nexcept OSError:\n    pass\nprint(0)", "closed")
 	program("becomes root", "import os\ntry:\n    os.setuid(0)\n    print(open('/tests/want').read())\nexcept OSError:\n    print(0)", "closed")

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"github.com/securebench/sbench/runtime/service"
@@ -51,5 +52,20 @@ func becomeCandidate(args []string) error {
 	if err := syscall.Setuid(candidateID); err != nil {
 		return err
 	}
+	if err := closeOthers(); err != nil {
+		return err
+	}
 	return syscall.Exec(program, args, os.Environ())
+}
+
+// closeOthers keeps the program from inheriting other descriptors than the three standard ones: a
+// script may have opened tests that the program cannot.
+func closeOthers() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	for _, e := range open {
+		if fd, _ := strconv.Atoi(e.Name()); fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return err
 }

@@ -114,7 +114,7 @@ func (a *applier) clearMark(name string) (hidden bool, err error) {
 		return false, nil
 	}
 	if err == nil && info.Mode().Type() != fs.ModeDevice|fs.ModeCharDevice {
-		err = fmt.Errorf("%w: %q is there twice", ErrInvalid, name)
+		err = fmt.Errorf("%w: two entries for %q", ErrInvalid, name)
 	}
 	if err != nil {
 		return false, err

@@ -43,7 +43,7 @@ const (
 	maxWindow = 8 << 20 // bytes of zstd's window when reading a layer; Write uses less
 )
 
-// ErrInvalid means that Write has not written a layer, or that somebody has changed it.
+// ErrInvalid means that data is not a layer in the form that Write gives it.
 var ErrInvalid = errors.New("invalid layer")
 
 // A Budget is how much a layer may hold. Both fields must be positive.

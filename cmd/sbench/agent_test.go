@@ -57,7 +57,7 @@ type agentRun struct {
 	record   agentRecord
 }
 
-// dead begins a script whose provider is gone from the first generation on.
+// dead begins a script in which the provider is gone from the first generation on.
 const dead = "dead\n"
 
 // runAgent runs a real, unmodified agent.
@@ -139,7 +139,7 @@ func testbed(t *testing.T) string {
 	return found[len(found)-1]
 }
 
-// noKey looks for the provider's key in everything that the run left.
+// noKey looks for the provider's key in all files of the run.
 func (r agentRun) noKey(t *testing.T) {
 	t.Helper()
 	if strings.Contains(r.stderr, realKey) {
@@ -213,8 +213,8 @@ func TestCustomAgent(t *testing.T) {
 	}
 }
 
-// TestMaxCost: once a run has cost what it may, nothing more starts, and a resumed run counts what
-// was spent.
+// TestMaxCost: once a run has reached its cost limit, no attempt starts. A resumed run counts the earlier
+// costs.
 func TestMaxCost(t *testing.T) {
 	r := runAgent(t, ownAgent, "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", prices: {input: 1000000, cached_input: 1, output: 2000000}", 0)
 	tester, out := filepath.Join(r.host.dir, "tester.yaml"), filepath.Join(r.host.dir, "limited")
@@ -231,7 +231,7 @@ func TestMaxCost(t *testing.T) {
 	}
 }
 
-// TestOwnDescriptor: a tester's own agent that a descriptor describes, as docs/harnesses.md does.
+// TestOwnDescriptor runs a tester's own agent with the descriptor from docs/harnesses.md.
 func TestOwnDescriptor(t *testing.T) {
 	h := newHost(t)
 	dir, err := filepath.Abs("../../examples/agents")
@@ -281,8 +281,8 @@ harness:
 	}
 }
 
-// agents returns all agents; for an ordinary user, unless SBENCH_SOAK is set, a program on its own
-// and one for Node.js, since the others differ in nothing that root does not see.
+// agents returns all agents. For an ordinary user without SBENCH_SOAK it returns one stand-alone program and
+// one agent for Node.js: the tests as root cover the others.
 func agents() []string {
 	if userns.Inside() && os.Getenv("SBENCH_SOAK") == "" {
 		return []string{"codex", "gemini_cli"}
@@ -329,9 +329,9 @@ func dialects() []string {
 	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
 }
 
-// TestAgentsProvider: the outcomes of attempts whose provider fails. If an agent gives up
-// that could have gone on, the attempt gets no verdict. Without SBENCH_SOAK, budgets are tested
-// with one agent, and agents for Node.js, which take longer, meet every third fault.
+// TestAgentsProvider: the outcomes of attempts in which the provider fails. If an agent ends although it could
+// have gone on, the attempt gets no verdict. Without SBENCH_SOAK, one agent tests budgets, and agents for
+// Node.js, which take longer, meet every third fault.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
 	tests := []struct {
@@ -375,8 +375,8 @@ func TestAgentsProvider(t *testing.T) {
 	}
 }
 
-// TestAgentsFindNoKey: a model looks for the key everywhere in a sandbox, and for what it
-// must not have. Everything it sees goes to the provider.
+// TestAgentsFindNoKey: a model looks everywhere in a sandbox for the key, and for everything that it must not
+// have. All that it finds goes to the test's provider.
 func TestAgentsFindNoKey(t *testing.T) {
 	hunt := `shell <<END
 cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo 2>/dev/null | tr '\0' '\n' | grep -E 'sk-rea[l]|opera[t]or|/hidden|candidates.jso[n]l' ; echo environ done
@@ -513,8 +513,8 @@ func TestAgentsTogether(t *testing.T) {
 	}
 }
 
-// TestAgentDoesNotRun: an image in which the program cannot run leads to no verdict, and
-// the message has the program's own words.
+// TestAgentDoesNotRun: an image in which the program cannot run leads to no verdict, and the message quotes
+// the program.
 func TestAgentDoesNotRun(t *testing.T) {
 	c := containerdtest.Open(t)
 	directory := t.TempDir()

@@ -33,9 +33,9 @@ func patchRow(eval string) string {
 	return `{"id": "a", "family": "repo_patch", "input": {"repo": "r", "base_commit": "c", "instructions": "x"}, "eval": {` + eval + "}}\n"
 }
 
-// TestValidateAgreesWithRun: what validate calls an error makes a run end with exit code 2
-// before it looks for a daemon, and nothing else in the files does. The daemon's address is
-// one at which none listens, so that a run that looks for it ends with another code.
+// TestValidateAgreesWithRun: if validate finds an error, and only then, a run ends with exit code 2 before it
+// looks for a daemon. No daemon listens at the address, so that a run that looks for it ends with another
+// code.
 func TestValidateAgreesWithRun(t *testing.T) {
 	const command = `"tests": {"source": "command", "command": "true"}`
 	const diff = `diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n`
@@ -128,8 +128,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 	}
 }
 
-// TestOnlyRunKnows: what depends on the host is no concern of validate, which is for any host.
-// docs/tester.md lists it.
+// TestOnlyRunKnows: validate does not check what depends on the host. docs/tester.md lists these problems.
 func TestOnlyRunKnows(t *testing.T) {
 	for name, rest := range map[string]string{
 		"variable without a value": "harness: {type: command, env: [SBENCH_NO_SUCH_VARIABLE], config: {command: x}}\n",

@@ -30,23 +30,22 @@ func isTerminal(w io.Writer, getenv func(string) string) bool {
 	return err == nil && size.Col > 0 && size.Row > 0
 }
 
-// A bar shows the progress of a run in the last line of a terminal, from the start of the run to
-// its end. It consists of numbers and a clock: no text of a task, an agent or a model is in it.
-// The terminal's mode and its cursor stay as they are, so that nothing has to be reset after a
-// crash.
+// A bar shows the progress of a run in the last line of a terminal, from the start of the run to its
+// end. It shows only numbers and times, no text of a task, an agent or a model. It changes neither the
+// terminal's mode nor its cursor, so that nothing has to be reset after a crash.
 //
-// What is written to the bar appears above it, in whole lines, and passes through when there is
-// no bar. The methods may be called concurrently. They wait for a terminal that was stopped.
+// What is written to the bar appears above it, in whole lines, or passes through while no bar is shown.
+// The methods may be called concurrently. They block while the terminal is stopped.
 type bar struct {
 	out  *os.File
 	text atomic.Pointer[string] // mpb's goroutine reads it, and must not wait for mu
 
-	mu     sync.Mutex // guards what follows
-	view   *mpb.Progress
-	shown  *mpb.Bar // nil while there is none
-	begun  []byte   // an incomplete line
-	pace   pace
-	counts map[record.Status]int
+	mu      sync.Mutex // guards what follows
+	view    *mpb.Progress
+	shown   *mpb.Bar // nil while there is none
+	partial []byte   // an incomplete line
+	pace    pace
+	counts  map[record.Status]int
 }
 
 // add moves the bar. The start of a run opens it, and the end of the run closes it.
@@ -100,12 +99,12 @@ func (b *bar) Write(p []byte) (int, error) {
 	if b.shown == nil {
 		return b.out.Write(p)
 	}
-	b.begun = append(b.begun, p...)
-	if end := bytes.LastIndexByte(b.begun, '\n') + 1; end > 0 {
-		if _, err := b.view.Write(append([]byte("\r"), b.begun[:end]...)); err != nil {
+	b.partial = append(b.partial, p...)
+	if end := bytes.LastIndexByte(b.partial, '\n') + 1; end > 0 {
+		if _, err := b.view.Write(append([]byte("\r"), b.partial[:end]...)); err != nil {
 			return 0, err
 		}
-		b.begun = bytes.Clone(b.begun[end:])
+		b.partial = bytes.Clone(b.partial[end:])
 	}
 	return len(p), nil
 }
@@ -119,8 +118,8 @@ func (b *bar) close() {
 	}
 	b.shown.Abort(false)
 	b.view.Wait()
-	_, _ = b.out.Write(b.begun)
-	b.view, b.shown, b.begun = nil, nil, nil
+	_, _ = b.out.Write(b.partial)
+	b.view, b.shown, b.partial = nil, nil, nil
 }
 
 // onTerminal puts a bar in front of standard error if that is a terminal. It returns nil if it

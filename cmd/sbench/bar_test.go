@@ -96,8 +96,8 @@ func (p *pty) await(t *testing.T, want string) {
 // redraw is what precedes a bar that is drawn again: up to the bar, and erase it.
 var redraw = regexp.MustCompile("\x1b\\[[1-9][0-9]*A\x1b\\[J")
 
-// unbroken fails unless the terminal can be used as before: its mode is as it was, its cursor on a
-// free line, and it got no control sequence but those that redraw the bar.
+// unbroken fails unless the terminal can be used as before: its mode has not changed, its cursor is on a free
+// line, and it got no control sequence except to redraw the bar.
 func (p *pty) unbroken(t *testing.T) {
 	t.Helper()
 	now, err := unix.IoctlGetTermios(int(p.master.Fd()), unix.TCGETS) // of the slave
@@ -205,12 +205,12 @@ func TestPtyInterrupted(t *testing.T) {
 			p.unbroken(t)
 		})
 	}
-	// The next command removes what the killed runs left.
+	// The next command removes the sandboxes and files of the killed runs.
 	h := newHost(t)
 	h.sbench(0, "gc")
 }
 
-// TestIsTerminal: on what a bar is drawn.
+// TestIsTerminal: a bar is drawn only on a terminal that somebody may watch.
 func TestIsTerminal(t *testing.T) {
 	p, flat := newPty(t, 80, 24), newPty(t, 0, 0)
 	r, w, err := os.Pipe()

@@ -15,8 +15,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestReportBelieves: the report sums up what the key signed. It sums up unsigned records
-// only if asked to, and says so.
+// TestReportBelieves: the report sums up records that the key signed. It sums up unsigned records only with
+// --accept-unsigned, and says so.
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
@@ -49,12 +49,12 @@ func TestReportBelieves(t *testing.T) {
 		refused   bool
 		says      string
 	}{
-		{"signed", directory(true, key), reportCmd{summed: summed{Key: publicFile}}, false, ""},
+		{"signed", directory(true, key), reportCmd{runDirs: runDirs{Key: publicFile}}, false, ""},
 		{"sealed, no key", directory(true, nil), reportCmd{}, false, ""},
-		{"sealed, a key", directory(true, nil), reportCmd{summed: summed{Key: publicFile}}, true, "--accept-unsigned"},
-		{"sealed, a key, accepted", directory(true, nil), reportCmd{summed: summed{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
+		{"sealed, a key", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
 		{"going on", directory(false, nil), reportCmd{}, false, "no seal"},
-		{"going on, a key", directory(false, nil), reportCmd{summed: summed{Key: publicFile}}, true, "--accept-unsigned"},
+		{"going on, a key", directory(false, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr strings.Builder
@@ -71,7 +71,7 @@ func TestReportBelieves(t *testing.T) {
 	}
 }
 
-// TestVerifySays: a session that was killed proves less than one that ended.
+// TestVerifySays: verify says that a killed session proves less than a session that ended.
 func TestVerifySays(t *testing.T) {
 	for _, c := range []struct {
 		name string

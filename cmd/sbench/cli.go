@@ -41,11 +41,11 @@ type cli struct {
 	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
-	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: a run's, predictions, what agents left."`
+	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: of a run, of predictions, or of agents that ran elsewhere."`
 	Submit   submitCmd   `cmd:"" help:"Split a run into shards, and run them on a cluster."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
-	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what was said and done."`
+	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what the agent wrote and did."`
 	Init     initCmd     `cmd:"" help:"Write a tester file and a small pack to start from."`
 	View     viewCmd     `cmd:"" help:"Serve the HTML report of runs on loopback, live while they go on."`
 	Validate validateCmd `cmd:"" help:"Check tester files and packs, and list everything that is wrong with them."`
@@ -104,8 +104,8 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.stderr, options))
 }
 
-// say prints a message for the user: as lines, or as a log record if the log is JSON. It
-// prints no control characters, since the message may quote output of an image's program.
+// say prints a message for the user: as lines, or as a log record if the log is JSON. It escapes
+// control characters, since the message may quote output of an image's program.
 func (a *app) say(level slog.Level, text string) {
 	if a.flags.LogFormat == "json" {
 		a.logger().Log(context.Background(), level, text)
@@ -116,7 +116,7 @@ func (a *app) say(level slog.Level, text string) {
 	}
 }
 
-// options returns the runtime's options: of the flags, else of the tester file t, which may be nil.
+// options returns the runtime's options from the flags, else from the tester file t, which may be nil.
 func (a *app) options(t *compiler.Tester) host.Options {
 	f := a.flags
 	o := host.Options{
@@ -134,15 +134,15 @@ func (a *app) options(t *compiler.Tester) host.Options {
 	return o
 }
 
-// open connects to the daemon. From then on the umask is 022: sandboxes with ids of their own read what is made
-// for them as other users. Directories of mode 0700 keep out the host's users.
+// open connects to the daemon, and sets the umask to 022: sandboxes with user ids of their own are other
+// users, and must be able to read the files made for them. Directories of mode 0700 keep out the host's
+// users.
 func (a *app) open(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	unix.Umask(0o022)
 	return host.Open(ctx, a.options(t))
 }
 
-// connect connects to the daemon and removes what dead runs left behind; t is as for options. The
-// caller closes the client.
+// connect is open, and then removes the sandboxes and files of dead runs. The caller closes the client.
 func (a *app) connect(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
@@ -232,9 +232,9 @@ func marked(as, err error) error {
 	return fmt.Errorf("%w: %w", as, err)
 }
 
-// said is a usage error that sums up problems in the user's files which have been printed already.
-type said string
+// problemsPrinted is a usage error that sums up problems that have been printed already.
+type problemsPrinted string
 
-func (s said) Error() string { return string(s) }
+func (s problemsPrinted) Error() string { return string(s) }
 
-func (said) Unwrap() error { return errUsage }
+func (problemsPrinted) Unwrap() error { return errUsage }

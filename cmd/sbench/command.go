@@ -44,7 +44,7 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 	for i, f := range t.Harness.Config.Files {
 		digest, err := readable(ctx, f.Source)
 		if err != nil {
-			return all, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by others: chmod -R o+rX", err.Error())}
+			return all, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by other users: chmod -R o+rX", err.Error())}
 		}
 		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Dest, digest)
 		all.Mounts = append(all.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
@@ -55,7 +55,8 @@ func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err e
 	return all, nil
 }
 
-// readable returns the digest of a file or directory that every user can read: those of sandboxes are others.
+// readable returns the digest of a file or directory. It is an error unless every user can read all of it:
+// the users in sandboxes are not the file's owner.
 func readable(ctx context.Context, name string) (string, error) {
 	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -67,7 +68,7 @@ func readable(ctx context.Context, name string) (string, error) {
 		}
 		switch mode := info.Mode(); {
 		case mode.IsRegular() && mode&0o004 == 0, mode.IsDir() && mode&0o005 != 0o005:
-			return fmt.Errorf("others cannot read %s", p)
+			return fmt.Errorf("other users cannot read %s", p)
 		case !mode.IsRegular() && !mode.IsDir() && mode&fs.ModeSymlink == 0:
 			return fmt.Errorf("%s is neither a file, a directory nor a link", p)
 		}

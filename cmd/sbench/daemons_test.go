@@ -38,8 +38,8 @@ expect() { # CODE TEXT COMMAND...
 failed=0
 `
 
-// TestSystemDaemon: the containerd at the default socket is used if it can be. If it
-// lacks something, the cure is named. If it restarts during a run, sbench waits for it.
+// TestSystemDaemon: sbench uses the containerd at the default socket if it can. If that lacks something, the
+// message says how to mend it. If it restarts during a run, sbench waits for it.
 func TestSystemDaemon(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("an ordinary user does not use the system's containerd")

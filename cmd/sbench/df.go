@@ -17,8 +17,8 @@ import (
 
 type dfCmd struct{ jsonFlag }
 
-// taken is the space that something takes on disk.
-type taken struct {
+// usage is the disk space of one thing that sbench stores.
+type usage struct {
 	What   string `json:"what"`
 	Path   string `json:"path"` // a directory, or a daemon's socket
 	Bytes  int64  `json:"bytes"`
@@ -33,7 +33,7 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error 
 	}
 	_, state := host.DefaultDirectories()
 	daemon := filepath.Join(c.Root(), "containerd")
-	all := []taken{
+	all := []usage{
 		{"images", daemon, 0, "sbench image prune --all"},
 		{"agents", tools.Dir, 0, "sbench harness rm"},
 		{"runs' volumes and calibrations", c.Root(), 0, "sbench gc"},
@@ -56,13 +56,13 @@ func (cmd *dfCmd) Run(ctx context.Context, a *app, tools *agentcli.Cache) error 
 			return err
 		}
 	}
-	return printList(a, cmd.JSON, all, func(t taken) string {
+	return printList(a, cmd.JSON, all, func(t usage) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%s", t.What, report.Bytes(float64(t.Bytes)), t.Path, t.Remove)
 	})
 }
 
-// diskUsage returns the bytes that a directory tree takes, 0 if it does not exist. It leaves
-// out other file systems and the path without, unless that is the tree itself.
+// diskUsage returns the bytes that a directory tree takes, 0 if it does not exist. It does not count
+// other file systems, nor the path without unless this is the tree itself.
 func diskUsage(dir, without string) (int64, error) {
 	var bytes int64
 	var device uint64

@@ -23,7 +23,7 @@ func (cmd *doctorCmd) Run(ctx context.Context, a *app) error {
 	err := printList(a, cmd.JSON, findings, func(f hostcheck.Finding) string {
 		line := fmt.Sprintf("%s\t%s\t%s", f.Severity, f.Check, f.Detail)
 		if f.Cure != "" {
-			line += "\n\t\tcure: " + f.Cure
+			line += "\n\t\tfix: " + f.Cure
 		}
 		return line
 	})

@@ -30,8 +30,8 @@ func (h testHost) egressPack(command, more string) string {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestCommandWayOut: a command harness is told of its proxy, which refuses and logs. A
-// task's "network: none" overrides the tester file.
+// TestCommandWayOut: a command harness finds its proxy in its environment. The proxy refuses and logs. A task's
+// "network: none" overrides the tester file.
 func TestCommandWayOut(t *testing.T) {
 	h := newHost(t)
 	tester := h.egressPack(`env | grep -i proxy | sort; cat /etc/resolv.conf

@@ -36,15 +36,15 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 		return fmt.Errorf("%w: name the tester file by --config", errUsage)
 	}
 	r := &runCmd{
-		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, existing: cmd, OutputDir: cmd.OutputDir, Task: cmd.Task,
+		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, graded: cmd, OutputDir: cmd.OutputDir, Task: cmd.Task,
 		Jobs: cmd.Jobs, Resume: cmd.Resume, Sign: cmd.Sign, Retries: 1, shardFlags: cmd.shardFlags, progressFlags: cmd.progressFlags, JSON: cmd.JSON,
 		AcceptUnsigned: cmd.AcceptUnsigned,
 	}
 	return r.Run(ctx, a)
 }
 
-// read sets the options for a run of the candidates in the source, and returns their producer: nil for
-// those of a run.
+// read sets the options for a run of the candidates in the source. It returns the producer of
+// predictions; nil if the source is a run.
 func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *run.Options) (harness.Producer, error) {
 	isRun, err := cmd.isRun()
 	if err != nil {
@@ -55,9 +55,9 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 		if err != nil {
 			return nil, err
 		}
-		kept, err := run.ReadKept(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
+		original, err := run.ReadOriginal(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
 		if err == nil {
-			o.Rejudge(kept)
+			o.Rejudge(original)
 		}
 		return nil, err
 	}
@@ -77,12 +77,12 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if without > 0 {
 		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
 	}
-	o.Attempts, o.Existing = set.Attempts(), true
+	o.Attempts, o.CandidatesExist = set.Attempts(), true
 	return set, nil
 }
 
-// isRun reports whether the source is a run's output directory: it has a run's manifest or records. A
-// file of a run and a directory of several runs are errors.
+// isRun reports whether the source is a run's output directory, with a manifest or records. It is an
+// error if the source is a file of a run, or a directory of several runs.
 func (cmd *gradeCmd) isRun() (bool, error) {
 	has := func(parts ...string) bool {
 		_, err := os.Lstat(filepath.Join(parts...))

@@ -24,7 +24,7 @@ func lines(t *testing.T, name string, values ...any) string {
 	return file
 }
 
-// TestGrade: HumanEval's own solutions as samples, twice: those that are right pass.
+// TestGrade judges HumanEval's own solutions as samples, twice. The right ones pass.
 func TestGrade(t *testing.T) {
 	containerdtest.Open(t)
 	pack := filepath.Join(t.TempDir(), "pack")
@@ -71,7 +71,7 @@ func TestGrade(t *testing.T) {
 	}
 }
 
-// TestGradeWorkspaces: what an agent left elsewhere, its layer included.
+// TestGradeWorkspaces judges the directories and layers of an agent that ran elsewhere.
 func TestGradeWorkspaces(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup")

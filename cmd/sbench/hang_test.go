@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// hanging is a host whose OCI runtime hangs in one of its commands when told to.
+// hanging is a host with an OCI runtime that hangs in one of its commands when the test asks for it.
 type hanging struct {
 	testHost
 	file string
@@ -85,9 +85,8 @@ const (
 	bounded = 2 * time.Minute
 )
 
-// TestHangsFromTheStart: an OCI runtime that hangs is a single error of run and doctor
-// before anything starts, and gc removes what was left. sbench's own shim executes only
-// create.
+// TestHangsFromTheStart: an OCI runtime that hangs is a single error of run and doctor before anything starts,
+// and gc removes the remains. With sbench's own shim only create can hang: it executes no other command.
 func TestHangsFromTheStart(t *testing.T) {
 	h := newHanging(t, patience)
 	for command, handler := range map[string]string{"create": host.HandlerAuto, "start": host.RuncHandler, "delete": host.RuncHandler} {
@@ -198,8 +197,8 @@ func TestSecondInterrupt(t *testing.T) {
 	}
 }
 
-// TestCollectionGoesOn: if something of a dead run cannot be removed, that is reported,
-// and does not keep gc from removing the others or a run from running.
+// TestCollectionGoesOn: if something of a dead run cannot be removed, gc reports it and removes the rest, and
+// runs work.
 func TestCollectionGoesOn(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("go-on", containerdtest.Image)
@@ -216,8 +215,8 @@ func TestCollectionGoesOn(t *testing.T) {
 	}
 }
 
-// TestLocalImageIsNotPulled: no registry is asked for an image that none can have, and
-// the message says where the image was looked for.
+// TestLocalImageIsNotPulled: sbench asks no registry for an image that no registry can have, and the message
+// says where sbench looked for it.
 func TestLocalImageIsNotPulled(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("local", "sbench.local/nowhere:latest")

@@ -101,9 +101,9 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell to print the script for: bash, zsh, fish."`
 }
 
-// The scripts run sbench with the command line up to the cursor in the variable COMP_LINE,
-// and offer the lines that it prints or, if there are none, files. That for zsh works both as a
-// file in zsh's fpath and as a script that ~/.zshrc sources.
+// The scripts run sbench with the command line up to the cursor in the variable COMP_LINE. They offer
+// the lines that it prints, or files if it prints none. The script for zsh works both as a file in zsh's
+// fpath and as a script that ~/.zshrc sources.
 //
 //go:embed completion
 var completions embed.FS

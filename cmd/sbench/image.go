@@ -112,7 +112,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
-	All       bool          `help:"Also names that sbench has not pulled, which may be in no registry: those that were built, imported or tagged, and those of other programs."`
+	All       bool          `help:"Also names that sbench has not pulled and that may be in no registry: of images that were built, imported or tagged, and of other programs' images."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	jsonFlag
 }
@@ -138,7 +138,8 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// forget removes the names of images, and returns those that no other process has removed before.
+// forget removes the names of images. It returns the images that it removed, without any that another
+// process removed before.
 func forget(ctx context.Context, c *host.Host, list []images.Info) ([]images.Info, error) {
 	var gone []images.Info
 	var err error

@@ -53,8 +53,7 @@ func (cmd *inspectCmd) Run(a *app) error {
 	return a.printf("\nnetwork    %s\n", network)
 }
 
-// networkOf describes the network access that a task with "network: none" keeps of what the
-// tester file grants; "" for any other task.
+// networkOf describes the network access of a task with "network: none"; "" for any other task.
 func networkOf(tester *compiler.Tester, task *compiler.Task) string {
 	switch {
 	case !task.Environment().NetworkNone:
@@ -81,8 +80,8 @@ func printInspection(w io.Writer, in workspace.Inspection) error {
 	return err
 }
 
-// printFiles prints a table with a line for each file and a column for each component. A
-// result has no files; its column shows what a record holds of the file's resource.
+// printFiles prints a table with a line for each file and a column for each component. The column of the
+// result shows what a record contains of the file's resource.
 func printFiles(b *strings.Builder, in workspace.Inspection) {
 	components := []compiler.Component{compiler.Agent, compiler.TestSandbox, compiler.Evaluator}
 	seen := map[string][]compiler.Component{}

@@ -14,9 +14,9 @@ import (
 // lastGrace is how long a command may take to end after a second signal has canceled its context.
 const lastGrace = 10 * time.Second
 
-// interruption cancels a context when a signal comes. For a command that called graceful, the first signal
-// closes a channel instead, and the second cancels the context. Any signal after the cancellation ends the
-// process, whatever hangs, and so does lastGrace after a second signal.
+// interruption cancels a context when a signal comes. If the command has called graceful, the first
+// signal closes a channel instead, and the second signal cancels the context. A signal after the
+// cancellation ends the process at once. So does sbench itself lastGrace after the second signal.
 type interruption struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -50,9 +50,9 @@ func (i *interruption) interrupt() {
 	case i.soft != nil:
 		close(i.soft)
 		i.soft = nil
-		i.tell("verifications in progress are completed; a second Ctrl-C ends sbench within 10 seconds")
+		i.printLine("verifications in progress are completed; a second Ctrl-C ends sbench within 10 seconds")
 	case i.ctx.Err() != nil:
-		i.tell("ended at once: sbench gc removes what is left")
+		i.printLine("ended at once: sbench gc removes what is left")
 		i.exit(codeInterrupted)
 	default:
 		i.cancel()
@@ -60,25 +60,25 @@ func (i *interruption) interrupt() {
 			time.AfterFunc(lastGrace, i.interrupt)
 			return
 		}
-		i.tell("ending; a second Ctrl-C ends sbench at once, and leaves the rest to sbench gc")
+		i.printLine("ending; a second Ctrl-C ends sbench at once, and leaves the rest to sbench gc")
 	}
 }
 
-// tell writes a line. It waits at most a second for a reader.
-func (i *interruption) tell(line string) {
-	said := make(chan struct{})
+// printLine prints a line. It waits at most a second for a reader.
+func (i *interruption) printLine(line string) {
+	written := make(chan struct{})
 	go func() {
 		_, _ = fmt.Fprintln(i.say, "sbench:", line)
-		close(said)
+		close(written)
 	}()
 	select {
-	case <-said:
+	case <-written:
 	case <-time.After(time.Second):
 	}
 }
 
-// sayTo sends messages to w from now on. w must be safe for concurrent use.
-func (i *interruption) sayTo(w io.Writer) {
+// setOutput sends messages to w from now on. w must be safe for concurrent use.
+func (i *interruption) setOutput(w io.Writer) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.say = w

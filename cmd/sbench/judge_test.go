@@ -43,8 +43,8 @@ func judgeModel(t *testing.T) *httptest.Server {
 	return server
 }
 
-// TestJudge: a model judges free responses as the deterministic verifier does where both apply,
-// an answer that commands it does not pass, and the run says that it had a judge.
+// TestJudge: where both apply, a model judges free responses as the deterministic verifier does. An answer that
+// gives the model commands does not pass. The records name the judge.
 func TestJudge(t *testing.T) {
 	h := newHost(t)
 	h.env = append(h.env, "JUDGE_KEY="+realKey)

@@ -147,7 +147,7 @@ func (h testHost) runs() []string {
 	return names
 }
 
-// left lists what is left of a run on the host: mounts, cgroups, processes, directories.
+// left lists the remains of a run on the host: mounts, cgroups, processes, directories.
 func (h testHost) left(run string) []string {
 	var left []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -176,8 +176,8 @@ func (h testHost) left(run string) []string {
 	return left
 }
 
-// TestKilledRun: after kill -9, gc removes everything of that run and nothing of the live
-// one beside it.
+// TestKilledRun: after kill -9, gc removes everything of the killed run and nothing of a run in progress beside
+// it.
 func TestKilledRun(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
@@ -224,9 +224,9 @@ func (h testHost) daemonIsClean(run string) {
 	}
 }
 
-// TestDaemonStopsMidRun: with sbench's own shim, attempts go on without the daemon; with
-// containerd's, they are recorded as errors, and the harness is dead. In both cases the exit
-// code is 3, and the next command removes what is left.
+// TestDaemonStopsMidRun: the daemon stops during a run. With sbench's own shim, attempts go on; with
+// containerd's shim, they are recorded as errors, and the harness is dead. In both cases the exit code is 3,
+// and the next command removes the remains.
 func TestDaemonStopsMidRun(t *testing.T) {
 	for _, test := range []struct {
 		name, handler, recorded string
@@ -313,7 +313,7 @@ func difference(now, before []string) []string {
 	return added
 }
 
-// TestKilledImport: what a killed import made belongs to a run, which gc finds.
+// TestKilledImport: gc removes what a killed import has made.
 func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()

@@ -33,8 +33,8 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 )
 
 // machineTasks writes the tasks of testdata/machine in Harbor's form, every twentieth unless
-// SBENCH_SOAK is set, and returns their directory and their cheats: shell
-// scripts that change only what the verdict stands on.
+// SBENCH_SOAK is set. It returns their directory and their cheats: shell scripts that manipulate the check
+// instead of solving the task.
 func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]string) {
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}
@@ -70,7 +70,7 @@ func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]s
 	return dir, cheats
 }
 
-// lacks returns those of the programs of whose files, patterns, the base image has none.
+// lacks returns the programs that the base image lacks. patterns has the globs of each program's files.
 func lacks(t *testing.T, c *host.Host, programs map[string]string) (absent []string) {
 	t.Helper()
 	engine, img := containerdtest.NewRun(t, c)
@@ -85,8 +85,8 @@ func lacks(t *testing.T, c *host.Host, programs map[string]string) (absent []str
 	return absent
 }
 
-// TestMachineTasks: of tasks whose candidate is the whole machine, the solution passes, an empty
-// candidate fails, and none passes that changes only what the verdict stands on.
+// TestMachineTasks: in tasks with the whole machine as candidate, the solution passes, and an empty candidate
+// fails. So does a cheat, which manipulates the check instead of solving the task.
 func TestMachineTasks(t *testing.T) {
 	c := containerdtest.Open(t)
 	forgetBuilt(t, c)
@@ -152,8 +152,7 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 	})
 }
 
-// setupPack writes a pack of one task with set-up commands, and a tester file, and returns the
-// path of that.
+// setupPack writes a pack of one task with set-up commands, and returns the path of its tester file.
 func setupPack(t *testing.T, commands ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -247,8 +246,7 @@ func bigMachine(t *testing.T, output string) []string {
 	}
 }
 
-// TestCaptureKilled: kill -9 while a machine is stored leaves nothing that a resumed run or gc
-// does not remove.
+// TestCaptureKilled: after kill -9 while a machine is stored, a resumed run or gc removes all remains.
 func TestCaptureKilled(t *testing.T) {
 	h := newHost(t)
 	forgetBuilt(t, containerdtest.Open(t))
@@ -285,8 +283,8 @@ func TestCaptureKilled(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// TestCaptureFullDisk: a machine that the disk has no room for is not measured, and is when there
-// is room.
+// TestCaptureFullDisk: an attempt with a machine that does not fit on the disk is not measured. With room on the
+// disk, it is.
 func TestCaptureFullDisk(t *testing.T) {
 	h := newHost(t)
 	forgetBuilt(t, containerdtest.Open(t))

@@ -1,5 +1,9 @@
-// Command sbench runs untrusted agents on benchmark tasks in hardened sandboxes
-// on containerd, verifies what they made, and records it.
+// Command sbench runs untrusted agents on benchmark tasks in hardened sandboxes on containerd, verifies
+// their candidates, and records the verdicts.
+//
+// cli.go lists the commands and maps errors to exit codes. Each command has a file of its name: a struct
+// of flags with a method Run. The package parses, prints and connects the other packages; what a run
+// does is in package run.
 package main
 
 import (
@@ -75,11 +79,11 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return codeUsage
 	}
 	app.flags = c.globals
-	// Libraries must not write to the operator's terminal: what they say about a connection
-	// may contain data from it (net/http, "Unsolicited response").
+	// Libraries must not write to the operator's terminal: a message about a connection may contain data
+	// from it (net/http, "Unsolicited response").
 	log.SetOutput(io.Discard)
-	// The containerd client logs each request of a pull that fails, and each answer that comes after
-	// the call was given up. The returned errors say the same.
+	// The containerd client logs each failed request of a pull, and each answer that comes after its call
+	// was canceled. The returned errors say the same.
 	if err = containerdlog.SetLevel("fatal"); err == nil {
 		err = app.enter(ctx, parsed.Selected())
 	}

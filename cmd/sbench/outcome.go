@@ -21,7 +21,7 @@ const maxCauses = 10
 // scored is a summary with its score, for JSON.
 type scored struct {
 	run.Summary
-	Score  *float64       `json:"score"`  // passed of those with a verdict; null if there are none
+	Score  *float64       `json:"score"`  // share of the attempts with a verdict that passed; null if there are none
 	Wilson *stat.Interval `json:"wilson"` // its interval at 95 %
 }
 
@@ -33,8 +33,8 @@ func score(s run.Summary) scored {
 	return all
 }
 
-// writeOutcome prints the result of a run, why attempts did not pass, what was not measured,
-// and what to do next. args is the command line after the program's name.
+// writeOutcome prints the score of a run, why attempts did not pass or were not measured, and what to do
+// next. args is the command line after the program's name.
 func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(tw, format+"\n", values...) } // an error comes back from Flush

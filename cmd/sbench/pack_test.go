@@ -99,7 +99,7 @@ func fixture(t *testing.T, name string) string {
 	return ""
 }
 
-// TestPackText: formats whose candidates are text or code.
+// TestPackText imports formats with text or code as candidates.
 func TestPackText(t *testing.T) {
 	containerdtest.Open(t)
 	tests := []struct{ format, fixture, tasks string }{
@@ -120,9 +120,8 @@ func TestPackHumanEval(t *testing.T) {
 	checked(t, strconv.Itoa(count), append([]string{"humaneval"}, args...)...)
 }
 
-// humanEval returns what imports HumanEval, and how many problems that is: every tenth, and
-// all with SBENCH_SOAK. The error says that the data are not here, which is fatal in CI if
-// other data are.
+// humanEval returns the arguments that import HumanEval, and the number of problems: every tenth, and all with
+// SBENCH_SOAK. The error says that the data are not here. In CI that is fatal if other data are.
 func humanEval(t *testing.T) (args []string, count int, err error) {
 	t.Helper()
 	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join("..", "..", "..", "shared", "data")))
@@ -144,7 +143,7 @@ func isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// TestPackTasks: formats of task directories, whose solutions run in a sandbox.
+// TestPackTasks imports formats of task directories. Their solutions run in a sandbox.
 func TestPackTasks(t *testing.T) {
 	c := containerdtest.Open(t)
 	app := t.TempDir()
@@ -284,8 +283,8 @@ func TestPackSWEBench(t *testing.T) {
 		"-o", filepath.Join(t.TempDir(), "gold"), "--progress", "none")
 }
 
-// TestPackRewards: rewards that no run of the tests explains. Each "solution" cheats, and
-// the task's tests run what it left.
+// TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats, and the
+// task's tests execute its files.
 func TestPackRewards(t *testing.T) {
 	c := containerdtest.Open(t)
 	withImage(t, c, appImage, t.TempDir(), "/app")

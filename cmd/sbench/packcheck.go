@@ -185,7 +185,7 @@ func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 		)
 	}
 	if err == nil && len(r.Wrong) > 0 {
-		err = said(fmt.Sprintf("the pack does not measure what it should: %d result(s) are not as expected", len(r.Wrong)))
+		err = problemsPrinted(fmt.Sprintf("the pack does not measure what it should: %d result(s) are not as expected", len(r.Wrong)))
 	}
 	return err
 }

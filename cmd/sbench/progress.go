@@ -25,13 +25,12 @@ const (
 	shownLine    = 2000 // characters of a line of agents' output, and of other details
 )
 
-// progress returns the function that shows events on standard error (standard output is for
-// results alone), or nil to show none. Write errors are ignored: they must not stop a run.
-// Output of agents and commands in sandboxes is shown if also has their kind; as JSON, it
-// always is.
+// progress returns the function that shows events on standard error, or nil to show none. It ignores
+// write errors, which must not stop a run. In format json it shows all events, otherwise the output of
+// agents and the commands in sandboxes only if also has their kind.
 //
-// It must be called before anything is written to standard error: the bar stays below what is
-// written, and with json that becomes events, too.
+// The caller calls it before anything is written to standard error: all text has to appear above the bar
+// or, in format json, as events.
 func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
 	wanted := func(k run.Kind) bool {
 		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
@@ -56,8 +55,8 @@ func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Even
 	}
 }
 
-// exported adds the export of telemetry, if the environment asks for it, to show, which may be
-// nil. The second function waits until all is sent. A collector that fails stops no run.
+// exported adds the export of telemetry to show, which may be nil, if the environment asks for it. The
+// second function waits until everything is sent. A collector that fails stops no run.
 func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Event), func(), error) {
 	var once sync.Once
 	warn := func(err error) {
@@ -83,9 +82,9 @@ func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Even
 // jsonEvents writes events as JSON, one per line. Each line of text written to it becomes an
 // event of the kind message, so that the stream holds nothing else.
 type jsonEvents struct {
-	mu    sync.Mutex
-	enc   *json.Encoder
-	begun []byte // an incomplete line
+	mu      sync.Mutex
+	enc     *json.Encoder
+	partial []byte // an incomplete line
 }
 
 // jsonEvents puts the event writer in front of standard error, if it is not there yet.
@@ -94,7 +93,7 @@ func (a *app) jsonEvents() *jsonEvents {
 		a.events = &jsonEvents{enc: json.NewEncoder(a.stderr)}
 		a.stderr = a.events
 		if a.interrupts != nil {
-			a.interrupts.sayTo(a.events)
+			a.interrupts.setOutput(a.events)
 		}
 	}
 	return a.events
@@ -106,24 +105,24 @@ func (j *jsonEvents) add(e run.Event) {
 	_ = j.enc.Encode(e)
 }
 
-// Write takes whole lines of p; an incomplete one waits for the rest.
+// Write turns the whole lines of p into events. An incomplete line waits for its rest.
 func (j *jsonEvents) Write(p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.begun = append(j.begun, p...)
+	j.partial = append(j.partial, p...)
 	for {
-		line, rest, whole := bytes.Cut(j.begun, []byte("\n"))
+		line, rest, whole := bytes.Cut(j.partial, []byte("\n"))
 		if !whole {
 			return len(p), nil
 		}
 		if err := j.enc.Encode(run.Event{Time: time.Now(), Kind: run.Message, Detail: string(line)}); err != nil {
 			return 0, err
 		}
-		j.begun = rest
+		j.partial = rest
 	}
 }
 
-// plain writes a line for what should not be missed and for each finished attempt, then the table of verdicts.
+// plain writes lines for notices and for each finished attempt, and at the end the table of verdicts.
 type plain struct {
 	out   io.Writer
 	table table
@@ -185,7 +184,7 @@ func doneLine(e run.Event, p pace) string {
 	if e.Again {
 		notes = append(notes, "is tried again")
 	}
-	if left, ok := p.left(e.Time); ok {
+	if left, ok := p.remaining(e.Time); ok {
 		notes = append(notes, "ETA "+seconds(left))
 	}
 	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
@@ -229,8 +228,8 @@ func (p *pace) add(e run.Event) {
 
 func (p pace) done() int { return min(p.resumed+p.finished, p.attempts) }
 
-// left estimates how much longer the run will take, if that can be known.
-func (p pace) left(now time.Time) (time.Duration, bool) {
+// remaining estimates how much longer the run will take; false if it cannot be known.
+func (p pace) remaining(now time.Time) (time.Duration, bool) {
 	if p.finished == 0 || p.done() == p.attempts {
 		return 0, false
 	}
@@ -249,7 +248,7 @@ func seconds(d time.Duration) string {
 	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
 }
 
-// maxRows bounds the table of verdicts; the records have all of them.
+// maxRows bounds the table of verdicts; the records have all verdicts.
 const maxRows = 200
 
 // A table collects verdicts for people. The zero table is ready.

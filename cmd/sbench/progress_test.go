@@ -29,7 +29,7 @@ func after(s float64, e run.Event) run.Event {
 	return e
 }
 
-// TestPlain: a line for each finished attempt and for what concerns the run, and a table.
+// TestPlain: plain progress has a line for each finished attempt and each notice of the run, and a table.
 func TestPlain(t *testing.T) {
 	done := func(s float64, task string, e run.Event) run.Event {
 		e.Kind, e.Task = run.TaskDone, task
@@ -157,8 +157,8 @@ func TestMessagesInJSON(t *testing.T) {
 	}
 }
 
-// TestHopelessAgent: a wrong key, a missing provider and a version that does not exist end a
-// run over many tasks before the first, without a daemon, and say why.
+// TestHopelessAgent: a wrong key, a missing provider or a version that does not exist ends a run over many tasks
+// before the first task, without a daemon. The message says why.
 func TestHopelessAgent(t *testing.T) {
 	provider, err := providertest.New(realKey, "say hello")
 	must(t, err)
@@ -229,8 +229,8 @@ harness: {type: %s, env: [%s], config: {model: m, version: %q, base_url: %q}}
 	}
 }
 
-// TestExported: a run exports traces and metrics to a collector, without texts, and to none
-// if there is none. What the environment asks for in vain is a usage error.
+// TestExported: a run exports traces and metrics to a collector, without texts. If the collector does not answer,
+// the run warns and goes on. An exporter that sbench does not have is a usage error.
 func TestExported(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string]string{}

@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// summed names runs whose records are summed up.
-type summed struct {
+// runDirs names runs whose records are summed up.
+type runDirs struct {
 	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
 	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 
@@ -26,18 +26,18 @@ type summed struct {
 
 // requireFlag is the weakest assurance with which a pass counts.
 type requireFlag struct {
-	Require verifiers.Assurance `enum:",sealed,contrasted" default:"" placeholder:"ASSURANCE" help:"Count passes that are less sure as not passed: sealed, or contrasted (and sealed). The records stay as they are."`
+	Require verifiers.Assurance `enum:",sealed,contrasted" default:"" placeholder:"ASSURANCE" help:"Count passes with a weaker assurance as not passed: sealed, or contrasted (and sealed). The records stay as they are."`
 }
 
 type reportCmd struct {
-	summed
+	runDirs
 	HTML     string `name:"html" placeholder:"FILE" help:"Write one self-contained HTML file."`
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
 	CSV      string `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
 	JSON     bool   `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool   `xor:"format" help:"Print Markdown, for example for a comment on a change."`
 	requireFlag
-	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned ones without a record, count as not passed."`
+	FailUnder *float64 `placeholder:"PERCENT" help:"Exit with code 5 if fewer than PERCENT % of a run's attempts passed. Attempts without a verdict, and planned attempts without a record, count as not passed."`
 }
 
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
@@ -54,7 +54,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	r := report.Summarize(sources)
 	for _, run := range r.Runs {
-		if err := complain(a.stderr, run.Dir, run.Problems); err != nil {
+		if err := printProblems(a.stderr, run.Dir, run.Problems); err != nil {
 			return err
 		}
 	}
@@ -69,11 +69,11 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	case cmd.HTML+cmd.JUnit+cmd.CSV == "":
 		err = report.WriteText(a.stdout, r)
 	}
-	return errors.Join(err, cmd.judge(r))
+	return errors.Join(err, cmd.checkFailUnder(r))
 }
 
 // open opens the runs' directories. The caller closes the sources, also after an error.
-func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
+func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (cmd *summed) open(ctx context.Context) ([]*report.Source, error) {
 			return sources, err
 		}
 		sources = append(sources, s)
-		if err := cmd.believe(s, key); err != nil {
+		if err := cmd.checkTrust(s, key); err != nil {
 			return sources, err
 		}
 	}
@@ -106,8 +106,8 @@ func closeAll(sources []*report.Source) error {
 // errBelow means that a run passed less than --fail-under asks for.
 var errBelow = errors.New("below --fail-under")
 
-// judge returns an error if a run passed less than --fail-under.
-func (cmd *reportCmd) judge(r report.Report) error {
+// checkFailUnder returns an error if a smaller share of a run passed than --fail-under.
+func (cmd *reportCmd) checkFailUnder(r report.Report) error {
 	if cmd.FailUnder == nil {
 		return nil
 	}
@@ -122,9 +122,9 @@ func (cmd *reportCmd) judge(r report.Report) error {
 	return errors.Join(errs...)
 }
 
-// believe refuses records that are damaged or not signed by key; with --accept-unsigned, the report mentions that
-// instead. It also mentions a missing seal if there is no key: a run in progress has none yet.
-func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
+// checkTrust returns an error if records are damaged or not signed by key. With --accept-unsigned, the
+// report says so instead. Without a key, a missing seal is no error: a run in progress has none yet.
+func (cmd *runDirs) checkTrust(s *report.Source, key ed25519.PublicKey) error {
 	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
 	switch {
 	case err == nil && seal.AcceptedUnsigned > 0:
@@ -138,8 +138,8 @@ func (cmd *summed) believe(s *report.Source, key ed25519.PublicKey) error {
 	return nil
 }
 
-// complain prints what could not be read of a run.
-func complain(w io.Writer, dir string, problems []report.Problem) error {
+// printProblems prints what could not be read of a run.
+func printProblems(w io.Writer, dir string, problems []report.Problem) error {
 	for _, p := range problems {
 		if _, err := fmt.Fprintf(w, "sbench: %s: %s\n", report.Visible(dir, 400), report.Visible(p.String(), 400)); err != nil {
 			return err
@@ -148,7 +148,7 @@ func complain(w io.Writer, dir string, problems []report.Problem) error {
 	return nil
 }
 
-// files writes the requested files, and says so where the report itself is not printed.
+// files writes the requested files, and prints their names where the report itself is not printed.
 func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {
 	say := a.stdout
 	if cmd.JSON || cmd.Markdown {

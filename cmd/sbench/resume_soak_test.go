@@ -58,8 +58,8 @@ harness:
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// verdicts reads a run's directory, whose records must verify, and returns the outcome of
-// each task. A task with two verdicts is an error.
+// verdicts reads a run's directory and returns the outcome of each task. The records must verify. A task with two
+// verdicts is an error.
 func verdicts(t *testing.T, output string) map[string]string {
 	t.Helper()
 	v, err := record.Verify(context.Background(), output, nil)
@@ -87,9 +87,9 @@ func soakKills() int {
 	return 5
 }
 
-// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it
-// each time until it is done. No record is lost, doubled or torn, the verdicts are those
-// of an undisturbed run, and nothing is left behind.
+// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it each time until it is
+// done. No record is lost, doubled or torn, the verdicts equal the verdicts of an undisturbed run, and nothing
+// remains on the host.
 func TestSoakResumed(t *testing.T) {
 	h := newHost(t)
 	tester := h.fortyTasks()
@@ -187,9 +187,9 @@ func countVerdicts(t *testing.T, output string) map[string]int {
 	return counts
 }
 
-// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks with containerd's
-// shim, which needs the daemon for each. The run reports that it could not measure. Resumed with
-// a new daemon, it has the verdicts of an undisturbed run.
+// TestDaemonKilledResumed kills containerd in the middle of a run of 40 tasks with containerd's shim, so that each
+// further task needs the daemon. The run reports that it could not measure. Resumed with a new daemon, it has the
+// verdicts of an undisturbed run.
 func TestDaemonKilledResumed(t *testing.T) {
 	h := newHost(t).private()
 	tester := h.fortyTasks()

@@ -50,7 +50,7 @@ type runCmd struct {
 
 	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
 
-	existing *gradeCmd // of candidates that exist already; nil if they are produced
+	graded *gradeCmd // has the source of the candidates; nil if the run makes them
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
@@ -63,15 +63,15 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	switch {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
-	case err == nil && len(variants) > 0 && cmd.harnessed():
+	case err == nil && len(variants) > 0 && cmd.runsHarness():
 		return cmd.matrix(ctx, a, source, variants)
 	case len(cmd.Variant) > 0:
 		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
 	}
-	return cmd.one(ctx, a, source)
+	return cmd.runOne(ctx, a, source)
 }
 
-// matrix runs the variants one after the other. One that cannot be run does not keep the others from it.
+// matrix runs the variants one after the other. If a variant cannot run, the next ones run all the same.
 func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []compiler.Variant) error {
 	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
 	for _, name := range cmd.Variant {
@@ -90,7 +90,7 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 		if cmd.OutputDir != "" {
 			sub.OutputDir = filepath.Join(cmd.OutputDir, v.Name)
 		}
-		if err := sub.one(ctx, a, source); err != nil {
+		if err := sub.runOne(ctx, a, source); err != nil {
 			errs = append(errs, fmt.Errorf("variant %s: %w", v.Name, err))
 		}
 		if ctx.Err() != nil || errors.Is(errors.Join(errs...), run.ErrStopped) {
@@ -100,13 +100,14 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 	return errors.Join(errs...)
 }
 
-func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
+// runOne makes one run: of the tester file, or of a variant.
+func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) error {
 	show := cmd.progress(a)
 	in, env, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
 	}
-	options, with, err := cmd.options(ctx, a, in, env)
+	options, base, err := cmd.options(ctx, a, in, env)
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	if err != nil {
 		return err
 	}
-	at, err := a.openSite(ctx, plan, with)
+	at, err := a.openSite(ctx, plan, base)
 	if err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (cmd *runCmd) one(ctx context.Context, a *app, source testerSource) error {
 	summary, err := run.Run(ctx, plan, at.Site)
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
-	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // of JSON events, the last has it
+	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
 		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
 	}
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
@@ -150,10 +151,10 @@ func (a *app) printSummary(s run.Summary, asJSON bool) error {
 
 // load reads the tester file, the manifest, and the env file, which it also returns.
 func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in run.Inputs, env map[string]string, err error) {
-	if cmd.AcceptUnsigned && !cmd.Resume && cmd.existing == nil {
+	if cmd.AcceptUnsigned && !cmd.Resume && cmd.graded == nil {
 		err = fmt.Errorf("%w: --accept-unsigned is for --resume", errUsage)
 	}
-	if cmd.EnvFile != "" && !cmd.harnessed() {
+	if cmd.EnvFile != "" && !cmd.runsHarness() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
 	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
@@ -162,15 +163,15 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 	if in, err = loadTester(a, source); err == nil {
 		env, err = envFile(cmd.EnvFile)
 	}
-	if err == nil && cmd.harnessed() { // nothing else needs credentials
+	if err == nil && cmd.runsHarness() { // nothing else needs credentials
 		in.Env, err = environment(ctx, a, in.Tester, env)
 	}
 	return in, env, err
 }
 
-// harnessed reports whether the tester file's harness makes the candidates.
-func (cmd *runCmd) harnessed() bool {
-	return cmd.Harness == "" && cmd.existing == nil
+// runsHarness reports whether the tester file's harness makes the candidates.
+func (cmd *runCmd) runsHarness() bool {
+	return cmd.Harness == "" && cmd.graded == nil
 }
 
 // source returns the tester file, with the flags that override its keys.
@@ -182,7 +183,7 @@ func (cmd *runCmd) source() (testerSource, error) {
 	if cmd.MaxCost != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
 	}
-	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.harnessed()}
+	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.runsHarness()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
@@ -235,8 +236,8 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names, and its key, from the environment or the env
-// file; nil and "" if it names none.
+// judgeFor returns the judge that the tester file names, and its API key from the environment or the env
+// file; nil and "" if the tester file names no judge.
 func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, error) {
 	j := t.Verification.Judge
 	if j == nil {
@@ -251,7 +252,7 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, e
 	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
 }
 
-// secretTime is how long a command may take that prints a secret: somebody may have to type.
+// secretTime is how long a command of harness.secrets may take: somebody may have to type.
 const secretTime = 5 * time.Minute
 
 // secret returns the value of a source without white space around it. No error quotes it.
@@ -272,36 +273,36 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 	return strings.TrimSpace(string(text)), err
 }
 
-// options returns the options of a run, and what of its site needs no daemon: the producer, its
+// options returns the options of a run, and the fields of its site that need no daemon: the producer, its
 // egress and the judge.
-func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, with run.Site, err error) {
+func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
 		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
 	if err = cmd.deal(in.Tester, &o); err != nil {
-		return o, with, err
+		return o, base, err
 	}
-	if cmd.existing != nil {
-		with.Producer, err = cmd.existing.read(ctx, a, in.Pack, &o)
+	if cmd.graded != nil {
+		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
 	} else {
-		with.Egress, err = egressFor(in.Tester)
+		base.Egress, err = egressFor(in.Tester)
 	}
-	if err == nil && cmd.harnessed() {
-		with.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
+	if err == nil && cmd.runsHarness() {
+		base.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
 		if err == nil && !cmd.Plan {
-			err = checkAgent(ctx, in.Tester, with.Producer)
+			err = checkAgent(ctx, in.Tester, base.Producer)
 		}
 	}
 	if err != nil {
-		return o, with, err
+		return o, base, err
 	}
-	if with.Judge, _, err = judgeFor(in.Tester, env); err != nil {
-		return o, with, err
+	if base.Judge, _, err = judgeFor(in.Tester, env); err != nil {
+		return o, base, err
 	}
 	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
-	return o, with, err
+	return o, base, err
 }
 
 // todo prints the attempts that the run would make.

@@ -10,8 +10,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// TestSecrets: values of harness.env come from the environment, else the env file, else where the
-// tester file says.
+// TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	tester, vars := filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "env")

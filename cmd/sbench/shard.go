@@ -17,7 +17,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// shardFlags are the flags of commands that can make a part of a run.
+// shardFlags are the flags of commands that can make a shard of a run.
 type shardFlags struct {
 	Shard   string `env:"SBENCH_SHARD" placeholder:"I/N" help:"Run only part I of N of the attempts, in a directory of its own below the output directory. With auto, or auto/N, I is the index that Slurm or Kubernetes gave this job."`
 	Balance string `placeholder:"DIR" help:"With --shard, divide the attempts so that all parts take about equally long, by the times of the run in this directory."`
@@ -142,7 +142,7 @@ func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 		m.RunID, m.Shards, m.Count, m.Kept, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
 }
 
-// shardsIn returns the directories of shards: dirs, or those in them.
+// shardsIn returns the directories of shards: each of dirs, or its subdirectories.
 func shardsIn(dirs []string) ([]string, error) {
 	var all []string
 	for _, dir := range dirs {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestParseShard: what --shard takes, with the variables of Slurm and Kubernetes.
+// TestParseShard reads values of --shard, with the variables of Slurm and Kubernetes.
 func TestParseShard(t *testing.T) {
 	array := map[string]string{"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_MAX": "4", "SLURM_ARRAY_TASK_COUNT": "4"}
 	part := map[string]string{"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_MAX": "4", "SLURM_ARRAY_TASK_COUNT": "2"}

@@ -43,13 +43,13 @@ type attemptView struct {
 }
 
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
-	sources, err := (&summed{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
+	sources, err := (&runDirs{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err = errors.Join(err, notNegative("--attempt", cmd.Attempt)); err != nil {
 		return err
 	}
 	s := sources[0]
-	if err := complain(a.stderr, s.Dir, s.Problems); err != nil {
+	if err := printProblems(a.stderr, s.Dir, s.Problems); err != nil {
 		return err
 	}
 	at, of, err := cmd.find(s.Attempts)

@@ -22,8 +22,8 @@ http.server.HTTPServer(("", 8080), Handler).serve_forever()`
 	askAnswer = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://web:8080/").read().decode())'`
 )
 
-// sidecarPack writes a pack of one task with a sidecar, and a tester file whose harness runs the
-// script, and returns the path of that.
+// sidecarPack writes a pack of one task with a sidecar, and a tester file with a harness that runs the script. It
+// returns the path of the tester file.
 func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,8 +46,7 @@ func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestSidecars: the harness and the checker reach a task's sidecar by name, each a fresh one, and
-// nothing else of it.
+// TestSidecars: the harness and the checker each reach a fresh sidecar by name, and can see nothing else of it.
 func TestSidecars(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()

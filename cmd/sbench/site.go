@@ -19,21 +19,21 @@ import (
 	"github.com/securebench/sbench/runtime/sandbox"
 )
 
-// A site is where a run is made: its engine on a daemon.
+// A site is a run.Site with an engine on a daemon.
 type site struct {
 	run.Site
 	engine *sandbox.Engine
-	client *host.Host // nil if somebody else closes it
+	client *host.Host // nil if close does not close it
 }
 
-// openSite connects to the daemon for a run. It completes with, which has what needs no daemon. The
-// caller closes the site.
-func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site, error) {
+// openSite connects to the daemon for a run, and completes base with the fields that need a daemon. The caller
+// closes the site.
+func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (*site, error) {
 	c, err := a.connect(ctx, plan.Tester)
 	if err != nil {
 		return nil, err
 	}
-	s, err := siteOn(ctx, c, plan, with)
+	s, err := siteOn(ctx, c, plan, base)
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
@@ -41,9 +41,9 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, with run.Site) (*site
 	return s, nil
 }
 
-// siteOn is openSite on a daemon that is connected, and stays so when the site is closed.
-func siteOn(ctx context.Context, c *host.Host, plan run.Plan, with run.Site) (*site, error) {
-	s, t := &site{Site: with}, plan.Tester
+// siteOn is openSite with a client that stays open when the site is closed.
+func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*site, error) {
+	s, t := &site{Site: base}, plan.Tester
 	var err error
 	if s.Degraded, err = c.Degraded(); err != nil {
 		return nil, marked(run.ErrInfrastructure, err)
@@ -73,14 +73,14 @@ func (s *site) close(ctx context.Context) error {
 	return err
 }
 
-// resolver finds images by a pull policy. It tries a sandbox on the first one, so that whatever keeps every
-// sandbox from working is a single error before any task starts.
+// resolver finds images by a pull policy. It starts a sandbox on the first image: if no sandbox works
+// here, that is one error before any task starts.
 type resolver struct {
 	c        *host.Host
 	engine   *sandbox.Engine
 	policy   images.PullPolicy
 	progress func(run.Event) // nil for none
-	lived    bool            // a sandbox has worked
+	tried    bool            // a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
@@ -91,11 +91,11 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	if err != nil {
 		return img, err
 	}
-	if !r.lived {
+	if !r.tried {
 		if err := r.engine.Trial(ctx, img); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
-		r.lived = true
+		r.tried = true
 	}
 	if len(env.Setup) == 0 {
 		return img, nil

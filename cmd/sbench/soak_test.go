@@ -22,8 +22,8 @@ func kills() int {
 	return 6
 }
 
-// TestSoakKilledAnywhere kills runs at random moments between start and end, and requires
-// that nothing is left after one gc.
+// TestSoakKilledAnywhere kills runs at random moments between start and end, and requires that one gc removes all
+// remains.
 func TestSoakKilledAnywhere(t *testing.T) {
 	h := newHost(t)
 	seed := uint64(time.Now().UnixNano())
@@ -53,8 +53,8 @@ func TestSoakKilledAnywhere(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// onlyDeletes reports whether something is left, and that is only the daemon's own removal of
-// a sandbox, which it may begin late after a client that is gone.
+// onlyDeletes reports whether the only remains of a run are processes of the daemon that remove a sandbox. The
+// daemon may begin late to remove the sandbox of a dead client.
 func onlyDeletes(left []string) bool {
 	return len(left) > 0 && !slices.ContainsFunc(left, func(l string) bool {
 		return !strings.HasPrefix(l, "process ") || !strings.Contains(l, " delete ")
@@ -68,8 +68,8 @@ func smokePack(t *testing.T) string {
 	return path
 }
 
-// nothingLeft checks that the state directory has only what was there before. What a run
-// leaves elsewhere carries its id; see left.
+// nothingLeft checks that the state directory has only what was there before. Remains of a run elsewhere have the
+// run's id; see left.
 func (h testHost) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {

@@ -26,7 +26,8 @@ type taskSpec struct {
 	Spec *specs.Spec `json:"spec"`
 }
 
-// Run makes the sandbox of each task's harness as a run would, prints its specification, and executes nothing.
+// Run makes the sandbox of each task's harness as a run would, and prints its specification. It executes
+// nothing.
 func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	source, err := cmd.source()
 	if err != nil {

@@ -47,7 +47,7 @@ type submissionPlan struct {
 	dir    string // of the shards, absolute
 }
 
-// load reads the tester file. output is the directory of the shards, if not the tester file's.
+// load reads the tester file. output is the directory of the shards; "" for the tester file's.
 func (f *submitFlags) load(a *app, output string) (p submissionPlan, err error) {
 	if f.Shards < 1 || f.Jobs < 1 {
 		return p, fmt.Errorf("%w: --shards and --jobs are at least 1", errUsage)
@@ -64,7 +64,7 @@ func (f *submitFlags) load(a *app, output string) (p submissionPlan, err error) 
 	return p, err
 }
 
-// command returns the command line of a shard, but for --shard.
+// command returns the command line of a shard, without --shard.
 func (f *submitFlags) command(program, config, output string, p submissionPlan, more ...string) []string {
 	args := []string{program, "run", "--config", config, "--output-dir", output, "--jobs", strconv.Itoa(f.Jobs), "--progress", "plain"}
 	for _, s := range p.source.settings {
@@ -73,7 +73,7 @@ func (f *submitFlags) command(program, config, output string, p submissionPlan, 
 	return append(append(args, more...), f.Flags...)
 }
 
-// ownMemory is what a shard needs besides that of its sandboxes, in bytes.
+// ownMemory is the memory, in bytes, that a shard needs besides the memory of its sandboxes.
 const ownMemory = 1 << 30
 
 func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64) {
@@ -91,10 +91,10 @@ type submission struct {
 	Shards     int            `json:"shards"`
 }
 
-// submitDir is the directory of a submission, below that of the shards.
+// submitDir is the directory of a submission, below the directory of the shards.
 const submitDir = "submit"
 
-// begin makes the directory of a submission. It refuses one that was submitted before.
+// begin makes the directory of a submission. It is an error if it was submitted before.
 func (p submissionPlan) begin() (within string, err error) {
 	within = filepath.Join(p.dir, submitDir)
 	if _, err := os.Stat(filepath.Join(within, "job.json")); !errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ type engine interface {
 	busy(ctx context.Context) (bool, error)
 	// merge puts the shards together.
 	merge(ctx context.Context, a *app, cmd *submitWaitCmd) error
-	// cancel ends the shards in order, and lets none begin.
+	// cancel ends the running shards cleanly, and lets no other shard begin.
 	cancel(ctx context.Context) error
 	// retry submits shards again.
 	retry(ctx context.Context, a *app, shards []int) error
@@ -148,7 +148,7 @@ func (s submitArg) read() (engine, error) {
 // shardState is how far a shard is.
 type shardState struct {
 	Shard   int    `json:"shard"`
-	State   string `json:"state"`   // of the engine's, or complete, ended or damaged
+	State   string `json:"state"`   // a state of the engine, or complete, ended or damaged
 	Done    int    `json:"done"`    // attempts that were measured
 	Planned int    `json:"planned"` // 0: unknown
 }

@@ -82,7 +82,7 @@ PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE
 	return c
 }
 
-// in returns the cluster for a test within that of newCluster.
+// in returns the cluster for a subtest.
 func (c *cluster) in(t *testing.T) *cluster {
 	within := *c
 	within.t = t
@@ -176,7 +176,7 @@ func (c *cluster) states(out string) (states []string, done int) {
 	return states, done
 }
 
-// merged waits for a submission, and checks that its run has all attempts once.
+// merged waits for a submission, and checks that its run has each attempt exactly once.
 func (c *cluster) merged(t *testing.T, out string, attempts int) {
 	t.Helper()
 	c.sbench(0, "submit", "wait", out)
@@ -219,7 +219,7 @@ func TestSlurm(t *testing.T) {
 	}
 }
 
-// verdicts: shards have the verdicts of one run; a damaged one is refused.
+// verdicts: shards have the verdicts of one run. merge refuses a damaged shard.
 func (c *cluster) verdicts(t *testing.T) {
 	dir := filepath.Join(c.testHost.dir, "verdicts")
 	problems, count, err := humanEval(t)
@@ -262,8 +262,7 @@ func recorded(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// nodeFails: the attempts of a node that is lost are made on another one, except those that it
-// recorded.
+// nodeFails: another node makes the attempts of a lost node, except the recorded ones.
 func (c *cluster) nodeFails(t *testing.T) {
 	tester, out := c.slow("node", 8, 3)
 	c.sbench(0, "submit", "slurm", tester, "--shards", "2", "--", "--retries", "0")
@@ -305,7 +304,7 @@ func environ(pid int) string {
 	return string(text)
 }
 
-// timeIsUp: a shard that needs more time than its task has goes on in the next one.
+// timeIsUp: a shard that needs more time than its task has goes on in the next task.
 func (c *cluster) timeIsUp(t *testing.T) {
 	tester, out := c.slow("time", 8, 7)
 	c.sbench(0, "submit", "slurm", tester, "--shards", "1", "--time", "1m", "--grace", "20s")

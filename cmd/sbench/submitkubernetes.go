@@ -35,7 +35,7 @@ type submitKubernetesCmd struct {
 	NodeRoot      string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
 	NodeDir       string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
 	Parallel      int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
-	Retries       int               `default:"3" placeholder:"N" help:"How often a shard may fail before it is given up. Default: 3."`
+	Retries       int               `default:"3" placeholder:"N" help:"How often a shard may fail before it is not tried again. Default: 3."`
 	Grace         time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
 	NodeSelector  map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
 	Toleration    []string          `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
@@ -186,8 +186,8 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Te
 	return values, err
 }
 
-// files returns what a run reads on the machine that makes it (the tester file, its pack and the files that it
-// names), unless that is on the claim, and the path of the tester file among these files.
+// files returns the files that a shard reads (the tester file, its pack and the files that it names), and
+// the path of the tester file among them. If they are on the claim, it returns only the path.
 func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
 	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
@@ -236,7 +236,7 @@ func isWithin(name, dir string) bool {
 	return name == dir || strings.HasPrefix(name, strings.TrimRight(dir, "/")+"/")
 }
 
-// addFiles reads the files of source, without those of version control and in never.
+// addFiles adds the files of source, except files of version control and files in never.
 func addFiles(texts map[string]kubernetes.File, top, source string, never []string) error {
 	return filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
 		switch {
@@ -266,7 +266,7 @@ func addFiles(texts map[string]kubernetes.File, top, source string, never []stri
 	})
 }
 
-// checkFiles loads the files as a pod will: the tester file may name others by a path of this machine.
+// checkFiles loads the files as a pod will. The tester file may name a file that is only on this machine.
 func checkFiles(files []kubernetes.File, tester string, source testerSource) error {
 	dir, err := os.MkdirTemp("", "sbench-submit-")
 	if err != nil {
@@ -324,7 +324,7 @@ type kubernetesEngine struct {
 	objects kubernetes.Objects
 }
 
-// job returns the Job as it is now. One that somebody has deleted has ended.
+// job returns the state of the Job. A deleted Job has ended.
 func (k kubernetesEngine) job(ctx context.Context) (job *kubernetes.Status, err error) {
 	job, err = k.Status(ctx, k.objects.Job)
 	return job, marked(run.ErrInfrastructure, err)
@@ -360,8 +360,8 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 		return err
 	}
 	incomplete := func(state string) bool { return state != kubernetes.Complete }
-	if words, err := k.LastWords(ctx, k.name); err == nil && len(words) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
-		a.say(slog.LevelWarn, "the end of the log of a pod that failed:\n"+strings.TrimSpace(string(words)))
+	if output, err := k.FailedOutput(ctx, k.name); err == nil && len(output) > 0 && slices.ContainsFunc(state.Shards, incomplete) {
+		a.say(slog.LevelWarn, "the end of the log of a pod that failed:\n"+strings.TrimSpace(string(output)))
 	}
 	results := path.Join(kubernetes.ResultsDir, k.name)
 	args := []string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}
@@ -386,9 +386,9 @@ func (k kubernetesEngine) merge(ctx context.Context, a *app, cmd *submitWaitCmd)
 	case 0:
 		return k.DeleteKeys(ctx, k.name)
 	case codeUsage:
-		return fmt.Errorf("%w: merging failed, as said above", errUsage)
+		return fmt.Errorf("%w: merging failed: see the messages above", errUsage)
 	case codeNotVerified:
-		return fmt.Errorf("%w: merging failed, as said above", errNotVerified)
+		return fmt.Errorf("%w: merging failed: see the messages above", errNotVerified)
 	}
 	return fmt.Errorf("%w: not all attempts are there", run.ErrInfrastructure)
 }
@@ -397,7 +397,7 @@ func (k kubernetesEngine) cancel(ctx context.Context) error {
 	return marked(run.ErrInfrastructure, k.Suspend(ctx, k.name, true))
 }
 
-// retry lets a suspended Job go on, and replaces one that has ended: complete shards end at once.
+// retry resumes a suspended Job, and replaces a Job that has ended: complete shards end at once.
 func (k kubernetesEngine) retry(ctx context.Context, a *app, _ []int) error {
 	job, err := k.job(ctx)
 	if err != nil {

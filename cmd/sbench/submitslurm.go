@@ -93,7 +93,8 @@ func (cmd *submitSlurmCmd) job(p submissionPlan) (slurm.Job, error) {
 	return j, nil
 }
 
-// exported returns the names of the variables that tell jobs where things are. None may be a secret.
+// exported returns the names of the variables that jobs get to find programs and directories. None may be
+// a secret.
 func exported(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
@@ -109,7 +110,7 @@ func exported(environ []string) (names []string) {
 	return names
 }
 
-// keys returns the flags for the env file, if jobs can find every value of harness.env.
+// keys returns the flags that name the env file. It is an error if jobs cannot find a value of harness.env.
 func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
 	name := cmd.EnvFile
 	if _, err := os.Stat(".env"); name == "" && err == nil {

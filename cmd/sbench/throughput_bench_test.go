@@ -16,9 +16,9 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
-// BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has
-// the base image, it also does the same work with docker run and docker exec: for each
-// task a container in which the harness works, and a fresh one that checks what it left.
+// BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has the base image, it also
+// does the same work with docker run and docker exec: each task has a container for the harness, and a fresh
+// container for the checker.
 func BenchmarkThroughput(b *testing.B) {
 	dir := b.TempDir()
 	containerdtest.Open(b)

@@ -16,8 +16,8 @@ type validateCmd struct {
 	jsonFlag
 }
 
-// Run prints every problem as it is found, so that a million rows need no memory, and then a summary: as lines,
-// or as one JSON object with the summary's fields and the list of problems.
+// Run prints every problem as soon as it is found, so that a million rows need no memory, and then a
+// summary. The output is lines, or one JSON object with the summary's fields and the list of problems.
 func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 	var failed error // the first error of printing
 	printf := func(format string, args ...any) {
@@ -44,7 +44,7 @@ func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 	}
 	printf(total, s.Testers, s.Packs, s.Rows, s.Errors, s.Warnings)
 	if err = cmp.Or(err, failed); err == nil && (s.Errors > 0 || cmd.Strict && s.Warnings > 0) {
-		err = said(fmt.Sprintf("found %d error(s) and %d warning(s)", s.Errors, s.Warnings))
+		err = problemsPrinted(fmt.Sprintf("found %d error(s) and %d warning(s)", s.Errors, s.Warnings))
 	}
 	return err
 }

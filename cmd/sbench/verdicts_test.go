@@ -182,7 +182,7 @@ func readLines(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// hostileAgents are scripts of agents; all but the first few try to do more than fail.
+// hostileAgents are scripts of agents. The first few only fail, the others try to harm.
 var hostileAgents = []struct{ name, script string }{
 	{"honest", "echo right > answer"},
 	{"wrong", "echo wrong > answer"},

@@ -19,12 +19,13 @@ import (
 )
 
 type viewCmd struct {
-	summed
+	runDirs
 	Port int `placeholder:"N" help:"Port on 127.0.0.1. Default: a free one."`
 }
 
-// The records are looked at every viewLooks. A browser waits at most viewWaits for an answer. Pages are apart by
-// at least viewRests, and by viewTimes the time that one takes to write.
+// Times of the viewer: it looks at the records every viewLooks, and a browser waits at most viewWaits for
+// an answer. Before the next page it waits at least viewRests, and at least viewTimes as long as the last
+// page took.
 const (
 	viewLooks = 500 * time.Millisecond
 	viewWaits = 20 * time.Second
@@ -55,15 +56,15 @@ func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// A viewer serves the page of runs. Every user of the host can connect to loopback, and
-// every web page can make a browser do so; hence the secret in the address.
+// A viewer serves the page of runs. Its address contains a secret, because every user of the host can
+// connect to loopback, and every web page can make a browser do so.
 type viewer struct {
 	open   func(context.Context) ([]*report.Source, error)
 	dirs   []string
 	secret string
 
 	mu   sync.Mutex // one page at a time
-	next time.Time  // no browser is told of changes before then
+	next time.Time  // before then, no browser gets an answer about changes
 }
 
 func (v *viewer) handler() http.Handler {
@@ -81,7 +82,8 @@ func (v *viewer) handler() http.Handler {
 	})
 }
 
-// page writes the page for the present records. A truncated one has no script, and is not taken for whole.
+// page writes the page for the present records. A truncated page lacks its script, so that nobody takes it
+// for a whole one.
 func (v *viewer) page(w http.ResponseWriter, r *http.Request) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

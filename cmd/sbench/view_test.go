@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestViewer: only an address with the secret has the page; a browser is told when there
+// TestViewer: the server answers only addresses with the secret, and a waiting browser gets an answer when there
 // are more records.
 func TestViewer(t *testing.T) {
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func TestViewer(t *testing.T) {
 	write := func(text string) { must(t, os.WriteFile(records, []byte(text), 0o644)) }
 	write(`{"task_id": "one", "verification_status": "passed"}` + "\n")
 	synctest.Test(t, func(t *testing.T) {
-		cmd := summed{RunDirs: []string{dir}, AcceptUnsigned: true}
+		cmd := runDirs{RunDirs: []string{dir}, AcceptUnsigned: true}
 		v := &viewer{open: cmd.open, dirs: cmd.RunDirs, secret: "secret"}
 		handler := v.handler()
 		get := func(path string, want int) *httptest.ResponseRecorder {
@@ -78,7 +78,7 @@ func TestView(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error)
 	go func() {
-		ended <- (&viewCmd{summed: summed{RunDirs: []string{dir}}}).Run(ctx, &app{stdout: in, stderr: io.Discard})
+		ended <- (&viewCmd{runDirs: runDirs{RunDirs: []string{dir}}}).Run(ctx, &app{stdout: in, stderr: io.Discard})
 	}()
 	address, err := bufio.NewReader(out).ReadString('\n')
 	must(t, err)

@@ -1,11 +1,11 @@
-// Package document reads JSON and YAML strictly into one small model that keeps what
-// a good error message needs: the line of every value.
+// Package document reads JSON and YAML strictly into one small model that has the line of every value, for
+// error messages. A [Document] is a flat list of nodes over its text, so that a benchmark row can be
+// checked without an allocation per value.
 //
-// A Document is a flat list of nodes over its text, so that a benchmark row can be checked
-// without an allocation per value. Strict means refusing input that two programs could read
-// differently: duplicate keys, NaN and Infinity, invalid UTF-8, lone surrogates, a second
-// value. encoding/json would not do: its errors do not say where a value stands, and it
-// replaces lone surrogates; encoding/json/jsontext still needs an experiment of the compiler.
+// Strict means refusing input that two programs could read differently: duplicate keys, NaN and Infinity,
+// invalid UTF-8, lone surrogates, a second value. encoding/json does not serve: its errors do not say
+// where a value is, and it replaces lone surrogates. encoding/json/jsontext still needs an experiment of
+// the Go compiler.
 package document
 
 import (
@@ -89,8 +89,8 @@ func (v Value) Given() bool { return v.Kind() > Null }
 // Line returns the 1-based line on which the value begins; 0 for the zero Value.
 func (v Value) Line() int { return int(v.node().line) }
 
-// Path returns where in its document the value is, in the notation $.key[0]["odd key"]. The path
-// of a key is that of its field, and the path of the zero Value is $.
+// Path returns where in its document the value is, in the notation $.key[0]["odd key"]. A key has the path
+// of its field, and the zero Value has the path $.
 func (v Value) Path() string {
 	path, at := "$", Value{v.d, 0}
 	for at != v {
@@ -112,8 +112,8 @@ func (v Value) Path() string {
 	return path
 }
 
-// Nearest returns the value at a path as Path returns it or, if there is none, the deepest one
-// above it.
+// Nearest returns the value at a path as Path returns it or, if there is none, the deepest value above the
+// path.
 func (d *Document) Nearest(path string) (v Value) {
 	for at := range d.nodes {
 		next := Value{d, uint32(at)}

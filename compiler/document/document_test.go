@@ -76,8 +76,7 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// TestYAMLScalars pins the reading of plain scalars, which is that of PyYAML's safe
-// loader.
+// TestYAMLScalars: plain scalars are read as PyYAML's safe loader reads them.
 func TestYAMLScalars(t *testing.T) {
 	tests := []struct{ yaml, want string }{
 		{"yes", "true"}, {"Off", "false"}, {"y", `"y"`}, {"true", "true"}, {"TRUE", "true"}, {"tRue", `"tRue"`},

@@ -2,9 +2,9 @@ package document
 
 import "slices"
 
-// With returns a copy of d in which the field at the path keys has the root of value as its
-// value. Absent and null objects on the way are created; anything else that is no object
-// leaves the copy equal to d. New values have line 0.
+// With returns a copy of d in which the root of value is the value of the field at the path keys. Objects
+// on the way that are absent or null are created. If anything else on the way is no object, the copy
+// equals d. New values have line 0.
 func (d *Document) With(keys []string, value *Document) *Document {
 	at := d.Root()
 	for len(keys) > 0 && at.Get(keys[0]).Kind() != 0 {

@@ -199,7 +199,7 @@ type yamlPair struct {
 	value *yaml.Node
 }
 
-// pairs returns a mapping's fields: its own, then those that only its merge keys define.
+// pairs returns a mapping's own fields, then the fields that only its merge keys define.
 func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 	var own, merged []yamlPair
 	seen := map[string]bool{}
@@ -226,8 +226,8 @@ func (b *yamlBuilder) pairs(n *yaml.Node, depth int) []yamlPair {
 	return own
 }
 
-// merge returns the fields that a merge key adds. Its value is a mapping or a list of
-// mappings, where earlier ones take precedence.
+// merge returns the fields that a merge key adds. Its value is a mapping or a list of mappings, in which an
+// earlier mapping takes precedence.
 func (b *yamlBuilder) merge(n *yaml.Node, depth int) []yamlPair {
 	if !b.step(n.Line, depth) {
 		return nil

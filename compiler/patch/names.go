@@ -98,8 +98,8 @@ func (p *parser) name(s string, strip int) (string, error) {
 	return name, nil
 }
 
-// commonName returns the path of "a/PATH b/PATH", or "" if the two differ, as in a
-// rename, whose header has lines for both.
+// commonName returns the path of "a/PATH b/PATH", or "" if the two paths differ, as in a rename, which has
+// header lines for both.
 func commonName(s string) string {
 	if strings.HasPrefix(s, `"`) {
 		first, rest, err := unquote(s)

@@ -1,8 +1,9 @@
-// Package patch finds out which paths a patch in git's format changes, and how. It
-// does not apply patches. It is stricter than git apply: anything it does not
-// understand is an error, so that git cannot read a patch differently from the policy
-// that checks its paths. Libraries such as go-gitdiff skip text between files without a
-// word, and so could miss a file that git finds there.
+// Package patch finds out which paths a patch in git's format changes, and how ([Parse]), and which files
+// belong to the tests ([Rules]). It does not apply patches.
+//
+// It is stricter than git apply: anything that it does not understand is an error, so that git cannot read
+// a patch differently from the policy that checks its paths. Libraries such as go-gitdiff silently skip
+// text between files, and so could miss a file that git finds there.
 package patch
 
 import (
@@ -42,8 +43,8 @@ func (f File) Paths() []string {
 	return []string{f.Old, f.New}
 }
 
-// Irregular reports whether the file is, was or becomes anything but a regular file or a link whose
-// target is within the repository.
+// Irregular reports whether the file is, before or after the change, anything but a regular file or a link
+// to a target within the repository.
 func (f File) Irregular() bool {
 	regular := []uint32{0, 0o100644, 0o100755}
 	if slices.Contains(regular, f.OldMode) && slices.Contains(regular, f.NewMode) {
@@ -75,18 +76,18 @@ type Error struct {
 // Error returns the line of the patch and what is wrong there.
 func (e *Error) Error() string { return fmt.Sprintf("line %d of the patch: %s", e.Line, e.Message) }
 
-// Parse returns the files that a patch changes, in its order. Text before the first
-// file, such as the head of a mail, is skipped, and so is text between the signature
-// of git format-patch and the next file, if there is one. Other text that belongs to
-// no file is an error, and so is a text without a file. Every error is an *Error.
+// Parse returns the files that a patch changes, in the order of the patch. It skips text before the first
+// file, such as the head of a mail, and text between the signature of git format-patch and the next file.
+// Any other text that belongs to no file is an error, and so is a patch without files. Every error is an
+// *Error.
 func Parse(text string) ([]File, error) {
 	p := newParser(text)
 	return p.files()
 }
 
-// Clean returns what is a patch in a text that a model or a tool wrote, and says what it has changed: text
-// around the patch, such as the marks of a code block, is left out, and so is a binary file
-// without its content; lines that end with CR LF end with LF if the headers do, too. Every error is an *Error.
+// Clean returns the patch in a text that a model or a tool wrote, and says what it has changed. It removes
+// text around the patch, such as the marks of a code block, and binary files without their content. It
+// turns CR LF into LF if the headers have CR LF, too. Every error is an *Error.
 func Clean(text string) (clean string, done []string, err error) {
 	p := newParser(text)
 	p.foreign = true

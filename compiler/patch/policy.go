@@ -12,12 +12,12 @@ import (
 // candidate to change them.
 type Rule struct {
 	Kind string // describes the files in messages and documentation
-	// Tools are programs that read the files. The rule counts for a command that runs one of them,
-	// and for a command that runs anything else, such as a script, which may start them all. A rule
-	// without tools always counts.
+	// Tools are programs that read the files. The rule counts for a command that runs one of them, and for
+	// a command that runs a program unknown to the rules, such as a script, since it may start any tool. A
+	// rule without tools always counts.
 	Tools []string
-	// Globs match lower-case names at any depth; one that ends in a slash matches a
-	// directory with everything below it.
+	// Globs match lower-case names at any depth. A glob that ends in a slash matches a directory with
+	// everything below it.
 	Globs []string
 }
 
@@ -64,13 +64,14 @@ func Steering(args []string) []Rule {
 	})
 }
 
-// builtins are programs that start no others.
+// builtins are programs that start no other program.
 var builtins = regexp.MustCompile(`^(cd|set|export|unset|exit|echo|printf|test|\[|true|false|cat|tee|grep|tail|head|sed|awk|find|ls|mkdir|rm|cp|pip|uv|for|done|fi)$`)
 
 // Names reports whether the rule names the path.
 func (r Rule) Names(p string) bool { return named(r.Globs, p) }
 
-// Globs of what belongs to the tests by its name, as in [Rule]. docs/verifiers.md prints them.
+// Globs of files and directories that belong to the tests by their names, as in [Rule]. docs/verifiers.md
+// prints them.
 var (
 	testFiles = sync.OnceValue(func() []string {
 		return strings.Fields(`tests.py test_*.py *_test.py *_test.go *.test.* *.spec.* *_spec.rb *_test.rb *_test.exs *_test.cc *_test.cpp *_test.rs

@@ -16,10 +16,10 @@ type Checker struct {
 	// File is the name of the file in problems.
 	File     string
 	Problems document.Problems // since the last Reset, at most maxProblems
-	errors   int               // errors reported, including those not kept
+	errors   int               // errors reported, including those beyond maxProblems
 }
 
-// maxProblems bounds the problems kept for one document.
+// maxProblems bounds the problems of one document.
 const maxProblems = 100
 
 // Reset clears the problems. A copy of the previous Problems stays valid.
@@ -193,7 +193,7 @@ func (r *Number) describe() string {
 	return word
 }
 
-// maxListed bounds the allowed values in a message whose hint names the one probably meant.
+// maxListed bounds the allowed values in a message, if its hint names the value that was probably meant.
 const maxListed = 4
 
 func (c *Checker) str(s *Schema, v document.Value) {

@@ -38,8 +38,8 @@ func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	return c.errors == before
 }
 
-// missing reports the required fields whose bits in met are not set. path is that of the object
-// if it is absent from v, otherwise "".
+// missing reports the required fields with bits that are not set in met. path is the path of the object if
+// v lacks the object, otherwise "".
 func (c *Checker) missing(r *Object, v document.Value, path string, met uint64) {
 	for i, f := range r.Fields {
 		if f.Required && met&(1<<i) == 0 {

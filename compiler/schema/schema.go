@@ -1,6 +1,6 @@
-// Package schema describes as data what a document may hold. The same definitions check
-// documents and, in a test of package compiler, generate the JSON Schemas in docs/schemas,
-// so that the two agree.
+// Package schema describes the allowed content of a document as data. A [Checker] checks documents against
+// it, and a test of package compiler generates the JSON Schemas in docs/schemas from it, so that the two
+// agree.
 package schema
 
 import (
@@ -56,7 +56,7 @@ type Number struct {
 	Integer bool
 	Min     *float64 // inclusive; nil is no bound
 	Above   *float64 // exclusive; nil is no bound
-	Seconds bool     // it counts seconds, which a hint says
+	Seconds bool     // a number of seconds; hints say so
 }
 
 // Array is a rule for arrays.
@@ -84,8 +84,8 @@ type Object struct {
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema
-	// Named reports whether an accepted unknown key is allowed; nil allows all. Misnamed is what
-	// a problem says of one that is not, such as "is no name of a file".
+	// Named reports whether an accepted unknown key is allowed; nil allows all. For a key that is not
+	// allowed, the problem is the key and Misnamed, such as "is no name of a file".
 	Named    func(name string) bool
 	Misnamed string
 	// Variants are for the JSON Schema only: code that checks such an object picks the

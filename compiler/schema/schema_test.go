@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestManyProblems shows that the number of problems kept is bounded.
+// TestManyProblems shows that the number of problems is bounded.
 func TestManyProblems(t *testing.T) {
 	got := check(t, schema.List("", schema.Text("")), "["+strings.Repeat("1,", 100_000)+"1]")
 	if len(got) != 100 || got[99] != ": and more problems" {

@@ -64,8 +64,8 @@ type Cache struct {
 	Downloading func(pkg, version string, bytes int64)
 }
 
-// RegistryFrom returns the registry that npm would use with the environment environ, whose
-// entries are NAME=value.
+// RegistryFrom returns the registry that npm would use with the environment environ, a list of
+// NAME=value.
 func RegistryFrom(environ []string) string {
 	for _, name := range []string{"npm_config_registry=", "NPM_CONFIG_REGISTRY="} {
 		for _, v := range environ {

@@ -1,5 +1,5 @@
-// Package domain reads the DNS names that a tester allows, and the hosts that a
-// client asks for, in the one spelling in which they are compared.
+// Package domain reads the DNS names that a tester allows and the hosts that a client asks for,
+// and compares them in one normal spelling.
 package domain
 
 import (
@@ -18,15 +18,14 @@ var (
 )
 
 // A Domain is a rule that allows a DNS name and all names below it: example.org allows
-// www.example.org and not badexample.org. The zero Domain allows none.
+// www.example.org and not badexample.org. The zero Domain allows no name.
 type Domain struct{ name string }
 
-// Parse parses a rule from a tester file. White space around it, capitals and a dot at
-// its end do not matter. It fails for everything that is not a DNS name of two or more
-// labels, such as addresses, localhost, ports, paths and wildcards, and for public
-// suffixes such as "co.uk" or "github.io", under which anybody can register a name
-// (publicsuffix.org). A name in another script is written in ASCII (RFC 5890's
-// A-labels).
+// Parse parses a rule from a tester file: a DNS name of two or more labels in ASCII (for other
+// scripts, RFC 5890's A-labels). White space around the name, capitals and a dot at its end do not
+// matter. Parse fails for anything else, such as addresses, localhost, ports, paths and wildcards. It
+// also fails for public suffixes such as "co.uk" or "github.io" (publicsuffix.org), since anybody can
+// register a name below them.
 func Parse(written string) (Domain, error) {
 	text := strings.TrimSpace(written)
 	if strings.ContainsAny(text, "*:/@?#\\") {
@@ -49,8 +48,7 @@ func Parse(written string) (Domain, error) {
 	return Domain{name: name}, nil
 }
 
-// ParseAll calls [Parse] for every name, and drops those that came before. It joins the
-// errors.
+// ParseAll calls [Parse] for every name, and drops duplicates. It joins the errors.
 func ParseAll(names []string) ([]Domain, error) {
 	var domains []Domain
 	var errs []error
@@ -69,16 +67,16 @@ func ParseAll(names []string) ([]Domain, error) {
 // String returns the name in lower case, without a dot at its end.
 func (d Domain) String() string { return d.name }
 
-// Allows says whether a name that [Normalise] returned is the domain's or below it.
+// Allows reports whether a name from [Normalise] is the domain's name or below it.
 func (d Domain) Allows(name string) bool {
 	head, ok := strings.CutSuffix(name, d.name)
 	return ok && d.name != "" && (head == "" || head[len(head)-1] == '.')
 }
 
-// Normalise returns the one spelling of a host that rules are compared with: in
-// lower case and without the dot at its end. Anything that some parser would read as
-// an address is [ErrAddress]: the last label of a DNS name is not a number (RFC 1123,
-// 2.1; WHATWG URL, "ends in a number"). All other errors are [ErrName].
+// Normalise returns the spelling of a host that [Domain.Allows] compares: lower case, without the dot
+// at its end. The error is [ErrAddress] for anything that some parser would read as an address: the
+// last label of a DNS name is not a number (RFC 1123, 2.1; WHATWG URL, "ends in a number"). All other
+// errors are [ErrName].
 func Normalise(host string) (string, error) {
 	if strings.HasPrefix(host, "[") || strings.Contains(host, ":") {
 		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {

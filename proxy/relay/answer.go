@@ -15,20 +15,20 @@ import (
 const (
 	// maxError bounds the body of a forwarded error.
 	maxError = 256 << 10
-	// pieceBytes is how much of an answer is read at a time.
+	// pieceBytes is how many bytes of an answer copy reads at a time.
 	pieceBytes = 32 << 10
 )
 
-// unusable reports whether an answer must not reach the agent: it leads elsewhere, or its
-// tokens cannot be counted.
+// unusable reports whether an answer must not reach the agent, because it leads elsewhere or because
+// the relay cannot count its tokens.
 func unusable(resp *http.Response) bool {
 	status, encoding := resp.StatusCode, resp.Header.Get("Content-Encoding")
 	return status < 200 || status >= 300 && status < 400 || status == http.StatusProxyAuthRequired ||
 		encoding != "" && !strings.EqualFold(encoding, "identity")
 }
 
-// copyHeader forwards the fields that an agent needs. None names the account, and one that
-// contains the key is dropped.
+// copyHeader forwards the fields that an agent needs. No such field names the account. copyHeader
+// drops a field that contains the key.
 func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
@@ -39,25 +39,25 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	}
 }
 
-// account matches identifiers of organizations, projects and workspaces in providers'
+// accountID matches identifiers of organizations, projects and workspaces in providers'
 // errors.
-var account = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
+var accountID = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 
-// failed forwards an error answer. One about the credential is replaced, since it shows
-// parts of the real one.
-func (x *exchange) failed(resp *http.Response) outcome {
-	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode), away: away(resp.StatusCode)}
+// forwardError forwards an error answer. It replaces an error about the credential, because such an
+// error shows parts of the real key.
+func (x *exchange) forwardError(resp *http.Response) outcome {
+	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode), unavailable: unavailable(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
 		out.cause = BadKey
 	}
 	m := newMeter(x.route.dialect, false)
-	m.erred = true // an error costs only what it says itself
+	m.failed = true // an error costs only the tokens that it reports
 	m.write(body)
 	out.usage = m.close(x.bounds, false)
 	if out.cause == BadKey {
 		x.w.Header().Set("X-Should-Retry", "false")
-		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept the credential that sbench holds")
+		x.answer(resp.StatusCode, string(BadKey), "the provider did not accept sbench's credential")
 		return out
 	}
 	if x.gone() {
@@ -70,7 +70,7 @@ func (x *exchange) failed(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	x.write(resp.StatusCode, account.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
+	x.write(resp.StatusCode, accountID.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
 	return out
 }
 
@@ -87,29 +87,29 @@ func causeOf(status int) Cause {
 	return ""
 }
 
-// statusOverloaded is how Anthropic says that it has too much to do.
+// statusOverloaded is Anthropic's status for overload.
 const statusOverloaded = 529
 
-// away reports whether a status says that the provider did not look at the request at all. Of any
-// other error, the request may be the cause: some gateways answer with 500 to what they cannot read.
-func away(status int) bool {
+// unavailable reports whether a status says that the provider did not look at the request at all. The
+// request may cause any other error: some gateways answer 500 to a request that they cannot read.
+func unavailable(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == statusOverloaded
 }
 
-// A sink receives an answer. flush writes what it held back.
+// A sink receives an answer. flush writes pending bytes.
 type sink interface {
 	io.Writer
 	flush() error
 }
 
-// pass forwards a good answer as it comes, and counts it.
-func (x *exchange) pass(resp *http.Response) outcome {
+// forwardAnswer forwards a good answer at once, and counts its tokens.
+func (x *exchange) forwardAnswer(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := media == "text/event-stream"
 	m := newMeter(x.route.dialect, stream)
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
-	_ = x.ctl.Flush() // the first event may take long
+	_ = x.ctl.Flush() // the first event may come much later
 	scrub := &scrubber{secret: x.relay.secret, out: &agentWriter{x}}
 	var to sink = scrub
 	if stream && x.hide {
@@ -122,7 +122,7 @@ func (x *exchange) pass(resp *http.Response) outcome {
 	switch {
 	case m.cause != "":
 		out.cause = m.cause
-	case m.erred:
+	case m.failed:
 	case m.whole && (stream || !x.aborted), !x.route.generates() && !x.aborted:
 		out.good = true // even if one side hangs up after the last event, as codex does
 	case leaves:
@@ -137,8 +137,8 @@ func (x *exchange) pass(resp *http.Response) outcome {
 // the answer.
 var errSilent = errors.New("silent provider")
 
-// A patientBody is the body of an answer. Reads fail with errSilent when nothing has come
-// for the given time.
+// A patientBody is the body of an answer. Read fails with errSilent if nothing arrives for the
+// time silence.
 type patientBody struct {
 	io.ReadCloser
 	silence time.Duration
@@ -166,8 +166,8 @@ func (b *patientBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// copy forwards the answer until it ends or the provider fails. If the agent leaves, copy
-// reads on until the tokens are counted.
+// copy forwards the answer until it ends or the provider fails. If the agent closes the connection,
+// copy reads on until the tokens are counted.
 func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr error) {
 	for buf := make([]byte, pieceBytes); ; {
 		n, err := from.Read(buf)

@@ -11,7 +11,7 @@ func anthropicRules() map[string]rule {
 		"system":                anthropicContent,
 		"tools":                 toolsRule(anthropicTool),
 		"tool_choice":           anthropicToolChoice,
-		"max_tokens":            mostRule,
+		"max_tokens":            outputLimitRule,
 		"service_tier":          oneOf("service_tier", "auto", "standard_only"),
 		"speed":                 oneOf("speed", "standard"),
 		"mcp_servers":           outside("mcp_servers"),
@@ -34,11 +34,11 @@ func anthropicTool(in *inspector, v *value) error {
 		return err
 	case t == "", t == "custom", anthropicClientTool.MatchString(t):
 		return nil
-	case in.allow && (v.field("model").null() || model == in.model): // a tool with another model is, for example, the advisor's
+	case in.allow && (v.field("model").null() || model == in.model): // the advisor's tool, for example, has another model
 		return nil
 	}
 	if name, _ := v.word("name"); name != "" {
-		in.lost = append(in.lost, name)
+		in.removedTools = append(in.removedTools, name)
 	}
 	return in.external(v, cleanName(t))
 }
@@ -76,7 +76,7 @@ func anthropicBlock(in *inspector, v *value, kind string) error {
 	return in.instead(v, cleanName(kind), "text")
 }
 
-// anthropicSource keeps a source that contains its own bytes.
+// anthropicSource replaces a source unless it contains its own bytes.
 func (in *inspector) anthropicSource(v *value, kind string) error {
 	source := v.field("source")
 	if err := in.object(source); err != nil {

@@ -6,16 +6,16 @@ import (
 	"net/url"
 )
 
-// An api is what tells a provider's API from the others', beside its [routes] and the rules
-// of their fields.
+// An api is everything in which a provider's API differs, besides its [routes] and the rules for their
+// fields.
 type api struct {
-	host       string         // of the public API
-	base       string         // the path that its clients take as a part of their base URL
-	models     string         // the path of the list of models
-	headers    []string       // that pass, beside those that pass for all
-	key, ahead string         // the header for the credential, and what precedes that in it
-	forbidden  int            // the status for what is not permitted; see [refusal]
-	errors     map[int]string // names of errors by status, of all others at 400 and 500
+	host        string         // of the public API
+	base        string         // the path that its clients take as a part of their base URL
+	models      string         // the path of the list of models
+	headers     []string       // that pass, beside those that pass for all
+	key, prefix string         // the header for the credential, and what precedes that in it
+	forbidden   int            // the status for what is not permitted; see [refusal]
+	errors      map[int]string // names of errors by status; 400 and 500 also for statuses without a name
 }
 
 func apis() map[Provider]api {
@@ -30,7 +30,7 @@ func apis() map[Provider]api {
 		},
 		OpenAI: {
 			host: "api.openai.com", base: "/v1", models: "/v1/models", headers: []string{"Openai-Beta"},
-			key: "Authorization", ahead: "Bearer ", forbidden: http.StatusBadRequest,
+			key: "Authorization", prefix: "Bearer ", forbidden: http.StatusBadRequest,
 			errors: map[int]string{
 				400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
 				429: "rate_limit_error", 500: "server_error",

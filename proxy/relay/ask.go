@@ -23,7 +23,7 @@ type Prompt struct {
 	Temperature  *float64 // nil: the model's own
 }
 
-// askTokens bounds an answer where the API requires a bound.
+// askTokens bounds an answer if the API requires a bound.
 const askTokens = 4096
 
 // Bounds of the waits between tries of [Ask].
@@ -33,13 +33,13 @@ const (
 	maxPause = time.Minute
 )
 
-// ErrPrompt means that the provider refuses a prompt that the relay lets pass, which another
-// try would not change.
+// ErrPrompt means that the provider refuses a prompt that the relay let pass. It is useless to try
+// again.
 var ErrPrompt = errors.New("the provider refuses the prompt")
 
-// Ask sends a prompt of sbench's own through a relay, which adds the key, and logs and bounds it
-// like an agent's, and returns the model's text. It tries again after errors on the provider's
-// side.
+// Ask sends a prompt of sbench's own through a relay, and returns the model's text. The relay adds the
+// key, and logs and limits the request as for an agent. Ask tries again after errors on the
+// provider's side.
 func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 	r, err := New(cfg)
 	if err != nil {
@@ -56,35 +56,35 @@ type question struct {
 	body   []byte
 }
 
-// Probe asks the provider for one word, by the API that the agent used last, and returns what the
-// relay for it observed. That relay has no budgets and no pace. r may be closed.
+// Probe asks the provider for one word, by the API that the agent used last, and returns the Facts of
+// this request. It uses a fresh relay without budgets and pace. r may be closed.
 func (r *Relay) Probe(ctx context.Context) Facts {
 	const prompt = "Reply with the word OK."
 	path, body := Prompt{System: "Be brief.", User: prompt}.request(r.cfg)
 	if last, _ := r.ledger.asked(); strings.HasPrefix(last, "/v1/responses") {
 		path, body = "/v1/responses", fmt.Appendf(nil, `{"model": %q, "input": %q}`, r.cfg.Model, prompt)
 	}
-	return r.again(ctx, question{uri: path, body: body})
+	return r.askFresh(ctx, question{uri: path, body: body})
 }
 
-// Repeat sends the agent's first generation once more, as Probe does. The Facts are zero if there was
-// none, or if one has succeeded.
+// Repeat sends the agent's first generation again, as Probe does. The Facts are zero if the agent asked
+// for no generation, or if a generation has succeeded.
 func (r *Relay) Repeat(ctx context.Context) Facts {
 	if _, first := r.ledger.asked(); first != nil {
-		return r.again(ctx, *first)
+		return r.askFresh(ctx, *first)
 	}
 	return Facts{}
 }
 
-func (r *Relay) again(ctx context.Context, q question) Facts {
+func (r *Relay) askFresh(ctx context.Context, q question) Facts {
 	cfg := r.cfg
 	cfg.MaxTotalTokens, cfg.MaxRequests, cfg.MaxCostUSD, cfg.Pace = 0, 0, 0, nil
-	own, err := New(cfg)
-	if err != nil { // r has the same configuration
+	fresh, err := New(cfg)
+	if err != nil { // impossible: New accepted the configuration for r
 		return Facts{}
 	}
-	_, _ = own.ask(ctx, q) // the facts tell how it ended
-	return own.Facts()
+	_, _ = fresh.ask(ctx, q) // the facts say how it ended
+	return fresh.Facts()
 }
 
 // ask sends a request from this process and closes the relay.
@@ -92,7 +92,7 @@ func (r *Relay) ask(ctx context.Context, q question) (string, error) {
 	defer func() { _ = r.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	within := proxy.NewQueue(ctx)       // of this process, so that no other program can use the key
+	within := proxy.NewQueue(ctx)       // only this process can connect, so that no other program can use the key
 	go func() { _ = r.Serve(within) }() // until ctx ends
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
@@ -101,24 +101,24 @@ func (r *Relay) ask(ctx context.Context, q question) (string, error) {
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	for try := 1; ; try++ {
-		text, again, err := ask(ctx, client, r.cfg.Provider, q)
-		if err == nil || again < 0 || try == askTries || ctx.Err() != nil {
+		text, wait, err := ask(ctx, client, r.cfg.Provider, q)
+		if err == nil || wait < 0 || try == askTries || ctx.Err() != nil {
 			return text, err
 		}
-		if again == 0 {
-			again = askPause << (try - 1)
+		if wait == 0 {
+			wait = askPause << (try - 1)
 		}
 		select {
-		case <-time.After(min(again, maxPause)):
+		case <-time.After(min(wait, maxPause)):
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
 	}
 }
 
-// ask makes one try. again is how long to wait for the next, 0 if the provider does not say, or
-// negative if there is no use in it.
-func ask(ctx context.Context, client *http.Client, provider Provider, q question) (text string, again time.Duration, err error) {
+// ask makes one try. wait is the time until the next try, 0 if the provider does not say, or negative if
+// it is useless to try again.
+func ask(ctx context.Context, client *http.Client, provider Provider, q question) (text string, wait time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+q.uri, bytes.NewReader(q.body))
 	if err != nil {
 		return "", -1, err
@@ -131,14 +131,14 @@ func ask(ctx context.Context, client *http.Client, provider Provider, q question
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	own := resp.Header.Get("X-Sbench-Relay") // the relay refuses what the provider does not get
+	refusal := resp.Header.Get("X-Sbench-Relay") // set if the relay refused, and the provider got nothing
 	switch status := resp.StatusCode; {
 	case err != nil:
 		return "", 0, err
 	case status == http.StatusTooManyRequests, status >= 500:
 		seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 		return "", time.Duration(seconds) * time.Second, fmt.Errorf("the provider answered %s", resp.Status)
-	case status == http.StatusBadRequest && (own == "" || own == "provider_error"), status == http.StatusRequestEntityTooLarge:
+	case status == http.StatusBadRequest && (refusal == "" || refusal == "provider_error"), status == http.StatusRequestEntityTooLarge:
 		return "", -1, fmt.Errorf("%w (%s)", ErrPrompt, resp.Status)
 	case status != http.StatusOK:
 		return "", -1, fmt.Errorf("the provider answered %s", resp.Status)
@@ -176,7 +176,7 @@ func (p Prompt) request(cfg Config) (string, []byte) {
 	return path, text
 }
 
-// textOf returns the text of an answer, "" if it has none.
+// textOf returns the text of an answer; "" for an answer without text.
 func textOf(p Provider, body []byte) string {
 	var a struct {
 		Content    []struct{ Type, Text string }
@@ -190,7 +190,7 @@ func textOf(p Provider, body []byte) string {
 			}
 		}
 	}
-	_ = json.Unmarshal(body, &a) // what is no answer has no text
+	_ = json.Unmarshal(body, &a) // anything but an answer has no text
 	var b strings.Builder
 	switch {
 	case p == Anthropic:

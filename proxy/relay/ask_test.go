@@ -48,7 +48,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskFails: what another try would not change is tried once.
+// TestAskFails: Ask does not try again if this is useless.
 func TestAskFails(t *testing.T) {
 	for status, refused := range map[int]bool{http.StatusBadRequest: true, http.StatusUnauthorized: false, http.StatusNotFound: false} {
 		asked := 0

@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestLeftIsCounted: an agent that leaves before or during the answer is charged the
-// counts at the answer's end.
+// TestLeftIsCounted: if the agent closes the connection before or during the answer, the counts at the
+// answer's end are charged.
 func TestLeftIsCounted(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		began, release := make(chan struct{}), make(chan struct{})
@@ -78,9 +78,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestItemsByID: an item with an id and no content refers to something that the provider
-// keeps. Of reasoning the id is removed, since codex sends such items; any other is
-// refused.
+// TestItemsByID: an item with an id and no content refers to state at the provider. The relay removes
+// the id of reasoning, since codex sends such items, and refuses any other item.
 func TestItemsByID(t *testing.T) {
 	for _, c := range []struct {
 		name, path, item string
@@ -153,8 +152,8 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestValuesAreCounted: a body of many small values costs more time than its size tells, and
-// is counted so, also if it is refused in the end.
+// TestValuesAreCounted: a body of many small values costs more time than its size suggests. The
+// allowance pays for each value, even if the relay refuses the request.
 func TestValuesAreCounted(t *testing.T) {
 	const values = 100_000
 	zeros := strings.TrimSuffix(strings.Repeat("0,", values), ",")
@@ -200,7 +199,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogFails(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Log = proxy.NewLog(failing{}) })
-	for range 2 { // on one connection: the first entry is written before the second request is read
+	for range 2 { // on one connection: the relay writes the first entry before it reads the second request
 		text(t, r.post(responsesPath, `{"model":"m"}`))
 	}
 	asked, _, _ := up.seen()
@@ -279,7 +278,7 @@ func spellings() map[string]string {
 	return all
 }
 
-// TestSpellings: all spellings of the key are cut out, in whatever pieces they come.
+// TestSpellings: a scrubber redacts all spellings of the key, in whatever pieces they arrive.
 func TestSpellings(t *testing.T) {
 	for name, s := range spellings() {
 		for _, size := range []int{1, 2, 7, 1000} {
@@ -320,20 +319,20 @@ func TestSpellingsStayOutside(t *testing.T) {
 	}
 }
 
-// TestScrubberHoldsLittle: a scrubber never holds back more than one spelling of the
-// key, and nothing at an event's end.
-func TestScrubberHoldsLittle(t *testing.T) {
+// TestScrubberDelaysLittle: a scrubber never delays more than one spelling of the key, and nothing at
+// an event's end.
+func TestScrubberDelaysLittle(t *testing.T) {
 	for _, s := range []string{strings.Repeat("%", 10000), strings.Repeat(`\`, 10000), strings.Repeat(realKey[:20], 1000), strings.Repeat(`\u0073`, 1000), strings.Repeat("data: sk-\\n%\n\n", 100)} {
 		var held int
 		for i := range len(s) {
-			if held = max(held, relay.Held(realKey, []byte(s[:i]))); held > 9*2*len(realKey) {
+			if held = max(held, relay.Pending(realKey, []byte(s[:i]))); held > 9*2*len(realKey) {
 				t.Fatalf("%.20q: %d bytes of %d are held", s, held, i)
 			}
 			if i > 2000 {
 				break
 			}
 		}
-		if n := relay.Held(realKey, []byte(s+"\n\n")); n != 0 {
+		if n := relay.Pending(realKey, []byte(s+"\n\n")); n != 0 {
 			t.Errorf("%.20q: %d bytes are held at an event's end", s, n)
 		}
 	}

@@ -25,10 +25,10 @@ const (
 	checkBytes   = 64 << 10    // of an answer
 )
 
-// Check asks the provider for the list of its models, which costs nothing, to find out
-// before the first attempt whether none can succeed. Of the answer only an error
-// counts, and only if it says that the key is wrong: gateways may lack the list, and a key
-// that may only generate gets 401, too. No error contains the key.
+// Check finds out before the first attempt whether the key is wrong or the provider unreachable. It
+// asks for the list of models, which costs nothing. An error answer counts only if it says that the
+// key is wrong: a gateway may lack the list, and a valid key that may only generate also gets 401. No
+// error contains the key.
 func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("provider relay: %w", err)
@@ -76,19 +76,19 @@ func check(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// wrongKey reports whether a provider's error says that there is no such key: Anthropic's by
-// its type, OpenAI's by its code, Google's by a reason in its details.
+// wrongKey reports whether a provider's error says that there is no such key: for Anthropic in the
+// type, for OpenAI in the code, for Google in a reason in the details.
 func wrongKey(status int, body []byte) bool {
-	var said struct {
+	var reply struct {
 		Error struct {
 			Type, Code any
 			Details    []struct{ Reason string }
 		}
 	}
-	if json.Unmarshal(body, &said) != nil {
+	if json.Unmarshal(body, &reply) != nil {
 		return false
 	}
-	switch e := said.Error; status {
+	switch e := reply.Error; status {
 	case http.StatusUnauthorized:
 		return e.Type == "authentication_error" || e.Code == "invalid_api_key"
 	case http.StatusBadRequest:

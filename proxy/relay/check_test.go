@@ -13,8 +13,8 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestCheck: a wrong key and a missing provider are found out without a generation, and
-// nothing else is taken for either.
+// TestCheck: Check finds a wrong key and a missing provider without a generation, and reports neither
+// for any other reason.
 func TestCheck(t *testing.T) {
 	const good = "sk-good-0123456789abcdef"
 	scripted, err := providertest.New(good, "say hello")

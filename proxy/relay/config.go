@@ -25,17 +25,16 @@ const (
 	Google    Provider = "google"    // generateContent of the Gemini API
 )
 
-// AgentURL returns the base URL for an agent whose relay listens at host, an address with a
-// port such as "127.0.0.1:8099". As the providers' own clients expect, OpenAI's ends in /v1
-// and the others' do not.
+// AgentURL returns the base URL for the agent of a relay that listens at host, an address with a
+// port such as "127.0.0.1:8099". As the providers' own clients expect, only OpenAI's URL ends in /v1.
 func (p Provider) AgentURL(host string) string { return "http://" + host + apis()[p].base }
 
 // Config describes a relay to one provider and one model for one attempt.
 type Config struct {
 	Provider Provider
-	// BaseURL is the provider's address in the form that its own clients use: OpenAI's with
-	// /v1, the others' without. Nil means the public API. The operator is trusted: http and
-	// loopback addresses are allowed.
+	// BaseURL is the provider's address in the form that its own clients use: with /v1 only for
+	// OpenAI. Nil means the public API. The operator is trusted: http and loopback addresses are
+	// allowed.
 	BaseURL *url.URL
 	// RootCAs verify the provider's certificate. Nil means the system's.
 	RootCAs *x509.CertPool
@@ -44,34 +43,33 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 
 	Key Key // required; printable ASCII without white space
-	// MinSecret is how many characters of a key make it a secret. A shorter key, or a
-	// shorter beginning of it at the end of an answer, is not cut out of answers, since it
-	// may be there by chance.
+	// MinSecret is the number of characters of the key that the relay redacts in answers. Fewer
+	// characters, of a shorter key or at the end of an answer, may be there by chance.
 	MinSecret int
 	// Bearer sends an Anthropic key as a bearer token instead of x-api-key. OpenAI keys are
-	// always bearer tokens, Google's never.
+	// always bearer tokens, Google keys never.
 	Bearer bool
-	// KeyHeader is the header for the key instead of the provider's own, such as Azure's
-	// api-key; "" for the provider's own.
+	// KeyHeader is the header for the key, such as Azure's api-key; "" means the provider's usual
+	// header.
 	KeyHeader string
 
-	Model string // required; the only one that may be asked for
+	Model string // required; the relay refuses requests for another model
 
 	// AllowExternalTools lets the provider act outside the sandbox (search, fetch, run code,
-	// contact MCP servers). Fields that raise the cost or refer to state that the provider
-	// keeps still do not pass.
+	// contact MCP servers). The relay still removes or refuses fields that raise the cost or refer
+	// to state at the provider.
 	AllowExternalTools bool
-	// RefuseExternalTools refuses a request for external tools, instead of removing them,
-	// logging that and sending the rest.
+	// RefuseExternalTools refuses a request for external tools. Otherwise the relay removes the
+	// tools, logs this and sends the rest.
 	RefuseExternalTools bool
 
-	// These are budgets for generations (see [Facts]); 0 means none. Requests in progress are
-	// not cut off, and so may exceed the budgets for tokens and cost.
+	// Budgets for generations (see [Facts]); 0 means none. Requests in progress may exceed the
+	// budgets for tokens and cost, because the relay does not cut them.
 	MaxTotalTokens int64
 	MaxRequests    int64
-	MaxCostUSD     float64       // what the tokens cost at Prices
+	MaxCostUSD     float64       // the cost of the tokens at Prices
 	Prices         *proxy.Prices // nil: unknown
-	// Pace bounds how fast the relays that share it may generate; nil is no bound. A request
+	// Pace bounds how fast the relays that share it may generate; nil means no bound. A request
 	// that is too early waits.
 	Pace *Pace
 
@@ -82,24 +80,23 @@ type Config struct {
 	Attempt int        // of the log's entries
 }
 
-// HostLimits bound what one sandbox may cost the host. A field that is 0 means the default
-// stated beside it.
+// HostLimits bound what one sandbox may cost the host. If a field is 0, the default beside it counts.
 type HostLimits struct {
 	Body     int64 // bytes of a request; 32 MiB
 	Bodies   int64 // bytes of all requests at once, more get 429; twice Body
 	InFlight int   // requests at once, more get 429; 16
 	Conns    int   // connections at once, more are closed; 64
-	// Inspect is how many bytes of requests may be inspected per second on average, each
-	// counted as often as it is processed; 32 MiB. Up to 32 seconds' worth may be used at
-	// once; more gets 429. It is no time, so that results do not depend on the host's speed.
+	// Inspect bounds the bytes of requests that the relay inspects per second on average, each
+	// counted as often as it is processed; 32 MiB. A burst may use 32 seconds' worth; more get 429.
+	// It bounds bytes and not time, so that results do not depend on the host's speed.
 	Inspect  int64
-	Requests int64 // in total, including malformed ones; each is a line of the log; 100,000
+	Requests int64 // in total, including malformed requests; each is a line of the log; 100,000
 
 	Head     time.Duration // for a request's head; 10 s
 	Upload   time.Duration // for a request's body; 1 min
 	Silence  time.Duration // without a byte from the provider; 15 min
-	Download time.Duration // for the agent to read what was sent to it; 1 min
-	Linger   time.Duration // for an answer's token counts after the agent has left; 30 s
+	Download time.Duration // for the agent to read a part of the answer; 1 min
+	Linger   time.Duration // for an answer's token counts after the agent has closed the connection; 30 s
 }
 
 func (l HostLimits) withDefaults() HostLimits {
@@ -123,9 +120,9 @@ func (c Config) check() error {
 	_, known := apis()[c.Provider]
 	refuse(!known, "provider %q: must be %q, %q or %q", c.Provider, Anthropic, OpenAI, Google)
 	refuse(c.Key.IsZero(), "key: there is none")
-	refuse(strings.ContainsFunc(c.Key.value(), notInKey), "key: holds white space or what is no printable ASCII")
+	refuse(strings.ContainsFunc(c.Key.value(), notInKey), "key: contains white space or a character that is not printable ASCII")
 	refuse(c.KeyHeader != "" && !isKeyHeader(c.KeyHeader),
-		"key header %q: must be a header of its own, such as api-key", c.KeyHeader)
+		"key header %q: must be a header for keys only, such as api-key", c.KeyHeader)
 	refuse(c.Model == "", "model: there is none")
 	inPath := c.Model != "" && c.Provider == Google
 	refuse(inPath && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
@@ -140,8 +137,7 @@ func (c Config) check() error {
 // Host returns the provider's host, with a port if the base URL has one.
 func (c Config) Host() string { return cmp.Or(c.BaseURL, apis()[c.Provider].publicURL()).Host }
 
-// isKeyHeader reports whether a header may carry a key: it is a name that the relay does not use
-// for anything else.
+// isKeyHeader reports whether a header may carry a key, since the relay uses it for nothing else.
 func isKeyHeader(name string) bool {
 	lower := strings.ToLower(name)
 	return lower != "" && strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-") == "" && strings.HasSuffix(lower, "key")
@@ -157,7 +153,7 @@ func checkBase(u *url.URL) error {
 	case u.Scheme != "https" && u.Scheme != "http", u.Host == "", u.Opaque != "":
 		return errors.New("base URL: must be https://host or http://host, with or without a path")
 	case u.User != nil:
-		return errors.New("base URL: must not hold a user or password")
+		return errors.New("base URL: must not contain a user or password")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
 		return errors.New("base URL: must not have a query or fragment")
 	}

@@ -3,12 +3,12 @@
 // address, with a placeholder for the key. The relay, outside the sandbox, removes the
 // placeholder, checks the request, adds the real credential and forwards it.
 //
-// Lists say what may pass: methods and paths, headers, fields of requests, types of tools
-// and content. Anything else is removed from the request and logged, or the request is
-// refused. Otherwise the provider would be a second way out of the sandbox, since it
-// searches the web, fetches URLs, contacts MCP servers and stores files at the agent's
-// request.
+// Lists say what may pass: methods and paths (route.go), headers, fields of requests, types of
+// tools and content (inspect.go and a file for each provider). The relay removes anything else from
+// the request and logs this, or refuses the request. Otherwise the provider would be a second way out
+// of the sandbox, since it searches the web, fetches URLs, contacts MCP servers and stores files at the
+// agent's request.
 //
 // The relay counts requests, provider failures and tokens. From these [Facts], its caller
-// decides how an attempt ended.
+// decides how an attempt ended. The path of one request is exchange.go, then answer.go.
 package relay

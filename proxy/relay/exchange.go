@@ -24,18 +24,18 @@ type exchange struct {
 	req   *http.Request
 	ctl   *http.ResponseController
 
-	number  int64 // of the relay's requests, from 1
-	crowded bool  // too many requests were in progress when it came
-	route   route
-	body    []byte // to send
-	bounds  bounds // of the answer
-	silent  bool   // beyond Limits.Requests: counted but not logged
-	held    int64  // bytes that the ledger holds for the body
-	hide    bool   // the chunk that only counts tokens
-	entry   proxy.Entry
-	refused bool
-	aborted bool        // the answer broke off after its head
-	sent    atomic.Bool // the provider may have the whole request
+	number    int64 // of the relay's requests, from 1
+	crowded   bool  // too many requests were in progress at its beginning
+	route     route
+	body      []byte // to send
+	bounds    bounds // of the answer
+	unlogged  bool   // beyond Limits.Requests: counted but not logged
+	bodyBytes int64  // bytes that the ledger has reserved for the body
+	hide      bool   // hide the chunk that only counts tokens
+	entry     proxy.Entry
+	refused   bool
+	aborted   bool        // the answer broke off after its head
+	sent      atomic.Bool // the provider may have the whole request
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
@@ -45,7 +45,7 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 	defer func() {
 		x.end()
 		if x.aborted {
-			panic(http.ErrAbortHandler) // so that the agent does not take the answer as complete
+			panic(http.ErrAbortHandler) // otherwise the answer would look complete
 		}
 	}()
 	if err := x.prepare(); err != nil {
@@ -72,16 +72,16 @@ func (r *Relay) newExchange() *exchange {
 		Rule: "provider", Provider: string(r.cfg.Provider), Host: strings.ToLower(r.base.Hostname()), Port: cmp.Or(port, usual),
 	}}
 	x.number, x.crowded = r.ledger.enter()
-	x.silent = x.number > r.cfg.Limits.Requests+1
+	x.unlogged = x.number > r.cfg.Limits.Requests+1
 	return x
 }
 
-// end takes the request off the ledger and logs it.
+// end removes the request from the ledger and logs it.
 func (x *exchange) end() {
 	x.relay.ledger.leave(x)
 	x.entry.Duration = time.Since(x.entry.Time)
 	x.entry.Time = x.entry.Time.UTC() // only now, since UTC drops the monotonic clock
-	if x.relay.cfg.Log != nil && !x.silent {
+	if x.relay.cfg.Log != nil && !x.unlogged {
 		x.relay.cfg.Log.Write(x.entry)
 	}
 }
@@ -93,7 +93,7 @@ func (x *exchange) prepare() error {
 	case x.number > cfg.Limits.Requests:
 		return &refusal{status: http.StatusTooManyRequests, reason: tooManyInAll, message: "too many requests in all"}
 	case cfg.Log != nil && cfg.Log.Err() != nil:
-		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "what cannot be logged does not leave"}
+		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "sbench cannot write its log"}
 	case x.crowded:
 		return errTooMany
 	}
@@ -102,7 +102,7 @@ func (x *exchange) prepare() error {
 		if cfg.Provider == Google {
 			if model := modelOf(x.req); model != "" && model != cfg.Model {
 				x.entry.Model = model
-				return refuse(badModel, "only the model "+cfg.Model+" may be asked for here")
+				return refuse(badModel, "only the model "+cfg.Model+" is allowed here")
 			}
 		}
 		return &refusal{status: http.StatusNotFound, reason: badPath, message: "this method and path are not served here"}
@@ -117,9 +117,9 @@ func (x *exchange) prepare() error {
 		return refuse(badHeader, "an upgrade to another protocol is not served here")
 	}
 	if v := h.Get("Content-Encoding"); v != "" && !strings.EqualFold(v, "identity") {
-		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not read here"}
+		return &refusal{status: http.StatusUnsupportedMediaType, reason: badEncoding, message: "an encoded body is not allowed here"}
 	}
-	if x.req.ContentLength < 0 { // chunked, perhaps also with a length, which net/http drops
+	if x.req.ContentLength < 0 { // chunked; net/http drops a length beside chunks
 		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
 	}
 	if route.rules == nil {
@@ -166,16 +166,16 @@ func (x *exchange) read() ([]byte, error) {
 	if x.req.ContentLength > limits.Body {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
 	}
-	if !x.relay.ledger.hold(x.req.ContentLength) {
+	if !x.relay.ledger.reserveBody(x.req.ContentLength) {
 		return nil, errTooMany
 	}
-	x.held = x.req.ContentLength
-	raw := make([]byte, x.held)
+	x.bodyBytes = x.req.ContentLength
+	raw := make([]byte, x.bodyBytes)
 	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	_, err := io.ReadFull(x.req.Body, raw)
 	_ = x.ctl.SetReadDeadline(time.Time{})
 	if err != nil {
-		return nil, &refusal{status: http.StatusBadRequest, reason: unreadable, message: "the body did not come to its end"}
+		return nil, &refusal{status: http.StatusBadRequest, reason: unreadable, message: "the body is incomplete"}
 	}
 	return raw, nil
 }
@@ -185,7 +185,7 @@ func (x *exchange) deny(err error) {
 	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
 	_ = errors.As(err, &ref)
 	x.refused = true
-	if ref.reason != externalTool { // nothing was removed from what was not sent
+	if ref.reason != externalTool { // no request was sent, so nothing was removed from it
 		x.entry.Stripped = nil
 	}
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(ref.reason)
@@ -195,7 +195,7 @@ func (x *exchange) deny(err error) {
 	} else {
 		x.w.Header().Set("X-Should-Retry", "false") // even if the status invites a retry
 	}
-	// Limits how long net/http reads the rest of the body.
+	// This limits how long net/http reads the rest of the body.
 	_ = x.ctl.SetReadDeadline(time.Now().Add(x.relay.cfg.Limits.Head))
 	x.answer(status, string(ref.reason), ref.message)
 }
@@ -232,7 +232,7 @@ func (x *exchange) forward() {
 	}
 	out := x.exchange()
 	if x.route.generates() {
-		x.relay.ledger.settle(input, out)
+		x.relay.ledger.complete(input, out)
 		if out.usage != (proxy.Usage{}) {
 			x.entry.Usage = &out.usage
 		}
@@ -247,8 +247,8 @@ func (x *exchange) forward() {
 	}
 }
 
-// exchange sends the request to the provider and handles the answer. If the agent leaves, it
-// may continue for Limits.Linger to learn what the answer costs.
+// exchange sends the request to the provider and handles the answer. If the agent closes the
+// connection, it may continue for Limits.Linger to learn what the answer costs.
 func (x *exchange) exchange() outcome {
 	ctx, cancel := context.WithCancel(x.relay.ctx)
 	defer cancel()
@@ -275,9 +275,9 @@ func (x *exchange) exchange() outcome {
 		return x.unreachable(BrokenAnswer, resp.StatusCode/100 == 2)
 	}
 	if resp.StatusCode >= 300 {
-		return x.failed(resp)
+		return x.forwardError(resp)
 	}
-	return x.pass(resp)
+	return x.forwardAnswer(resp)
 }
 
 func (x *exchange) request(ctx context.Context) (*http.Request, error) {
@@ -303,31 +303,31 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	return req, nil
 }
 
-// unreachable answers for a provider that gave no usable answer. most says that the provider
+// unreachable answers for a provider that gave no usable answer. worst says that the provider
 // may have done any amount of work on the request.
-func (x *exchange) unreachable(cause Cause, most bool) outcome {
+func (x *exchange) unreachable(cause Cause, worst bool) outcome {
 	if x.gone() {
 		x.aborted = true // otherwise net/http answers with an empty success
-		return outcome{left: true, usage: x.unseen(!x.closed())}
+		return outcome{left: true, usage: x.unreadUsage(!x.closed())}
 	}
 	status := x.entry.Status // 0 unless the provider answered
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
-	return outcome{status: status, cause: cause, away: !x.sent.Load(), usage: x.unseen(most)}
+	return outcome{status: status, cause: cause, unavailable: !x.sent.Load(), usage: x.unreadUsage(worst)}
 }
 
-// unseen returns the charge for a request whose answer was not read.
-func (x *exchange) unseen(most bool) proxy.Usage {
+// unreadUsage returns the charge for a request without reading its answer.
+func (x *exchange) unreadUsage(worst bool) proxy.Usage {
 	if !x.sent.Load() {
 		return proxy.Usage{}
 	}
-	return newMeter(x.route.dialect, false).close(x.bounds, most)
+	return newMeter(x.route.dialect, false).close(x.bounds, worst)
 }
 
-// gone reports whether the agent left or the relay was closed.
+// gone reports whether the agent closed the connection or the relay was closed.
 func (x *exchange) gone() bool { return x.req.Context().Err() != nil || x.closed() }
 
-// closed reports whether the relay was closed before the agent left, so that no request can
-// follow.
+// closed reports whether the relay was closed before the agent closed the connection. No request can
+// follow then.
 func (x *exchange) closed() bool {
 	if ctx := x.req.Context(); ctx.Err() != nil {
 		return errors.Is(context.Cause(ctx), ErrClosed)

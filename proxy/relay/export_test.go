@@ -74,7 +74,7 @@ func Events(pieces ...[]byte) (all []string) {
 
 var secrets sync.Map // by key
 
-// secretOf returns the secret of a key, which a relay makes only once, too.
+// secretOf returns the secret of a key. Like a relay, it makes the secret only once.
 func secretOf(key string) *secret {
 	s, ok := secrets.Load(key)
 	if !ok {
@@ -105,7 +105,8 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	return h.flush()
 }
 
-// Work inspects a body as [Inspect] does. It returns what is counted beside the size, in bytes, and the bound of the answer's output.
+// Work inspects a body as [Inspect] does. It returns the work that the allowance pays for besides the
+// body's size, in bytes, and the bound of the answer's output.
 func Work(p Provider, path string, body []byte) (work, output int64, err error) {
 	for _, r := range routes(p, "m") {
 		if r.path == path && r.rules != nil {
@@ -117,9 +118,9 @@ func Work(p Provider, path string, body []byte) (work, output int64, err error) 
 	panic("no such path")
 }
 
-// Held returns how many bytes a scrubber holds back after a piece.
-func Held(key string, piece []byte) int {
+// Pending returns how many bytes a scrubber delays after a piece.
+func Pending(key string, piece []byte) int {
 	s := &scrubber{secret: secretOf(key), out: io.Discard}
 	_, _ = s.Write(piece)
-	return len(s.held)
+	return len(s.pending)
 }

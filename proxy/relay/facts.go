@@ -12,10 +12,10 @@ type Cause string
 
 // The causes. They do not include bad requests by the agent (400, 404, 413 and so on).
 const (
-	Unreachable  Cause = "unreachable"   // no connection, or it broke before the answer
+	Unreachable  Cause = "unreachable"   // no connection, or it ended before the answer
 	RateLimited  Cause = "rate_limited"  // 429
 	ServerError  Cause = "server_error"  // 5xx, 408, or an error event of that kind
-	AnswerCut    Cause = "answer_cut"    // the answer broke off
+	AnswerCut    Cause = "answer_cut"    // the answer is incomplete
 	BadKey       Cause = "bad_key"       // 401, 402 or 403
 	BrokenAnswer Cause = "broken_answer" // a redirect, another protocol, an encoding that was not requested
 )
@@ -38,41 +38,41 @@ const (
 type Facts struct {
 	Seen    int64 `json:"seen"`    // all requests of the agent; 0 if it sent none
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
-	// Unlogged counts those of Refused beyond Limits.Requests, which the log lacks.
+	// Unlogged counts the refused requests beyond Limits.Requests, which have no log entry.
 	Unlogged int64 `json:"unlogged,omitempty"`
 	Sent     int64 `json:"sent"` // generations sent to the provider, including retries; 0 if no model was asked
 
 	Succeeded int64           `json:"succeeded"`        // of Sent, answered with 2xx and to the end
 	Failed    map[Cause]int64 `json:"failed,omitempty"` // of Sent, failed on the provider's side
-	// Unavailable counts those of Failed that tell nothing about the request: there was no
-	// connection, or the answer was 429, 503 or 529.
+	// Unavailable counts the failures that no request can cause: there was no connection, or the
+	// answer was 429, 503 or 529.
 	Unavailable int64 `json:"unavailable,omitempty"`
 	Left        int64 `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
 	Statuses    []int `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
 
-	// Outage is how many of the latest generations failed in a row on the provider's side.
-	// Any other answer resets it; a request that the agent gave up does not change it.
-	// LastCause is the cause of the last failure and is never reset.
+	// Outage is how many of the latest generations failed in a row on the provider's side. Any
+	// other answer resets it. A request that the agent ended early does not change it. LastCause is
+	// the cause of the last failure and is never reset.
 	Outage    int64 `json:"outage,omitempty"`
 	LastCause Cause `json:"last_cause,omitempty"`
 
-	Exceeded Budget      `json:"exceeded,omitempty"` // the first that refused a request; empty if none did
+	Exceeded Budget      `json:"exceeded,omitempty"` // the first budget that refused a request; empty if none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests
 	CostUSD  float64     `json:"cost_usd,omitempty"` // of Usage, if the prices are known
 
-	Stripped map[string]int64 `json:"stripped,omitempty"` // what was removed from requests that were sent, and how often
+	Stripped map[string]int64 `json:"stripped,omitempty"` // what the relay removed from requests, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
 }
 
-// Unserved reports whether the provider served no request and, as far as is known, not through
-// the fault of the requests: the last one failed on the provider's side, each one was answered with
-// 404, or none was answered. The relay passes only the configured model and a few paths, so the agent
-// did not choose what a 404 does not find. It is false if nothing was sent.
+// Unserved reports whether the provider served no request although, as far as the relay knows, the
+// requests were good: the last request failed on the provider's side, or each answer was 404, or there
+// was no answer. The agent cannot provoke a 404, since the relay passes only the configured model and
+// a few paths. Unserved is false if nothing was sent.
 func (f Facts) Unserved() bool {
 	return f.Sent > 0 && f.Succeeded == 0 && (f.ProviderFailed() || f.Unknown() || f.Left == f.Sent)
 }
 
-// AllFailed reports whether the provider failed at each request, and there was one.
+// AllFailed reports whether the provider failed at each of one or more requests.
 func (f Facts) AllFailed() bool {
 	failed := int64(0)
 	for _, n := range f.Failed {

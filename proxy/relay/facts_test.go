@@ -197,8 +197,8 @@ func TestBudgetsAtOnce(t *testing.T) {
 		most   int64
 	}{
 		{"requests", func(c *relay.Config) { c.MaxRequests = 4 }, 4},
-		// A request has 4,000 bytes, for which 1,000 tokens are reserved: none are left
-		// for the third.
+		// A request has 4,000 bytes and reserves 1,000 tokens, which exhausts the budget before the
+		// third request.
 		{"tokens", func(c *relay.Config) { c.MaxTotalTokens = 1900 }, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -255,8 +255,8 @@ func TestStatusesAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnserved: a provider served nothing if nothing succeeded, and it failed, knows nothing, or did
-// not answer. An answer to a bad request is served, too.
+// TestUnserved: a provider served nothing if no request succeeded, and it failed, answered 404, or did
+// not answer. An error for a bad request also counts as served.
 func TestUnserved(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -279,7 +279,7 @@ func TestUnserved(t *testing.T) {
 	}
 }
 
-// TestUnavailable: only what no request can cause says that the provider is not available.
+// TestUnavailable: a provider is unavailable only for reasons that no request can cause.
 func TestUnavailable(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
@@ -311,7 +311,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestRepeat: the first request is sent once more as the agent sent it, if none succeeded.
+// TestRepeat: Repeat sends the first request again as the agent sent it, unless a request succeeded.
 func TestRepeat(t *testing.T) {
 	var n atomic.Int64
 	var bodies, betas []string

@@ -13,12 +13,12 @@ import (
 // A secret is a key that an upstream may repeat: literally, in base64 of either alphabet at
 // any offset, or in hexadecimal, with any character escaped as in JSON or a URL.
 type secret struct {
-	least int // characters of the key that are no coincidence
+	least int // a beginning of the key with so many characters is not there by chance
 	forms []form
-	first [256]uint16 // the forms that a byte may begin, one bit each
+	first [256]uint16 // a bit for each form that the byte may begin
 }
 
-// A form is a way to write the key: each character's spellings.
+// A form is a way to write the key: the spellings of each character.
 type form [][]string
 
 func newSecret(k Key, least int) *secret {
@@ -29,7 +29,7 @@ func newSecret(k Key, least int) *secret {
 	}
 	inHex := hex.EncodeToString([]byte(key))
 	s.forms = []form{newForm(key, key), newForm(inHex, strings.ToUpper(inHex))}
-	for before := range 3 { // bytes of another text in the key's first group of three
+	for before := range 3 { // bytes before the key in its first group of three
 		raw := append(make([]byte, before), key...)
 		// Characters that contain only bits of the key.
 		from, to := (8*before+5)/6, 8*len(raw)/6
@@ -43,8 +43,8 @@ func newSecret(k Key, least int) *secret {
 	return s
 }
 
-// newForm returns the form of a text whose characters the others may replace. All are
-// printable ASCII.
+// newForm returns the form of a text. Each character of others is another spelling of the character
+// of text at the same place. All are printable ASCII.
 func newForm(text, others string) (f form) {
 	for i := range len(text) {
 		var spellings []string
@@ -72,26 +72,26 @@ func (s *secret) scrub(text []byte) []byte {
 	return out.Bytes()
 }
 
-// A scrubber forwards bytes without the key. It holds back at most one spelling of the key,
-// and only while one may have begun, which is never the case at the end of an event.
+// A scrubber forwards bytes without the key. It delays bytes only if they may begin a spelling of the
+// key, and at most one spelling. It never delays the end of an event.
 type scrubber struct {
 	*secret
-	out  io.Writer
-	held []byte // possible beginning of a spelling
+	out     io.Writer
+	pending []byte // possible beginning of a spelling
 }
 
 func (s *scrubber) Write(p []byte) (int, error) {
 	b := p
-	if len(s.held) > 0 {
-		b = append(s.held, p...)
-		s.held = nil
+	if len(s.pending) > 0 {
+		b = append(s.pending, p...)
+		s.pending = nil
 	}
 	var clean []byte
-	begin := 0 // of what is not yet in clean
+	begin := 0 // of the bytes that are not yet in clean
 	for i := 0; i < len(b); i++ {
 		size, begun := s.at(b[i:])
 		if begun > 0 && size == 0 {
-			s.held = bytes.Clone(b[i:])
+			s.pending = bytes.Clone(b[i:])
 			b = b[:i]
 			break
 		}
@@ -112,8 +112,8 @@ func (s *scrubber) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// at returns the size in bytes of the key's spelling at the start of b, or 0, and how many
-// characters of the key it covers. If b ends too soon to tell, size is 0 and begun is not.
+// at returns the size in bytes of the key's spelling at the start of b, or 0. If b ends within a
+// possible spelling, size is 0, and begun is the number of the key's characters before the end.
 func (s *secret) at(b []byte) (size, begun int) {
 	mask := s.first[b[0]]
 	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
@@ -129,8 +129,8 @@ func (s *secret) at(b []byte) (size, begun int) {
 	return 0, begun
 }
 
-// match returns the size of the spelling at the start of b and its number of characters; if
-// b ends within one, 0 and the characters begun; otherwise 0 and 0.
+// match returns the size of the spelling at the start of b and its number of characters. If b ends
+// within a possible spelling, the size is 0. Without a spelling, both are 0.
 func (f form) match(b []byte) (size, chars int) {
 	for i, spellings := range f {
 		n, more := 0, false
@@ -155,34 +155,34 @@ func (f form) match(b []byte) (size, chars int) {
 	return size, len(f)
 }
 
-// flush writes what was held back. It replaces a beginning of the key that is too long to be
-// there by chance.
+// flush writes the pending bytes. It replaces a beginning of the key that is too long to be there by
+// chance.
 func (s *scrubber) flush() error {
-	held := s.held
-	s.held = nil
-	for i := range held {
-		if _, begun := s.at(held[i:]); begun >= s.least {
-			held = append(held[:i], redacted...)
+	pending := s.pending
+	s.pending = nil
+	for i := range pending {
+		if _, begun := s.at(pending[i:]); begun >= s.least {
+			pending = append(pending[:i], redacted...)
 			break
 		}
 	}
-	if len(held) == 0 {
+	if len(pending) == 0 {
 		return nil
 	}
-	_, err := s.out.Write(held)
+	_, err := s.out.Write(pending)
 	return err
 }
 
-// maxHidden bounds the size of an event to hide, which is a short chunk.
+// maxHidden bounds the size of an event to hide, in bytes.
 const maxHidden = 64 << 10
 
 // A hider forwards a chat's stream, event by event, without the chunk that only counts
 // tokens: the agent did not ask for it, and some clients expect a choice in every chunk.
 type hider struct {
-	out  *scrubber
-	held []byte // of the current event
-	text bool   // the current line is not empty
-	raw  bool   // the event is too long to be hidden
+	out     *scrubber
+	pending []byte // of the current event
+	text    bool   // the current line is not empty
+	raw     bool   // the event is too long to be hidden
 }
 
 func (h *hider) Write(p []byte) (int, error) {
@@ -194,34 +194,34 @@ func (h *hider) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// piece takes one line, or a part of one.
+// piece takes a line, or a part of a line.
 func (h *hider) piece(p []byte) error {
-	h.held = append(h.held, p...)
+	h.pending = append(h.pending, p...)
 	h.text = h.text || len(bytes.Trim(p, "\r\n")) > 0
-	h.raw = h.raw || len(h.held) > maxHidden
+	h.raw = h.raw || len(h.pending) > maxHidden
 	lineEnds := p[len(p)-1] == '\n'
 	eventEnds := lineEnds && !h.text
 	h.text = h.text && !lineEnds
 	if !eventEnds && !h.raw {
 		return nil
 	}
-	if eventEnds && !h.raw && onlyUsage(h.held) {
-		h.held = h.held[:0]
+	if eventEnds && !h.raw && onlyUsage(h.pending) {
+		h.pending = h.pending[:0]
 	}
 	h.raw = h.raw && !eventEnds
-	return h.pass()
+	return h.writePending()
 }
 
-func (h *hider) pass() error {
-	held := h.held
-	h.held = h.held[:0]
-	_, err := h.out.Write(held)
+func (h *hider) writePending() error {
+	pending := h.pending
+	h.pending = h.pending[:0]
+	_, err := h.out.Write(pending)
 	return err
 }
 
-// flush writes an event that the end of the stream cut off.
+// flush writes an incomplete event at the end of the stream.
 func (h *hider) flush() error {
-	if err := h.pass(); err != nil {
+	if err := h.writePending(); err != nil {
 		return err
 	}
 	return h.out.flush()

@@ -32,8 +32,8 @@ func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	return p, srv.URL
 }
 
-// apis returns the APIs with their paths, but Google's, whose requests have neither a model nor
-// a field that asks for a stream.
+// apis returns the APIs with their paths. It leaves out Google's API, which has the model and the choice
+// of a stream in the path.
 func apis() []struct {
 	provider relay.Provider
 	path     string
@@ -50,8 +50,7 @@ func apis() []struct {
 	}
 }
 
-// TestAnswersPass: answers through the relay are byte for byte those of the provider
-// without it, and are counted.
+// TestAnswersPass: the relay forwards the provider's answers byte for byte, and counts them.
 func TestAnswersPass(t *testing.T) {
 	for _, api := range apis() {
 		for _, stream := range []bool{false, true} {
@@ -171,8 +170,8 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 	}
 }
 
-// TestAgentLeaves has the agent leave during a stream, or before the answer begins. A
-// count that the provider does not send in time is its bound.
+// TestAgentLeaves has the agent close the connection during a stream, or before the answer begins. If
+// the provider does not send a count in time, the relay charges the count's bound.
 func TestAgentLeaves(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, began, ended := stuck(t, head)

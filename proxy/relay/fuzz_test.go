@@ -29,7 +29,7 @@ func FuzzCheckJSON(f *testing.F) {
 			t.Fatalf("passed, and is no JSON: %q", data)
 		}
 		d := json.NewDecoder(bytes.NewReader(data))
-		d.UseNumber() // a float64 holds no 1e700
+		d.UseNumber() // 1e700 is no float64
 		n, twice := walk(t, d)
 		if twice {
 			t.Fatalf("passed, and has a key twice: %q", data)
@@ -71,8 +71,7 @@ func walk(t *testing.T, d *json.Decoder) (values int, twice bool) {
 	return values, twice
 }
 
-// FuzzInspect: a body that was inspected passes a second time unchanged, and has no
-// hosted tools.
+// FuzzInspect: an inspected body passes a second inspection unchanged, and has no hosted tools.
 func FuzzInspect(f *testing.F) {
 	for _, cases := range [][]toolCase{anthropicCases(), responsesCases(), chatCases()} {
 		for _, c := range cases {
@@ -124,7 +123,7 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 				t.Fatalf("%s: a tool is left in %q", path, out)
 			}
 		}
-		if path == responsesPath { // the other APIs have no tools in tools
+		if path == responsesPath { // only this API has tools in tools
 			for _, inner := range one.Tools {
 				check(inner)
 			}
@@ -145,7 +144,7 @@ func checkNoHosted(t *testing.T, path string, out []byte) {
 	}
 }
 
-// FuzzEvents: an event stream has the same events in one piece and cut anywhere, and no
+// FuzzEvents: an event stream has the same events in one piece and in pieces cut anywhere, and no
 // count is negative or missing.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte("data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1}}}\r\n\r\ndata: [DONE]\n\n"), uint(7), true)
@@ -173,8 +172,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzFilters: the filters between the provider and the agent change only what they are
-// for, wherever the pieces are cut.
+// FuzzFilters: the filters between the provider and the agent change only the key and the chunk to
+// hide, wherever the pieces are cut.
 func FuzzFilters(f *testing.F) {
 	f.Add([]byte("data: {\"choices\":[],\"usage\":{}}\n\ndata: secretkey\n\n"), uint(9))
 	f.Add([]byte("secretkeysecretke"), uint(3))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// googleRules are the rules for the fields of generateContent and its token counting. The
-// API reads names as protocol buffers' JSON does: in camel case, or as in the definition.
+// googleRules are the rules for the fields of generateContent and its token counting. As in the JSON of
+// protocol buffers, names are in camel case, or as in the API's definition.
 func googleRules() map[string]rule {
 	return passing(both(map[string]rule{
 		"contents":          eachOf(googleContent),
@@ -25,15 +25,15 @@ func googleCountRules() map[string]rule {
 	return both(map[string]rule{"contents": eachOf(googleContent), "generateContentRequest": members(googleRules()), "model": googleModel})
 }
 
-// googleModel passes the model that is in the path.
+// googleModel refuses a model other than the path's.
 func googleModel(in *inspector, v *value) error {
 	if s, _ := v.text(); s != "models/"+in.model && !v.null() {
-		return refuse(badModel, "only the model "+in.model+" may be asked for here")
+		return refuse(badModel, "only the model "+in.model+" is allowed here")
 	}
 	return nil
 }
 
-// both adds each field's other name.
+// both adds the name of each field in the API's definition.
 func both(rules map[string]rule) map[string]rule {
 	all := map[string]rule{}
 	for name, r := range rules {
@@ -42,7 +42,7 @@ func both(rules map[string]rule) map[string]rule {
 	return all
 }
 
-// snake returns a name in camel case as the definition of the API has it.
+// snake turns a name from camel case into snake case.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -55,7 +55,7 @@ func snake(name string) string {
 	return b.String()
 }
 
-// members is the rule for an object whose members are fields of the API.
+// members is the rule for an object with fields of the API.
 func members(rules map[string]rule) rule {
 	return func(in *inspector, v *value) error {
 		if v.null() {
@@ -65,7 +65,7 @@ func members(rules map[string]rule) rule {
 	}
 }
 
-// orNothing is the rule for an object that is removed if nothing of it may stay.
+// orNothing is members for an object that is removed if no member may stay.
 func orNothing(rules map[string]rule) rule {
 	return func(in *inspector, v *value) error {
 		err := members(rules)(in, v)
@@ -77,19 +77,19 @@ func orNothing(rules map[string]rule) rule {
 }
 
 var (
-	// A tool is a list of functions, which run on the agent's side, or one of the provider's
-	// (Google Search, code execution, URL contexts, maps, files).
+	// A tool is a list of functions, which run on the agent's side, or a provider's tool (Google Search,
+	// code execution, URL contexts, maps, files).
 	googleDeclarations = passing(map[string]rule{}, "functionDeclarations", "function_declarations")
 	googleConfig       = passing(map[string]rule{}, "functionCallingConfig", "function_calling_config", "includeServerSideToolInvocations", "include_server_side_tool_invocations")
 	googleParts        = passing(both(map[string]rule{"functionResponse": members(googleResponse)}),
 		"text", "thought", "thoughtSignature", "thought_signature", "inlineData", "inline_data", "functionCall", "function_call",
 		"videoMetadata", "video_metadata", "mediaResolution", "media_resolution")
-	// A result may hold media, which must be in the request itself.
+	// A result may have media, which must be in the request itself.
 	googleResponse = passing(map[string]rule{"parts": eachOf(members(passing(map[string]rule{}, "inlineData", "inline_data")))},
 		"id", "name", "response", "willContinue", "will_continue", "scheduling")
 )
 
-// eachOf is the rule for a list, or for one element instead of it.
+// eachOf is the rule for a list, or for a single element in place of the list.
 func eachOf(element rule) rule {
 	return func(in *inspector, v *value) error {
 		switch {
@@ -106,7 +106,7 @@ func googleContent(in *inspector, v *value) error {
 	return members(passing(map[string]rule{"parts": eachOf(googlePart)}, "role"))(in, v)
 }
 
-// googlePart keeps a part that contains its own data. Without any, a text takes its place.
+// googlePart replaces a part by a text unless it contains its own data.
 func googlePart(in *inspector, v *value) error {
 	err := members(googleParts)(in, v)
 	if v.emptied() {
@@ -126,10 +126,10 @@ func googleGeneration(in *inspector, v *value) error {
 	for _, m := range v.parts {
 		switch m.key {
 		case "maxOutputTokens", "max_output_tokens":
-			_ = mostRule(in, m)
+			_ = outputLimitRule(in, m)
 		case "candidateCount", "candidate_count":
-			if n := countOf(m.raw); n > 1 || n == garbage { // a stream has no end that counts them all
-				return malformed("one candidate is served at a time")
+			if n := countOf(m.raw); n > 1 || n == garbage { // no event at the end of a stream counts several
+				return malformed("only one candidate is allowed here")
 			}
 		case "routingConfig", "routing_config", "modelConfig", "model_config": // lead to other models
 			if err := in.external(m, "routingConfig"); err != nil {
@@ -140,14 +140,14 @@ func googleGeneration(in *inspector, v *value) error {
 	return nil
 }
 
-// google reads an answer, or a piece of one: all have the same form. The counts of a stream
-// are complete in the piece that says why the model has finished.
+// google reads an answer, or an event of a stream, which has the same form. In a stream, the counts
+// are complete in the event with the finish reason.
 func (m *meter) google(data []byte) {
 	e := object(data)
 	var candidates []struct {
 		FinishReason string `json:"finishReason"`
 	}
-	_ = json.Unmarshal(e["candidates"], &candidates) // an error has none
+	_ = json.Unmarshal(e["candidates"], &candidates) // an error has no candidates
 	finished := !absent(object(e["promptFeedback"])["blockReason"])
 	for _, c := range candidates {
 		finished = finished || c.FinishReason != ""

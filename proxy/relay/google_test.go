@@ -16,8 +16,8 @@ const (
 	streamPath   = "/v1beta/models/m:streamGenerateContent"
 )
 
-// TestGoogleTools: of a request to generateContent, what would make the provider act outside is
-// removed, however its names are spelled.
+// TestGoogleTools: the relay removes everything from a request to generateContent that would make the
+// provider act outside, in both spellings of names.
 func TestGoogleTools(t *testing.T) {
 	for _, c := range []struct{ name, body, want, found string }{
 		{"text", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`, "=", ""},

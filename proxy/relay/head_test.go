@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestRoutes: nothing may be sent to a provider but what is written here.
+// TestRoutes: an agent can send only these requests to a provider.
 func TestRoutes(t *testing.T) {
 	for provider, want := range map[relay.Provider][]string{
 		relay.Anthropic: {
@@ -49,7 +49,7 @@ func TestPaths(t *testing.T) {
 	for _, c := range []struct {
 		provider           relay.Provider
 		method, path, body string
-		want               string // what the upstream was asked for; empty: refused
+		want               string // the path at the upstream; empty: refused
 	}{
 		{relay.Anthropic, "POST", "/v1/messages", ok, "POST /v1/messages"},
 		{relay.Anthropic, "POST", "/v1/messages?beta=true", ok, "POST /v1/messages?beta=true"},
@@ -302,7 +302,7 @@ func TestRawHeads(t *testing.T) {
 				_ = conn.(*net.TCPConn).CloseWrite()
 			}
 			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil && c.name != "short body" { // whose connection net/http closes
+			if err != nil && c.name != "short body" { // net/http closes the connection of a short body
 				t.Fatal(err)
 			} else if err == nil && resp.StatusCode != c.status {
 				t.Errorf("status %d, want %d", resp.StatusCode, c.status)

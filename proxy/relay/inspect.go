@@ -12,33 +12,33 @@ import (
 const maxFound = 32
 
 // An inspector checks the body of one request. It visits only places where the APIs accept
-// tools or references: what a tool takes or returns is data.
+// tools or references: the input and output of a tool are data.
 type inspector struct {
-	model  string // the only one allowed
-	allow  bool   // external tools
-	refuse bool   // instead of removing
-	chat   bool   // Chat Completions, whose streams count tokens only when asked
+	model  string // the only allowed model
+	allow  bool   // allow external tools
+	refuse bool   // refuse the request instead of removing its external tools
+	chat   bool   // Chat Completions: a stream counts tokens only if the request asks for it
 
-	found     []string // what was removed, or the first thing that was refused
-	lost      []string // names of removed tools
-	tools     int      // not removed
-	toolsGone bool     // at least one was removed
-	stream    bool
-	asked     string // the requested model, cleaned
-	hideUsage bool   // the agent did not ask for the chunk with token counts
-	options   bool   // the request has stream_options
+	found        []string // what was removed, or the first thing that was refused
+	removedTools []string // names of removed tools
+	tools        int      // not removed
+	toolsGone    bool     // at least one was removed
+	stream       bool
+	asked        string // the requested model, cleaned
+	hideUsage    bool   // the agent did not ask for the chunk with token counts
+	options      bool   // the request has stream_options
 
-	most    int64 // tokens that one answer may have; 0: not stated
-	choices int64 // requested answers; 0: one
-	size    int64 // of the body, in bytes
-	work    int64 // bytes of the values that were entered
-	tree    int64 // of the body, in bytes
+	outputLimit int64 // tokens that one answer may have; 0: not stated
+	choices     int64 // requested answers; 0: one
+	size        int64 // of the body, in bytes
+	work        int64 // bytes of the values that were entered
+	tree        int64 // of the body, in bytes
 }
 
 const (
-	// mostOutput bounds the tokens of an answer if the request does not; no model writes
+	// defaultOutput bounds the tokens of an answer if the request does not; no model writes
 	// more.
-	mostOutput = 128 << 10
+	defaultOutput = 128 << 10
 	// maxPasses bounds work, in sizes of the body: only nesting deeper than any API accepts
 	// takes more. Real agents' requests take less than 15.
 	maxPasses = 20
@@ -48,8 +48,8 @@ const (
 
 // bounds returns the bounds of the request's cost.
 func (in *inspector) bounds() bounds {
-	most := cmp.Or(min(in.most, 1<<30), mostOutput)
-	return bounds{input: in.size, output: most * min(max(in.choices, 1), 1<<10)}
+	limit := cmp.Or(min(in.outputLimit, 1<<30), defaultOutput)
+	return bounds{input: in.size, output: limit * min(max(in.choices, 1), 1<<10)}
 }
 
 // A rule checks a value, and changes or removes it if necessary.
@@ -121,18 +121,17 @@ func (in *inspector) external(v *value, name string) error {
 	return nil
 }
 
-// instead replaces a part of a message with a text, since the APIs refuse messages without
-// content.
+// instead replaces a part of a message by a text, since the APIs refuse messages without content.
 func (in *inspector) instead(v *value, name, kind string) error {
 	err := in.external(v, name)
 	v.replace(`{"type":"` + kind + `","text":"` + notice + `"}`)
 	return err
 }
 
-// enter counts v as work. It fails if that is too much, or if v is of another kind.
+// enter counts v as work. It fails if there is too much work, or if v is of another kind.
 func (in *inspector) enter(v *value, kind byte, what string) error {
 	if v.kind() != kind {
-		return malformed("the request holds something else where an " + what + " belongs")
+		return malformed("the request has something else in place of an " + what)
 	}
 	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) {
 		return malformed("the request is nested too deep")
@@ -140,7 +139,7 @@ func (in *inspector) enter(v *value, kind byte, what string) error {
 	return nil
 }
 
-// object enters an object, and refuses respelled keys.
+// object enters an object, and refuses respelled keys (see respelled).
 func (in *inspector) object(v *value) error {
 	if err := in.enter(v, '{', "object"); err != nil {
 		return err
@@ -164,8 +163,8 @@ func (in *inspector) each(v *value, check rule) error {
 	return nil
 }
 
-// content checks the parts of a content that is not just text, each by its type. what names
-// a part in the error for one without a type.
+// content checks each part of a content by its type, unless the content is just text. what names a
+// part in the error for a part without a type.
 func (in *inspector) content(v *value, what string, part func(in *inspector, v *value, kind string) error) error {
 	if in.allow || v.null() || v.kind() == '"' {
 		return nil
@@ -182,8 +181,8 @@ func (in *inspector) content(v *value, what string, part func(in *inspector, v *
 	})
 }
 
-// respelled reports whether a key is one that matters here, in different case. Parsers that
-// ignore case, such as Go's, read it as that key; strict parsers do not.
+// respelled reports whether a key is a key that matters here in another case. Parsers that ignore
+// case, such as Go's, read it as this key; strict parsers do not.
 func respelled(m *value) bool {
 	f := folded(m.key)
 	return f != m.key && slices.Contains([]string{
@@ -192,7 +191,7 @@ func respelled(m *value) bool {
 	}, f)
 }
 
-// folded returns a key as a parser that ignores case reads it (encoding/json), to which the
+// folded returns a key as a parser that ignores case reads it (encoding/json). For such a parser the
 // long s is an s.
 func folded(key string) string {
 	return strings.Map(func(r rune) rune {
@@ -244,15 +243,15 @@ func modelRule(in *inspector, v *value) error {
 	}
 	if in.asked = s; s != in.model {
 		in.asked = cleanName(s)
-		return refuse(badModel, "only the model "+in.model+" may be asked for here")
+		return refuse(badModel, "only the model "+in.model+" is allowed here")
 	}
 	return nil
 }
 
-// mostRule reads how many tokens a model may write. It accepts any value, since the provider
+// outputLimitRule reads how many tokens a model may write. It accepts any value, since the provider
 // decides whether it is valid.
-func mostRule(in *inspector, v *value) error {
-	in.most = max(in.most, int64(countOf(v.raw)))
+func outputLimitRule(in *inspector, v *value) error {
+	in.outputLimit = max(in.outputLimit, int64(countOf(v.raw)))
 	return nil
 }
 
@@ -269,8 +268,8 @@ func streamRule(in *inspector, v *value) error {
 	return nil
 }
 
-// oneOf passes the good strings and no others, even if external tools are allowed: others
-// raise the cost of the request, or ask another model.
+// oneOf passes only the good strings, even if external tools are allowed: other values raise the cost
+// of the request, or ask another model.
 func oneOf(name string, good ...string) rule {
 	return func(in *inspector, v *value) error {
 		if s, ok := v.text(); v.null() || ok && slices.Contains(good, s) {
@@ -290,18 +289,18 @@ func outside(name string) rule {
 	}
 }
 
-// stateless refuses requests with a field that refers to something that the provider keeps
-// and the relay has not seen. Without the field, the request would have another meaning.
+// stateless refuses requests with a field that refers to state at the provider, which the relay has
+// not seen. Without the field, the request would have another meaning.
 func stateless(name string) rule {
 	return func(_ *inspector, v *value) error {
 		if k := v.kind(); k == 'n' || k == 'f' {
 			return nil
 		}
-		return refuse(keptState, "a request must hold all it refers to: "+name+" is not allowed here")
+		return refuse(providerState, "a request must not refer to state at the provider: "+name+" is not allowed here")
 	}
 }
 
-// toolsRule checks a list of tools. A list that becomes empty is removed.
+// toolsRule checks a list of tools, and removes the list if it becomes empty.
 func toolsRule(tool rule) rule {
 	return func(in *inspector, v *value) error {
 		if v.null() {
@@ -323,12 +322,11 @@ func toolsRule(tool rule) rule {
 	}
 }
 
-// toolChoice removes a tool choice that the remaining tools do not offer, which providers
-// refuse.
+// toolChoice removes a tool choice that the remaining tools do not offer, because providers refuse it.
 func (in *inspector) toolChoice(root *value) {
 	for _, m := range root.parts {
 		choice := m.key == "tool_choice"
-		if name, _ := m.word("name"); in.toolsGone && (choice && slices.Contains(in.lost, name) || in.tools == 0 && (choice || m.key == "parallel_tool_calls")) {
+		if name, _ := m.word("name"); in.toolsGone && (choice && slices.Contains(in.removedTools, name) || in.tools == 0 && (choice || m.key == "parallel_tool_calls")) {
 			m.remove()
 		}
 	}

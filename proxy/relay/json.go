@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a request's JSON. Real agents' requests hold some thousands of values, nested
+// Bounds of a request's JSON. Real agents' requests have some thousands of values, nested
 // less than 20 deep.
 const (
 	maxDepth  = 256
@@ -21,13 +21,13 @@ var (
 	errSyntax   = errors.New("the body is not valid JSON")
 	errUTF8     = errors.New("the body is not valid UTF-8")
 	errDepth    = errors.New("the body is nested too deep")
-	errValues   = errors.New("the body holds too many values")
-	errKeyTwice = errors.New("the body holds an object with a key twice")
-	errKey      = errors.New("the body holds a key that is no Unicode text")
+	errValues   = errors.New("the body has too many values")
+	errKeyTwice = errors.New("the body has an object with a key twice")
+	errKey      = errors.New("the body has a key that is no Unicode text")
 )
 
-// A value is one value of a request. Unchanged values are sent on byte for byte. A nil value
-// is absent.
+// A value is one value of a request. The relay sends unchanged values byte for byte. A nil value is
+// absent.
 type value struct {
 	key     string // of a member
 	name    []byte // the key as written, with its quotes; nil unless a member
@@ -35,16 +35,16 @@ type value struct {
 	parts   []*value
 	in      *value // nil for the whole request
 	gone    bool   // removed
-	changed bool   // the parts differ from those of raw
+	changed bool   // the parts differ from raw
 }
 
 // parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike:
 // no repeated key in an object, even spelled with escapes, no invalid UTF-8, nothing after
-// the value. Otherwise the provider might read what was removed here, or miss what was not.
+// the value. Otherwise the provider and the relay could read different requests.
 //
-// encoding/json checks the grammar. Its tokens are not used: they hide how a key is written,
-// and copy every string. Nor is package document, which refuses lone surrogates and numbers out
-// of range: agents send such values, and the provider decides about them.
+// encoding/json checks the grammar. Its tokens would hide how a key is written, and copy every string.
+// Package document would refuse lone surrogates and numbers out of range, but agents send such values,
+// and the provider decides about them.
 func parse(body []byte) (root *value, values int, err error) {
 	switch {
 	case !utf8.Valid(body):
@@ -136,9 +136,9 @@ func (p *parser) text() []byte {
 	return p.data[begin:p.pos]
 }
 
-// unquote decodes a string of valid JSON. It returns false for half a surrogate pair, which
-// some parsers keep and others replace: encoding/json by U+FFFD, which is not accepted beside
-// escapes at all.
+// unquote decodes a string of valid JSON. It returns false for half a surrogate pair, which parsers
+// read differently. encoding/json replaces it by U+FFFD, so unquote also returns false for any U+FFFD
+// in a string with escapes.
 func unquote(raw []byte) (string, bool) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
 		return string(inner), true
@@ -161,7 +161,7 @@ func (v *value) kind() byte {
 // null reports whether a value is absent or null, which the APIs treat alike.
 func (v *value) null() bool { return v == nil || v.kind() == 'n' }
 
-// text decodes a string. It returns false if v is not one.
+// text decodes a string. It returns false if v is no string.
 func (v *value) text() (string, bool) {
 	if v.kind() != '"' {
 		return "", false
@@ -221,7 +221,7 @@ func (v *value) add(key, json string) {
 	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
 }
 
-// appendTo appends the value as it is to be sent.
+// appendTo appends the value in the form to send.
 func (v *value) appendTo(b []byte) []byte {
 	if !v.changed {
 		return append(b, v.raw...)

@@ -8,11 +8,10 @@ import (
 const redacted = "<redacted>"
 
 // A Key is a provider's credential. It cannot be printed by accident: formatting, logging
-// and encoding give a placeholder, even within other structs. The zero Key holds no
-// credential.
+// and encoding give a placeholder, even within other structs. The zero Key has no credential.
 type Key struct {
-	// reveal is a function, since a printer that reaches an unexported field by reflection
-	// calls no methods and prints no functions.
+	// reveal is a function because fmt prints an unexported field by reflection, without calling its
+	// methods, and does not print what a function returns.
 	reveal func() string
 }
 
@@ -24,7 +23,7 @@ func NewKey(value string) Key {
 	return Key{func() string { return value }}
 }
 
-// IsZero reports whether the key holds no credential.
+// IsZero reports whether the key has no credential.
 func (k Key) IsZero() bool { return k.reveal == nil }
 
 func (k Key) value() string {

@@ -11,9 +11,9 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-const keptStatuses = 16
+const maxStatuses = 16
 
-// A ledger keeps the facts and the budgets of one relay.
+// A ledger counts the facts and the budgets of one relay.
 type ledger struct {
 	cfg    Config
 	prices proxy.Prices
@@ -24,7 +24,7 @@ type ledger struct {
 	bodies   int64     // bytes of bodies in memory
 	reserved int64     // estimated input tokens of the requests in progress
 	path     string    // of the last generation; "" before the first
-	first    *question // the first generation; nil before it, and once one has succeeded
+	first    *question // the first generation; nil before it, and after any generation has succeeded
 }
 
 func newLedger(cfg Config) *ledger {
@@ -44,19 +44,19 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.cfg.Limits.InFlight
 }
 
-// leave ends what enter began, gives back what hold took, and records what was removed from
-// the request or why it was refused.
+// leave ends what enter began and releases the reserved body. It records what the relay removed from
+// the request, or why it refused the request.
 func (l *ledger) leave(x *exchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.bodies -= x.held
+	l.bodies -= x.bodyBytes
 	into := l.facts.Stripped
 	if x.refused {
 		l.facts.Refused++
 		into = l.facts.External
 	}
-	if x.silent {
+	if x.unlogged {
 		l.facts.Unlogged++
 	}
 	for _, name := range x.entry.Stripped {
@@ -66,8 +66,8 @@ func (l *ledger) leave(x *exchange) {
 	}
 }
 
-// hold reserves memory for a body. It returns false if there is not enough.
-func (l *ledger) hold(bytes int64) bool {
+// reserveBody reserves memory for a body. It returns false if there is not enough.
+func (l *ledger) reserveBody(bytes int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bodies+bytes > l.cfg.Limits.Bodies {
@@ -77,9 +77,9 @@ func (l *ledger) hold(bytes int64) bool {
 	return true
 }
 
-// admit counts a generation towards the budgets, or refuses it. Its tokens are known only
-// afterwards: it is admitted if the tokens so far, and the estimated input of the requests
-// in progress, are below the budget.
+// admit counts a generation towards the budgets, or refuses it. The tokens of a generation are known
+// only at its end, so admit compares the budget with the tokens so far and the estimated input of the
+// requests in progress.
 func (l *ledger) admit(input int64, asked question) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,23 +111,23 @@ func (l *ledger) exceeded(b Budget) error {
 
 // An outcome is how one generation ended.
 type outcome struct {
-	status int   // 0: no answer
-	cause  Cause // empty unless failed on the provider's side
-	away   bool  // it failed, and not because of the request; see Facts.Unavailable
-	left   bool  // the agent gave up, or the relay was closed
-	good   bool  // answered with 2xx and to the end
-	usage  proxy.Usage
+	status      int   // 0: no answer
+	cause       Cause // empty unless failed on the provider's side
+	unavailable bool  // no request can cause the failure; see Facts.Unavailable
+	left        bool  // the agent gave up, or the relay was closed
+	good        bool  // answered with 2xx and to the end
+	usage       proxy.Usage
 }
 
-// settle ends what admit began with the same input.
-func (l *ledger) settle(input int64, o outcome) {
+// complete ends a generation that admit counted with the same input.
+func (l *ledger) complete(input int64, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.reserved -= input
 	f := &l.facts
 	f.Usage = f.Usage.Add(o.usage)
 	f.CostUSD = l.prices.Cost(f.Usage)
-	if f.Statuses = append(f.Statuses, o.status); len(f.Statuses) > keptStatuses {
+	if f.Statuses = append(f.Statuses, o.status); len(f.Statuses) > maxStatuses {
 		f.Statuses = slices.Delete(f.Statuses, 0, 1)
 	}
 	switch {
@@ -136,7 +136,7 @@ func (l *ledger) settle(input int64, o outcome) {
 	case o.cause != "":
 		f.Failed[o.cause]++
 		f.Outage++
-		if o.away {
+		if o.unavailable {
 			f.Unavailable++
 		}
 		f.LastCause = o.cause

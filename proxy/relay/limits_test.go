@@ -104,8 +104,8 @@ func TestBodiesAtOnce(t *testing.T) {
 	}
 }
 
-// TestInspectionAllowance: requests beyond the allowance of inspected bytes are refused
-// and not sent, whatever the machine's speed.
+// TestInspectionAllowance: the relay refuses requests beyond the allowance of inspected bytes, whatever
+// the machine's speed.
 func TestInspectionAllowance(t *testing.T) {
 	up := newAnswers(t)
 	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.Limits.Inspect = 1 })
@@ -130,9 +130,9 @@ func TestInspectionAllowance(t *testing.T) {
 	}
 }
 
-// TestErrorsCost: an error that comes before any output costs what it says, mostly nothing, since
-// clients repeat such requests many times. Any other, or no answer, costs what the provider may have
-// spent on it, so that provoking one does not get around a budget.
+// TestErrorsCost: an error before any output costs the tokens that it reports, mostly none, since
+// clients repeat such requests many times. Any other error, or no answer, costs what the provider may
+// have spent on it. Otherwise an agent could provoke errors to get around a budget.
 func TestErrorsCost(t *testing.T) {
 	const delta = `data: {"type":"response.output_text.delta","delta":"0123456789"}` + "\n\n"
 	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"` + strings.Repeat("a", 4000) + `"}`
@@ -199,8 +199,8 @@ func stream(events string) func(http.ResponseWriter) {
 	}
 }
 
-// TestSilentProvider: if the relay stops waiting, the bounds are charged, since the
-// provider may still be working.
+// TestSilentProvider: if the relay stops waiting, it charges the bounds, since the provider may still be
+// working.
 func TestSilentProvider(t *testing.T) {
 	body := `{"model":"m","stream":true,"max_output_tokens":5000,"input":"a"}`
 	for name, begin := range map[string]func(http.ResponseWriter){"before the answer": func(http.ResponseWriter) {}, "within it": stream("data: {}\n\n")} {

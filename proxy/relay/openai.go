@@ -14,7 +14,7 @@ func responsesRules() map[string]rule {
 		"input":                responsesInput,
 		"instructions":         stringRule,
 		"tools":                toolsRule(responsesTool),
-		"max_output_tokens":    mostRule,
+		"max_output_tokens":    outputLimitRule,
 		"background":           stateless("background"),
 		"conversation":         stateless("conversation"),
 		"previous_response_id": stateless("previous_response_id"),
@@ -30,8 +30,8 @@ func chatRules() map[string]rule {
 		"messages":              chatMessages,
 		"tools":                 toolsRule(chatTool),
 		"stream_options":        chatStreamOptions,
-		"max_completion_tokens": mostRule,
-		"max_tokens":            mostRule,
+		"max_completion_tokens": outputLimitRule,
+		"max_tokens":            outputLimitRule,
 		"n":                     choicesRule,
 		"web_search_options":    outside("web_search_options"),
 	})
@@ -78,8 +78,7 @@ func responsesTool(in *inspector, v *value) error {
 	return in.external(v, cleanName(t))
 }
 
-// innerTools checks the tools within v. If none is left, it removes v or leaves an empty
-// list.
+// innerTools checks the tools within v. If it removes all tools, it removes v or leaves an empty list.
 func (in *inspector) innerTools(v *value, remove bool) error {
 	tools := v.field("tools")
 	if tools == nil {
@@ -113,9 +112,9 @@ func openAIToolChoice(in *inspector, v *value) error {
 	return in.choice(v, "function", "custom", "local_shell", "apply_patch", "shell")
 }
 
-// allowedTools checks the list of a choice of type allowed_tools, and removes the choice if
-// nothing is left. The Responses API has the list at the top level, Chat Completions in a
-// field with the name of the type.
+// allowedTools checks the list of a choice of type allowed_tools, and removes the choice if the list
+// becomes empty. The Responses API has the list at the top level, Chat Completions in a field with
+// the name of the type.
 func (in *inspector) allowedTools(choice, v *value) error {
 	if err := in.object(v); err != nil {
 		return err
@@ -155,7 +154,7 @@ func responsesItem(in *inspector, v *value) error {
 	}
 	if refersByID(t, v) {
 		if t != "reasoning" {
-			return stateless("an item that is but an id")(in, v)
+			return stateless("an item with nothing but an id")(in, v)
 		}
 		v.field("id").remove() // codex sends such items from providers that encrypt nothing
 	}
@@ -180,8 +179,7 @@ func responsesItem(in *inspector, v *value) error {
 	return in.external(v, "input:"+cleanName(t))
 }
 
-// refersByID reports whether an item has an id and no content, for which the provider would
-// use what it keeps.
+// refersByID reports whether an item has an id and no content. The provider would look up the content.
 func refersByID(kind string, item *value) bool {
 	if item.field("id").null() {
 		return false
@@ -228,7 +226,7 @@ func (in *inspector) responsesParts(item *value, name string) error {
 func chatMessages(in *inspector, v *value) error {
 	return in.each(v, func(in *inspector, msg *value) error {
 		if audio := msg.field("audio"); !audio.null() { // the id of an earlier answer
-			return refuse(keptState, "a request must hold all it refers to: audio is not allowed here")
+			return refuse(providerState, "a request must not refer to state at the provider: audio is not allowed here")
 		}
 		if err := in.object(msg); err != nil {
 			return err
@@ -275,7 +273,7 @@ func inline(part *value) bool {
 	return image.null() || ok && strings.HasPrefix(s, "data:")
 }
 
-// chatStreamOptions asks the provider to count tokens; in a stream, it does not otherwise.
+// chatStreamOptions asks the provider to count tokens, because in a stream it otherwise does not.
 func chatStreamOptions(in *inspector, v *value) error {
 	if v.null() {
 		v.remove() // inspect adds it

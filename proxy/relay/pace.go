@@ -19,8 +19,8 @@ func NewPace(perMinute int64) *Pace {
 }
 
 // await waits for the turn of a generation of this relay. It returns false, and takes no turn, if
-// ctx ends before. One request of a relay waits at a time, so that an agent with many requests
-// keeps no other from its turn.
+// ctx ends first. Only one request of a relay waits at a time, so that an agent with many requests does
+// not delay other agents.
 func (r *Relay) await(ctx context.Context) bool {
 	if r.cfg.Pace == nil {
 		return true

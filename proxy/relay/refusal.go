@@ -11,34 +11,34 @@ import (
 type reason string
 
 const (
-	badPath      reason = "path_not_allowed"
-	badHeader    reason = "header_not_allowed"
-	badHead      reason = "malformed_head" // net/http answered by itself
-	badEncoding  reason = "encoding_not_allowed"
-	tooLarge     reason = "body_too_large"
-	unreadable   reason = "body_unreadable"
-	badJSON      reason = "malformed_json"
-	badRequest   reason = "malformed_request"
-	badModel     reason = "model_not_allowed"
-	externalTool reason = "external_tool"
-	keptState    reason = "state_not_allowed"
-	overBudget   reason = "budget_exceeded"
-	tooMany      reason = "too_many_requests"
-	tooMuch      reason = "inspection_limit"
-	tooManyInAll reason = "request_limit"
-	logFailed    reason = "log_failed"
-	agentLeft    reason = "agent_left"
-	relayClosed  reason = "relay_closed"
+	badPath       reason = "path_not_allowed"
+	badHeader     reason = "header_not_allowed"
+	badHead       reason = "malformed_head" // net/http answered by itself
+	badEncoding   reason = "encoding_not_allowed"
+	tooLarge      reason = "body_too_large"
+	unreadable    reason = "body_unreadable"
+	badJSON       reason = "malformed_json"
+	badRequest    reason = "malformed_request"
+	badModel      reason = "model_not_allowed"
+	externalTool  reason = "external_tool"
+	providerState reason = "state_not_allowed"
+	overBudget    reason = "budget_exceeded"
+	tooMany       reason = "too_many_requests"
+	tooMuch       reason = "inspection_limit"
+	tooManyInAll  reason = "request_limit"
+	logFailed     reason = "log_failed"
+	agentLeft     reason = "agent_left"
+	relayClosed   reason = "relay_closed"
 )
 
-// A refusal is the relay's own answer. Its message goes to the agent: it consists of fixed
-// texts, the configured model and names that passed [cleanName].
+// A refusal is the relay's own answer. The agent sees its message, which consists of fixed texts, the
+// configured model and names that passed [cleanName].
 //
-// What is not permitted is answered with the status at which the provider's own client gives
-// up instead of retrying: codex repeats a request six times after a 403, and claude repeats it
-// without beta features after a 400.
+// The status for "not permitted" depends on the provider, so that its own client does not retry:
+// codex repeats a request six times after a 403, and claude repeats it without beta features after a
+// 400.
 type refusal struct {
-	status  int // 0: what the provider uses for "not permitted"
+	status  int // 0: api.forbidden
 	reason  reason
 	message string
 }
@@ -52,8 +52,8 @@ func refuse(why reason, message string) error {
 // errTooMany tells the agent to retry a little later.
 var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, message: "too many requests at once"}
 
-// errTooMuch does so, too: inspecting its requests costs the host more than allowed.
-var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to look at"}
+// errTooMuch also tells the agent to retry: inspecting its requests costs the host more than allowed.
+var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to inspect"}
 
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}

@@ -34,11 +34,11 @@ type Relay struct {
 
 	allowance allowance
 
-	waiting chan struct{} // holds one value while a request waits for Config.Pace
+	waiting chan struct{} // has one value while a request waits for Config.Pace
 
 	mu    sync.Mutex
 	work  sync.WaitGroup             // Serve and the agent's connections
-	conns map[net.Conn]*atomic.Int64 // the agent's, with the requests of each that have not reached the handler
+	conns map[net.Conn]*atomic.Int64 // the agent's connections, each with its requests that have not reached the handler
 }
 
 // New returns a relay, which the caller must close. The error names everything that is wrong
@@ -90,9 +90,8 @@ func (r *Relay) Serve(l net.Listener) error {
 	return nil
 }
 
-// Close stops serving, ends the requests in progress and waits until they are logged. After
-// it, the facts are final. The error is that of a listener that could not be closed. Further
-// calls do nothing.
+// Close stops serving, ends the requests in progress and waits until they are logged. Then the facts
+// are final. It returns an error if a listener could not be closed. Further calls do nothing.
 func (r *Relay) Close() error {
 	r.mu.Lock() // so that no work is added during the wait
 	r.cancel(ErrClosed)
@@ -110,8 +109,8 @@ func (r *Relay) Facts() Facts { return r.ledger.snapshot() }
 // reached the handler.
 type connKey struct{}
 
-// connContext is called by net/http for each connection, before connState. It registers the
-// connection, unless there are too many or the relay is closed.
+// connContext registers a connection, unless there are too many or the relay is closed. net/http
+// calls it before connState.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
 	r.mu.Lock()
@@ -123,8 +122,8 @@ func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, pending)
 }
 
-// connState closes unregistered connections, and logs requests whose heads net/http could
-// not read and so answered without the handler.
+// connState closes unregistered connections. It logs malformed requests, which net/http answers
+// without the handler.
 func (r *Relay) connState(c net.Conn, now http.ConnState) {
 	r.mu.Lock()
 	pending := r.conns[c]

@@ -32,7 +32,7 @@ type route struct {
 // generates reports whether the request makes a model write, which costs tokens.
 func (r route) generates() bool { return r.dialect != noUsage }
 
-// routes returns everything that may be sent. The rest of the providers' APIs keeps, lists
+// routes returns everything that an agent may send. The rest of the providers' APIs stores, lists
 // or runs files, jobs, agents or connections.
 func routes(p Provider, model string) []route {
 	const get, post = http.MethodGet, http.MethodPost
@@ -87,19 +87,19 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 	return u
 }
 
-// header returns the header for the provider. It has only those of the agent's fields that
-// are listed here, and so no credential, organization or project.
+// header returns the header for the provider. It copies only the agent's fields that are listed here,
+// and so no credential, organization or project.
 func header(p Provider, in http.Header) http.Header {
 	out := http.Header{"Accept-Encoding": {"identity"}}
 	for name := range in {
 		if slices.Contains([]string{"Accept", "User-Agent", "X-App"}, name) || strings.HasPrefix(name, "X-Stainless-") {
-			keep(out, in, name)
+			copyField(out, in, name)
 		}
 	}
 	for _, name := range apis()[p].headers {
-		keep(out, in, name)
+		copyField(out, in, name)
 	}
-	// With it, codex declares that its tools are in the input.
+	// With this field, codex declares that its tools are in the input.
 	if p == OpenAI && in.Get(codexLite) == "true" {
 		out.Set(codexLite, "true")
 	}
@@ -115,15 +115,15 @@ func header(p Provider, in http.Header) http.Header {
 
 const codexLite = "X-Openai-Internal-Codex-Responses-Lite"
 
-// keep copies the first value of a field, unless it is too long.
-func keep(out, in http.Header, name string) {
+// copyField copies the first value of a field, unless it is too long.
+func copyField(out, in http.Header, name string) {
 	if v := in.Get(name); v != "" && len(v) <= 512 {
 		out.Set(name, v)
 	}
 }
 
-// filterBetas drops beta features whose fields and tools are removed from requests anyway,
-// in case the name alone has an effect.
+// filterBetas drops the names of beta features that the inspector removes from requests, in case the
+// name alone has an effect.
 func filterBetas(values []string) string {
 	var kept []string
 	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {
@@ -144,7 +144,7 @@ func (c Config) authorize(h http.Header) {
 		api = apis()[OpenAI]
 	}
 	if c.KeyHeader != "" {
-		api.key, api.ahead = c.KeyHeader, ""
+		api.key, api.prefix = c.KeyHeader, ""
 	}
-	h.Set(api.key, api.ahead+c.Key.value())
+	h.Set(api.key, api.prefix+c.Key.value())
 }

@@ -25,8 +25,7 @@ func leaks(s string) bool {
 	return false
 }
 
-// TestKeyStaysOutside has upstreams that repeat what they were sent, in every part of an
-// answer.
+// TestKeyStaysOutside has upstreams that repeat the request in every part of an answer.
 func TestKeyStaysOutside(t *testing.T) {
 	echo := func(status int, contentType, format string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +95,7 @@ func TestKeyStaysOutside(t *testing.T) {
 	}
 }
 
-// TestAccountStaysOutside: identifiers of the operator's account are cut out.
+// TestAccountStaysOutside: the relay redacts identifiers of the operator's account.
 func TestAccountStaysOutside(t *testing.T) {
 	r := newRig(t, relay.OpenAI, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

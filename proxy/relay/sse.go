@@ -2,20 +2,19 @@ package relay
 
 import "bytes"
 
-// maxEvent bounds one event of a stream. The last one of the Responses API repeats the whole
-// answer.
+// maxEvent bounds one event of a stream, in bytes. The last event of the Responses API repeats the
+// whole answer.
 const maxEvent = 16 << 20
 
-// An eventReader finds the data of server-sent events in a stream of pieces. It accepts all
-// of the standard's line endings, but a lone CR takes effect only when an LF follows or the
-// stream ends. Libraries read streams from an io.Reader; here the pieces pass by on their way to
-// the agent.
+// An eventReader finds the data of server-sent events in a stream of pieces. It accepts all line
+// endings of the standard, but a lone CR takes effect only when an LF follows or the stream ends.
+// Libraries would need an io.Reader, but the relay writes the pieces while they pass to the agent.
 type eventReader struct {
-	event func(data []byte) // called for each event with data, which is valid until it returns
-	line  []byte            // the current line
-	data  []byte            // of the current event
-	has   bool              // the current event has data
-	over  bool              // the current event is too large and is skipped
+	event    func(data []byte) // called for each event with data, which is valid until it returns
+	line     []byte            // the current line
+	data     []byte            // of the current event
+	has      bool              // the current event has data
+	tooLarge bool              // the current event is too large and is skipped
 }
 
 // write takes the next piece. It does not retain p.
@@ -23,7 +22,7 @@ func (r *eventReader) write(p []byte) {
 	for piece := range bytes.Lines(p) {
 		line, ended := bytes.CutSuffix(piece, []byte{'\n'})
 		if !ended || len(r.line) > 0 {
-			r.hold(line)
+			r.appendLine(line)
 			line = r.line
 		}
 		if ended {
@@ -40,9 +39,9 @@ func (r *eventReader) close() {
 	r.dispatch()
 }
 
-func (r *eventReader) hold(p []byte) {
+func (r *eventReader) appendLine(p []byte) {
 	if len(r.line)+len(p) > maxEvent {
-		r.over = true
+		r.tooLarge = true
 		return
 	}
 	r.line = append(r.line, p...)
@@ -66,7 +65,7 @@ func (r *eventReader) oneLine(line []byte) {
 	}
 	value = bytes.TrimPrefix(bytes.TrimPrefix(value, []byte{':'}), []byte{' '})
 	if len(r.data)+len(value) >= maxEvent {
-		r.over = true
+		r.tooLarge = true
 		return
 	}
 	if r.has {
@@ -76,10 +75,10 @@ func (r *eventReader) oneLine(line []byte) {
 }
 
 func (r *eventReader) dispatch() {
-	if r.has && !r.over {
+	if r.has && !r.tooLarge {
 		r.event(r.data)
 	}
-	r.has, r.over = false, false
+	r.has, r.tooLarge = false, false
 	if r.data = r.data[:0]; cap(r.data) > 1<<20 {
 		r.data = nil
 	}

@@ -48,8 +48,8 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// TestTLS: the relay speaks HTTP/2, on one connection, with a provider whose certificate is valid,
-// and sends nothing to one whose certificate is not.
+// TestTLS: the relay speaks HTTP/2, on one connection, with a provider with a valid certificate, and
+// sends nothing to a provider with an invalid certificate.
 func TestTLS(t *testing.T) {
 	var asked atomic.Int64
 	var from sync.Map // addresses

@@ -25,7 +25,7 @@ const (
 type toolCase struct {
 	name, body string
 	want       string // "=": sent unchanged; "!reason": refused under either policy
-	found      string // what is logged as stripped, or is refused under RefuseExternalTools
+	found      string // logged as stripped, or refused under RefuseExternalTools
 }
 
 func anthropicCases() []toolCase {
@@ -239,7 +239,7 @@ func testStrip(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	}
 }
 
-// testRefuse: a request is refused exactly if something in it would be removed otherwise.
+// testRefuse: the relay refuses a request exactly if it would otherwise remove something.
 func testRefuse(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	t.Helper()
 	before, _, _ := up.seen()
@@ -283,8 +283,8 @@ func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 	}
 }
 
-// TestAllowExternalTools: everything passes but what costs more, refers to kept state or
-// asks another model.
+// TestAllowExternalTools: everything passes except fields that cost more, refer to state at the
+// provider or ask another model.
 func TestAllowExternalTools(t *testing.T) {
 	stays := map[string]bool{
 		"advisor": true, "fallbacks": true, "fast": true, "priority": true, "region": true,
@@ -325,8 +325,8 @@ func TestManyFoundNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestStrippedWasSent: the log and the facts call removed only what the provider was asked
-// without. A request that is refused says why, and nothing else.
+// TestStrippedWasSent: the log and the facts list removed fields only for requests that were sent. For a
+// refused request they have only the reason.
 func TestStrippedWasSent(t *testing.T) {
 	const search = `"tools":[{"type":"web_search"}]`
 	up := newAnswers(t)

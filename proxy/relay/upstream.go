@@ -10,8 +10,8 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// newUpstream returns the transport to the provider. When ctx, the relay's, ends, all
-// connections are closed, idle or not.
+// newUpstream returns the transport to the provider. The end of ctx, the relay's context, closes all
+// connections, even idle ones.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 	dialer := net.Dialer{Timeout: 15 * time.Second}
 	return &http.Transport{
@@ -25,7 +25,7 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
-		MaxIdleConnsPerHost:    -1, // for HTTP/1 only: net/http prints what arrives on idle connections
+		MaxIdleConnsPerHost:    -1, // for HTTP/1 only: net/http prints data that arrives on idle connections
 		IdleConnTimeout:        90 * time.Second,
 		ResponseHeaderTimeout:  cfg.Limits.Silence,
 		MaxResponseHeaderBytes: 256 << 10,

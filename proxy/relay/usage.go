@@ -10,28 +10,28 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-// maxAnswer bounds the bytes kept of an unstreamed answer, to read its counts.
+// maxAnswer bounds an unstreamed answer in memory, in bytes.
 const maxAnswer = 32 << 20
 
-// maxTokens is more than any answer has. A count above it or below zero is garbage.
+// maxTokens is more than any answer has. A count above it is garbage.
 const maxTokens = 1 << 40
 
 // A meter reads the token counts from an answer that passes through the relay.
 type meter struct {
-	dialect dialect
-	tally   tally
-	stream  bool
-	events  eventReader
-	body    []byte // of an unstreamed answer
-	over    bool   // the answer was too large to keep
-	bytes   int64  // of the answer
+	dialect  dialect
+	tally    tally
+	stream   bool
+	events   eventReader
+	body     []byte // of an unstreamed answer
+	tooLarge bool   // the answer was too large to keep
+	bytes    int64  // of the answer
 
-	usage counts
-	final bool  // a count of the whole output has come
-	whole bool  // the end defined by the API has come
-	cause Cause // of an error instead of an answer; empty if none
-	erred bool  // there was an error, on either side
-	begun bool  // a stream has had more than errors and what precedes an answer
+	usage  counts
+	final  bool  // a count of the whole output was read
+	whole  bool  // the API's end of an answer was read
+	cause  Cause // of an error instead of an answer; empty if none
+	failed bool  // there was an error, on either side
+	begun  bool  // a stream has had a part of an answer; see begins
 }
 
 func newMeter(d dialect, stream bool) *meter {
@@ -47,49 +47,49 @@ func (m *meter) write(p []byte) {
 	case m.stream:
 		m.events.write(p)
 	case len(m.body)+len(p) > maxAnswer:
-		m.over, m.body = true, nil
-	case !m.over:
+		m.tooLarge, m.body = true, nil
+	case !m.tooLarge:
 		m.body = append(m.body, p...)
 	}
 }
 
-// close returns what was counted. Missing counts are estimated from the bytes of the request and
-// the answer, and are never 0, unless all that came was an error. most says that they may be as high as b: the agent left, which it can do
-// at any time, or the relay stopped waiting.
-func (m *meter) close(b bounds, most bool) proxy.Usage {
+// close returns the usage. It estimates missing counts from the bytes of the request and the answer,
+// and never as 0 unless there was only an error. worst sets missing counts to b: nobody knows what the
+// answer cost, because the agent closed the connection or the relay stopped waiting.
+func (m *meter) close(b bounds, worst bool) proxy.Usage {
 	if m.stream {
 		m.events.close()
 	} else {
 		m.answer(m.body)
 	}
 	u := m.usage.sum(m.tally, b)
-	if m.dialect == noUsage || m.erred && !m.begun {
+	if m.dialect == noUsage || m.failed && !m.begun {
 		return u
 	}
 	if u.Input == 0 {
 		u.Input, u.Estimated = estimateInput(b.input), true
-		if most {
+		if worst {
 			u.Input = max(b.input, 1)
 		}
 	}
 	if !m.counted() || u.Output == 0 {
 		u.Output, u.Estimated = max(u.Output, m.bytes/8, 1), true
-		if most {
+		if worst {
 			u.Output = max(u.Output, b.output)
 		}
 	}
 	return u
 }
 
-// counted reports whether all counts have come.
+// counted reports whether all counts were read.
 func (m *meter) counted() bool { return m.whole && m.final }
 
 // estimateInput assumes four bytes per token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
 
-// A count is a number of tokens. It is read leniently, since providers and gateways differ:
-// fractions are rounded up, and a number may be in a string. Anything else, including a
-// negative or absurd number, is garbage.
+// A count is a number of tokens. countOf is lenient, since providers and gateways differ: it rounds
+// fractions up, and reads a number in a string. Anything else, including a negative or absurd number,
+// is garbage.
 type count int64
 
 const garbage count = -1
@@ -110,8 +110,8 @@ func countOf(raw []byte) count {
 // are cumulative.
 type counts map[string]count
 
-// A tally says which fields of an API's usage make up each count: their sum. A field in
-// another has a name like "details.name".
+// A tally lists the fields of an API's usage that are added up for each count. An inner field has a
+// name like "details.name".
 type tally struct{ input, cached, output, reasoning string }
 
 func tallies() map[dialect]tally {
@@ -135,11 +135,10 @@ func tallies() map[dialect]tally {
 	}
 }
 
-// add merges the counts of a usage object. In anything else, all are garbage.
+// add merges the counts of a usage object. If usage is no object, all counts become garbage.
 func (c counts) add(t tally, usage json.RawMessage) {
 	fields := object(usage)
-	// The samplings of one Anthropic answer, such as a compaction, which the other counts
-	// omit.
+	// An Anthropic answer may have several samplings, such as a compaction, which the other counts omit.
 	var samplings []map[string]json.RawMessage
 	_ = json.Unmarshal(fields["iterations"], &samplings) // skips elements of another type
 	for _, name := range strings.Fields(t.input + " " + t.cached + " " + t.output + " " + t.reasoning) {
@@ -159,7 +158,7 @@ func (c counts) add(t tally, usage json.RawMessage) {
 	}
 }
 
-// larger returns garbage if one of two counts is.
+// larger returns the larger count, or garbage if a or b is garbage.
 func larger(a, b count) count {
 	if a == garbage || b == garbage {
 		return garbage
@@ -167,7 +166,7 @@ func larger(a, b count) count {
 	return max(a, b)
 }
 
-// plus returns garbage if one of two counts is.
+// plus returns the sum, or garbage if a or b is garbage.
 func plus(a, b count) count {
 	if a == garbage || b == garbage {
 		return garbage
@@ -175,7 +174,7 @@ func plus(a, b count) count {
 	return min(a+b, maxTokens)
 }
 
-// sum adds up the counts. Garbage becomes its bound.
+// sum adds up the counts. A garbage count becomes its bound.
 func (c counts) sum(t tally, b bounds) proxy.Usage {
 	total := func(names string) (n count) {
 		for name := range strings.FieldsSeq(names) {
@@ -201,8 +200,8 @@ type bounds struct {
 	output int64 // what the request allowed the model to write
 }
 
-// object returns the members of an object; nil for anything else. They are decoded one by
-// one, since "message" may be an object or a string, and a code may be a number.
+// object returns the members of an object; nil for anything else. The caller decodes each member,
+// since "message" may be an object or a string, and a code may be a number.
 func object(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &members)
@@ -219,8 +218,7 @@ func str(raw json.RawMessage) string {
 	return s
 }
 
-// event reads one event of a stream. It parses only events that may have counts, errors or
-// the end.
+// event reads one event of a stream. It parses only events that may have counts, an error or the end.
 func (m *meter) event(data []byte) {
 	m.begun = m.begun || begins(data)
 	if m.dialect == generateContent {
@@ -239,7 +237,8 @@ func (m *meter) event(data []byte) {
 	}
 }
 
-// begins reports whether an event is part of an answer, and neither an error nor what precedes both.
+// begins reports whether an event is part of an answer: neither an error nor an event that precedes an
+// answer.
 func begins(data []byte) bool {
 	e := object(data)
 	switch str(e["type"]) {
@@ -291,13 +290,12 @@ func (m *meter) answer(body []byte) {
 	}
 }
 
-// fail records an error in an answer that began well, and its cause if that is on the
-// provider's side.
+// fail records an error in an answer, and the cause if it is on the provider's side.
 func (m *meter) fail(raw json.RawMessage) {
 	if absent(raw) {
 		return
 	}
-	m.erred = true
+	m.failed = true
 	e := object(raw)
 	for _, word := range []string{str(e["type"]), str(e["code"]), str(e["status"])} {
 		switch word {

@@ -12,7 +12,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// byBytes stands for an output that is estimated.
+// byBytes means an estimated output.
 const byBytes = -1
 
 // TestUsage counts answers of each API, each in one piece, in single bytes and with
@@ -146,7 +146,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestLargeEvents: events that are too large are skipped, and those after them are read.
+// TestLargeEvents: an eventReader skips events that are too large, and reads the events after them.
 func TestLargeEvents(t *testing.T) {
 	line := bytes.Repeat([]byte("a"), 1<<20)
 	pieces := [][]byte{[]byte("data: first\n\ndata: ")}
@@ -163,7 +163,7 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// TestHide: everything passes but the chunk that only counts.
+// TestHide: everything passes except the chunk that only counts tokens.
 func TestHide(t *testing.T) {
 	const (
 		text  = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"usage\":null}\n\n"

@@ -22,7 +22,7 @@ func browse(t *testing.T, address string, more ...string) string {
 	return printed
 }
 
-// dump returns the page as its script has left it, as HTML.
+// dump returns the HTML of the page after its script has run.
 func dump(t *testing.T, address string) string {
 	t.Helper()
 	return browse(t, address, "--dump-dom")

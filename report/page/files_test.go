@@ -58,7 +58,7 @@ func (w *writer) directory(dir string, s *subject) error {
 	return os.Symlink("/etc/passwd", link)
 }
 
-// leave logs what left the sandbox, in the format of the proxy's log.
+// leave logs connections out of the sandbox, in the format of the proxy's log.
 func (w *writer) leave(at time.Time, s *subject) error {
 	entries := []object{
 		{"kind": "connect", "host": "pypi.org", "port": 443, "address": "192.0.2.7:443", "verdict": "allow", "rule": "pypi.org", "up": 1893, "down": 71204, "duration_ms": 412},

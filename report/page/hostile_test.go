@@ -61,8 +61,8 @@ func TestMarkup(t *testing.T) {
 	markup(t, write(t, run, run))
 }
 
-// TestHostile: with hostile text in every field, nothing of it runs, nothing is loaded or
-// sent, and all of it can be read.
+// TestHostile: hostile text in every field is not executed, loads nothing and sends nothing, and all of it can be
+// read.
 func TestHostile(t *testing.T) {
 	server, hits := canary(t)
 	run := example{RunID: "run " + hostile(server), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Model: "m", Hostile: hostile(server)}

@@ -1,11 +1,12 @@
 // Package page writes a report as one HTML file that needs neither a network nor
 // another file.
 //
-// All text from records is hostile. It reaches the page in only two ways: through
-// html/template, and as JSON in elements that are not executed, which the page's only script
-// shows as text. The page's content security policy allows only that script, by its hash,
-// keeps it from turning text into markup, and lets nothing be loaded or sent; a page that a
-// server shows live may only ask that server whether there is more.
+// All text from records is hostile. It reaches the page in only two ways: through html/template, and as JSON
+// in elements that are not executed, which the page's only script shows as text.
+//
+// The page's content security policy allows only this script, by its hash, and does not let it turn text into
+// markup. Nothing can be loaded or sent, except that a page served by sbench view may ask its server for new
+// records.
 //
 // No library draws the charts: those for Go write style attributes, which the policy
 // forbids, and fixed colors, which do not suit a dark mode.
@@ -32,7 +33,7 @@ var (
 	style string
 )
 
-// All attempts' texts together may have about allBytes, shared equally within these bounds.
+// The texts of all attempts together have about allBytes. Attempts share them equally, within the bounds.
 const (
 	allBytes   = 48 << 20
 	leastBytes = 6 << 10
@@ -43,8 +44,9 @@ const (
 type Page struct {
 	Report  report.Report
 	Sources []*report.Source
-	// Live identifies the present records, if a server shows the page while they grow. The page then asks it for
-	// wait?since=LIVE, and reloads itself if the answer is 200 and not 204. It asks for nothing if Live is "".
+	// Live identifies the present records, if a server shows the page while they grow. The page then asks the
+	// server for wait?since=LIVE, and reloads itself if the answer is 200 and not 204. "" for a page in a file,
+	// which asks for nothing.
 	Live string
 }
 
@@ -168,7 +170,7 @@ func (p Page) writeIndex(w io.Writer) error {
 		for _, a := range s.Attempts {
 			row := row{
 				Run: i, Task: cut(a.Task), Attempt: a.Number, Status: string(a.Status), Family: cut(a.Family), Category: cut(a.Category),
-				Reason: cut(a.Reason), Assurance: sureness(a), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
+				Reason: cut(a.Reason), Assurance: assuranceOf(a), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
 			}
 			if t := a.Tokens; t != nil {
 				row.Tokens, row.Cached, row.Output = t.Input+t.Output, t.Cached, t.Output
@@ -179,8 +181,8 @@ func (p Page) writeIndex(w io.Writer) error {
 	return writeJSON(w, "index", index)
 }
 
-// sureness returns the assurance of an attempt, and whether it is doubtful.
-func sureness(a report.Attempt) string {
+// assuranceOf returns the assurance of an attempt, and whether it is doubtful.
+func assuranceOf(a report.Attempt) string {
 	if a.Doubtful {
 		return a.Assurance + ", doubtful"
 	}

@@ -1,6 +1,5 @@
-// Package stat has the few statistics that a report needs. A second result says whether a
-// value is defined: a share of nothing, for instance, is not. Of these, gonum's package stat has
-// only quantiles.
+// Package stat has the few statistics that a report needs. A second result says whether a value is defined: a
+// share of nothing, for instance, is not. gonum's package stat has only the quantiles.
 package stat
 
 import (
@@ -125,7 +124,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[below] + (at-float64(below))*(sorted[below+1]-sorted[below])
 }
 
-// A Distribution sums up values. The zero Distribution is that of no values.
+// A Distribution sums up values. The zero Distribution sums up no values.
 type Distribution struct {
 	Count int     `json:"count"`
 	Sum   float64 `json:"sum"`

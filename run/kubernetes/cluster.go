@@ -1,5 +1,6 @@
-// Package kubernetes runs the shards of a run as an Indexed Job of Kubernetes: it creates the
-// objects, and follows and ends the Job, with the access that kubectl would have.
+// Package kubernetes runs the shards of a run as an Indexed Job of Kubernetes: it creates the objects,
+// and follows and ends the Job, with the access that kubectl would have. [Job.Objects] makes the
+// objects, a [Cluster] sends them to the API server.
 package kubernetes
 
 import (
@@ -94,8 +95,8 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 		}
 	}
 	config.Timeout, config.UserAgent = 30*time.Second, "sbench" // of each request
-	// Not package kubernetes of client-go, whose clients for every kind of object double this program's
-	// size and what it does before main.
+	// Package kubernetes of client-go has clients for every kind of object. They would double the size of
+	// this program and its work before main.
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	utilruntime.Must(corev1.AddToScheme(scheme))
@@ -115,8 +116,8 @@ func Connect(contextName, namespace string) (*Cluster, error) {
 	return c, nil
 }
 
-// Create creates the objects, after the API server has checked all of them. If it fails, none of
-// them is left.
+// Create creates the objects, after the API server has checked all of them. If it fails, it deletes
+// those that it has created.
 func (c *Cluster) Create(ctx context.Context, o Objects) error {
 	type object struct {
 		client         *rest.RESTClient
@@ -159,7 +160,7 @@ func create(ctx context.Context, client *rest.RESTClient, resource, namespace st
 
 // DeleteKeys deletes the Secret of a Job, if there is one.
 func (c *Cluster) DeleteKeys(ctx context.Context, job string) error {
-	return found(c.core.Delete().Namespace(c.Namespace).Resource("secrets").Name(job + keysSuffix).Do(ctx).Error())
+	return ignoreMissing(c.core.Delete().Namespace(c.Namespace).Resource("secrets").Name(job + keysSuffix).Do(ctx).Error())
 }
 
 // DeleteJob deletes a Job, if there is one, and returns when it and its pods are gone.
@@ -171,11 +172,11 @@ func (c *Cluster) DeleteJob(ctx context.Context, name string) error {
 			err = sleep(ctx, pollInterval)
 		}
 	}
-	return found(err)
+	return ignoreMissing(err)
 }
 
-// found returns err unless it says that an object is missing.
-func found(err error) error {
+// ignoreMissing returns err, or nil if err says that an object is missing.
+func ignoreMissing(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -199,8 +200,8 @@ func (c *Cluster) job(ctx context.Context, name string) (*batchv1.Job, error) {
 	return &job, err
 }
 
-// Suspend ends the pods of a Job cleanly, and keeps it from getting others; if on is false, it
-// gets pods again.
+// Suspend has the pods of a Job end cleanly, and the Job gets no new pods. If on is false, the Job gets
+// pods again.
 func (c *Cluster) Suspend(ctx context.Context, name string, on bool) error {
 	return c.batch.Patch(types.MergePatchType).Namespace(c.Namespace).Resource("jobs").Name(name).
 		Body(fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on)).Do(ctx).Error()
@@ -220,8 +221,7 @@ const (
 	Waiting  = "waiting"
 )
 
-// Status returns how far a Job has got; of is the Job as it was created. A Job that does not exist
-// has ended.
+// Status returns how far the Job has got that was created as of. A Job that does not exist has ended.
 func (c *Cluster) Status(ctx context.Context, of *batchv1.Job) (*Status, error) {
 	if of.Spec.Completions == nil {
 		return nil, errors.New("the job has no completions")
@@ -294,8 +294,8 @@ func (c *Cluster) pods(ctx context.Context, job string) ([]corev1.Pod, error) {
 	return list.Items, err
 }
 
-// Run replaces a Job with one pod, waits until it has ended, and returns the exit code of its
-// container and what it has printed.
+// Run runs a Job with one pod, replacing a Job of the same name. It waits for the end, and returns the
+// exit code and the output of the container.
 func (c *Cluster) Run(ctx context.Context, job *batchv1.Job) (code int, log []byte, err error) {
 	if err := c.DeleteJob(ctx, job.Name); err != nil {
 		return 0, nil, err
@@ -341,8 +341,8 @@ func (c *Cluster) log(ctx context.Context, pod, bound, value string) ([]byte, er
 	return io.ReadAll(io.LimitReader(stream, maxLog))
 }
 
-// LastWords returns the end of the output of a failed pod of a Job; nil if none has failed.
-func (c *Cluster) LastWords(ctx context.Context, job string) ([]byte, error) {
+// FailedOutput returns the end of the output of a failed pod of a Job; nil if no pod has failed.
+func (c *Cluster) FailedOutput(ctx context.Context, job string) ([]byte, error) {
 	pods, err := c.pods(ctx, job)
 	for _, pod := range pods {
 		if pod.Status.Phase == corev1.PodFailed {

@@ -49,7 +49,7 @@ type Job struct {
 	CPUs         float64           // cores of a shard
 	Memory       int64             // of a shard, in bytes
 	Grace        time.Duration
-	Retries      int32 // how often an index may fail before it is given up
+	Retries      int32 // how often an index may fail before it is not tried again
 	NodeSelector map[string]string
 	Tolerations  []corev1.Toleration
 }
@@ -68,7 +68,7 @@ const (
 	mergeSuffix = "-merge"
 )
 
-// maxFiles bounds the files of a ConfigMap, of which the API takes 1 MiB with names and all
+// maxFiles bounds the files of a ConfigMap, in bytes. The API accepts an object of 1 MiB, names included
 // (kubernetes.io/docs/concepts/configuration/configmap).
 const maxFiles = 1<<20 - 64<<10
 
@@ -78,7 +78,7 @@ var ErrTooLarge = errors.New("more than a ConfigMap holds")
 // Objects returns what the shards are made of: a ConfigMap, unless there are no Files, a Secret,
 // unless there are no Keys, and the Job.
 func (j Job) Objects() (Objects, error) {
-	// Names of pods are made of the Job's and the index.
+	// The name of a pod is the Job's name and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
 		return Objects{}, fmt.Errorf("%q cannot be the name of a job: at most 40 lower-case letters, digits and -, and a letter first", j.Name)
 	}
@@ -158,8 +158,8 @@ func (j Job) job() (*batchv1.Job, error) {
 	return job, yaml.UnmarshalStrict(text.Bytes(), job)
 }
 
-// MergeJob returns a Job that runs sbench with args, to merge the shards of the Job of, without any
-// power over the node. It fails if of is not as Objects makes it.
+// MergeJob returns a Job that runs sbench with args, to merge the shards of the Job of. Its pod has no
+// privileges on the node. It is an error if of is not as Objects makes it.
 func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }
@@ -185,8 +185,8 @@ func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 	}, nil
 }
 
-// command returns the command of a container. tini reaps what containerd's shims leave, and
-// passes signals on.
+// command returns the command of a container. tini reaps the orphans of containerd's shims, and passes
+// signals on.
 func command(args []string) []string { return append([]string{"tini", "-s", "--"}, args...) }
 
 // ParseToleration parses KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT, as taints are written.

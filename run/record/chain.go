@@ -29,10 +29,9 @@ type Trust struct {
 	Resume bool
 }
 
-// Read calls each with every record in the directory dir, without locking it, and returns
-// the seal that covers them, without a time. After an error the calls must be disregarded:
-// [ErrDamaged] means that the records are not what was written, [ErrUnsigned] that they do
-// not meet t.
+// Read calls each with every record in the directory dir, without locking it. It returns the seal that
+// covers the records, without a time. After an error the caller must discard what each was given.
+// [ErrDamaged] means that the records are not what was written, [ErrUnsigned] that they do not meet t.
 func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -53,7 +52,7 @@ type chain struct {
 	end, torn int64  // bytes of the complete lines, and of an incomplete last one
 	sealed    bool   // the seal covers the last line
 	signature bool   // there is a signature, by whatever key
-	unsigned  error  // why a required signature is missing, or why one does not fit
+	unsigned  error  // why a required signature is missing, or why a signature does not fit
 	accepted  int    // see Seal.AcceptedUnsigned
 	planned   int    // see Seal.Planned
 	at        time.Time
@@ -76,13 +75,12 @@ func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 	if err := c.follow(root, t.Key, func(_ int, r Record) error { return each(r) }); err != nil {
 		return err
 	}
-	return c.believe(t)
+	return c.checkTrust(t)
 }
 
-// follow reads the chain from the manifest to the seal and its signature, and notes what is
-// wrong as findings. It calls each for every line, even a damaged one, with what could be
-// decoded of the record. An error comes from each, or means that the directory could not be
-// read.
+// follow reads the chain from the manifest to the seal and its signature. What is wrong becomes a
+// finding. It calls each for every line, even a damaged line, with the fields that could be decoded.
+// An error comes from each, or means that the directory could not be read.
 func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
 	manifest, err := readSmall(root, ManifestFile)
 	if err != nil {
@@ -101,20 +99,20 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	}
 	defer func() { _ = f.Close() }()
 	c.last = Digest(manifest)
-	parts := parts{left: c.manifest.Merged}
+	shards := shardChains{rest: c.manifest.Merged}
 	fits := seal == nil || seal.Records == 0 && seal.Last == c.last
 	c.torn, err = eachLine(f, func(n int, line []byte) error {
 		r, err := check(line, c.last)
 		if err != nil {
 			c.wrong(RecordsFile, n, "%v", err)
-		} else if err := parts.take(line); err != nil {
+		} else if err := shards.take(line); err != nil {
 			c.wrong(RecordsFile, n, "%v", err)
 		}
 		c.records, c.last, c.end = n, r.Digest, c.end+int64(len(line))+1
 		fits = fits || n == seal.Records && r.Digest == seal.Last
 		return each(n, r)
 	})
-	if missing := parts.end(); missing != nil && err == nil {
+	if missing := shards.end(); missing != nil && err == nil {
 		c.wrong(RecordsFile, 0, "%v", missing)
 	}
 	switch {
@@ -134,8 +132,8 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	return err
 }
 
-// readSeal reads the seal and its signature, and notes what is wrong with them as
-// findings. The seal is nil if it is missing or invalid.
+// readSeal reads the seal and its signature. What is wrong becomes a finding. The seal is nil if it is
+// missing or invalid.
 func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	signed, err := readSmall(root, SignatureFile)
 	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,9 +176,9 @@ func (c *chain) damage() error {
 	return nil
 }
 
-// believe returns an error if the records must not be used under t. If only t.AcceptUnsigned
+// checkTrust returns an error if the records must not be used under t. If only t.AcceptUnsigned
 // permits them, it counts them as accepted.
-func (c *chain) believe(t Trust) error {
+func (c *chain) checkTrust(t Trust) error {
 	if err := c.damage(); err != nil {
 		return err
 	}
@@ -285,8 +283,8 @@ func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err
 	return torn, nil
 }
 
-// check decodes a line and compares it with its own digest and that of the line before. Even with
-// an error, it returns what could be decoded.
+// check decodes a line, and compares it with its own digest and with the digest of the line before.
+// Even with an error, it returns the fields that could be decoded.
 func check(line []byte, previous string) (Record, error) {
 	var r Record
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -324,43 +322,43 @@ func link(head []byte, previous string) (line []byte, digest string) {
 	return fmt.Appendf(line, "%q}", digest), digest
 }
 
-// parts compares the records of a merged run with the chains that its shards had.
-type parts struct {
-	left []Merged
-	seen int    // records of the first of left
-	last string // their chain's end; "" before the first
+// shardChains compares the records of a merged run with the chains of its shards before the merge.
+type shardChains struct {
+	rest []Merged // the shard that is being compared, and those after it
+	seen int      // records of the first of rest
+	last string   // digest of the last of these records; "" before the first
 }
 
-// take looks at the next line of the merged run.
-func (p *parts) take(line []byte) error {
-	if err := p.finish(); err != nil || len(p.left) == 0 {
+// take compares the next line of the merged run.
+func (p *shardChains) take(line []byte) error {
+	if err := p.finish(); err != nil || len(p.rest) == 0 {
 		return err
 	}
 	head, err := unlink(line)
 	if err != nil {
 		return err
 	}
-	_, p.last = link(head, cmp.Or(p.last, p.left[0].Manifest))
+	_, p.last = link(head, cmp.Or(p.last, p.rest[0].Manifest))
 	p.seen++
 	return nil
 }
 
 // finish goes on to the next shard that has more records.
-func (p *parts) finish() error {
-	for len(p.left) > 0 && p.seen == p.left[0].Records {
-		part, last := p.left[0], cmp.Or(p.last, p.left[0].Manifest)
-		p.left, p.seen, p.last = p.left[1:], 0, ""
+func (p *shardChains) finish() error {
+	for len(p.rest) > 0 && p.seen == p.rest[0].Records {
+		part, last := p.rest[0], cmp.Or(p.last, p.rest[0].Manifest)
+		p.rest, p.seen, p.last = p.rest[1:], 0, ""
 		if last != part.Last {
-			return fmt.Errorf("the records of shard %d, which end before this line, are not those that it had", part.Index)
+			return fmt.Errorf("the records of shard %d, which end before this line, are not those that were merged", part.Index)
 		}
 	}
 	return nil
 }
 
-// end returns an error if the records of a shard are missing or are not those that it had.
-func (p *parts) end() error {
-	if err := p.finish(); err != nil || len(p.left) == 0 {
+// end returns an error if records of a shard are missing, or are not those that were merged.
+func (p *shardChains) end() error {
+	if err := p.finish(); err != nil || len(p.rest) == 0 {
 		return err
 	}
-	return fmt.Errorf("ends within the records of shard %d, of which there were %d", p.left[0].Index, p.left[0].Records)
+	return fmt.Errorf("ends within the records of shard %d: there were %d", p.rest[0].Index, p.rest[0].Records)
 }

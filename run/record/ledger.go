@@ -40,10 +40,11 @@ func Digest(data []byte) string {
 	return digestName + hex.EncodeToString(sum[:])
 }
 
-// A Ledger appends to the records in a run's directory, and locks it against other
-// processes. Each line contains the digest of the line before it (the first, of run.json),
-// and ends with the digest of everything in it before that. A Ledger must not be used by two
-// goroutines at once.
+// A Ledger appends records to a run's directory, and locks the directory against other processes. Two
+// goroutines must not use a Ledger at once.
+//
+// Each line contains the digest of the line before it, the first line the digest of run.json. A line
+// ends with a digest of everything before this digest.
 type Ledger struct {
 	root *os.Root
 	lock *os.File
@@ -51,9 +52,9 @@ type Ledger struct {
 	seal Seal // of what is written
 }
 
-// Create begins a chain in the directory dir, which it makes, accessible only to its owner, if it
-// is missing. If dir holds records already, it stays as it is and the error is [ErrExists]. The
-// caller closes the ledger.
+// Create begins a chain in the directory dir. If dir is missing, Create makes it, accessible only to its
+// owner. If dir already holds records, nothing changes and the error is [ErrExists]. The caller closes
+// the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
 	l, err := openNew(dir)
 	if err != nil {
@@ -127,7 +128,7 @@ func (l *Ledger) writeWhole(name string, data []byte) error {
 	})
 }
 
-// writeStream is writeWhole for what write writes.
+// writeStream is writeWhole for data that the function write writes.
 func (l *Ledger) writeStream(name string, write func(io.Writer) error) error {
 	fresh := ".new-" + name
 	if err := l.root.RemoveAll(fresh); err != nil { // left by a killed process
@@ -154,11 +155,12 @@ func (l *Ledger) writeStream(name string, write func(io.Writer) error) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Resume opens the chain in the directory dir for appending, after calling each with every
-// record. After an error, such as [ErrDamaged], or [ErrUnsigned] if the records do not meet
-// t, the calls must be disregarded, and the directory is unchanged. An incomplete last line,
-// which a crash can leave, is removed; torn is its length in bytes. The caller closes the
-// ledger.
+// Resume calls each with every record in the directory dir, and opens the chain for appending. It
+// removes an incomplete last line, which a crash can leave; torn is the length of this line in bytes.
+// The caller closes the ledger.
+//
+// After an error, such as [ErrDamaged], or [ErrUnsigned] if the records do not meet t, the directory is
+// unchanged, and the caller must discard what each was given.
 func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, m, 0, err
@@ -214,8 +216,8 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	return r, nil
 }
 
-// appendLine appends a line to f and syncs it. If that fails, for instance on a full
-// disk, it removes what was written of the line.
+// appendLine appends a line to f and syncs it. If that fails, for instance on a full disk, it removes
+// the part of the line that was written.
 func appendLine(f *os.File, line []byte) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -230,9 +232,9 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal writes a seal for the present end of the chain, and signs it with key. Of s it uses
-// At, and AcceptedUnsigned and Planned if they are higher than before. An earlier signature
-// is removed; if key is nil there is no new one.
+// Seal writes a seal for the present end of the chain. It takes the time from s, and AcceptedUnsigned
+// and Planned if they are higher than in the earlier seal. It removes an earlier signature, and signs
+// the seal unless key is nil.
 func (l *Ledger) Seal(s Seal, key *Key) error {
 	l.seal.At = s.At
 	l.seal.Planned, l.seal.AcceptedUnsigned = max(s.Planned, l.seal.Planned), max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)

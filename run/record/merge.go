@@ -21,10 +21,10 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// ErrShards means that shards cannot be merged: one is damaged, or they are not of one run.
+// ErrShards means that shards cannot be merged: a shard is damaged, or they are not of one run.
 var ErrShards = errors.New("the shards cannot be merged")
 
-// MergeOptions say what shards must prove, and who signs what they become.
+// MergeOptions say what the shards must prove, and who signs the merged run.
 type MergeOptions struct {
 	Key  ed25519.PublicKey // must have signed each shard; nil requires no signature
 	Sign *Key              // nil for no signature
@@ -42,13 +42,12 @@ type MergeReport struct {
 	Missing  []string `json:"missing"`  // which attempts have no record, in the order of the shards
 }
 
-// Merge puts the shards of a run together: it verifies those in dirs, and writes to output, which
-// is missing or holds an earlier merge, one run with the records of all. The order of dirs makes no
-// difference. A shard that has not ended is left out, and one that output holds already is not
-// verified again. The error is ErrShards if a shard is damaged or does not fit the others; output is
-// then unchanged.
+// Merge verifies the shards in dirs, in whatever order, and writes one run with the records of all to
+// output, which is missing or holds an earlier merge. It leaves out a shard that has not ended, and
+// does not verify again a shard that output already holds. If a shard is damaged or does not fit the
+// other shards, the error is ErrShards, and output is unchanged.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
-	m := &merger{options: o, before: map[string]Merged{}, going: map[int]bool{}}
+	m := &merger{options: o, before: map[string]Merged{}, unfinished: map[int]bool{}}
 	defer func() {
 		for _, s := range m.shards {
 			_ = s.root.Close()
@@ -67,7 +66,7 @@ func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (M
 		}
 	}
 	slices.SortFunc(m.shards, func(a, b *shard) int { return cmp.Compare(a.manifest.Shard.Index, b.manifest.Shard.Index) })
-	if err := m.fit(); err != nil {
+	if err := m.checkFit(); err != nil {
 		return MergeReport{}, fmt.Errorf("%w: %w", ErrShards, err)
 	}
 	if err := m.write(ctx, output); err != nil {
@@ -78,22 +77,22 @@ func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (M
 
 // merger is a merge in progress.
 type merger struct {
-	options MergeOptions
-	before  map[string]Merged // shards that the output holds, by the digests of their manifests
-	shards  []*shard
-	going   map[int]bool // shards that were left out, since they have not ended
+	options    MergeOptions
+	before     map[string]Merged // shards that the output holds, by the digests of their manifests
+	shards     []*shard
+	unfinished map[int]bool // shards that have not ended, and so are left out
 }
 
-// A shard is what was read of one.
+// A shard is what the merge has read of a shard.
 type shard struct {
 	dir      string
 	root     *os.Root
 	manifest Manifest
 	sealed   time.Time
 	part     Merged
-	kept     bool                             // the output holds it
-	done     map[attempt]unique.Handle[about] // the attempts that are recorded; the last record counts
-	files    []string                         // beside the records, relative to root
+	reused   bool                              // the output holds it
+	done     map[attempt]unique.Handle[origin] // the attempts that are recorded; the last record counts
+	files    []string                          // beside the records, relative to root
 }
 
 type attempt struct {
@@ -101,8 +100,8 @@ type attempt struct {
 	number int
 }
 
-// about is what records of one run have in common, and the image.
-type about struct {
+// origin is what an attempt was made from: fields that are the same in a whole run, and the image.
+type origin struct {
 	Sbench         Version
 	Pack           Pack
 	Harness        Harness
@@ -133,13 +132,13 @@ func (m *merger) open(output string) error {
 	return err
 }
 
-// read verifies the shard in dir. It returns nil for one that has not ended.
+// read verifies the shard in dir. It returns nil for a shard that has not ended.
 func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{dir: dir, root: root, done: map[attempt]unique.Handle[about]{}}
+	s := &shard{dir: dir, root: root, done: map[attempt]unique.Handle[origin]{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
@@ -165,14 +164,14 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	case s.manifest.Shard == nil:
 		return nil, errors.New("is no shard of a run")
 	}
-	if s.kept = known && part.Records == v.records && part.Last == v.last; !s.kept {
+	if s.reused = known && part.Records == v.records && part.Last == v.last; !s.reused {
 		v.egressLines()
 	}
 	if err := v.damage(); err != nil {
 		return nil, err
 	}
 	if !v.sealed || v.torn > 0 {
-		m.going[s.manifest.Shard.Index] = true
+		m.unfinished[s.manifest.Shard.Index] = true
 		return nil, root.Close()
 	}
 	if v.unsigned != nil {
@@ -185,7 +184,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 // take notes what a record is made from, and which files belong to it.
 func (s *shard) take(r Record) {
 	p := r.Provenance
-	is := about{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
+	is := origin{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
 	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(is)
 	for _, l := range r.Logs {
 		s.files = append(s.files, l.Path)
@@ -203,20 +202,20 @@ func (s *shard) take(r Record) {
 	}
 }
 
-// fit checks that the shards are parts of one run.
-func (m *merger) fit() error {
+// checkFit checks that the shards are parts of one run.
+func (m *merger) checkFit() error {
 	if len(m.shards) == 0 {
 		return errors.New("none of them has ended")
 	}
 	first := m.shards[0]
-	known := same{images: map[string]string{}}
+	known := agreement{images: map[string]string{}}
 	owners, files := map[attempt]int{}, map[string]bool{}
 	for i, s := range m.shards {
 		if i > 0 && s.part.Index == m.shards[i-1].part.Index {
 			return fmt.Errorf("%s and %s are both shard %d", m.shards[i-1].dir, s.dir, s.part.Index)
 		}
-		if what, a, b := difference(facts(first.manifest), facts(s.manifest)); what != "" {
-			return fmt.Errorf("%s of %s is %s, that of %s is %s", what, first.dir, a, s.dir, b)
+		if what, a, b := difference(commonFields(first.manifest), commonFields(s.manifest)); what != "" {
+			return fmt.Errorf("%s is %s in %s, and %s in %s", what, a, first.dir, b, s.dir)
 		}
 		for task, numbers := range s.manifest.Shard.Attempts {
 			for _, n := range numbers {
@@ -250,14 +249,15 @@ func (m *merger) fit() error {
 	return nil
 }
 
-// same compares what attempts were made from.
-type same struct {
-	common about // zero before the first; without an image
+// agreement checks that all attempts have the same origin, but for the image, and that an image is the
+// same in all shards.
+type agreement struct {
+	common origin // zero before the first; without an image
 	of     *shard
-	images map[string]string // digests by reference
+	images map[string]string // digests of images by reference
 }
 
-func (c *same) check(s *shard, is about) error {
+func (c *agreement) check(s *shard, is origin) error {
 	if before := c.images[is.Image]; is.ImageID != "" && before != "" && before != is.ImageID {
 		return fmt.Errorf("%s: the image %s is %s, in another shard %s", s.dir, is.Image, is.ImageID, before)
 	}
@@ -272,11 +272,11 @@ func (c *same) check(s *shard, is about) error {
 		return nil
 	}
 	what, a, b := difference(fields(c.common), fields(is))
-	return fmt.Errorf("%s of an attempt of %s is %s, of one of %s %s", what, c.of.dir, a, s.dir, b)
+	return fmt.Errorf("%s of an attempt is %s in %s, and %s in %s", what, a, c.of.dir, b, s.dir)
 }
 
-// facts are what the manifests of all shards have in common.
-func facts(m Manifest) map[string]string {
+// commonFields returns the fields that must be the same in the manifests of all shards.
+func commonFields(m Manifest) map[string]string {
 	digests := map[string]string{}
 	for name, in := range m.Inputs {
 		digests[name] = in.Digest
@@ -331,7 +331,7 @@ func (m *merger) manifest() Manifest {
 	return all
 }
 
-// write writes the merged run. Until its manifest is written, an earlier merge is not valid.
+// write writes the merged run. Until its new manifest is written, the directory is no valid run.
 func (m *merger) write(ctx context.Context, output string) error {
 	l, err := openNew(output)
 	if err != nil {
@@ -343,7 +343,7 @@ func (m *merger) write(ctx context.Context, output string) error {
 		if s.sealed.After(last) {
 			last = s.sealed
 		}
-		if s.kept {
+		if s.reused {
 			continue
 		}
 		for _, name := range s.files {
@@ -387,7 +387,7 @@ func (m *merger) records(ctx context.Context, l *Ledger) error {
 					l.seal.Last, l.seal.Records = digest, l.seal.Records+1
 				}
 				if n <= s.part.Unsigned {
-					l.seal.AcceptedUnsigned = l.seal.Records // and all records before it: a seal can only count the first ones
+					l.seal.AcceptedUnsigned = l.seal.Records // with all records before this: a seal counts from the first record
 				}
 				return errors.Join(err, ctx.Err())
 			})
@@ -442,7 +442,7 @@ func (m *merger) report() MergeReport {
 	for _, s := range m.shards {
 		r.Records, r.Attempts = r.Records+s.part.Records, r.Attempts+len(s.done)
 		there[s.part.Index] = true
-		if s.kept {
+		if s.reused {
 			r.Kept++
 		}
 		for _, task := range slices.Sorted(maps.Keys(s.manifest.Shard.Attempts)) {
@@ -455,7 +455,7 @@ func (m *merger) report() MergeReport {
 	}
 	for i := 1; i <= first.Shard.Count; i++ {
 		switch {
-		case m.going[i]:
+		case m.unfinished[i]:
 			r.Missing = append(r.Missing, fmt.Sprintf("shard %d of %d, which has not ended", i, first.Shard.Count))
 		case !there[i]:
 			r.Missing = append(r.Missing, fmt.Sprintf("shard %d of %d", i, first.Shard.Count))

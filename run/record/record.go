@@ -1,7 +1,9 @@
-// Package record writes, reads and verifies the results of a run. Each try of an attempt
-// is one line of JSON, which describes the result and how it came about, and contains the
-// digest of the previous line. This chain begins with the run's manifest and ends with a
-// seal, which can be signed.
+// Package record writes, reads and verifies the results of a run. Each try of an attempt is one line of
+// JSON, which describes the result and how it came about, and contains the digest of the line before.
+// This chain begins with the run's manifest and ends with a seal, which can be signed.
+//
+// [Ledger] writes, [Read] and [Verify] read, [Merge] puts the shards of a run together. The package
+// touches only the directories that it is given.
 package record
 
 import (
@@ -64,16 +66,16 @@ type Record struct {
 	CandidateText      *string                    `json:"candidate_text"`      // nil if there is none
 	CandidatePatch     *string                    `json:"candidate_patch"`     // nil if there is none; may be empty
 	CandidateWorkspace *string                    `json:"candidate_workspace"` // relative to the run's directory; nil if none was kept
-	ProducerStdout     string                     `json:"producer_stdout"`     // redacted; of a long one, only its ends (all of it is in Logs)
+	ProducerStdout     string                     `json:"producer_stdout"`     // redacted; only both ends if it is long (Logs has all of it)
 	ProducerStderr     string                     `json:"producer_stderr"`
 	ProducerMetadata   Metadata                   `json:"producer_metadata"` // how the harness's process ended
 	ResourceSummary    []compiler.ResourceSummary `json:"resource_summary"`  // the task's resources; values that are not public are redacted
 	HiddenValues       string                     `json:"hidden_values"`     // always "<redacted>"
 
-	// Passed and Score are set if the status is a verdict, the others if the candidate was verified.
+	// Passed and Score are set if the status is a verdict, the fields below if the candidate was verified.
 	Passed *bool    `json:"passed,omitempty"`
 	Score  *float64 `json:"score,omitempty"` // 0 to 1
-	// Assurance says how sure a pass is; "" unless it passed.
+	// Assurance says how certain a pass is; "" unless the candidate passed.
 	Assurance        verifiers.Assurance `json:"assurance,omitempty"`
 	VerifierStdout   string              `json:"verifier_stdout,omitempty"`
 	VerifierStderr   string              `json:"verifier_stderr,omitempty"`
@@ -86,8 +88,8 @@ type Record struct {
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
 	FailureMessage string `json:"failure_message,omitempty"`
 
-	// ProducerFailure says how the harness ended badly, even if its candidate was judged all the
-	// same; nil if it ended well.
+	// ProducerFailure says how the harness ended badly, even if its candidate was judged; nil if the
+	// harness ended well.
 	ProducerFailure *candidate.Failure `json:"producer_failure,omitempty"`
 
 	NetworkEnabled bool                  `json:"network_enabled"`  // the harness could reach something, if only its provider
@@ -105,9 +107,12 @@ type Record struct {
 	Logs       []Log      `json:"logs,omitempty"`
 	Provenance Provenance `json:"provenance"`
 
-	// CandidateDigest identifies the candidate as stored, without secrets: the [Digest] of
-	// the recorded text or patch, or the WorkspaceDigest, with a layer that of both digests
-	// with a space between them; "" if there is no candidate.
+	// CandidateDigest identifies the candidate as stored, without secrets:
+	//
+	//	text or patch          its [Digest]
+	//	workspace              WorkspaceDigest
+	//	workspace and layer    the [Digest] of WorkspaceDigest, a space and LayerDigest
+	//	no candidate           ""
 	CandidateDigest string `json:"candidate_digest,omitempty"`
 	WorkspaceDigest string `json:"workspace_digest,omitempty"` // of the tree; see workspace.TreeReport
 	Workdir         string `json:"workdir,omitempty"`          // where the workspace was in the sandbox
@@ -125,9 +130,9 @@ type Record struct {
 	Digest   string `json:"digest"`
 }
 
-// Sureness returns how sure a record's pass is: its Assurance or, if there is none, the weakest;
-// "" if it did not pass.
-func (r *Record) Sureness() verifiers.Assurance {
+// PassAssurance returns how certain a record's pass is: Assurance or, if there is none, the weakest
+// assurance; "" if the candidate did not pass.
+func (r *Record) PassAssurance() verifiers.Assurance {
 	if r.VerificationStatus != Passed {
 		return ""
 	}
@@ -140,14 +145,14 @@ func (r *Record) Doubtful() bool {
 	return doubtful && r.VerificationStatus == Passed
 }
 
-// Suffices reports whether a pass of assurance a counts where required is the weakest that does;
-// "" requires nothing.
+// Suffices reports whether a pass with assurance a counts if required is the weakest that counts; ""
+// requires nothing.
 func Suffices(a, required verifiers.Assurance) bool {
 	order := []verifiers.Assurance{"", verifiers.Executed, verifiers.Contrasted, verifiers.Sealed}
 	return slices.Index(order, a) >= slices.Index(order, required)
 }
 
-// TooWeak is the reason of an attempt whose pass does not suffice. No record has it.
+// TooWeak is the reason of an attempt that passed with too weak an assurance. No record has this reason.
 const TooWeak = "assurance_too_weak"
 
 // TooWeakMessage returns the message that goes with TooWeak.
@@ -171,8 +176,8 @@ func (r *Record) Fail(f candidate.Failure) {
 // Metadata is a JSON object without a fixed set of keys.
 type Metadata map[string]any
 
-// The keys of VerifierMetadata for an answer in words: what was read in it, in the candidate's own
-// words, and the rule by which that was found.
+// The keys of VerifierMetadata for an answer in words: the answer that the verifier read in the
+// candidate's text, and the rule by which it found the answer.
 const (
 	MetadataRead = "read"
 	MetadataRule = "rule"
@@ -180,7 +185,7 @@ const (
 
 // Times says how long the parts of an attempt took, in seconds.
 type Times struct {
-	Waited   float64 `json:"waited"` // for a job slot and resources; of a retry, since the record of the try before it
+	Waited   float64 `json:"waited"` // for a job slot and resources; before a retry, since the record of the try before
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
 }
@@ -246,7 +251,7 @@ type Policy struct {
 	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach Domains, too
 	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
-	AfterTimeout   bool           `json:"after_timeout,omitempty"` // what a harness left that ended badly is judged
+	AfterTimeout   bool           `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
 	Capabilities   []string       `json:"capabilities,omitempty"`  // of the task's sandboxes
 	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
 	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
@@ -266,10 +271,13 @@ type Host struct {
 	Shim       string `json:"shim,omitempty"` // what executed it for containerd, such as io.containerd.sbench.v1
 	Cgroups    string `json:"cgroups"`        // v1 or v2
 	Rootless   bool   `json:"rootless"`
-	// UserNamespace is own if each sandbox had its own range of user ids, nested if sbench
-	// itself ran in a user namespace, host if root in a sandbox was root on the host.
+	// UserNamespace is one of
+	//
+	//	own     each sandbox had its own range of user ids
+	//	nested  sbench itself ran in a user namespace
+	//	host    root in a sandbox was root on the host
 	UserNamespace       string `json:"user_namespace"`
-	UserNamespaceReason string `json:"user_namespace_reason,omitempty"` // why it is host, or what own lacks
+	UserNamespaceReason string `json:"user_namespace_reason,omitempty"` // why it is host, or what is missing although it is own
 }
 
 // A Manifest describes a run: its inputs, settings and host. It is written once, before
@@ -295,7 +303,7 @@ type Manifest struct {
 	Merged []Merged `json:"merged,omitempty"`
 }
 
-// A Shard is a part of a run, whose attempts were dealt out to several machines.
+// A Shard is a part of a run that several machines share.
 type Shard struct {
 	Index    int              `json:"index"` // from 1
 	Count    int              `json:"count"`
@@ -312,16 +320,15 @@ func (s *Shard) Planned() (n int) {
 	return n
 }
 
-// Merged is a shard whose records are in this run, after those of the shards before it. They
-// are as they were, except for their place in the chain: Manifest and Last are the ends of the
-// chain that they had.
+// Merged is a shard in a merged run. The merged run has the shard's records unchanged, except that they
+// are linked into one chain. Manifest and Last are the ends of the shard's own chain.
 type Merged struct {
 	Index    int    `json:"index"`
 	Manifest string `json:"manifest"` // digest of the shard's run.json
 	Records  int    `json:"records"`
 	Last     string `json:"last"`               // digest of its last record or, if there is none, of its run.json
 	Unsigned int    `json:"unsigned,omitempty"` // Seal.AcceptedUnsigned of the shard
-	Missing  int    `json:"missing,omitempty"`  // of its attempts, those that have no record
+	Missing  int    `json:"missing,omitempty"`  // attempts of the shard without a record
 }
 
 // An Input names a file and the digest of its contents.
@@ -337,12 +344,12 @@ type Seal struct {
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
-	// AcceptedUnsigned counts the leading records that were accepted without the required
-	// seal or signature when the run was resumed ([Trust]) or, where a run judges the candidates
-	// of another, those so accepted of the other.
+	// AcceptedUnsigned counts the leading records that were accepted without the required seal or
+	// signature when the run was resumed ([Trust]). If the run judges the candidates of another run, it
+	// counts the records of the other run that were so accepted.
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
-	// Planned is how many attempts the run is to have in total: those of the last session's
-	// tasks and those recorded before. It is never less than Manifest.Planned.
+	// Planned is how many attempts the run is to have in total: those that the last session planned, and
+	// the other recorded ones. It is never less than Manifest.Planned.
 	Planned int    `json:"planned,omitempty"`
 	Digest  string `json:"digest"` // of the seal as compact JSON with an empty Digest
 }

@@ -63,7 +63,7 @@ func sample(t *testing.T) string {
 	return dir
 }
 
-// kept makes a workspace of which one file has lost its mode, and its attributes file.
+// kept makes a workspace with a file that has lost its mode, and the attributes file.
 func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes string) {
 	t.Helper()
 	src := t.TempDir()
@@ -170,7 +170,7 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// TestForeignDirectory: nothing outside a directory that came from somebody else is read.
+// TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
 	log := filepath.Join(dir, "logs/a/1/agent-trace.log")
@@ -284,8 +284,8 @@ func newKey(t *testing.T) *record.Key {
 	return key
 }
 
-// TestTrust: records that somebody rewrote with correct digests are not used where a
-// signature is required, and what was accepted all the same stays recorded.
+// TestTrust: if a signature is required, records that somebody rewrote with correct digests are not
+// used. If they are accepted unsigned, every later seal says so.
 func TestTrust(t *testing.T) {
 	key, other := newKey(t), newKey(t)
 	const sealed, unsealed = true, false

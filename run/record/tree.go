@@ -11,9 +11,9 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// linkTree puts the file or directory name, below from, at the same place below to, instead of what
-// is there. Files and symbolic links become hard links or, where there can be none, as between file
-// systems, copies. Directories keep their modes and, for root, their owners.
+// linkTree puts the file or directory name, below from, at the same place below to, and replaces what is
+// there. Files and symbolic links become hard links, or copies if the file systems differ. Directories
+// keep their modes and, for root, their owners.
 func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 	info, err := from.Lstat(name)
 	if err = errors.Join(err, to.RemoveAll(name), to.MkdirAll(path.Dir(name), 0o755)); err != nil {

@@ -56,9 +56,9 @@ func (v Verification) OK() bool {
 	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.Note })
 }
 
-// Verify compares everything in the run's directory dir that the records refer to with their
-// digests. If key is not nil, it must have signed the seal. What is wrong is a [Finding]; an
-// error means that the directory could not be read.
+// Verify compares the run's directory dir, and everything that its records refer to, with the recorded
+// digests. If key is not nil, it must have signed the seal. What is wrong is a [Finding]; an error means
+// that the directory could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -111,8 +111,8 @@ func newVerifier(ctx context.Context, root *os.Root) *verifier {
 	return &verifier{ctx: ctx, root: root, claimed: map[egressKey]claim{}}
 }
 
-// inputs compares the files that the run was made from with what they contain now. They are
-// not part of the run's directory, so a change is only a note.
+// inputs compares the present contents of the input files with their digests. These files are not in the
+// run's directory, so a change is only a note.
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]
@@ -129,7 +129,7 @@ func (v *verifier) inputs() {
 func (v *verifier) record(n int, r Record) {
 	for _, text := range []*string{r.CandidateText, r.CandidatePatch} {
 		if text != nil && r.CandidateDigest != Digest([]byte(*text)) {
-			v.wrong(RecordsFile, n, "candidate_digest is not that of the candidate")
+			v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
 		}
 	}
 	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
@@ -196,7 +196,7 @@ func openInput(name string) (*os.File, error) {
 	return f, nil
 }
 
-// digestFile digests and closes the file that was opened, unless err says that it was not.
+// digestFile digests and closes f. It takes the results of an open: if err is not nil, it returns err.
 func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
 	if err != nil {
 		return "", 0, err

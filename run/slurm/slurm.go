@@ -1,6 +1,6 @@
-// Package slurm runs the shards of a run as an array job of Slurm: it writes the job's script,
-// submits it, and follows and ends its tasks with Slurm's own programs, sbatch, squeue and
-// scancel, as the user who runs sbench.
+// Package slurm runs the shards of a run as an array job of Slurm. It writes the job's script, submits
+// it, and follows and ends its tasks. For that it runs Slurm's programs sbatch, squeue and scancel, as
+// the user who runs sbench.
 package slurm
 
 import (
@@ -30,13 +30,13 @@ type Job struct {
 	Partition string        // "" is the cluster's default
 	Account   string        // "" is the user's default
 	Prepare   [][]string    // commands before Command, on a node each time that it gets a task
-	Export    []string      // names of the environment's variables that tasks get; they get no others
-	// NodeDir is a directory on each node's own disk, for what the shards on it share; "" leaves that to sbench.
-	// A shell expands variables in it.
+	Export    []string      // names of the only environment variables that tasks get
+	// NodeDir is a directory on each node's own disk, which the shards on the node share; "" is sbench's
+	// default. A shell expands variables in it.
 	NodeDir string
 }
 
-// Cancelled is the file in Job.Dir that keeps tasks from being queued again.
+// Cancelled is the name of a file. If it is in Job.Dir, no task is queued again.
 const Cancelled = "cancelled"
 
 //go:embed job.sh
@@ -73,8 +73,8 @@ func (j Job) Script() (string, error) {
 // quote returns text as one word of a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Submit submits the script in the file name, for all tasks or, if there are any, only those
-// with the given indexes, and returns the job's id.
+// Submit submits the script in the file name, and returns the job's id. tasks are the indexes of the
+// tasks to run; all run if there are none.
 func Submit(ctx context.Context, name string, tasks ...int) (id string, err error) {
 	args := []string{"--parsable"}
 	if len(tasks) > 0 {
@@ -89,8 +89,7 @@ func Submit(ctx context.Context, name string, tasks ...int) (id string, err erro
 	return id, err
 }
 
-// Queue returns the states of tasks that have not ended, such as PENDING and RUNNING, by their
-// indexes.
+// Queue returns the states, such as PENDING, of tasks that have not ended, by their indexes.
 func Queue(ctx context.Context, jobs ...string) (map[int]string, error) {
 	states := map[int]string{}
 	out, err := program(ctx, "squeue", "--noheader", "--array", "--format=%K %T", "--jobs="+strings.Join(jobs, ","))
@@ -108,8 +107,8 @@ func Queue(ctx context.Context, jobs ...string) (map[int]string, error) {
 	return states, err
 }
 
-// Cancel removes tasks that have not begun, and tells the others to end cleanly. The file Cancelled
-// must be there already.
+// Cancel removes tasks that have not begun, and signals the running ones to end cleanly. The caller has
+// already made the file Cancelled.
 func Cancel(ctx context.Context, jobs ...string) error {
 	_, err := program(ctx, "scancel", append([]string{"--state=PENDING"}, jobs...)...)
 	_, also := program(ctx, "scancel", append([]string{"--batch", "--signal=TERM"}, jobs...)...)

@@ -1,9 +1,8 @@
 // Package telemetry exports the progress of runs as OpenTelemetry traces and metrics.
 //
-// It is off unless the usual OTEL_* variables name a collector. What it sends are names,
-// numbers and times: ids of runs and tasks, verdicts and their reasons, phases, names of
-// sandboxes and of the programs that sbench starts in them, counts of connections and tokens.
-// No text of a task, a candidate or an agent is among it.
+// It is off unless the usual OTEL_* variables name a collector. It sends ids of runs and tasks, verdicts
+// and their reasons, phases, times, names of sandboxes and of the programs that sbench starts in them,
+// and counts of connections and tokens. It sends no text of a task, a candidate or an agent.
 package telemetry
 
 import (
@@ -33,8 +32,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// patience is how long Close waits for a collector.
-const patience = 5 * time.Second
+// closeTimeout is how long Close waits for a collector.
+const closeTimeout = 5 * time.Second
 
 // An Exporter sends the events that it is given. A nil Exporter sends nothing.
 type Exporter struct {
@@ -64,15 +63,16 @@ type span struct {
 	begun time.Time
 }
 
-// New returns an exporter as the environment of this process configures it: nil if
-// OTEL_SDK_DISABLED is "true", or if there is neither an endpoint
-// (OTEL_EXPORTER_OTLP_ENDPOINT, or that of a signal) nor an exporter "otlp"
-// (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER). Values that ask for what is not supported are
-// errors. Failures to export are passed to failed, possibly from other goroutines. Close must
-// be called.
+// New returns an exporter as the environment of this process configures it. It returns nil if
+// OTEL_SDK_DISABLED is "true", or if the environment sets neither an endpoint
+// (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, …) nor the exporter "otlp"
+// (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER). Values that it does not support are errors.
+//
+// The exporter passes failures to export to failed, possibly from other goroutines. The caller calls
+// Close.
 func New(ctx context.Context, version string, failed func(error)) (*Exporter, error) {
-	sendTraces, err := wanted("TRACES")
-	sendMetrics, also := wanted("METRICS")
+	sendTraces, err := enabled("TRACES")
+	sendMetrics, also := enabled("METRICS")
 	if err = cmp.Or(err, also); err != nil || !sendTraces && !sendMetrics {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func New(ctx context.Context, version string, failed func(error)) (*Exporter, er
 	return e, e.instruments()
 }
 
-// wanted reports whether a signal is to be exported.
-func wanted(signal string) (bool, error) {
+// enabled reports whether a signal is to be exported.
+func enabled(signal string) (bool, error) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return false, nil
 	}
@@ -164,7 +164,7 @@ func (e *Exporter) Add(ev run.Event) {
 	case run.VerifierDone, run.VerifierPolicyDenied:
 		e.end(ev, of("verifier"), ev.Kind == run.VerifierPolicyDenied, status, reason)
 	case run.SandboxCommand:
-		if ev.Task != "" { // of those that several attempts share only the number is known
+		if ev.Task != "" { // a command in a sandbox that several attempts share is only counted
 			e.start(ev, command, attribute.String("sbench.sandbox.command", strings.TrimPrefix(ev.Detail, ev.Sandbox+": ")))
 		}
 		decision := "allowed"
@@ -198,7 +198,7 @@ func (e *Exporter) network(ev run.Event, attempt key) {
 	}
 }
 
-// start begins a span below the innermost open one that it is part of.
+// start begins a span below the innermost open span that contains it.
 func (e *Exporter) start(ev run.Event, k key, attributes ...attribute.KeyValue) {
 	e.end(ev, k, false) // two commands at a time in one sandbox
 	parent := e.ctx
@@ -220,7 +220,7 @@ func (e *Exporter) start(ev run.Event, k key, attributes ...attribute.KeyValue) 
 	e.open[k] = span{s, ctx, ev.Time}
 }
 
-// end ends a span, and those below it that are still open, since what failed has no end of its own.
+// end ends a span and the open spans below it: after a failure, these get no event of their own.
 func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute.KeyValue) {
 	s, ok := e.open[k]
 	if !ok {
@@ -244,8 +244,8 @@ func (e *Exporter) end(ev run.Event, k key, failed bool, attributes ...attribute
 	}
 }
 
-// Close ends the spans that are open, and waits at most some seconds until everything is
-// exported. If it is not, that is an error.
+// Close ends the open spans, and exports what is left. It is an error if that takes longer than
+// closeTimeout.
 func (e *Exporter) Close() error {
 	if e == nil {
 		return nil
@@ -253,7 +253,7 @@ func (e *Exporter) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.end(run.Event{Time: time.Now()}, key{phase: "run"}, true) // open only if the run was interrupted
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	return errors.Join(e.traces.Shutdown(ctx), e.metrics.Shutdown(ctx))
 }

@@ -83,7 +83,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// attributes lists those whose keys begin with prefix.
+// attributes lists the attributes with keys that begin with prefix.
 func attributes(list []*common.KeyValue, prefix string) string {
 	var all []string
 	for _, kv := range list {
@@ -102,8 +102,8 @@ func attributes(list []*common.KeyValue, prefix string) string {
 	return strings.Join(all, " ")
 }
 
-// events of a run: one attempt that fails and one that cannot be measured, whose producer and
-// sandbox have no end of their own.
+// events of a run with two attempts: the first fails, the second cannot be measured, and there is no
+// event for the end of its producer and of its sandbox.
 func events() []run.Event {
 	begun := time.Unix(1_700_000_000, 0)
 	after := func(seconds int, e run.Event) run.Event {
@@ -186,7 +186,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a run that has no end of its own ends with the exporter, as an error.
+// TestInterrupted: if there is no event for a run's end, the span of the run ends with the exporter, as
+// an error.
 func TestInterrupted(t *testing.T) {
 	c := &collector{}
 	server := httptest.NewServer(c)
@@ -238,7 +239,7 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestDeadCollector: Close gives up after some seconds, and says what was lost.
+// TestDeadCollector: Close stops waiting after some seconds, and its error says what was lost.
 func TestDeadCollector(t *testing.T) {
 	never := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-never }))

@@ -5,11 +5,13 @@ them. The report is the request's token, a word, and the lines of the tests at w
 failures, the first of them on line 12, called from line 7; 0 stands for code of the candidate.
 """
 
+import __future__
 import ast
 import builtins
 import json
 import os
 import posix
+import re
 import sys
 import traceback
 import types
@@ -21,6 +23,7 @@ TESTS, CANDIDATE = "tests.py", "/tmp/candidate.py"
 UNITTEST = unittest.TestProgram.runTests.__code__.co_filename
 FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
 DECLARATIONS = FUNCTIONS + (ast.ClassDef,)
+FENCED = re.compile(r"(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```")
 
 
 def stub(node):
@@ -48,17 +51,53 @@ def parsed(text):
     return []
 
 
-def given(texts, repair=False):
+def given(texts, repair=False, solution=""):
     """What the candidate's author was given: what the candidate finds of it, and what the tests find whatever
     the candidate says. These are the imports and, where something is to be written, the complete functions and the
-    constants; where everything is complete, the task is to repair it."""
+    constants; where everything is complete, the task is to repair it. What the solution leaves as it is, the tests
+    find in any case, unless it is a repair of something else that the tests use."""
     theirs, ours = [], []
     for body in map(parsed, texts):
         whole = [n for n in body if isinstance(n, IMPORTS + DECLARATIONS) and not stub(n) or isinstance(n, ast.Assign) and literal(n.value)]
         kept = not repair and (any(map(stub, body)) or not any(isinstance(n, DECLARATIONS) for n in body))
         theirs += whole
         ours += [n for n in whole if isinstance(n, IMPORTS) or kept and not isinstance(n, ast.ClassDef)]
-    return theirs, ours
+    return theirs, ours + ([] if repair or not solution else unchanged(texts, solution))
+
+
+def named(node):
+    """The name that a statement declares; None if it declares none, or several."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        return getattr(node.targets[0], "id", None)
+    return node.name if isinstance(node, DECLARATIONS) else None
+
+
+def shown(texts):
+    """The statements of the texts, or of the code in their Markdown fences."""
+    return [n for t in texts for n in parsed(t) or [n for block in FENCED.findall(t) for n in parsed(block)]]
+
+
+def unsure(texts, ours, tests):
+    """Whether tests may judge by something that was given complete, and that the candidate may have replaced,
+    since no solution tells it from what the task is about."""
+    nodes, used = [n for n in shown(texts) if isinstance(n, DECLARATIONS)], {getattr(n, "id", None) for n in ast.walk(tests)}
+    given = {n.name for n in nodes if not stub(n) and n.name in used} - {named(n) for n in ours}
+    return len(given) > (not any(map(stub, nodes)))
+
+
+def unchanged(texts, solution):
+    """What the solution leaves as it was given, but for what uses something that it changes. If it changes and
+    adds nothing, nobody knows what the task is about."""
+    solved = {named(n): ast.dump(n) for n in parsed(solution)}
+    whole = {named(n): n for n in shown(texts) if named(n) and not stub(n)}
+    same = {name: n for name, n in whole.items() if solved.get(name) == ast.dump(n) or name not in solved and (not isinstance(n, ast.Assign) or literal(n.value))}
+    changed = set(whole) - set(same)
+    while True:
+        using = [name for name, n in same.items() if any(getattr(m, "id", None) in changed for m in ast.walk(n))]
+        if not using:
+            return list(same.values()) if set(solved) - set(same) - {None} else []
+        changed.update(using)
+        same = {name: n for name, n in same.items() if name not in changed}
 
 
 def compiled(tree):
@@ -69,13 +108,18 @@ def run(nodes, space):
     exec(compiled(ast.Module(nodes, [])), space)
 
 
-def load(source, nodes, space):
-    """Load the candidate. Return how that ended and, as a text, the line or the name that was missing."""
+def define(nodes, space):
+    """Run the statements that can be run."""
     for node in nodes:
         try:
             run([node], space)
         except Exception:
             traceback.print_exc()
+
+
+def load(source, nodes, space):
+    """Load the candidate. Return how that ended and, as a text, the line or the name that was missing."""
+    define(nodes, space)
     os.chdir("/tmp")
     sys.path.insert(0, "/tmp")
     if not os.access(os.environ.get("HOME", ""), os.W_OK):
@@ -84,16 +128,20 @@ def load(source, nodes, space):
     with open(CANDIDATE, "w", encoding="utf-8", errors="surrogatepass") as f:
         f.write(source)
     space["__file__"] = CANDIDATE
-    try:
-        code = compile(source.lstrip("\ufeff"), CANDIDATE, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return "malformed", str(getattr(e, "lineno", 0))
-    try:
-        exec(code, space)
-    except BaseException as e:
-        traceback.print_exc()
-        return "unloaded", missing(e)
-    return "loaded", ""
+    for flags in 0, __future__.annotations.compiler_flag:
+        try:
+            code = compile(source.lstrip("\ufeff"), CANDIDATE, "exec", flags, dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+            return "malformed", str(getattr(e, "lineno", 0))
+        try:
+            exec(code, space)
+            return "loaded", ""
+        except BaseException as e:
+            traceback.print_exc()
+            name = missing(e)
+        if not name:  # that could be in an annotation only, such as List or the class of a node
+            break
+    return "unloaded", name
 
 
 def lines(tb):
@@ -130,13 +178,10 @@ def left_by_tests(tb):
     return True
 
 
-def beside(source, theirs, definitions, space, end):
+def beside(source, theirs, space, end):
     """Load the candidate into the tests' namespace."""
     space["__name__"], sys.modules["candidate"] = "candidate", sys.modules["__main__"]
     word, where = load(source, theirs, space)
-    if where in definitions:  # as the class of the tests that an annotation names
-        exec(definitions[where], space)
-        word, where = load(source, [], space)
     if word != "loaded":
         end(word, where)
     space.update(__name__="__main__", __builtins__=builtins)
@@ -170,20 +215,23 @@ def judge(requests, report, channel=None):
     try:
         body = ast.parse(request["tests"].lstrip("\ufeff"), TESTS)
         code, after = compiled(body), compiled(ast.parse(request["after"]))
-        definitions = {n.name: compiled(ast.Module([n], [])) for n in body.body if isinstance(n, DECLARATIONS)}
-        theirs, ours = given(request["given"], request["repair"])
-        run(ours, space)
+        theirs, ours = given(request["given"], request["repair"], request["solution"])
+        run([n for n in ours if isinstance(n, IMPORTS)], space)
     except BaseException:
         end("broken", error=caught())
+    define(ours, space)
     record(failures)
+    word = "passed"
     if channel is not None:
+        if not request["solution"] and unsure(request["given"], ours, body):
+            word = "unsure"
         peer = Peer(channel, end, request["classes"], code.co_names)
         sealed(peer, request["candidate"], request["given"], request["declared"], space)
     else:
         source = request["candidate"]
         del request, body
-        beside(source, theirs, definitions, space, end)
-        run(ours, space)
+        beside(source, theirs, space, end)
+        define(ours, space)
     try:
         try:
             exec(code, space)
@@ -197,4 +245,4 @@ def judge(requests, report, channel=None):
     except BaseException as e:
         error = caught()
         end("failed" if isinstance(e, AssertionError) else "raised", lines(error[2]), error)
-    end("passed")
+    end("failed" if failures else word)

@@ -14,8 +14,9 @@ type language struct {
 	lead, noun, verb string
 	// tail ends an announcement; it is no part of the answer.
 	tail string
-	// option stands before a label, as in "option B".
-	option string
+	// option stands before a label, as in "option B"; points before the only label of a sentence,
+	// as in "it is B", and right after it, as in "B is correct".
+	option, points, right string
 	// not denies, and or leaves open, what a sentence says.
 	not, or string
 }
@@ -25,34 +26,40 @@ func languages() []language {
 	return []language{
 		{
 			name: "English", lead: `the|my|our|final|correct|right|best|so|thus|hence|therefore|and|is`,
-			noun: `answer(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
-			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer`,
-			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except`, or: "or|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half) " + found,
+			noun: `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
+			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer|letter`,
+			points: `is|be|it's|that's|choose|pick|select|so|thus|hence|therefore`, right: `is (?:the |my )?(?:correct|right|best|final)`,
+			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except`, or: "or|vs|versus|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half) " + found,
 		},
 		{
 			name: "German", lead: `die|meine|richtige|korrekte|endgültige|finale|also|somit|daher|ist`, noun: `antwort(?:option)?|lösung|richtig`,
 			verb: `(?:ist|lautet)(?: also| daher| somit)?`, option: `option|antwort|wahl|möglichkeit`,
+			points: `ist(?: die)?|wähle|also`, right: `ist (?:die )?(?:richtig|korrekt)`,
 			not: `nicht|kein|keine|keiner|nie|niemals|weder`, or: `oder|entweder`,
 		},
 		{
 			name: "French", lead: `la|ma|bonne|donc|finale|est`, noun: `réponse(?: correcte| finale| exacte| juste)?|option correcte`,
-			verb: `est(?: donc)?`, option: `option|réponse|choix`, not: `pas|jamais|aucun|aucune`, or: `ou`,
+			verb: `est(?: donc)?`, option: `option|réponse|choix`,
+			points: `(?:c')?est(?: la)?|choisis|donc`, right: `est (?:la )?(?:bonne|correct|juste)`, not: `pas|jamais|aucun|aucune`, or: `ou`,
 		},
 		{
 			name: "Spanish", lead: `la|mi|tanto|que`, noun: `respuesta(?: correcta| final)?|(?:opción|alternativa) correcta`,
-			verb: `es`, option: `opción|alternativa|letra|respuesta`, not: `nunca|ni|ningún|ninguna`, or: found + `,? o`,
+			verb: `es`, option: `opción|alternativa|letra|respuesta`,
+			points: `es(?: la)?|elijo`, right: `es (?:la )?correct`, not: `nunca|ni|ningún|ninguna`, or: found + `,? o`,
 		},
 		{
 			name: "Portuguese", lead: `a|minha|portanto`, noun: `resposta(?: correta| certa| final)?|(?:opção|alternativa) (?:correta|certa)`,
-			verb: `é`, option: `opção|alternativa|letra`, not: `não|nem|nenhum|nenhuma`, or: `ou`,
+			verb: `é`, option: `opção|alternativa|letra`,
+			points: `é(?: a)?|escolho`, right: `é (?:a )?(?:corret|cert)`, not: `não|nem|nenhum|nenhuma`, or: `ou`,
 		},
 		{
 			name: "Italian", lead: `la|mia|quindi`, noun: `risposta(?: corretta| giusta| esatta| finale)?|(?:opzione|alternativa) (?:corretta|giusta)`,
-			verb: `è`, option: `opzione|alternativa|lettera|risposta`, not: `non|nessun|nessuna`, or: `oppure`,
+			verb: `è`, option: `opzione|alternativa|lettera|risposta`,
+			points: `è(?: la)?|scelgo`, right: `è (?:la )?(?:corrett|giust)`, not: `non|nessun|nessuna`, or: `oppure`,
 		},
 		{
 			name: "Chinese", noun: `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?`,
-			option: `选项|選項|项`, not: `不|没|沒`, or: `或`,
+			option: `选项|選項|项|(?:选|選)(?:择|擇)?`, not: `不|没|沒`, or: `或`,
 		},
 		{
 			name: "Japanese", noun: `(?:正解|正答|答え|解答|回答)(?:は| ?:)`, tail: `です|である|だ|となります|になります`,
@@ -70,17 +77,19 @@ type phrases struct {
 	announced []*regexp.Regexp // the answer follows a match
 	tail      *regexp.Regexp   // at the end of what is announced
 	option    string           // the alternatives of all languages
+	pointed   *regexp.Regexp   // a label with a word that points to it
 	denied    *regexp.Regexp
 	open      *regexp.Regexp
 }
 
 var phrasesOf = sync.OnceValue(func() (p phrases) {
-	var tails, options, not, or []string
+	var tails, options, points, right, not, or []string
 	for _, l := range languages() {
 		form, alone := l.noun, func(s string) string { return s }
 		if l.verb != "" { // words are separated by spaces
 			form = `(?:^|[^\p{L}\p{N}\s]|\b(?:` + l.lead + `))[\s*_]*(?:` + l.noun + `)[*_]*(?: ?[:=]| - | (?:` + l.verb + `)[\s:])` +
 				`|^[#>*_ ]*(?:(?:` + l.lead + `)[ *_]+)*(?:` + l.noun + `)[*_ ]*$`
+			points, right = append(points, l.points), append(right, l.right)
 			alone = func(s string) string { return `(?:^|[^\p{L}\p{N}'-])(?:` + s + `)(?:[^\p{L}\p{N}'-]|$)` }
 		}
 		p.announced = append(p.announced, regexp.MustCompile(`(?mi)(?:`+form+`)`))
@@ -91,6 +100,7 @@ var phrasesOf = sync.OnceValue(func() (p phrases) {
 	}
 	p.tail = regexp.MustCompile(`(?:` + strings.Join(tails, "|") + `)[.。!]?$`)
 	p.option = strings.Join(options, "|")
+	p.pointed = regexp.MustCompile(`(?i:(?:^|[^\p{L}\p{N}])(?:` + strings.Join(points, "|") + `)),? ["']?([A-Z])(?:[^\p{L}\p{N}'-]|$)|(?:^|[^\p{L}\p{N}'-])([A-Z])["']? (?i:` + strings.Join(right, "|") + `)`)
 	p.denied, p.open = regexp.MustCompile(strings.Join(not, "|")), regexp.MustCompile(strings.Join(or, "|"))
 	return p
 })

@@ -43,7 +43,7 @@ func unifyRune(r rune) rune {
 		return ' '
 	case unicode.Is(unicode.Pd, r), r == 0x2212:
 		return '-'
-	case strings.ContainsRune("“”„‟«»", r):
+	case strings.ContainsRune("“”„‟«»「」『』", r):
 		return '"'
 	case strings.ContainsRune("‘’‚‛′", r):
 		return '\''
@@ -67,8 +67,9 @@ func asciiDigit(r rune) rune {
 }
 
 var (
-	latexFraction = regexp.MustCompile(`\\[dt]?frac\{([^{}]*)\}\{([^{}]*)\}`)
-	latexCommand  = regexp.MustCompile(`\\(?:text|textbf|mathrm|mathbf|left|right|displaystyle|boxed)\b`)
+	latexFraction = regexp.MustCompile(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
+	subscript     = regexp.MustCompile(`([\p{L})])_\{?(\d+)\}?`)
+	latexCommand  = regexp.MustCompile(`\\(?:text|textbf|mathrm|mathbf|ce|left|right|displaystyle|boxed)\b`)
 	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\sqrt`, "√", `\%`, "%", `\$`, "$",
 		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
 	bullet = regexp.MustCompile(`^[ \t]*(?:[-*+>•] +|#+ +)+`)
@@ -76,10 +77,11 @@ var (
 
 // withoutLaTeX writes commands of LaTeX as plain text.
 func withoutLaTeX(s string) string {
-	if !strings.ContainsAny(s, `\{`) {
+	if !strings.ContainsAny(s, `\{_`) {
 		return s
 	}
-	return latexSymbols.Replace(latexCommand.ReplaceAllString(latexFraction.ReplaceAllString(s, "$1/$2"), ""))
+	s = subscript.ReplaceAllString(latexFraction.ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
+	return latexSymbols.Replace(latexCommand.ReplaceAllString(s, ""))
 }
 
 // oneLine returns s with each run of white space replaced by one space.
@@ -94,7 +96,7 @@ func bare(s string) string {
 		before = len(t)
 		t = strings.TrimRightFunc(t, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|.,;:!。", r) || isEmoji(r) })
 		t = strings.TrimLeftFunc(t, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|,;:!=≈", r) || isEmoji(r) })
-		if n := len(t); n > 1 && strings.Contains("() [] {} $$", t[:1]+t[n-1:]) {
+		if n := len(t); n > 1 && strings.Contains("() [] {} <> $$", t[:1]+t[n-1:]) {
 			t = t[1 : n-1]
 		}
 	}

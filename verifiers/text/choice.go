@@ -65,12 +65,15 @@ func (b ballot) equal(s string) (all []int) {
 
 var (
 	marks      = strings.NewReplacer("*", "", "_", "", "`", "", `"`, "", "~", "")
-	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die )?([(\[{]?) ?([a-z]) ?([)\]}]?)`)
-	separators = regexp.MustCompile(`^(?:[.:,;!)\]}]|- )+`)
+	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die |(?-i:a ))?([(\[{<]?) ?([a-z]) ?([)\]}>]?)`)
+	separators = regexp.MustCompile(`^(?:[.:,;!)\]}>]|- )+`)
 	because    = regexp.MustCompile(`(?i)^(?:because|since|as)\b`)
+	// predicate matches what a sentence says of the label that it begins with.
+	predicate  = regexp.MustCompile(`(?i)^(?:(?:is|are|was|can|could|would|may|might|does|seems)(?:n't|not)?\b[^.,;]*|(?:no|not)$)`)
 	otherLabel = regexp.MustCompile(`(?:^|\b(?:or|and)\b|[/,&]) ?[(\[]?([A-Z])(?:[)\].,;:/]|$| (?:or|and|is)\b)`)
-	setOff     = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|$)`)
-	single     = regexp.MustCompile(`\b([A-Z])\b`)
+	setOff     = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|[\p{Hangul}` + spaceless + `]|$)`)
+	computed   = regexp.MustCompile(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
+	single     = regexp.MustCompile(`\b([A-Z])(?:[^\w']|$)`)
 )
 
 // index returns the choice with a label, or -1.
@@ -84,7 +87,7 @@ func (b ballot) index(label string) int {
 // label returns the choice whose label a line begins with, or -1; what follows the label; and
 // whether it sets the label off from other words.
 func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
-	line = marks.Replace(withoutLaTeX(clean(line)))
+	line = strings.Trim(phrasesOf().tail.ReplaceAllString(marks.Replace(withoutLaTeX(clean(line))), ""), "' ")
 	if inner, ok := strings.CutPrefix(line, "$"); ok {
 		line = strings.TrimRight(inner, "$.")
 	}
@@ -121,6 +124,9 @@ func (b ballot) read(s string) ([]int, string) {
 	if all := b.equal(s); all != nil {
 		return all, ""
 	}
+	if m := computed.FindStringSubmatch(withoutLaTeX(clean(s))); m != nil && b.equal(m[1]) != nil {
+		return b.equal(m[1]), ""
+	}
 	if i >= 0 {
 		own := b.equal(rest)
 		other := func(m []string) bool { j := b.index(m[1]); return j >= 0 && j != i }
@@ -129,6 +135,8 @@ func (b ballot) read(s string) ([]int, string) {
 			return []int{i}, ""
 		case own != nil, isSetOff && slices.ContainsFunc(otherLabel.FindAllStringSubmatch(rest, -1), other):
 			return nil, Several
+		case isSetOff && spoils(fold(predicate.FindString(rest))) != "":
+			return nil, None
 		case isSetOff:
 			return []int{i}, ""
 		}
@@ -137,13 +145,18 @@ func (b ballot) read(s string) ([]int, string) {
 }
 
 // sentence returns the one choice that stands in a sentence by its text, or by a label in
-// brackets, in emphasis or after "option".
+// brackets, in emphasis or after "option", or by the only label, if a word points to it.
 func (b ballot) sentence(s string) ([]int, string) {
-	labels := b.labelsIn(setOff, withoutLaTeX(clean(s)))
+	s = contrast.ReplaceAllString(clean(s), " ")
+	labels := b.labelsIn(setOff, withoutLaTeX(s))
 	texts, rest := b.textsIn(tokenize(s))
+	bare := b.labelsIn(single, s)
+	if len(labels)+len(texts) == 0 && len(bare) == 1 && !mistaken.MatchString(s) {
+		labels = b.labelsIn(phrasesOf().pointed, s)
+	}
 	named := cmp.Or(len(labels), len(texts))
 	switch {
-	case named == 0 && len(b.labelsIn(single, clean(s))) > 1, named > 1:
+	case named == 0 && len(bare) > 1, named > 1:
 		return nil, Several
 	case named == 0, spoils(rest) != "":
 		return nil, None

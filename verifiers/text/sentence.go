@@ -38,8 +38,13 @@ func spoils(rest string) string {
 }
 
 var (
-	slash      = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
-	separator  = regexp.MustCompile(`[,;/&|\n。]|[.!?](?:\s|$)|\band\b`)
+	slash = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
+	// contrast is what an answer is set against, as in "Canberra, not Sydney".
+	contrast   = regexp.MustCompile(`, (?:and |but |und |et |e )?(?:not|nicht|non|pas|não) (?:(?:the|an?|die|der|das|le|la) |[\p{Lu}\d"'*(])[^,;.()]*,?|,? ?而不是[^,;。]*`)
+	mistaken   = regexp.MustCompile(`(?i)\b(?:wrong|incorrect|mistaken?)\b`)
+	separator  = regexp.MustCompile(`[,;/&|•·\n。]|[.!?](?:\s|$)|\band\b`)
+	apposition = regexp.MustCompile(`^ an? `) // as in "Canberra, a city"
+	listed     = regexp.MustCompile(`\ban? ` + found)
 	hasSymbols = regexp.MustCompile(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 )
 
@@ -53,9 +58,13 @@ func isList(rest string, accepted []string) bool {
 	for _, a := range accepted {
 		most = max(most, len(strings.Fields(a)))
 	}
+	if strings.Count(rest, " - ") > 1 {
+		rest = strings.ReplaceAll(rest, " - ", ",")
+	}
 	others := 0
 	for _, part := range separator.Split(rest, -1) {
 		switch n := len(tokenize(part).words); {
+		case apposition.MatchString(part) && !listed.MatchString(rest):
 		case strings.Contains(part, found) && n < most:
 			others++
 		case !strings.Contains(part, found) && 0 < n && n <= most:

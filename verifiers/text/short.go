@@ -32,6 +32,7 @@ func (s Short) reason(read string) string {
 	}
 	got := forms(read)
 	line := cmp.Or(bare(aside.ReplaceAllString(withoutLaTeX(clean(read)), " ")), read)
+	line = phrasesOf().tail.ReplaceAllString(contrast.ReplaceAllString(line, " "), "")
 	said := tokenize(line)
 	worst := Wrong
 	for _, a := range s.Accepted {
@@ -39,8 +40,22 @@ func (s Short) reason(read string) string {
 		if got[1] == want[1] || withoutArticle(got[2]) == withoutArticle(want[2]) || withoutArticle(forms(line)[2]) == withoutArticle(want[2]) {
 			return ""
 		}
+		if reply.MatchString(want[1]) {
+			all := reply.FindAllStringSubmatch(said.text, -1)
+			other := slices.ContainsFunc(all, func(m []string) bool { return m[1] != want[1] })
+			switch {
+			case all == nil || !strings.HasPrefix(said.text, all[0][0]):
+			case other:
+				continue
+			default:
+				return ""
+			}
+		}
 		var why string
 		if words := tokenize(a).words; len(words) == 1 && words[0].number {
+			if len(a) == len("1945") {
+				said = tokenize(date.ReplaceAllString(line, " "))
+			}
 			why = s.number(said, words[0])
 		} else {
 			why = s.phrase(said, words, want[1])
@@ -55,17 +70,30 @@ func (s Short) reason(read string) string {
 	return worst
 }
 
-// aside is what stands in brackets beside the answer.
-var aside = regexp.MustCompile(`\([^()]*\)`)
+var (
+	// aside is what stands in brackets beside the answer.
+	aside   = regexp.MustCompile(`\([^()]*\)`)
+	article = regexp.MustCompile(`^(?:the|an?) `)
+	// date is a month and a day before a year.
+	date = regexp.MustCompile(`(?i)\b(?:\d\d?(?:st|nd|rd|th)? (?:of )?)?` + month + `(?: \d\d?(?:st|nd|rd|th)?,)? `)
+	// reply is "yes" or "no" before an explanation; the first decides, unless there are others.
+	reply     = regexp.MustCompile(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니요)["*_]*(?:[,.;:!(。]| -| because |$)`)
+	concluded = regexp.MustCompile(`[=≈]|\b(?:so|thus|hence|therefore)\b`)
+)
 
-var article = regexp.MustCompile(`^(?:the|an?) `)
+const month = `(?:january|february|march|april|may|june|july|august|september|october|november|december)`
 
 func withoutArticle(s string) string { return article.ReplaceAllString(s, "") }
 
-// number judges a sentence, or what follows its last "=", for an accepted number: it must have
-// no other number, except those of the question.
+// number judges a sentence, or what follows its last "=" or "so", for an accepted number: it must
+// have no other number, except those of the question.
 func (s Short) number(said sentence, accepted token) string {
-	from := max(strings.LastIndex(said.text, "="), strings.LastIndex(said.text, "≈"))
+	from := -1
+	for _, m := range concluded.FindAllStringIndex(said.text, -1) {
+		if said.text[m[0]] != 's' || slices.ContainsFunc(said.words, func(t token) bool { return t.number && t.from > m[0] }) {
+			from = m[0]
+		}
+	}
 	asked := tokenize(s.Question).words
 	isAccepted := func(t token) bool { return t.number && near(t, accepted, s.Tolerance) }
 	isAsked := func(t token) bool {

@@ -57,8 +57,10 @@ func place(text string, pattern *regexp.Regexp, labelled func(string) int) (stri
 }
 
 // forms returns a line in the forms that are compared one after another: as it is, without
-// differences in case, and without what surrounds it.
+// differences in case, and without what surrounds it and without spaces beside symbols.
 func forms(s string) [3]string {
 	line, folded := oneLine(clean(s)), oneLine(fold(s))
-	return [3]string{line, folded, cmp.Or(bare(folded), folded)}
+	return [3]string{line, folded, cmp.Or(tight.ReplaceAllString(bare(folded), "$1"), folded)}
 }
+
+var tight = regexp.MustCompile(` ?([^\p{L}\p{M}\p{N}\s]) ?`)

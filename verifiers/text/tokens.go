@@ -34,6 +34,7 @@ const (
 var (
 	powerOfTen = regexp.MustCompile(`(?:(\d) ?[×x*] ?)?\b10 ?\^ ?([-+]?\d+)\b`)
 	spaced     = regexp.MustCompile(`\b\d{1,3}(?: \d{3})+\b`)
+	mixed      = regexp.MustCompile(`\b(\d{1,6}) (\d{1,6})/(\d{1,6})\b`)
 	minus      = regexp.MustCompile(`\b(?:minus|negative) (\d)`)
 	// numeral is all that can be one number; it is read by value.
 	numeral = regexp.MustCompile(`^(?:[√±<>≤≥≠] ?)?(?:[-+]?[$€£¥]?|[$€£¥][-+])\.?\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?`)
@@ -54,6 +55,13 @@ func tokenize(s string) sentence {
 	})
 	s = strings.ReplaceAll(s, "per cent", "percent")
 	s = spaced.ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
+	s = mixed.ReplaceAllStringFunc(s, func(p string) string { // 2 1/2 is 5/2
+		m := mixed.FindStringSubmatch(p)
+		whole, _ := strconv.Atoi(m[1])
+		over, _ := strconv.Atoi(m[2])
+		under, _ := strconv.Atoi(m[3])
+		return strconv.Itoa(whole*under+over) + "/" + m[3]
+	})
 	s = minus.ReplaceAllString(s, "-$1")
 	var all []token
 	before := ' ' // the rune before

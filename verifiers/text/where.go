@@ -30,7 +30,9 @@ var (
 	hashes     = regexp.MustCompile(`(?m)^ {0,3}####[ \t]+(\S.*)$`)
 	heading    = regexp.MustCompile(`(?m)^ {0,3}#+[ \t]`)
 	jsonAnswer = regexp.MustCompile(`(?i)[{,]\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s"{},\[][^{},\n]*)`)
-	noLine     = regexp.MustCompile("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
+	// courtesy is what a chat model says last.
+	courtesy = regexp.MustCompile(`(?i)(?:^|[.!?*\n]\s*)(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want))\b[^\n]*$`)
+	noLine   = regexp.MustCompile("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
 )
 
 // thoughtless returns what follows the last end of a thought.
@@ -97,6 +99,9 @@ func spoken(text string, labelled func(string) int) (string, Rule) {
 		return read, rule
 	}
 	var lines []string
+	if m := courtesy.FindStringIndex(strings.TrimSpace(text)); m != nil && m[0] > 0 {
+		text = strings.TrimSpace(text)[:m[0]+1]
+	}
 	for line := range strings.SplitSeq(text, "\n") {
 		if line = strings.TrimSpace(line); !noLine.MatchString(line) {
 			lines = append(lines, line)

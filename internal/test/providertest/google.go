@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// google is generateContent of Google's Gemini API, whose requests name the model and the
-// kind of answer in the path.
+// google is generateContent of Google's Gemini API. Requests have the model and the kind of answer in
+// the path.
 type google struct{ stream bool }
 
 // piece is an answer, or a part of a stream. reason is "" if there is more.

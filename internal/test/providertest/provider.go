@@ -14,14 +14,14 @@ import (
 // maxBody bounds the body of a request, in bytes.
 const maxBody = 64 << 20
 
-// A Request is one that the provider received.
+// A Request is a request that the provider received.
 type Request struct {
 	Method, Path, Query string
 	Host                string
 	Header              http.Header
 	Body                []byte
-	Step                int    // index of the step it asked for, perhaps beyond the last; -1: none
-	Fault               *Fault // that it got instead of the step; nil: none
+	Step                int    // index of the requested step, perhaps beyond the last; -1: none
+	Fault               *Fault // the answer instead of the step; nil: none
 }
 
 // A Provider answers as its script says. It is an [http.Handler] and safe for concurrent
@@ -33,15 +33,15 @@ type Provider struct {
 	mu       sync.Mutex
 	requests []Request
 	problems []string
-	spoiled  map[int]int // by step: requests that got a fault
+	faults   map[int]int // number of faults so far, by step
 }
 
 // New returns a provider that answers as a script says ([ParseText]). It accepts only the
 // given key, as a bearer token or as Anthropic's x-api-key or Google's x-goog-api-key. If key
-// is "" it accepts any. It fails for an invalid script.
+// is "" it accepts any key. It fails for an invalid script.
 func New(key, script string) (*Provider, error) {
 	steps, err := ParseText(script)
-	return &Provider{key: key, steps: steps, spoiled: map[int]int{}}, err
+	return &Provider{key: key, steps: steps, faults: map[int]int{}}, err
 }
 
 // Requests returns the requests received so far, in order.
@@ -112,7 +112,7 @@ func (p *Provider) turn(d dialect, t turn, rec *Request) response {
 	s := p.step(t.next)
 	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
-		if len(t.offers) == 0 { // a side request, such as for the conversation's title: it meets only what lasts
+		if len(t.offers) == 0 { // a side request, such as for the conversation's title: it gets only lasting faults
 			r.text = "ok"
 			if i := slices.IndexFunc(s.Faults, func(f *Fault) bool { return f.Times < 0 }); i >= 0 {
 				rec.Fault = s.Faults[i]
@@ -143,8 +143,8 @@ func (p *Provider) fault(n int, s Step) *Fault {
 	before := 0
 	for _, f := range s.Faults {
 		times := max(f.Times, 1)
-		if f.Times < 0 || p.spoiled[n] < before+times {
-			p.spoiled[n]++
+		if f.Times < 0 || p.faults[n] < before+times {
+			p.faults[n]++
 			return f
 		}
 		before += times

@@ -143,7 +143,7 @@ func flat(t *testing.T, answer string) string {
 	return b.String()
 }
 
-// TestStreams: the pieces of a stream, joined, are those of the unstreamed answer.
+// TestStreams: the joined pieces of a stream are the unstreamed answer.
 func TestStreams(t *testing.T) {
 	const script = "think hm hm\ntokens in=100 cached=40 out=20 reasoning=5\nshell echo 'hé ho'\n"
 	for _, c := range []struct {
@@ -175,7 +175,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestFaults: faults come in the order of the script, and then the step is answered well.
+// TestFaults: faults come in the order of the script, and then the step's answer.
 func TestFaults(t *testing.T) {
 	const body = `{"model":"m","input":"x","stream":true}`
 	p, srv := serve(t, "fail 429 2 after=3\nfail 500\ncut 2\ngarble\nerror server_error\nsay hello\n")

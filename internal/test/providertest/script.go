@@ -20,16 +20,16 @@ type Step struct {
 	Think  string        // reasoning before the answer
 	Usage  *Usage        // as reported; nil: 10 in, 5 out
 	Delay  time.Duration // before the answer; in a stream, before each event
-	Faults []*Fault      // one after another, before the step is answered well
+	Faults []*Fault      // answers before the step, in order
 }
 
-// A File is to be written with the agent's tool for files, or else with its shell.
+// A File is a file to write with the agent's tool for files, or else with its shell.
 type File struct {
 	Path    string
 	Content string
 }
 
-// A Call is of a tool that the agent offers under this name, perhaps after a prefix.
+// A Call is a call of a tool that the agent offers under this name, perhaps after a prefix.
 type Call struct {
 	Tool  string
 	Input string // JSON
@@ -43,8 +43,7 @@ type Usage struct {
 	Reasoning int64
 }
 
-// A Fault spoils the answers to some requests: exactly one of Status, Cut,
-// Garble and Error.
+// A Fault makes the answers to some requests bad: exactly one of Status, Cut, Garble and Error.
 type Fault struct {
 	Times int // how many requests; 0 means one, -1 all
 

@@ -58,7 +58,7 @@ func dialectOf(path string) dialect {
 	return nil
 }
 
-// A response is what is written as an answer: events if there are any, otherwise a body.
+// A response is an answer in the form to write: events if there are any, otherwise a body.
 type response struct {
 	status     int
 	retryAfter int // the header, in seconds; 0: none
@@ -68,7 +68,7 @@ type response struct {
 	fault      *Fault        // nil: none
 }
 
-// failure is the response with the API's error of a status.
+// failure is the response with the API's error for a status.
 func failure(d dialect, status int, message string) response {
 	if d == nil {
 		d = chat{}
@@ -85,7 +85,7 @@ func failure(d dialect, status int, message string) response {
 	return response{status: status, body: d.failure(kind, message)}
 }
 
-// responseTo is the response with a reply, spoiled by f unless it is nil.
+// responseTo is the response with a reply, made bad by f unless f is nil.
 func responseTo(d dialect, t turn, r reply, delay time.Duration, f *Fault) response {
 	a := response{status: http.StatusOK, delay: delay, fault: f}
 	switch {

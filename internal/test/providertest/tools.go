@@ -52,7 +52,7 @@ type block struct {
 	ID string `json:"id"` // of a call
 }
 
-// A tool is one that a request offers, or a namespace of tools.
+// A tool is a tool of a request, or a namespace of tools.
 type tool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`
@@ -67,7 +67,7 @@ type tool struct {
 	ParametersJSONSchema json.RawMessage `json:"parametersJsonSchema"`
 }
 
-// offers returns what may be called of a tool: itself, or the tools within it.
+// offers returns the tools to call: the tool itself, or the tools within it.
 func (t tool) offers() (all []offer) {
 	inner := slices.Concat(t.Tools, t.FunctionDeclarations)
 	if t.Function != nil {
@@ -92,7 +92,7 @@ func (t tool) offers() (all []offer) {
 	return []offer{o}
 }
 
-// parse finds out which step the conversation has come to, and what may be called in it.
+// parse finds the next step of the conversation, and the tools that it may call.
 func parse(body []byte) (turn, error) {
 	var req request
 	if err := json.Unmarshal(body, &req); err != nil {
@@ -177,9 +177,9 @@ func (o offer) call(input any) *toolCall {
 	return &toolCall{name: o.name, namespace: o.namespace, freeText: o.freeText, input: text}
 }
 
-// shellCall calls the first shell among the offers, or returns nil. It knows those of
-// claude ("Bash": command), of codex ("exec_command": cmd; "exec": JavaScript that has
-// the other tools as functions), and any other that takes a command.
+// shellCall calls the first shell among the offers, or returns nil. It knows the shells of claude
+// ("Bash": command) and codex ("exec_command": cmd; "exec": JavaScript with the other tools as
+// functions), and any other tool that takes a command.
 func shellCall(command string, offers []offer) *toolCall {
 	for _, o := range offers {
 		switch {

@@ -14,24 +14,23 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Kept are the candidates and records of a run, for judging the candidates again; see
-// [Options.Rejudge].
-type Kept struct {
+// An Original is a run whose stored candidates are judged again; see [Options.Rejudge].
+type Original struct {
 	dir      string
-	records  map[key]record.Record // the last of each attempt
+	records  map[key]record.Record // the last record of each attempt
 	tasks    map[string]bool
-	attempts int // of a task, at most
+	attempts int // the highest number of an attempt
 	harness  record.Harness
 	seal     record.Seal
 }
 
-// ReadKept reads the records of the run in dir, which must meet trust.
-func ReadKept(dir string, trust record.Trust) (*Kept, error) {
+// ReadOriginal reads the records of the run in dir, which must meet trust.
+func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	k := &Kept{dir: dir, records: map[key]record.Record{}, tasks: map[string]bool{}}
+	k := &Original{dir: dir, records: map[key]record.Record{}, tasks: map[string]bool{}}
 	k.seal, err = record.Read(dir, trust, func(rec record.Record) error {
 		k.records[key{rec.TaskID, rec.Attempt}] = rec
 		k.tasks[rec.TaskID], k.harness = true, rec.Provenance.Harness
@@ -44,16 +43,16 @@ func ReadKept(dir string, trust record.Trust) (*Kept, error) {
 	return k, nil
 }
 
-// Rejudge lets a run judge the candidates of k instead of producing any: those of the selected tasks that k
-// has records of. An attempt without a candidate keeps its record. If a candidate is not the one that
-// was recorded, its new record has status error.
-func (o *Options) Rejudge(k *Kept) {
+// Rejudge makes a run judge the candidates of k instead of producing new ones. Only tasks of which k has
+// records remain selected. An attempt without a candidate gets its old record. If a candidate has
+// changed since it was recorded, its new record has status error.
+func (o *Options) Rejudge(k *Original) {
 	also := o.Select
-	o.kept, o.Attempts, o.Existing = k, k.attempts, true
+	o.original, o.Attempts, o.CandidatesExist = k, k.attempts, true
 	o.Select = func(id string) bool { return k.tasks[id] && (also == nil || also(id)) }
 }
 
-// A Change is an attempt whose verdict differs from that of the run that kept its candidate.
+// A Change is an attempt whose new verdict differs from the verdict in the original run.
 type Change struct {
 	Task    string        `json:"task"`
 	Attempt int           `json:"attempt"`
@@ -61,16 +60,16 @@ type Change struct {
 	New     record.Status `json:"new"`
 }
 
-// judgeKept does the work of attempt for a kept candidate.
-func (s *session) judgeKept(ctx context.Context, a attempt) (record.Record, error) {
-	kept := s.cfg.kept
-	before, ok := kept.records[a.key()]
-	left := before.ProducerFailure // by a harness that ended badly
-	judges := left == nil || s.cfg.policy(a.task).AfterTimeout
+// judgeAgain does the work of attempt for a stored candidate.
+func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, error) {
+	original := s.cfg.original
+	before, ok := original.records[a.key()]
+	badEnd := before.ProducerFailure // nil if the harness ended well
+	judges := badEnd == nil || s.cfg.policy(a.task).AfterTimeout
 	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
-	if failed && (left == nil || !judges) || ok && before.CandidateDigest == "" {
-		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // of the old directory
-		return s.secrets.everything(before), nil                                   // not judged again
+	if failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "" {
+		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // files of the old directory
+		return s.secrets.wholeRecord(before), nil                                  // not judged again
 	}
 	rec, err := s.newRecord(a)
 	if !ok {
@@ -78,14 +77,14 @@ func (s *session) judgeKept(ctx context.Context, a attempt) (record.Record, erro
 		return s.complete(rec, a, err)
 	}
 	rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata = before.ProducerStdout, before.ProducerStderr, before.ProducerMetadata
-	rec.ProducerFailure = left
+	rec.ProducerFailure = badEnd
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Workdir = before.Workdir
 	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
 	var c candidate.Candidate
 	if err == nil {
-		c, err = Stored(ctx, kept.dir, before)
+		c, err = Stored(ctx, original.dir, before)
 	}
 	if rel, relErr := filepath.Rel(s.cfg.Output, c.Workspace); err == nil && relErr == nil && c.Workspace != "" {
 		rec.CandidateWorkspace = &rel
@@ -94,13 +93,13 @@ func (s *session) judgeKept(ctx context.Context, a attempt) (record.Record, erro
 	case err == nil && judges:
 		err = s.verify(ctx, a, c, &rec)
 	case err == nil:
-		rec.Fail(*left)
+		rec.Fail(*badEnd)
 	}
 	return s.complete(rec, a, err)
 }
 
-// Stored returns the candidate of a record of the run in dir after checking its digest; that of
-// a layer is checked where it is opened.
+// Stored returns the candidate of a record of the run in dir, after checking its digest. Whoever opens
+// the candidate's layer checks the layer's digest.
 func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candidate, error) {
 	var c candidate.Candidate
 	if rec.CandidateText != nil {

@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// egressHeader is the header that states the [reason] in the answer to a refused request.
+// egressHeader is the header with the [reason] in the answer to a refused request.
 const egressHeader = "X-Sbench-Egress"
 
-// An attempt is one attempt to reach the network. It becomes one entry of the log.
-type attempt struct {
-	p       *Proxy
-	entry   Entry
-	refused decision // the last decision, from which the answer to the sandbox is made
-	blocked reason   // if set, nothing is allowed, for this reason
-	silent  bool     // beyond Limits.Requests: counted but not logged
+// An access is one use of the network, allowed or refused. It becomes one entry of the log.
+type access struct {
+	p        *Proxy
+	entry    Entry
+	last     decision // the last decision, from which the answer to the sandbox is made
+	blocked  reason   // if not "", the access is refused for this reason whatever the policy says
+	unlogged bool     // beyond Limits.Requests: counted but not logged
 }
 
-// attempt begins an attempt. The caller calls its end.
-func (p *Proxy) attempt(kind Kind) *attempt {
-	a := &attempt{p: p, entry: Entry{Time: time.Now(), Task: p.cfg.Task, Attempt: p.cfg.Attempt, Kind: kind}}
+// newAccess begins an access. The caller calls its end.
+func (p *Proxy) newAccess(kind Kind) *access {
+	a := &access{p: p, entry: Entry{Time: time.Now(), Task: p.cfg.Task, Attempt: p.cfg.Attempt, Kind: kind}}
 	n := p.counts.requests.Add(1)
 	switch {
 	case n > p.limits.Requests:
-		a.blocked, a.silent = reasonRequests, n > p.limits.Requests+1
+		a.blocked, a.unlogged = reasonRequests, n > p.limits.Requests+1
 	case p.cfg.Log.Err() != nil:
 		a.blocked = reasonLog
 	case p.ctx.Err() != nil:
@@ -39,7 +39,7 @@ func (p *Proxy) attempt(kind Kind) *attempt {
 }
 
 // decide asks the policy.
-func (a *attempt) decide(r request) decision {
+func (a *access) decide(r request) decision {
 	d := a.p.cfg.Allowed.decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
 	if d.Allowed && a.blocked != "" {
@@ -49,29 +49,29 @@ func (a *attempt) decide(r request) decision {
 	if d.Allowed {
 		a.entry.Verdict = Allow
 	}
-	a.refused = d
+	a.last = d
 	return d
 }
 
-// refuse refuses the attempt for a reason that is not the policy's.
-func (a *attempt) refuse(why reason, rule string) decision {
+// refuse refuses the access for another reason than the policy's.
+func (a *access) refuse(why reason, rule string) decision {
 	if a.blocked != "" {
 		why, rule = a.blocked, ""
 	}
-	a.refused = a.refused.refuse(why, rule)
+	a.last = a.last.refuse(why, rule)
 	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, string(why), rule
-	return a.refused
+	return a.last
 }
 
-// deny refuses the attempt and ends it.
-func (a *attempt) deny(why reason, rule string) decision {
+// deny refuses the access and ends it.
+func (a *access) deny(why reason, rule string) decision {
 	defer a.end(0, 0)
 	return a.refuse(why, rule)
 }
 
-// tunnel takes one of the sandbox's tunnels, which the caller must give back. If none is
-// left, it refuses the attempt and returns false.
-func (a *attempt) tunnel() bool {
+// takeTunnel takes one of the sandbox's tunnels, which the caller must give back. If all tunnels are
+// in use, it refuses the access and returns false.
+func (a *access) takeTunnel() bool {
 	select {
 	case a.p.tunnels <- struct{}{}:
 		return true
@@ -81,11 +81,11 @@ func (a *attempt) tunnel() bool {
 	}
 }
 
-// reach connects to the host. If it cannot, it ends the attempt and returns nil.
-func (a *attempt) reach() *upstream {
-	up, err := a.p.dial(a.p.ctx, a.refused.Host, a.refused.Port)
+// dial connects to the host. If it cannot, it ends the access and returns nil.
+func (a *access) dial() *upstream {
+	up, err := a.p.dial(a.p.ctx, a.last.Host, a.last.Port)
 	if err != nil {
-		a.failed(err)
+		a.recordError(err)
 		a.end(0, 0)
 		return nil
 	}
@@ -93,8 +93,8 @@ func (a *attempt) reach() *upstream {
 	return up
 }
 
-// failed records an error of dial or of what follows it. It does not call end.
-func (a *attempt) failed(err error) {
+// recordError records an error of the connection to the host. It does not call end.
+func (a *access) recordError(err error) {
 	e := &a.entry
 	verdict, why, rule := Error, reasonUpstream, e.Rule
 	var refused *refusedAddress
@@ -113,15 +113,15 @@ func (a *attempt) failed(err error) {
 			e.Address = op.Addr.String()
 		}
 	}
-	a.refused = a.refused.refuse(why, rule)
+	a.last = a.last.refuse(why, rule)
 	e.Verdict, e.Reason, e.Rule = verdict, string(why), rule
 }
 
-// cut records why an allowed attempt ended early.
-func (a *attempt) cut(why reason) { a.entry.Verdict, a.entry.Reason = Allow, string(why) }
+// cut records why an allowed access ended early.
+func (a *access) cut(why reason) { a.entry.Verdict, a.entry.Reason = Allow, string(why) }
 
-// end writes the entry, with the bytes sent out and received.
-func (a *attempt) end(up, down int64) {
+// end writes the entry. up and down are the bytes that left and entered the sandbox.
+func (a *access) end(up, down int64) {
 	a.entry.Up, a.entry.Down, a.entry.Duration = up, down, time.Since(a.entry.Time)
 	c := &a.p.counts
 	switch a.entry.Verdict {
@@ -132,15 +132,14 @@ func (a *attempt) end(up, down int64) {
 	case Error:
 		c.failed.Add(1)
 	}
-	if a.silent {
-		c.silent.Add(1)
+	if a.unlogged {
+		c.unlogged.Add(1)
 		return
 	}
 	a.p.cfg.Log.Write(a.entry)
 }
 
-// text returns the body of a refusal. It repeats nothing of the request but a well-formed
-// name and port.
+// text returns the body of a refusal. Of the request it repeats only a well-formed name and port.
 func (d decision) text() string {
 	what := "a request"
 	if d.Host != "" {
@@ -154,7 +153,7 @@ func (d decision) text() string {
 	case reasonResolve, reasonDial, reasonUpstream:
 		verb = "could not reach"
 	case reasonIdle, reasonLifetime, reasonShutdown:
-		verb = "gave up on"
+		verb = "cut the connection to"
 	}
 	text := fmt.Sprintf("sbench %s %s\nreason: %s\n", verb, what, d.Reason)
 	if d.Rule != "" {
@@ -173,7 +172,7 @@ func (d decision) header() http.Header {
 	}
 }
 
-// raw returns a refusal as a whole HTTP answer, the last on its connection.
+// raw returns a refusal as a whole HTTP answer that ends the connection.
 func (d decision) raw() []byte {
 	var b bytes.Buffer
 	text, status := d.text(), d.status()
