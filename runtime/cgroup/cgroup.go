@@ -306,7 +306,7 @@ func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 
-// Remove deletes the group and those below it, none of which may contain a process. A
+// Remove deletes the group and all groups below it. None of them may contain a process. A
 // missing group is no error.
 func (g Group) Remove() error {
 	if err := g.ooms.close(); err != nil {

@@ -53,13 +53,15 @@ type delegation struct {
 	lack  Lack
 }
 
-// Usable returns the mounted hierarchies as this process may use them. For the host's root
-// they are those of [Mounted]; in a container with a cgroup namespace the top of the tree counts
-// as delegated. For anyone else, including root in a user namespace, groups
-// are named relative to the delegated group: the one with the most controllers among the
-// process's group and those of its ancestors that the process may write to and systemd does
-// not manage, the nearest if several have as many. If there is none, Controllers returns
-// nothing and Lack says why; that is no error.
+// Usable returns the mounted hierarchies as this process may use them.
+//
+//   - The host's root may use all that [Mounted] returns. In a container with a cgroup namespace,
+//     the top of the tree counts as delegated.
+//   - Anyone else, including root in a user namespace, needs a delegated group. Groups are then
+//     named relative to it. Candidates are the group of the process and the groups above it which
+//     the process may write to and systemd does not manage. The candidate with the most
+//     controllers is the delegated group, the nearest one if several have as many. If there is
+//     none, Controllers returns nothing and Lack says why. That is no error.
 //
 // Usable creates and removes empty groups and changes nothing else; [Hierarchies.Claim]
 // makes the controllers available. The user's systemd can be asked only from outside a user
@@ -76,9 +78,9 @@ func Usable() (Hierarchies, error) {
 	return h.delegatedTo(own, os.Getpid(), askManager), nil
 }
 
-// contained returns the hierarchies of the host's root. The top of a container's tree is a group
-// as others, which unlike the kernel's root group has a type (cgroups(7)), and cannot pass on
-// controllers while it holds processes.
+// contained returns the hierarchies of the host's root. The top of a container's tree is an ordinary
+// group: unlike the kernel's root group it has a type (cgroups(7)), and it cannot pass on
+// controllers while it has processes.
 func (h Hierarchies) contained() Hierarchies {
 	if h.Mode() == V2 && exists(h.unified, "cgroup.type") {
 		has := words(h.unified, "cgroup.controllers")
@@ -246,8 +248,8 @@ func inProbe(dir string, f func(probe string) error) error {
 	return errors.Join(err, unix.Rmdir(probe))
 }
 
-// examine finds the controllers that a group can pass on: those it passes on already and, if
-// it contains no process but self, its others.
+// examine finds the controllers that a group can pass on: the controllers that it passes on already
+// and, if it contains no process but self, all that it has.
 func examine(dir string, self int) delegation {
 	have := words(dir, "cgroup.controllers")
 	on := words(dir, "cgroup.subtree_control")

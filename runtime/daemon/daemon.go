@@ -155,8 +155,8 @@ func Answers(socket string) bool {
 	return err == nil && conn.Close() == nil
 }
 
-// stop ends every daemon of this state directory, even one that hangs or whose starter was
-// killed before it answered: either would keep the database locked.
+// stop ends every daemon of this state directory. It also ends a daemon that hangs, and a daemon
+// that was not ready when its starter was killed: either would keep the database locked.
 func (d *Daemon) stop(ctx context.Context) error {
 	found, err := Find(d.cfg.State)
 	if err != nil {

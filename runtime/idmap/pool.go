@@ -42,9 +42,9 @@ type Pool struct {
 	hostOwned bool
 }
 
-// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to users;
-// it reads these files once. locks is the path of a file, created if missing, whose locks
-// record the taken ranges.
+// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to users. It reads
+// these files once. locks is the path of a file, which is created if it is missing. Locks on the
+// file record the ranges that are taken.
 //
 // The owner of a range's user namespace is the range's own root or, with hostOwned, the
 // host's root. Resources that the kernel counts per user, such as inotify instances, also

@@ -150,7 +150,7 @@ func Signal(pid int, sig unix.Signal, still func() bool) error {
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }
 
-// SignalAll sends sig to those of pids for which still reports true; see [Signal]. It skips
+// SignalAll sends sig to each of pids for which still reports true; see [Signal]. It skips
 // spare (0 spares none), process 1 and ids of no process here.
 func SignalAll(pids []int, spare int, sig unix.Signal, still func(pid int) bool) error {
 	for _, pid := range pids {

@@ -56,7 +56,7 @@ func All(root *os.Root, name string) error {
 }
 
 // tree removes the entry name of the directory parent. It moves every directory that it
-// finds below name up into name, so that none has to be reached through others.
+// finds below name up into name, so that it never follows a deep path.
 func tree(parent *os.File, name string) error {
 	isDir, err := unlink(parent, name)
 	if !isDir {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/mounts"
+	"github.com/securebench/sbench/runtime/volume"
 )
 
 // privateDir prepares the directory if the sandbox has its own ids. Below it are the running
@@ -16,7 +17,7 @@ func (f *FS) privateDir() error {
 	if f.IDs == nil {
 		return nil
 	}
-	if err := errors.Join(os.Chown(f.Dir, 0, int(f.IDs.Base())), os.Chmod(f.Dir, 0o710), os.Mkdir(f.shifted(""), 0o711)); err != nil {
+	if err := errors.Join(os.Chown(f.Dir, 0, int(f.IDs.Base())), os.Chmod(f.Dir, 0o710), os.Mkdir(f.shifter.shifted(""), 0o711)); err != nil {
 		return err
 	}
 	return idmap.MountPrivate(f.Dir)
@@ -30,67 +31,88 @@ func (f *FS) Unmount() error {
 	return mounts.DetachBelow(f.Dir)
 }
 
-// shifted returns the path of a mount that has the sandbox's ids.
-func (f *FS) shifted(name string) string { return filepath.Join(f.Dir, "ids", name) }
-
-// shift mounts a directory or file at shifted(name), with the sandbox's ids.
-func (f *FS) shift(source, name string, writable bool) error {
-	if err := f.makeTarget(source, name); err != nil {
-		return err
-	}
-	return f.IDs.Mount(source, f.shifted(name), writable)
+// A shifter makes mounts with the ids of a sandbox, and overlays that write to its layer.
+type shifter struct {
+	dir   string         // for the mounts
+	layer *volume.Volume // takes what is written
+	ids   *idmap.Range   // nil if the sandbox has the ids of this process
 }
 
-func (f *FS) makeTarget(source, name string) error {
+// shifted returns the path of a mount that has the sandbox's ids.
+func (s shifter) shifted(name string) string { return filepath.Join(s.dir, "ids", name) }
+
+// shift mounts a directory or file at shifted(name), with the sandbox's ids.
+func (s shifter) shift(source, name string, writable bool) error {
+	if err := s.makeTarget(source, name); err != nil {
+		return err
+	}
+	return s.ids.Mount(source, s.shifted(name), writable)
+}
+
+func (s shifter) makeTarget(source, name string) error {
 	info, err := os.Stat(source)
 	if err != nil {
 		return err
 	}
 	if info.IsDir() {
-		return os.Mkdir(f.shifted(name), 0o711)
+		return os.Mkdir(s.shifted(name), 0o711)
 	}
-	return os.WriteFile(f.shifted(name), nil, 0o644)
+	return os.WriteFile(s.shifted(name), nil, 0o644)
 }
 
 // overlay mounts lowers at target as an overlay that writes to the directory name in the
 // sandbox's layer, where every file has its owner in the sandbox.
-func (f *FS) overlay(lowers []string, name, target string) error {
-	if f.IDs == nil {
-		return Overlay(lowers, filepath.Join(f.Layer.Path(), name), target)
+func (s shifter) overlay(lowers []string, name, target string) error {
+	if s.ids == nil {
+		return Overlay(lowers, filepath.Join(s.layer.Path(), name), target)
 	}
-	if err := makeLayer(filepath.Join(f.Layer.Path(), name)); err != nil {
+	if err := makeLayer(filepath.Join(s.layer.Path(), name)); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(f.shifted("layer")); err != nil {
-		if err := f.shift(f.Layer.Path(), "layer", true); err != nil {
+	if _, err := os.Lstat(s.shifted("layer")); err != nil {
+		if err := s.shift(s.layer.Path(), "layer", true); err != nil {
 			return err
 		}
 	}
 	var shifted []string
 	for i, lower := range lowers {
 		at := name + "-" + strconv.Itoa(i)
-		if err := f.shift(lower, at, false); err != nil {
+		if err := s.shift(lower, at, false); err != nil {
 			return err
 		}
 		shifted = append(shifted, at)
 	}
 	upper, work := filepath.Join("layer", name, "upper"), filepath.Join("layer", name, "work")
-	return f.IDs.Overlay(f.shifted(""), target, layerOptions(shifted, upper, work))
+	return s.ids.Overlay(s.shifted(""), target, layerOptions(shifted, upper, work))
+}
+
+// overlayOf mounts an overlay of the directory source, which writes to the sandbox's layer,
+// and returns its path.
+func (s shifter) overlayOf(source, name string) (string, error) {
+	lower, merged := filepath.Join(s.dir, name+"-lower"), filepath.Join(s.dir, name)
+	if err := errors.Join(os.Mkdir(lower, 0o711), os.Mkdir(merged, 0o711)); err != nil {
+		return "", err
+	}
+	// Through a bind mount, because overlay does not accept every path.
+	if err := mounts.Bind(source, lower, false); err != nil {
+		return "", err
+	}
+	return merged, s.overlay([]string{lower}, name, merged)
 }
 
 // inside calls do as the user who can make files in the sandbox's root file system and
 // copies: the sandbox's root if it has its own ids.
-func (f *FS) inside(do func() error) error {
-	if f.IDs == nil {
+func (s shifter) inside(do func() error) error {
+	if s.ids == nil {
 		return do()
 	}
-	return idmap.As(f.IDs.Base(), do)
+	return idmap.As(s.ids.Base(), do)
 }
 
 // hostID returns the host's id for a sandbox's id.
-func (f *FS) hostID(id uint32) int {
-	if f.IDs == nil {
+func (s shifter) hostID(id uint32) int {
+	if s.ids == nil {
 		return int(id)
 	}
-	return int(f.IDs.Base() + id)
+	return int(s.ids.Base() + id)
 }

@@ -17,7 +17,6 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/idmap"
-	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/volume"
 )
 
@@ -26,12 +25,12 @@ type Config struct {
 	Dir      string          // an empty directory for its mounts
 	Lower    []string        // directories below the layer, topmost first
 	Layer    *volume.Volume  // takes what is written over the root and over mounts with Copy
-	IDs      *idmap.Range    // the sandbox's ids; nil if they are those of this process
+	IDs      *idmap.Range    // the sandbox's ids; nil if it has the ids of this process
 	Files    []File          // small files that are mounted read-only
 	Mounts   []runtime.Mount // the caller's
 	Workdir  string          // a directory to make unless it exists
 	Writable bool            // otherwise the root itself is read-only
-	// Untrusted says that an agent may have made anything of the places for mounts.
+	// Untrusted says that an agent may have put anything at the mount points.
 	Untrusted bool
 }
 
@@ -45,18 +44,19 @@ type File struct {
 // FS is a mounted root file system. Its maker unmounts everything below Config.Dir.
 type FS struct {
 	Config
-	mounts []runtime.Mount // all mounts, as the specification names them
+	shifter shifter
+	mounts  []runtime.Mount // all mounts, as the specification names them
 }
 
 // New stacks the sandbox's own layer over its base, makes all mount points, and then seals
 // the root unless it is writable.
 func New(c Config) (*FS, error) {
-	f := &FS{Config: c}
+	f := &FS{Config: c, shifter: shifter{dir: c.Dir, layer: c.Layer, ids: c.IDs}}
 	f.Mounts = slices.Clone(c.Mounts)
 	if err := errors.Join(os.Mkdir(f.Root(), 0o711), f.privateDir(), f.writeFiles()); err != nil {
 		return nil, err
 	}
-	if err := f.overlay(f.Lower, "root", f.Root()); err != nil {
+	if err := f.shifter.overlay(f.Lower, "root", f.Root()); err != nil {
 		return nil, fmt.Errorf("root file system: %w", err)
 	}
 	if err := f.mountCopies(); err != nil {
@@ -116,7 +116,7 @@ func (f *FS) Chown(uid, gid uint32) error {
 	for _, m := range f.Mounts {
 		var err error
 		if m.Copy { // files below the top keep their owners
-			err = os.Lchown(m.Source, f.hostID(uid), f.hostID(gid))
+			err = os.Lchown(m.Source, f.shifter.hostID(uid), f.shifter.hostID(gid))
 		}
 		if m.Chown && err == nil {
 			err = chownTree(m.Source, int(uid), int(gid))
@@ -141,7 +141,7 @@ func chownTree(source string, uid, gid int) error {
 	})
 }
 
-// allMounts returns the caller's mounts and those of the small files, outermost first.
+// allMounts returns the mounts of the caller and of the small files, outermost first.
 func (f *FS) allMounts() []runtime.Mount {
 	var all []runtime.Mount
 	for _, file := range f.Files {
@@ -176,27 +176,13 @@ func (f *FS) mountCopies() error {
 		if !m.Copy {
 			continue
 		}
-		merged, err := f.overlayOf(m.Source, fmt.Sprintf("copy-%d", i))
+		merged, err := f.shifter.overlayOf(m.Source, fmt.Sprintf("copy-%d", i))
 		if err != nil {
 			return fmt.Errorf("copy of %s: %w", m.Source, err)
 		}
 		m.Source, m.Writable = merged, true
 	}
 	return nil
-}
-
-// overlayOf mounts an overlay of the directory source, which writes to the sandbox's layer,
-// and returns its path.
-func (f *FS) overlayOf(source, name string) (string, error) {
-	lower, merged := filepath.Join(f.Dir, name+"-lower"), filepath.Join(f.Dir, name)
-	if err := errors.Join(os.Mkdir(lower, 0o711), os.Mkdir(merged, 0o711)); err != nil {
-		return "", err
-	}
-	// Through a bind mount, because overlay does not accept every path.
-	if err := mounts.Bind(source, lower, false); err != nil {
-		return "", err
-	}
-	return merged, f.overlay([]string{lower}, name, merged)
 }
 
 // view makes an overlay of a read-only mount's source and returns its path. The overlay has
@@ -217,7 +203,7 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	if !info.IsDir() {
 		dir, file = filepath.Dir(m.Source), filepath.Base(m.Source)
 	}
-	merged, err := f.overlayOf(dir, name)
+	merged, err := f.shifter.overlayOf(dir, name)
 	if errors.Is(err, idmap.ErrCannotShift) || errors.Is(err, unix.EINVAL) {
 		return "", nil
 	}
@@ -225,9 +211,9 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 }
 
 // showMounts sets f.mounts for the specification: all mounts with the sandbox's ids and, if
-// read-only, through a view (see view). A read-only mount whose ids cannot be shifted is
-// used as it is: in the sandbox, its files belong to the overflow user, and the permissions
-// of others apply.
+// read-only, through a view (see view). If the ids of a read-only mount cannot be shifted, the mount
+// is used as it is: in the sandbox, its files belong to the overflow user, and the permission bits
+// for other users apply.
 func (f *FS) showMounts() error {
 	f.mounts = f.allMounts()
 	for i := range f.mounts {
@@ -238,8 +224,8 @@ func (f *FS) showMounts() error {
 		at, err := f.view(*m, "view-"+strconv.Itoa(i))
 		if err == nil && at == "" && f.IDs != nil {
 			name := "mount-" + strconv.Itoa(i)
-			at = f.shifted(name)
-			err = f.shift(m.Source, name, m.Writable)
+			at = f.shifter.shifted(name)
+			err = f.shifter.shift(m.Source, name, m.Writable)
 			if errors.Is(err, idmap.ErrCannotShift) && !m.Writable {
 				err = (*idmap.Range)(nil).Mount(m.Source, at, false)
 			}
@@ -283,7 +269,7 @@ func (f *FS) makeInnermost(dest string, dir bool) error {
 	}
 	inner := strings.TrimPrefix(dest, outer.Dest)
 	if outer.Copy || outer.Dest == "" && f.Untrusted {
-		if err := f.inside(func() error { return clearPath(outer.Source, inner, dir) }); err != nil {
+		if err := f.shifter.inside(func() error { return clearPath(outer.Source, inner, dir) }); err != nil {
 			return err
 		}
 	}
@@ -301,5 +287,5 @@ func (f *FS) makePoint(root, dest string, dir bool) error {
 	if f.IDs == nil || !errors.Is(err, unix.EOVERFLOW) {
 		return err
 	}
-	return f.inside(func() error { return makeMountPoint(root, dest, dir) })
+	return f.shifter.inside(func() error { return makeMountPoint(root, dest, dir) })
 }

@@ -30,23 +30,24 @@ func seal(target string) error {
 // the root that it is given, with its flags; crun (1.8) makes another without them, and hides
 // directories with file systems of any size that can be written.
 func (f *FS) Check(pid int) error {
-	loose, err := f.loose(pid)
+	loose, err := looseMounts(pid, f.Writable)
 	if err != nil || len(loose) == 0 {
 		return err
 	}
 	if err := remount(pid, loose); err != nil {
 		return fmt.Errorf("seal what the OCI runtime mounted: %w", err)
 	}
-	loose, err = f.loose(pid)
+	loose, err = looseMounts(pid, f.Writable)
 	for target := range loose {
 		err = errors.Join(err, fmt.Errorf("what the OCI runtime mounted at %s cannot be sealed", target))
 	}
 	return err
 }
 
-// loose returns the flags that mounts of a process should have and lack, by their targets
-// (/proc/PID/mountinfo in proc(5)). Of several mounts at a target the topmost counts.
-func (f *FS) loose(pid int) (map[string]uintptr, error) {
+// looseMounts returns the flags that mounts of a process should have and lack, by their targets
+// (/proc/PID/mountinfo in proc(5)). Of several mounts at a target the topmost counts. The root may
+// be writable.
+func looseMounts(pid int, writable bool) (map[string]uintptr, error) {
 	table, err := proc.Mounts(fmt.Sprintf("/proc/%d/mountinfo", pid), nil)
 	if err != nil {
 		return nil, err
@@ -61,8 +62,8 @@ func (f *FS) loose(pid int) (map[string]uintptr, error) {
 		has := func(option string) bool { return slices.Contains(options, option) }
 		flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
 		switch hides := m.FSType == "tmpfs" && m.Root == "/" && (strings.HasPrefix(m.Mountpoint, "/proc/") || strings.HasPrefix(m.Mountpoint, "/sys/")); {
-		case m.Mountpoint == "/" && (!has("nosuid") || !has("nodev") || !f.Writable && !has("ro")):
-			if !f.Writable {
+		case m.Mountpoint == "/" && (!has("nosuid") || !has("nodev") || !writable && !has("ro")):
+			if !writable {
 				flags |= unix.MS_RDONLY
 			}
 			loose[m.Mountpoint] = flags

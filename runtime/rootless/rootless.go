@@ -40,7 +40,7 @@ import (
 // Environment variables that pass state to this program when it is executed again.
 const (
 	envHolder      = "SBENCH_ROOTLESS_HOLDER"      // the stage, if it runs as the holder
-	envEntered     = "SBENCH_ROOTLESS"             // whose namespaces it is in
+	envEntered     = "SBENCH_ROOTLESS"             // in which namespaces it runs
 	envLock        = "SBENCH_ROOTLESS_LOCK"        // file descriptor of its lock on the namespaces
 	envDir         = "SBENCH_ROOTLESS_DIR"         // its working directory
 	envScope       = "SBENCH_ROOTLESS_SCOPE"       // set if it runs in a scope that it asked systemd for
@@ -50,7 +50,7 @@ const (
 // Values of envEntered.
 const (
 	ownNamespaces  = "own"        // created by sbench
-	userNamespaces = "containerd" // those of the user's rootless containerd
+	userNamespaces = "containerd" // created by the user's rootless containerd
 )
 
 // Options say where sbench keeps its state and which containerd to use. Root and
@@ -182,8 +182,8 @@ func execInside(nsenter string, pid int, o Options, env map[string]string) error
 }
 
 // execAgain sets some variables of the environment and executes this program again, with the
-// same arguments: directly, or through another program, whose command line is before this
-// one's. It returns only on failure.
+// same arguments. If through is not empty, it is the command line of a program that executes this
+// one. execAgain returns only on failure.
 func execAgain(through []string, env map[string]string) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -63,7 +63,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	if err != nil {
 		return runtime.Exit{}, err
 	}
-	x := execution{s: s, p: p, process: started, before: before}
+	x := execution{Sandbox: s, p: p, process: started, before: before}
 	exit, err := x.wait(ctx)
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, started.close())
@@ -143,7 +143,7 @@ func (s *Sandbox) idlePid() int {
 
 // An execution is a process of a sandbox that has started.
 type execution struct {
-	s       *Sandbox
+	*Sandbox
 	p       runtime.Process
 	process *process
 	before  cgroup.Stats // of the sandbox's group, before the start
@@ -159,7 +159,7 @@ type end struct {
 // is alive. The daemon may end before the process does.
 func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	begun := time.Now()
-	waitCtx, cancel := context.WithCancel(x.s.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
+	waitCtx, cancel := context.WithCancel(x.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
 	defer cancel()
 	done := make(chan end, 1)
 	go func() {
@@ -205,7 +205,7 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 // is over its size, stop kills the processes that remain. The end comes through done.
 func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow <-chan struct{}) (end, error) {
 	if grace > 0 {
-		if err := x.s.group.Signal(unix.SIGTERM, x.s.idlePid()); err != nil {
+		if err := x.group.Signal(unix.SIGTERM, x.idlePid()); err != nil {
 			return end{}, errors.Join(err, x.killAll(ctx))
 		}
 		select {
@@ -221,7 +221,7 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 	select {
 	case e := <-done:
 		return e, nil
-	case <-time.After(daemon.ReconnectTimeout + x.s.engine.platform.Conn.Timeout): // the process is known to be dead
+	case <-time.After(daemon.ReconnectTimeout + x.engine.platform.Conn.Timeout): // the process is known to be dead
 		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
 }
@@ -229,13 +229,13 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 // killAll kills every process of the sandbox except the idle one, and verifies in the
 // sandbox's group that no other is left.
 func (x *execution) killAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(x.s.engine.platform.Conn.Context(context.WithoutCancel(ctx)), killTimeout)
+	ctx, cancel := context.WithTimeout(x.engine.platform.Conn.Context(context.WithoutCancel(ctx)), killTimeout)
 	defer cancel()
 	slow := time.AfterFunc(slowKill, func() {
-		x.s.engine.platform.Logger.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", x.s.cfg.Name, "gives up after", killTimeout)
+		x.engine.platform.Logger.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", x.cfg.Name, "gives up after", killTimeout)
 	})
 	defer slow.Stop()
-	if err := errors.Join(x.process.kill(ctx), x.s.group.KillAll(ctx, x.s.idlePid())); err != nil {
+	if err := errors.Join(x.process.kill(ctx), x.group.KillAll(ctx, x.idlePid())); err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
 	}
 	return nil
@@ -245,10 +245,10 @@ func (x *execution) killAll(ctx context.Context) error {
 // and a process of a one-shot sandbox when the sandbox is closed.
 func (x *execution) release(ctx context.Context) error {
 	err := x.process.close()
-	if !x.s.cfg.Persistent {
+	if !x.cfg.Persistent {
 		return err
 	}
-	ctx, cancel := x.s.engine.platform.Conn.Cleanup(ctx)
+	ctx, cancel := x.engine.platform.Conn.Cleanup(ctx)
 	defer cancel()
 	return errors.Join(err, x.process.Delete(ctx))
 }
@@ -261,11 +261,11 @@ func (x *execution) release(ctx context.Context) error {
 //   - a control group above the sandbox's refused the process a fork, and the process failed.
 func (x *execution) findReason(e *runtime.Exit) error {
 	near := false
-	if g, ok := x.s.group.(*watchdog.Group); ok {
+	if g, ok := x.group.(*watchdog.Group); ok {
 		g.Final()
 		near = g.NearPids()
 	}
-	after, err := x.s.group.Stats()
+	after, err := x.group.Stats()
 	killed := after.OOMKills > x.before.OOMKills
 	switch {
 	case err != nil:
@@ -277,13 +277,13 @@ func (x *execution) findReason(e *runtime.Exit) error {
 	outOfMemory, outOfPids := e.Reason == runtime.OutOfMemory || killed, after.PidsDenied > x.before.PidsDenied
 	// The peak is 0 where the kernel does not count it. With version 1, and with version 2 before
 	// Linux 6.11, refusals count where the process is, not where the limit is.
-	if outOfPids && after.PeakPids > 0 && after.PeakPids < x.s.cfg.Limits.Pids {
+	if outOfPids && after.PeakPids > 0 && after.PeakPids < x.cfg.Limits.Pids {
 		if !e.Success() && e.Reason != runtime.WallTime && !outOfMemory {
-			return fmt.Errorf("%w: a control group above the sandbox's refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, x.s.cfg.Limits.Pids)
+			return fmt.Errorf("%w: a control group above the sandbox's refused it processes, of which it had %d of %d", runtime.ErrUnavailable, after.PeakPids, x.cfg.Limits.Pids)
 		}
 		outOfPids = false
 	}
-	full, err := x.s.full()
+	full, err := x.full()
 	reached := func(limit runtime.Limit, is bool) {
 		if is {
 			e.Reached = append(e.Reached, limit)

@@ -9,25 +9,16 @@ import (
 const watchInterval = 200 * time.Millisecond
 
 // overflow returns a channel that is closed once the contents of a layer that is only a
-// directory exceed its size or cannot be counted. For other layers, which the kernel bounds,
-// it stays open.
+// directory exceed its size or cannot be counted, unless ctx is done first. If the kernel bounds
+// the layer, the channel is nil. If a count takes long, the next one waits four times as long.
 func (x *execution) overflow(ctx context.Context) <-chan struct{} {
-	layer := x.s.layer
+	layer, group := x.layer, x.group
 	if layer.Bounded() {
 		return nil
 	}
-	return watch(ctx, watchInterval, func() bool {
-		pids, _ := x.s.group.Pids() // without them, only files with a name are counted
-		return layer.Exceeded(pids) && ctx.Err() == nil
-	})
-}
-
-// watch returns a channel that is closed once over returns true, unless ctx is done first.
-// It waits at least interval before each call, longer if they take long.
-func watch(ctx context.Context, interval time.Duration, over func() bool) <-chan struct{} {
 	reached := make(chan struct{})
 	go func() {
-		wait := interval
+		wait := watchInterval
 		for {
 			select {
 			case <-ctx.Done():
@@ -35,11 +26,12 @@ func watch(ctx context.Context, interval time.Duration, over func() bool) <-chan
 			case <-time.After(wait):
 			}
 			begun := time.Now()
-			if over() {
+			pids, _ := group.Pids() // without them, only files with a name are counted
+			if layer.Exceeded(pids) && ctx.Err() == nil {
 				close(reached)
 				return
 			}
-			wait = max(interval, 4*time.Since(begun))
+			wait = max(watchInterval, 4*time.Since(begun))
 		}
 	}()
 	return reached

@@ -1,18 +1,20 @@
 // Package shim implements sbench's shim for containerd: the process between the daemon and
 // the OCI runtime.
 //
-// A run has one server, which containerd starts, watches and ends as it does any shim: the
-// daemon knows one container of the run, the anchor, whose task is the server itself. The
-// sandboxes of the run are tasks of which the daemon knows nothing. sbench makes them by
-// calling the server, with version 2 of containerd's task API and bundles of its own. So the
-// life of a sandbox costs neither an entry in the daemon's database nor an execution of the
-// shim, while what containerd promises about a shim holds for all sandboxes of the run: they
-// survive a restart of the daemon, and when the server has ended, for whatever reason, the
-// daemon executes the program once more, with the action "delete", which removes them.
+// A run has one server. containerd starts, watches and ends it as any shim: the daemon knows one
+// container of the run, the anchor, and the task of the anchor is the server itself. The daemon
+// knows nothing of the run's sandboxes. sbench makes them by calling the server, with version 2 of
+// containerd's task API and bundles of its own. So a sandbox costs neither an entry in the daemon's
+// database nor an execution of the shim. What containerd promises about a shim holds for all
+// sandboxes of the run:
+//
+//   - They survive a restart of the daemon.
+//   - When the server has ended, for whatever reason, the daemon executes the program once more,
+//     with the action "delete", which removes them.
 //
 // The shim does only what sbench needs: no terminals, root file systems that are mounted
 // already, no checkpoints, no statistics, no events. It does not use containerd's library for
-// shims: what that of containerd 2.4 prints when it starts, 1.6 to 2.3 cannot read.
+// shims: containerd 1.6 to 2.3 cannot read what the library of containerd 2.4 prints at its start.
 package shim
 
 import (
@@ -55,9 +57,9 @@ type Call struct {
 	Bundle    string // the anchor's directory
 }
 
-// Socket returns the path of the socket of the server whose anchor has the given id: it is
-// beside the daemon's. With an id of up to 20 bytes it is no longer than that of
-// containerd.sock.ttrpc, which the daemon makes there, so that it is short enough (unix(7)).
+// Socket returns the path of a server's socket by the id of the server's anchor. The socket is beside
+// the daemon's. With an id of up to 20 bytes, its path is no longer than the path of
+// containerd.sock.ttrpc, which the daemon makes there, and so short enough (unix(7)).
 func Socket(daemon, anchor string) string {
 	return filepath.Join(filepath.Dir(strings.TrimPrefix(daemon, "unix://")), "s"+anchor)
 }

@@ -56,7 +56,7 @@ func (r ociRuntime) forget(anchor bundle) error {
 	return err
 }
 
-// leftIn returns the sandboxes of which there are files in the anchor's bundle.
+// leftIn returns the sandboxes that have files in the anchor's bundle.
 func leftIn(anchor string) ([]ociRuntime, error) {
 	dir := bundle(anchor).file(notes)
 	entries, err := os.ReadDir(dir)
@@ -103,10 +103,10 @@ func (r ociRuntime) remove() error {
 const removal = 4 * time.Second
 
 // run executes the runtime with arguments after the global ones, and kills it when the caller
-// gives up. The error says what the runtime said.
+// gives up. The error has what the runtime logged.
 func (r ociRuntime) run(ctx context.Context, stdio stdio, args ...string) error {
 	logFile := r.bundle.file("log.json")
-	_ = os.Remove(logFile) // what an earlier execution said
+	_ = os.Remove(logFile) // of an earlier execution
 	cmd := exec.CommandContext(ctx, r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
 	cmd.Dir = string(r.bundle)
 	// A file that is nil must not become an interface that is not.

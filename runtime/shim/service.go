@@ -307,8 +307,8 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 	}
 }
 
-// Kill signals one process. The kernel kills a sandbox's others with its first, whose PID
-// namespace it is; so All is no more than that. To kill the anchor ends all sandboxes.
+// Kill signals one process. When the first process of a sandbox ends, the kernel kills all others in
+// its PID namespace, so the field All changes nothing. To kill the anchor ends all sandboxes.
 func (s *service) Kill(_ context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
 	if r.ID == s.anchor.id {
 		go s.end()
@@ -397,8 +397,7 @@ func (s *service) Connect(context.Context, *taskapi.ConnectRequest) (*taskapi.Co
 	return &taskapi.ConnectResponse{ShimPid: pid, TaskPid: pid}, nil
 }
 
-// CloseIO has nothing to close: the process reads the caller's pipe, whose end is the
-// caller's to close.
+// CloseIO has nothing to close: the process reads a pipe of the caller, who closes its other end.
 func (s *service) CloseIO(context.Context, *taskapi.CloseIORequest) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, nil
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // Run calls f on a thread that ends with f, which may therefore change the thread in any
-// way, and returns f's error. It is never the first thread of the process, which cannot end
-// and whose properties /proc/self and other processes take for those of the whole process. f
-// must not start goroutines that depend on the thread.
+// way, and returns f's error. It is never the first thread of the process: that thread cannot end,
+// and /proc/self and other processes take its properties for the properties of the whole process.
+// f must not start goroutines that depend on the thread.
 func Run(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

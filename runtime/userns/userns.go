@@ -73,7 +73,7 @@ func (n *Namespace) Close() error {
 }
 
 // becomeEffective makes id the effective user and group of only this thread. It uses raw
-// system calls, since those of package syscall change all threads.
+// system calls, since the functions of package syscall change all threads.
 func becomeEffective(id uint32) error {
 	const same = ^uintptr(0)
 	for _, number := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {

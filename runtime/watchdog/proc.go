@@ -31,8 +31,8 @@ type process struct {
 // which is 100 on every architecture that Go supports.
 const ticks = 100
 
-// processes reads all processes, including dead ones, whose PID namespace is wanted. It
-// lists all before reading the first, so that those that end meanwhile count, too.
+// processes reads all processes, including dead ones, in the PID namespaces that are wanted. It
+// lists all before reading the first, so that processes that end meanwhile count, too.
 func processes(wanted func(space string) bool) (map[string][]process, error) {
 	pids := map[string][]int{}
 	err := proc.Each(func(pid int) {

@@ -1,7 +1,7 @@
 // Package watchdog enforces limits on sandboxes where control groups are not available, as
 // for an ordinary user without delegation. Many times a second it reads the memory of the
-// processes in each sandbox's PID namespace, and kills those of a sandbox that exceeds its
-// limits.
+// processes in each sandbox's PID namespace. If a sandbox exceeds its limits, the watchdog kills
+// the sandbox's processes.
 //
 // That is weaker than a kernel limit: between two readings a sandbox can exceed its limit by
 // as much memory as its processors can touch in that time.
