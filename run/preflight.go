@@ -64,6 +64,12 @@ func preflight(ctx context.Context, cfg Config) (plan, error) {
 			p.tasks++
 			p.cpus = max(p.cpus, cfg.limits(task.Environment()).CPUs)
 			all = append(all, files.Task(task)...)
+			if task.Checker().Network && cfg.Tester.Verification.AllowedDomains == nil {
+				all = append(all, compiler.Problem{
+					File: cfg.Pack.TasksPath, Line: task.Line(), Path: "$.eval.checker.network", Message: "the checker fetches what it needs, and the tester file does not say what it may reach",
+					Hint: "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task with --pytest",
+				})
+			}
 			err = p.resolve(ctx, cfg, task)
 		}
 		var problems compiler.Problems
@@ -87,6 +93,9 @@ func (p plan) resolve(ctx context.Context, cfg Config, task *compiler.Task) erro
 	err := p.resolveOne(ctx, cfg, task, env, "$.environment.image")
 	if _, misplaced := p.placed(task); err == nil && misplaced != nil {
 		err = compiler.Problems{{File: cfg.Pack.TasksPath, Line: task.Line(), Path: "$.environment.workdir", Message: misplaced.Error()}}
+	}
+	if own := task.Checker().Image; err == nil && own != "" {
+		err = p.resolveOne(ctx, cfg, task, compiler.Environment{Image: own}, "$.eval.checker.image")
 	}
 	for i, s := range env.Sidecars {
 		if err == nil {
@@ -118,6 +127,11 @@ func (p plan) resolveOne(ctx context.Context, cfg Config, task *compiler.Task, e
 
 // image returns the image of a task that was resolved.
 func (p plan) image(task *compiler.Task) runtime.Image { return p.images[imageKey(task.Environment())] }
+
+// checkerImage returns the image of a task's checker, if it has one of its own.
+func (p plan) checkerImage(task *compiler.Task) runtime.Image {
+	return p.images[imageKey(compiler.Environment{Image: task.Checker().Image})]
+}
 
 // placed returns the task with the working directory of its image, if it has none of its own.
 func (p plan) placed(task *compiler.Task) (*compiler.Task, error) {
