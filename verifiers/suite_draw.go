@@ -116,9 +116,14 @@ func sets(of [][]contrast.Edit) []contrast.Set {
 		}
 		first, ok := add(half, own, func(contrast.Edit) bool { return true })
 		if ok && (i == 0 || i > 2 && rand.IntN(2) == 0) {
-			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
-			if !other && i == 0 {
-				add(1-half, own, func(e contrast.Edit) bool { return e != first })
+			for _, differs := range []func(e contrast.Edit) bool{
+				func(e contrast.Edit) bool { return e.Place != first.Place },
+				func(e contrast.Edit) bool { return i == 0 && e.Start != first.Start }, // another row of a table
+				func(e contrast.Edit) bool { return i == 0 && e != first },
+			} {
+				if _, other := add(1-half, own, differs); other {
+					break
+				}
 			}
 		}
 		for _, row := range own {
