@@ -120,9 +120,9 @@ func (p production) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if r.Task.Environment().InImage() { // an image may have no such directory
+	if env := r.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine {
 		err := copyWorkdir(ctx, p.engine, r, root)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && (!env.Machine || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
 	}
