@@ -64,6 +64,13 @@ func checkerSchema() *schema.Schema {
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
+		optional("image", schema.Nullable(imageSchema("An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."))),
+		optional("artifacts", schema.Nullable(schema.List("With an image: files and directories, absolute, that the checker gets as the candidate left them.", machinePathSchema()))),
+		optional("collect", schema.Nullable(schema.List("With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts.", schema.Closed("A command.",
+			required("command", commandSchema("The command.")),
+			optional("timeout_seconds", secondsSchema("How long it may take, by default a minute.")),
+		)))),
+		optional("network", schema.Boolean("The check fetches what it needs, as far as verification.allowed_domains of the tester file lets it.", false)),
 		optional("env", envSchema()),
 		optional("user", schema.Nullable(schema.Text("Its user, environment.user or the image's unless given."))),
 		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
@@ -79,6 +86,11 @@ func checkerSchema() *schema.Schema {
 // checkChecker checks that a checker has a command or a path, whichever its source needs.
 func checkChecker(c *schema.Checker, v document.Value) {
 	source, command, file := v.Get("source"), v.Get("command"), v.Get("path")
+	for _, key := range []string{"artifacts", "collect"} {
+		if of := v.Get(key); of.Len() > 0 && !v.Get("image").Given() {
+			c.Errorf(of, "name the checker's own image", "%q is for a checker with an image", key)
+		}
+	}
 	if source.Kind() == 0 || source.Is(checkerCommand) {
 		if command.Kind() == 0 {
 			c.Errorf(v, "the command that checks; exit status 0 passes", "key %q is missing", "command")
@@ -106,6 +118,13 @@ type Checker struct {
 	Path    string
 	Workdir string        `key:"workdir" trim:"space"` // empty if the author gave none
 	Timeout time.Duration `key:"timeout_seconds"`      // zero if the author gave none
+	// Image is the checker's own; "" for the task's. Then Collect run on the candidate's machine, and
+	// Artifacts are all that the checker gets of it.
+	Image     string    `key:"image" trim:"space"`
+	Artifacts []string  `key:"artifacts"`
+	Collect   []Collect `key:"collect"`
+	// Network says that the checker fetches what it needs.
+	Network bool `key:"network"`
 	// Reward says that the number which the checker leaves is the verdict, not its exit status.
 	Reward bool              `key:"reward"`
 	Env    map[string]string `key:"env"`               // over the task's
@@ -115,6 +134,12 @@ type Checker struct {
 	RunCandidate bool `key:"run_candidate"`
 
 	files, mounted string
+}
+
+// Collect is a command that collects artifacts.
+type Collect struct {
+	Command Command       `key:"command"`
+	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
 }
 
 // Files returns the file or directory below Pack.EvalRoot that sbench mounts:

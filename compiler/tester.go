@@ -57,6 +57,9 @@ type VerificationSection struct {
 	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
 	AfterTimeout              *bool        `key:"after_timeout"`               // nil: as the task's environment says
 	Judge                     *JudgeConfig `key:"judge"`                       // nil if the file has none
+	// AllowedDomains may be reached by checkers that fetch what they need; nil if the file does not
+	// say, and then such checkers do not run.
+	AllowedDomains *[]domain.Domain `key:"allowed_domains"`
 }
 
 // JudgeConfig names a model that judges answers by rubrics in prose.

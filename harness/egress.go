@@ -56,6 +56,23 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	return e.open(r.Task.ID(), r.Attempt, provider)
 }
 
+// Access is open network access for one sandbox.
+type Access struct {
+	Network *runtime.Network // nil for none
+	Env     []string
+	Mounts  []runtime.Mount
+	Close   func() error // after the sandbox
+}
+
+// Open opens the network access that e allows.
+func (e Egress) Open(task string, attempt int) (Access, error) {
+	w, err := e.open(task, attempt, nil)
+	if err != nil {
+		return Access{}, err
+	}
+	return Access{w.network(), w.env(), w.mounts(), func() error { _, err := w.close(Result{}, nil); return err }}, nil
+}
+
 // open opens the network access that e allows, and a relay unless provider is nil.
 func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressSession, error) {
 	w := &egressSession{egress: e}

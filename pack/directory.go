@@ -282,10 +282,11 @@ func (t *task) yaml(name string) document.Value {
 	return doc.Root()
 }
 
-// noteFetching notes the first line in a task's test scripts that needs the network.
-func (b *Builder) noteFetching(t *task) {
+// fetches reports whether a script of the tests fetches what it needs, and notes the first line that
+// does.
+func (b *Builder) fetches(t *task) bool {
 	for _, f := range t.files {
-		if f.path != "run-tests.sh" && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
+		if f.path != runTests && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
 			continue
 		}
 		n := 0
@@ -293,14 +294,37 @@ func (b *Builder) noteFetching(t *task) {
 			n++
 			line = strings.TrimSpace(line)
 			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
-				b.Note(Place{File: t.path(f.path), Line: n}, "the script needs the network (%s), which a verifier does not have: --pytest runs the tests without it", strings.TrimSpace(what))
-				return
+				b.Note(Place{File: t.path(f.path), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
+				return true
 			}
 		}
 	}
+	return false
 }
 
-var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|curl|wget|npm|npx|uv|uvx|git clone|conda|pip3?\s+install)\s`)
+// fetching matches commands that need the network: package managers, and requests to hosts that are
+// neither this machine nor a sidecar, whose names have no dot.
+var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
+	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
+
+// leftServer says why a task is not supported whose tests need the agent's processes.
+const leftServer = "the tests use a server that the solution leaves running, which is not supported: every process of the agent has ended when its work is checked"
+
+var (
+	// background matches what a script leaves running; requests, a request to this machine.
+	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
+	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,]\s*\d`)
+	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
+)
+
+// leavesServer reports whether the solution leaves a process running to which the tests send requests,
+// and which neither they nor the image start.
+func (t *task) leavesServer(solution, tests []taskFile) bool {
+	matches := func(files []taskFile, r *regexp.Regexp) bool {
+		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
+	}
+	return matches(solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts)
+}
 
 // place writes files below a directory of the pack.
 func (b *Builder) place(dir string, files []taskFile) error {
@@ -321,6 +345,7 @@ type terminalTask struct {
 	seconds  any            // of the check
 	solution []taskFile     // a script solve.sh and its files; empty if there is none
 	image    []taskFile     // the build context of the image; nil if the image exists
+	verifier []taskFile     // that of the checker's own image; nil if it has none, or that exists
 	compose  composed       // what a compose file adds
 }
 
@@ -330,13 +355,17 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	tests, script := spec.tests, spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
 	maps.Copy(checker, spec.checker)
-	if script == "" {
-		checker["source"], script = compiler.CheckerPytest, pytestFile(t, tests)
-	} else {
-		b.noteFetching(t)
+	switch {
+	case checker["command"] != nil: // the image holds it
+	case script == "":
+		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
+	default:
+		checker["path"] = path.Join(t.id, "tests", script)
+		if b.fetches(t) {
+			checker["network"] = true
+		}
 		tests = append(slices.DeleteFunc(slices.Clone(tests), func(f taskFile) bool { return f.path == script }), spec.script)
 	}
-	checker["path"] = path.Join(t.id, "tests", script)
 	row := spec.row
 	row.ID, row.Eval = t.id, map[string]any{"checker": checker}
 	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
@@ -354,6 +383,9 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
 	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image
 		row.Environment["image"], err = b.buildContext(t, "", spec.image)
+	}
+	if err == nil && spec.verifier != nil {
+		checker["image"], err = b.buildContext(t, "verifier", spec.verifier)
 	}
 	if err == nil {
 		err = spec.compose.addTo(b, t, row)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -40,7 +41,7 @@ type harborTask struct {
 	Schema       any             `toml:"schema_version"`
 	Task         any             `toml:"task"`
 	Source       any             `toml:"source"`
-	Artifacts    []any           `toml:"artifacts"` // which a verifier of its own gets
+	Artifacts    []any           `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
 	Metadata     map[string]any  `toml:"metadata"`
 	Agent        harborAgent     `toml:"agent"`
 	Verifier     harborVerifier  `toml:"verifier"`
@@ -65,7 +66,14 @@ type harborVerifier struct {
 	Hosts       any               `toml:"allowed_hosts"`
 	Mode        string            `toml:"environment_mode"`
 	Environment *harborContainer  `toml:"environment"`
-	Collect     []any             `toml:"collect"`
+	Collect     []harborCollect   `toml:"collect"`
+}
+
+type harborCollect struct {
+	Command string   `toml:"command"`
+	Service string   `toml:"service"`
+	Timeout *float64 `toml:"timeout_sec"`
+	User    any      `toml:"user"`
 }
 
 type harborSolution struct {
@@ -116,8 +124,11 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		spec.check(t)
-		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env} {
+		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
 			o.fromHost(t, env)
+		}
+		if o.Pytest && spec.separate() {
+			t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
 		}
 		task := terminalTask{
 			row:   Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(), Metadata: map[string]any{}},
@@ -127,8 +138,13 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 		if !o.Pytest {
 			task.script = t.script("tests/"+harborTest, harborTest)
 			task.checker = map[string]any{"reward": true}
-			if len(spec.Verifier.Env) > 0 {
-				task.checker["env"] = spec.Verifier.Env
+			env := map[string]string{}
+			if spec.separate() {
+				b.separate(t, spec, &task)
+				maps.Copy(env, spec.container().Env)
+			}
+			if maps.Copy(env, spec.Verifier.Env); len(env) > 0 {
+				task.checker["env"] = env
 			}
 			if user := userOf(spec.Verifier.User); user != "" {
 				task.checker["user"] = user
@@ -146,6 +162,9 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 				t.text("environment/Dockerfile") // records a problem if it is missing
 				task.image = append([]taskFile{}, t.below("environment")...)
 			}
+		}
+		if t.leavesServer(task.solution, task.tests) {
+			t.wrong("solution/solve.sh", 0, "", leftServer)
 		}
 		return b.addTask(ctx, t, task)
 	})
@@ -235,8 +254,7 @@ func (spec harborTask) check(t *task) {
 		{e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs"},
 		{len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)"},
 		{e.Skills != "", "a task with skills for the agent (environment.skills_dir)"},
-		{v.Environment != nil || v.Mode == "separate", "a verifier with an environment of its own (verifier.environment_mode)"},
-		{len(v.Collect) > 0, "a command that collects artifacts (verifier.collect)"},
+		{len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect)"},
 	} {
 		if feature.used {
 			t.wrong(file, 0, "", "%s is not supported", feature.what)
@@ -244,6 +262,9 @@ func (spec harborTask) check(t *task) {
 	}
 	if !slices.Contains([]string{"", "shared", "separate"}, v.Mode) {
 		t.wrong(file, 0, "", "the environment mode %q is unknown", v.Mode)
+	}
+	if v.Mode == "shared" && v.Environment != nil {
+		t.wrong(file, 0, "", "verifier.environment contradicts the environment mode shared")
 	}
 	for _, mode := range []string{e.Network, spec.Agent.Network, v.Network} {
 		if !slices.Contains([]string{"", "public", "no-network", "allowlist"}, mode) {
@@ -259,6 +280,70 @@ func (spec harborTask) check(t *task) {
 		if mb != nil && (*mb <= 0 || *mb > 1<<32) {
 			t.wrong(file, 0, "", "%s is %d", key, *mb)
 		}
+	}
+}
+
+// separate reports whether the verifier has an environment of its own.
+func (spec harborTask) separate() bool {
+	return spec.Verifier.Mode == "separate" || spec.Verifier.Mode == "" && spec.Verifier.Environment != nil
+}
+
+// container returns the environment of a separate verifier: without one of its own it is like the task's.
+func (spec harborTask) container() harborContainer {
+	return *cmp.Or(spec.Verifier.Environment, &spec.Environment)
+}
+
+// separate makes the check of a verifier with an environment of its own. If that is built from the
+// tests' directory, it holds the tests; otherwise they are mounted.
+func (b *Builder) separate(t *task, spec harborTask, task *terminalTask) {
+	const file = "task.toml"
+	_, built := t.file("tests/Dockerfile")
+	_, composed := t.file("tests/" + composeFile)
+	own := spec.container()
+	switch {
+	case composed:
+		t.wrong("tests/"+composeFile, 0, "", "a verifier with a compose file of its own is not supported")
+	case own.Image != "":
+		task.checker["image"] = own.Image
+	case built:
+		task.verifier, task.script, task.tests = task.tests, taskFile{}, nil
+		maps.Copy(task.checker, map[string]any{"source": "command", "command": []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}})
+	default:
+		t.wrong(file, 0, "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
+	}
+	if own.GPUs > 0 || len(own.Servers) > 0 || own.HealthCheck != nil && spec.Verifier.Environment != nil {
+		t.wrong(file, 0, "", "GPUs, MCP servers and a health check of a verifier's environment are not supported")
+	}
+	if own.Workdir != "" && spec.Verifier.Environment != nil {
+		task.checker["workdir"] = own.Workdir
+	}
+	var paths []string
+	for _, a := range spec.Artifacts {
+		table, _ := a.(map[string]any)
+		source, _ := cmp.Or[any](table["source"], a).(string)
+		service := table["service"]
+		if source = path.Clean(source); !path.IsAbs(source) || source == "/" || table["exclude"] != nil || service != nil && service != "main" {
+			t.wrong(file, 0, "", "the artifact %v is not supported: it is more than an absolute path of the task's own sandbox", a)
+		} else if source != "/logs/artifacts" {
+			paths = append(paths, source)
+		}
+	}
+	if len(paths) > 0 {
+		task.checker["artifacts"] = paths
+	}
+	var commands []map[string]any
+	for _, c := range spec.Verifier.Collect {
+		if c.User != nil || c.Service != "" && c.Service != "main" {
+			t.wrong(file, 0, "", "a command that collects artifacts of another service or as another user is not supported (verifier.collect)")
+		}
+		command := map[string]any{"command": c.Command}
+		if c.Timeout != nil {
+			command["timeout_seconds"] = *c.Timeout
+		}
+		commands = append(commands, command)
+	}
+	if len(commands) > 0 {
+		task.checker["collect"] = commands
 	}
 }
 

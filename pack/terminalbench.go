@@ -58,6 +58,9 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 		}
 		copyKeys(row.Metadata, spec, "author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell")
 		task.row = row
+		if t.leavesServer(task.solution, append(task.tests, task.script)) {
+			t.wrong("task.yaml", 0, "", leftServer)
+		}
 		return b.addTask(ctx, t, task)
 	})
 }

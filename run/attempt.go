@@ -110,7 +110,9 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
+		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.task),
+		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
+		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
@@ -134,6 +136,22 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	}
 	s.emitFor(a, done)
 	return nil
+}
+
+// checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
+func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() error, err error) {
+	domains := s.cfg.Tester.Verification.AllowedDomains
+	if domains == nil || len(*domains) == 0 {
+		return nil
+	}
+	egress := s.cfg.Egress
+	egress.Domains, egress.Log = *domains, a.log.proxyLog(a.try)
+	return func() (func(*runtime.Config), func() error, error) {
+		access, err := egress.Open(a.task.ID(), a.number)
+		return func(cfg *runtime.Config) {
+			cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
+		}, access.Close, err
+	}
 }
 
 // weaknesses tells the pack's author what the run of a reference showed; "" if nothing.

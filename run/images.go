@@ -65,6 +65,11 @@ func (found images) image(task *compiler.Task) runtime.Image {
 	return found[imageKey(task.Environment().Image, task.Environment().Setup)]
 }
 
+// checkerImage returns the image of a task's checker, if it has one of its own.
+func (found images) checkerImage(task *compiler.Task) runtime.Image {
+	return found[imageKey(task.Checker().Image, nil)]
+}
+
 // sidecars returns the sidecars of a task whose images were resolved.
 func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 	var all []service.Sidecar

@@ -18,9 +18,10 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// networked reports whether a harness of this run may reach anything, or the run has a judge.
+// networked reports whether a harness or a checker of this run may reach anything, or the run has a judge.
 func (c config) networked() bool {
-	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil
+	checkers := c.Tester.Verification.AllowedDomains
+	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil || checkers != nil && len(*checkers) > 0
 }
 
 // egressFile is the run's egress log, shared by all attempts; nil if nothing may leave the sandboxes.

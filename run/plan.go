@@ -66,7 +66,7 @@ func (p *Plan) read(ctx context.Context) error {
 		var problems compiler.Problems
 		switch {
 		case err == nil:
-			all = append(all, files.Task(task)...)
+			all = append(append(all, files.Task(task)...), p.fetches(task)...)
 			p.tasks = append(p.tasks, p.planTask(task))
 		case errors.As(err, &problems):
 			all = append(all, problems...)
@@ -92,10 +92,23 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
+	want(task.Checker().Image, nil, "$.eval.checker.image")
 	for i, s := range env.Sidecars {
 		want(s.Image, nil, fmt.Sprintf("$.environment.sidecars[%d].image", i))
 	}
 	return t
+}
+
+// fetches returns a problem if a task's checker fetches what it needs, and the tester file does not say
+// what it may reach.
+func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
+	if !task.Checker().Network || p.Tester.Verification.AllowedDomains != nil {
+		return nil
+	}
+	return compiler.Problems{{
+		File: p.Pack.TasksPath, Line: task.Line(), Path: "$.eval.checker.network", Message: "the checker fetches what it needs, and the tester file does not say what it may reach",
+		Hint: "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task with --pytest",
+	}}
 }
 
 // rows yields the selected tasks, and errors for rows that cannot be read.

@@ -120,7 +120,8 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Image, Layers           string
 		Sidecars                map[string]string `json:",omitempty"`
 		Kept                    string            `json:",omitempty"`
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), original})
+		Checker                 string            `json:",omitempty"`
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), original, s.images.checkerImage(task).Digest})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

@@ -66,6 +66,11 @@ func (c config) policy(task *compiler.Task) record.Policy {
 	if c.Judge != nil && task.Judged() {
 		p.Judge = c.Judge.String()
 	}
+	if domains := v.AllowedDomains; domains != nil && task.Checker().Network {
+		for _, d := range *domains {
+			p.CheckerDomains = append(p.CheckerDomains, d.String())
+		}
+	}
 	if !env.NetworkNone {
 		for _, d := range c.Tester.Harness.Config.AllowedDomains {
 			p.Domains = append(p.Domains, d.String())

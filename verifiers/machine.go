@@ -40,7 +40,7 @@ func machine(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval
 		return m, func() error { return nil }, nil
 	}
 	limits := candidate.LayerBudget(in.WorkspaceBytes)
-	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks})
+	vol, err := e.NewVolume(ctx, machineVolume(limits))
 	if err != nil {
 		return m, nil, err
 	}
@@ -59,15 +59,29 @@ type restoredMachine struct {
 }
 
 func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, limits layer.Budget) error {
+	return applyChanges(ctx, e, in, m.image.UpperDir, limits, func(image *os.Root) func(*layer.Entry) (bool, error) {
+		t := newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
+		m.sealed = t.sealed(in.Task.Environment().Workdir)
+		return func(entry *layer.Entry) (bool, error) {
+			kept, err := t.keep(entry)
+			m.restored = t.restored
+			return kept, err
+		}
+	})
+}
+
+// applyChanges puts those of the candidate's changes that keep, made for the image's files, wants into
+// the new directory over.
+func applyChanges(ctx context.Context, e Engine, in Input, over string, limits layer.Budget, keep func(image *os.Root) func(*layer.Entry) (bool, error)) error {
 	view, err := e.View(ctx, in.Image)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	if err := os.Mkdir(m.image.UpperDir, 0o755); err != nil {
+	if err := os.Mkdir(over, 0o755); err != nil {
 		return err
 	}
-	to, err := os.OpenRoot(m.image.UpperDir)
+	to, err := os.OpenRoot(over)
 	if err != nil {
 		return err
 	}
@@ -77,10 +91,17 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 		return err
 	}
 	defer func() { _ = changes.Close() }()
-	t := newTrust(view.Root(), slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
-	err = layer.Apply(ctx, changes, to, view.Root(), limits, t.keep)
-	m.restored, m.sealed = t.restored, t.sealed(in.Task.Environment().Workdir)
-	return err
+	return layer.Apply(ctx, changes, to, view.Root(), limits, keep(view.Root()))
+}
+
+// machineVolume returns the volume for the changes to a machine.
+func machineVolume(limits layer.Budget) runtime.VolumeConfig {
+	return runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks}
+}
+
+// unreadable reports whether an OCI runtime would fail on an entry; see maxUsers.
+func unreadable(e *layer.Entry) bool {
+	return e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
@@ -313,9 +334,8 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 		}
 		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
 	}
-	unreadable := e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 	switch {
-	case hook, closed, unreadable, trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
+	case hook, closed, unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
 			t.restore(e.Path)

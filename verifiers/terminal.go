@@ -87,6 +87,10 @@ func verifyTerminal(ctx context.Context, e Engine, in Input, eval compiler.Termi
 	if err != nil {
 		return Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}
+	if eval.Checker.Image != "" {
+		v, err := separately(ctx, e, in, eval, capabilities)
+		return v, errors.Join(err, done())
+	}
 	m, removeMachine, err := machine(ctx, e, in, eval)
 	if err != nil {
 		return Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
@@ -133,6 +137,8 @@ type terminalCheck struct {
 	eval         compiler.TerminalEval
 	capabilities []string
 	volume       string
+	separate     bool       // the image is the checker's own; of the candidate there are only
+	artifacts    []artifact // these
 }
 
 func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
@@ -156,6 +162,9 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	}
 	if v, err := c.scriptFault(ctx, dir); err != nil || v.Status != Passed {
 		return v, err
+	}
+	if c.separate {
+		return c.suite(ctx, dir)
 	}
 	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
 	left, denied, err := forgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
@@ -246,8 +255,8 @@ func (c *terminalCheck) notStarted() Verdict {
 		blocked = blocked || err == nil && !info.IsDir()
 	}
 	args := checkerArgs(c.eval.Checker)
-	own := strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
-	if own || inside && blocked || c.image.UpperDir != "" { // what a machine lacks may have been the task
+	own := !c.separate && strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
+	if own || !c.separate && inside && blocked || c.image.UpperDir != "" { // what a machine lacks may have been the task
 		return failed("verifier_not_started", "the checker could not be executed in the candidate's workspace")
 	}
 	return faulty("checker_not_runnable", "the checker cannot be executed in the task's image")
@@ -272,7 +281,7 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v Verdict
 // withoutCandidate runs the checker on a workspace with nothing but the task's own files.
 func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, string, error) {
 	without := *c
-	without.image = c.in.Image
+	without.image, without.artifacts = c.in.Image, nil
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err == nil {
 		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
@@ -320,18 +329,30 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.E
 	mounts = append(mounts, own...)
 	env, limits := c.in.Task.Environment(), c.in.Limits
 	limits.LayerBytes = c.in.WorkspaceBytes
-	exit, err = c.in.run(ctx, c.engine, runtime.Config{
+	cfg := runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
-	}, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	return exit, logs, err
+	}
+	if c.separate {
+		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
+	}
+	done := func() error { return nil }
+	if c.eval.Checker.Network && c.in.Network != nil {
+		var add func(*runtime.Config)
+		if add, done, err = c.in.Network(); err != nil {
+			return exit, "", err
+		}
+		add(&cfg)
+	}
+	exit, err = c.in.run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
+	return exit, logs, errors.Join(err, done())
 }
 
 // services returns what runs beside the checker: the entry point of the image, if the task wants it,
 // and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
 	e := c.in.Task.Environment().Entrypoint
-	if args := e.Args(c.image.Entrypoint); args != nil {
+	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate {
 		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
 	}
 	for _, s := range c.eval.Services {
@@ -343,7 +364,10 @@ func (c *terminalCheck) services() (all []service.Service) {
 // env returns the checker's environment. It keeps a Python checker from using the user's
 // site directory, configured plug-ins and the workspace's modules.
 func (c *terminalCheck) env(dir string) []string {
-	own := append(compiler.Environ(c.in.Task.Environment().Env), compiler.Environ(c.eval.Checker.Env)...)
+	own := compiler.Environ(c.eval.Checker.Env)
+	if !c.separate {
+		own = append(compiler.Environ(c.in.Task.Environment().Env), own...)
+	}
 	given := func(name, separator string) string { // the value from the task or else its image
 		for _, e := range slices.Concat(own, c.in.Image.Env) {
 			if value, ok := strings.CutPrefix(e, name+"="); ok && value != "" {
@@ -384,26 +408,18 @@ func within(workdir, dir string) string {
 	return path.Join(workdir, dir)
 }
 
-// mounts returns the mounts: a copy of the workspace as the agent left it and, over it, the
-// files that the agent could not change.
+// mounts returns the mounts: what the checker sees of the candidate, and what the agent could not
+// change.
 func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
-	closed := c.eval.Checker.RunCandidate
-	mounts := []runtime.Mount{
-		{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true},
-		{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)},
+	mounts := []runtime.Mount{{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)}}
+	own, err := c.candidateMounts(dir)
+	if c.separate {
+		own, err = c.artifactMounts(dir)
 	}
-	if !c.in.Task.Environment().InImage() || len(c.eval.Files) > 0 {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: closed})
-	}
-	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range plan.Entries {
-		if e.ReadOnly && !trustedEntry(e) {
-			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, assetsDir, e.Dest), Dest: path.Join(c.workdir(), e.Dest)})
-		}
-	}
+	mounts = append(mounts, own...)
 	if c.eval.Checker.Path != "" {
 		own, err := c.testMounts(filepath.Join(dir, checkerDir))
 		if err != nil {
@@ -415,10 +431,28 @@ func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 		mounts = append(mounts, runtime.Mount{Source: logs, Dest: logsMount, Writable: true, Chown: true})
 	}
 	program, err := os.Executable()
-	if closed && err == nil {
+	if c.eval.Checker.RunCandidate && err == nil {
 		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + runCandidate})
 	}
 	return mounts, err
+}
+
+// candidateMounts mounts the workspace, and over it the files that the agent could not change.
+func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
+	mounts := []runtime.Mount{{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true}}
+	if !c.in.Task.Environment().InImage() || len(c.eval.Files) > 0 {
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: c.eval.Checker.RunCandidate})
+	}
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range plan.Entries {
+		if e.ReadOnly && !trustedEntry(e) {
+			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, assetsDir, e.Dest), Dest: path.Join(c.workdir(), e.Dest)})
+		}
+	}
+	return mounts, nil
 }
 
 // testMounts mounts the hidden files of a checker. One that leaves a reward may add files beside

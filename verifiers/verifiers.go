@@ -103,12 +103,17 @@ type Input struct {
 	Candidate candidate.Candidate
 	// Reference says that the candidate is the task's own solution, by which changed tests
 	// can be calibrated.
-	Reference   bool
-	Image       runtime.Image
-	Sidecars    []service.Sidecar // which a terminal_task has beside its checker
-	Limits      runtime.Limits
-	Permissions Permissions
-	Timeout     time.Duration // of a check for which the task sets none
+	Reference bool
+	Image     runtime.Image
+	// CheckerImage is that of a checker with an image of its own; the zero Image otherwise.
+	CheckerImage runtime.Image
+	Sidecars     []service.Sidecar // which a terminal_task has beside its checker
+	Limits       runtime.Limits
+	Permissions  Permissions
+	// Network opens network access for a sandbox of a checker that needs it. It returns what to add
+	// to the sandbox, and a function that is called after it is closed. Nil means none.
+	Network func() (add func(*runtime.Config), done func() error, err error)
+	Timeout time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *CodePool
 	// Calibrations stores calibrations of changed tests; nil stores none.

@@ -175,8 +175,12 @@ func (cmd *imageBuildCmd) own(a *app, images *resolver, temp string) builder {
 	b.Output = a.stderr
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
-		if fault := (build.Fault{}); errors.As(err, &fault) {
+		fault := build.Fault{}
+		switch {
+		case errors.As(err, &fault):
 			err = marked(errUsage, err)
+		case errors.Is(err, harness.ErrPreparation): // as with the other builders
+			err = marked(run.ErrInfrastructure, err)
 		}
 		return img, err
 	}

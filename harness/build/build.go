@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
@@ -88,14 +89,11 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	if err != nil {
 		return runtime.Image{}, Fault{fmt.Errorf("%s: %w", f.Name(), err)}
 	}
-	root, err := os.OpenRoot(dir)
+	root, err := openContext(dir, file)
 	if err != nil {
 		return runtime.Image{}, err
 	}
 	defer func() { _ = root.Close() }()
-	if _, err := root.Lstat(".dockerignore"); err == nil {
-		return runtime.Image{}, Fault{fmt.Errorf("%s: %w: remove it, or what it names", filepath.Join(dir, ".dockerignore"), ErrUnsupported)}
-	}
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
 	for _, a := range args {
 		for _, pair := range a.Args {
@@ -137,7 +135,7 @@ func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string
 type recipe struct {
 	Builder
 	file    string
-	context *os.Root
+	context tree
 	lex     *shell.Lex
 	global  map[string]string // arguments before the first FROM
 	stages  map[string]*stage // by number and by name
@@ -188,7 +186,7 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if err != nil {
 		err = fmt.Errorf("%s:%d: %w", r.file, s.line, err)
 	}
-	if errors.Is(err, ErrUnsupported) || errors.Is(err, harness.ErrPreparation) {
+	if errors.Is(err, ErrUnsupported) {
 		err = Fault{err}
 	}
 	return s, err
@@ -236,17 +234,14 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	case *instructions.RunCommand:
 		return s.run(ctx, c)
 	case *instructions.CopyCommand:
-		if c.Parents || len(c.ExcludePatterns) > 0 {
-			return fmt.Errorf("COPY --parents and --exclude are %w", ErrUnsupported)
-		}
-		return s.copy(ctx, copying{c.SourcesAndDest, c.From, c.Chown, c.Chmod, c.String()})
+		return s.copy(ctx, copying{c.SourcesAndDest, c.From, c.Chown, c.Chmod, c.Parents, c.ExcludePatterns, c.String()})
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
 			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || archive.MatchString(source) {
 				return fmt.Errorf("ADD of %s, which is not a plain local file, is %w", source, ErrUnsupported)
 			}
 		}
-		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, c.String()})
+		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, false, c.ExcludePatterns, c.String()})
 	case *instructions.EnvCommand:
 		for _, pair := range c.Env {
 			s.set(pair.Key, pair.Value)
@@ -334,26 +329,70 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 	args := c.CmdLine
 	if c.PrependShell {
 		line := strings.Join(c.CmdLine, " ")
-		switch {
-		case len(c.Files) == 1 && strings.TrimSpace(line) == "<<"+c.Files[0].Name && !strings.HasPrefix(c.Files[0].Data, "#!"):
-			line = c.Files[0].Data
-		case len(c.Files) > 0:
-			return fmt.Errorf("a here-document that is not the whole script is %w", ErrUnsupported)
+		if len(c.Files) == 1 && strings.TrimSpace(line) == "<<"+c.Files[0].Name {
+			line = scriptOf(c.Files[0].Data)
+		} else {
+			for _, f := range c.Files { // the shell reads them
+				line += "\n" + f.Data + f.Name
+			}
 		}
 		args = append(slices.Clone(s.shell), line)
 	}
 	return s.command(ctx, c.String(), args, append(compiler.Environ(s.args), s.env...))
 }
 
+// scriptOf returns a here-document that is the whole of a RUN as a shell's script.
+func scriptOf(text string) string {
+	if !strings.HasPrefix(text, "#!") {
+		return text
+	}
+	const end = "SBENCH_END_OF_SCRIPT"
+	return `f=$(mktemp) && cat > "$f" <<'` + end + "'\n" + text + end + "\n" + `chmod +x "$f" && "$f"; status=$?; rm -f "$f"; exit $status`
+}
+
 // command adds what a command changes.
 func (s *stage) command(ctx context.Context, name string, args, env []string) error {
 	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00"), strings.Join(s.Capabilities, " ")}, args)...)
 	return s.step(ctx, key, name, func(to *os.File) (layer.Report, error) {
-		return harness.Preparation{
+		said := &lastLines{}
+		output := io.MultiWriter(s.Output, said)
+		report, err := harness.Preparation{
 			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Capabilities: s.Capabilities, Limits: s.Limits, Wall: s.Wall,
-			Egress: s.Egress, Stdout: s.Output, Stderr: s.Output,
+			Egress: s.Egress, Stdout: output, Stderr: output,
 		}.Run(ctx, s.Engine, to)
+		if errors.Is(err, harness.ErrPreparation) {
+			err = fmt.Errorf("%w%s", err, said)
+		}
+		return report, err
 	})
+}
+
+// lastLines keeps the end of what is written to it. It is safe for concurrent use.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	l.text = l.text[max(0, len(l.text)-maxSaid):]
+	return len(p), nil
+}
+
+// maxSaid and saidLines bound what an error quotes of a command that failed.
+const maxSaid, saidLines = 2 << 10, 10
+
+// String returns the last lines, each on a line of its own; "" if there are none.
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(l.text), "")), "\n")
+	if lines[0] == "" {
+		return ""
+	}
+	return ":\n\t" + strings.Join(lines[max(0, len(lines)-saidLines):], "\n\t")
 }
 
 // step adds the layer that fill writes, unless an earlier build has made the same step.

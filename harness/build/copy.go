@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,7 +27,9 @@ import (
 type copying struct {
 	instructions.SourcesAndDest
 	from, chown, chmod string
-	text               string // for people
+	parents            bool     // keep the directories of the sources
+	exclude            []string // patterns
+	text               string   // for people
 }
 
 // layered is a step whose layer holds what fill writes to an upper directory.
@@ -86,9 +89,17 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 		return err
 	}
 	defer closeSource()
+	if source, err = source.without(c.exclude); err != nil {
+		return Fault{err}
+	}
 	var names []string
 	for _, pattern := range c.SourcePaths {
 		found, err := fs.Glob(source.FS(), path.Join(".", path.Clean("/" + pattern)[1:]))
+		found = slices.DeleteFunc(found, func(name string) bool {
+			_, whole, skipErr := source.skip(name)
+			err = errors.Join(err, skipErr)
+			return whole
+		})
 		if err != nil || len(found) == 0 {
 			return Fault{errors.Join(err, fmt.Errorf("there is no %s", pattern))}
 		}
@@ -105,7 +116,7 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 	if !path.IsAbs(dest) {
 		dest = path.Join("/", s.workdir) + "/" + dest
 	}
-	key := digest("copy", s.key, strings.Join(names, "\x00"), content, dest, c.chown, c.chmod)
+	key := digest("copy", s.key, strings.Join(names, "\x00"), content, dest, c.chown, c.chmod, fmt.Sprint(c.parents))
 	return s.layered(ctx, key, c.text, func(u *upper) error {
 		if err := u.own(c.chown, c.chmod); err != nil {
 			return err
@@ -120,7 +131,9 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 		}
 		for _, name := range names {
 			info, err := source.Stat(name)
-			if err == nil && info.IsDir() {
+			if err == nil && c.parents {
+				err = u.tree(ctx, source, name, path.Join(at, name))
+			} else if err == nil && info.IsDir() {
 				err = u.tree(ctx, source, name, at)
 			} else if err == nil {
 				err = u.tree(ctx, source, name, to(path.Base(name)))
@@ -139,7 +152,7 @@ func (s *stage) copy(ctx context.Context, c copying) error {
 }
 
 // source opens what a COPY reads: the context, an earlier stage or an image.
-func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), error) {
+func (s *stage) source(ctx context.Context, from string) (tree, func(), error) {
 	if from == "" {
 		return s.context, func() {}, nil
 	}
@@ -148,17 +161,17 @@ func (s *stage) source(ctx context.Context, from string) (*os.Root, func(), erro
 	if earlier, ok := s.stages[strings.ToLower(from)]; ok {
 		img = earlier.image
 	} else if img, err = s.Images.Resolve(ctx, from); err != nil {
-		return nil, nil, err
+		return tree{}, nil, err
 	}
 	view, err := s.Engine.View(ctx, img)
 	if err != nil {
-		return nil, nil, err
+		return tree{}, nil, err
 	}
-	return view.Root(), func() { _ = view.Close() }, nil
+	return tree{Root: view.Root()}, func() { _ = view.Close() }, nil
 }
 
 // digestFiles returns a digest of the files and directories: paths, modes and contents.
-func digestFiles(ctx context.Context, root *os.Root, names []string) (string, error) {
+func digestFiles(ctx context.Context, root tree, names []string) (string, error) {
 	h := sha256.New()
 	for _, name := range names {
 		err := walk(ctx, root, name, func(p string, info fs.FileInfo) error {
@@ -185,14 +198,23 @@ func digestFiles(ctx context.Context, root *os.Root, names []string) (string, er
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// walk calls visit for name and everything below it.
-func walk(ctx context.Context, root *os.Root, name string, visit func(p string, info fs.FileInfo) error) error {
+// walk calls visit for name and everything below it that is not ignored.
+func walk(ctx context.Context, root tree, name string, visit func(p string, info fs.FileInfo) error) error {
 	return fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = context.Cause(ctx)
 		}
 		if err != nil {
 			return err
+		}
+		skip, whole, err := root.skip(p)
+		switch {
+		case err != nil:
+			return err
+		case skip && whole && d.IsDir():
+			return fs.SkipDir
+		case skip:
+			return nil
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -225,7 +247,7 @@ func (u *upper) own(chown, chmod string) error {
 }
 
 // tree copies a file, or the contents of a directory, to the path at.
-func (u *upper) tree(ctx context.Context, source *os.Root, name, at string) error {
+func (u *upper) tree(ctx context.Context, source tree, name, at string) error {
 	return walk(ctx, source, name, func(p string, info fs.FileInfo) error {
 		to := path.Join(at, strings.TrimPrefix(strings.TrimPrefix(p, name), "/"))
 		if name == "." {

@@ -244,12 +244,13 @@ type Harness struct {
 // Policy holds the limits and permissions under which the attempt was made.
 type Policy struct {
 	Limits         runtime.Limits `json:"limits"`
-	WorkspaceBytes int64          `json:"workspace_bytes"`         // largest workspace
-	OutputBytes    int64          `json:"output_bytes"`            // most that is kept of each output stream
-	TimeoutSeconds float64        `json:"timeout_seconds"`         // of the harness
-	Domains        []string       `json:"domains,omitempty"`       // that the harness may reach
-	Transparent    bool           `json:"transparent,omitempty"`   // programs that ignore the proxy settings reach Domains, too
-	DenyCommands   []string       `json:"deny_commands,omitempty"` // executables that the verifier must not start
+	WorkspaceBytes int64          `json:"workspace_bytes"`           // largest workspace
+	OutputBytes    int64          `json:"output_bytes"`              // most that is kept of each output stream
+	TimeoutSeconds float64        `json:"timeout_seconds"`           // of the harness
+	Domains        []string       `json:"domains,omitempty"`         // that the harness may reach
+	CheckerDomains []string       `json:"checker_domains,omitempty"` // that the checker may reach
+	Transparent    bool           `json:"transparent,omitempty"`     // programs that ignore the proxy settings reach Domains, too
+	DenyCommands   []string       `json:"deny_commands,omitempty"`   // executables that the verifier must not start
 	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
 	AfterTimeout   bool           `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
 	Capabilities   []string       `json:"capabilities,omitempty"`  // of the task's sandboxes

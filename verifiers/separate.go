@@ -1,0 +1,171 @@
+package verifiers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+)
+
+const (
+	artifactsMount = sbenchDir + "/artifacts" // where artifacts are collected
+	loggedDir      = "/logs/artifacts"        // which is always an artifact
+	collectTime    = time.Minute              // of a command without a limit of its own, and of copying
+)
+
+// An artifact is what a checker with an image of its own gets of the candidate.
+type artifact struct {
+	source, dest string // host path, and absolute path in the sandbox
+	dir          bool
+}
+
+// separately judges the candidate by a checker with an image of its own: only the artifacts go
+// over from the candidate's machine.
+func separately(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, capabilities []string) (v Verdict, err error) {
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	exit, err := collect(ctx, e, in, eval, vol.Path())
+	if err != nil {
+		return v, fmt.Errorf("collect artifacts: %w", err)
+	}
+	root, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return v, err
+	}
+	artifacts, leftOut, err := artifactsIn(root, append([]string{loggedDir}, eval.Checker.Artifacts...))
+	if err = errors.Join(err, root.Close()); err != nil {
+		return v, err
+	}
+	in.Image, in.Sidecars = in.CheckerImage, nil
+	v, err = staged(ctx, e, terminalCheck{engine: e, in: in, image: in.Image, eval: eval, capabilities: capabilities, separate: true, artifacts: artifacts})
+	if err == nil && !exit.Success() {
+		v = v.with("collect", exit.String())
+	}
+	if err == nil && len(leftOut) > 0 {
+		v = v.with("left_out", leftOut[:min(len(leftOut), maxLeftOut)])
+	}
+	return v, err
+}
+
+// collectScript runs the commands before --, and copies the files and directories after it, as far as
+// they are there. A command that fails is none of its concern.
+const collectScript = `while [ "$1" != -- ]; do bash -c "$1" || echo "failed: $1" >&2; shift; done
+shift
+for p; do
+	[ -e "$p" ] && [ ! -L "$p" ] || continue
+	mkdir -p "` + artifactsMount + `$(dirname "$p")" && cp -R "$p" "` + artifactsMount + `$(dirname "$p")/"
+done`
+
+// collect runs the commands that collect artifacts on the machine as the agent left it, all of which
+// is the candidate's, and copies the artifacts to the directory dir.
+func collect(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, dir string) (exit runtime.Exit, err error) {
+	image, done, err := wholeMachine(ctx, e, in)
+	if err != nil {
+		return exit, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	args, wall := []string{"sh", "-c", collectScript, "collect"}, collectTime
+	for _, c := range eval.Checker.Collect {
+		args = append(args, strings.Join(c.Command.Argv, " ")+c.Command.Shell)
+		wall += max(c.Timeout, collectTime)
+	}
+	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
+	env, limits := in.Task.Environment(), in.Limits
+	limits.LayerBytes = in.WorkspaceBytes
+	return in.run(ctx, e, runtime.Config{
+		Name: "collect", Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
+		Env: compiler.Environ(env.Env), Mounts: []runtime.Mount{
+			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true},
+			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
+		},
+	}, runtime.Process{Args: args, Wall: wall})
+}
+
+// wholeMachine returns the image with all that the candidate changed in it. done removes what that needs.
+func wholeMachine(ctx context.Context, e Engine, in Input) (image runtime.Image, done func() error, err error) {
+	image, done = in.Image, func() error { return nil }
+	if in.Candidate.Layer == "" {
+		return image, done, nil
+	}
+	limits := candidate.LayerBudget(in.WorkspaceBytes)
+	vol, err := e.NewVolume(ctx, machineVolume(limits))
+	if err != nil {
+		return image, nil, err
+	}
+	image.UpperDir = filepath.Join(vol.Path(), "machine")
+	err = applyChanges(ctx, e, in, image.UpperDir, limits, func(*os.Root) func(*layer.Entry) (bool, error) {
+		return func(entry *layer.Entry) (bool, error) { return !unreadable(entry), nil }
+	})
+	if err != nil {
+		return image, nil, errors.Join(err, vol.Close())
+	}
+	return image, vol.Close, nil
+}
+
+// artifactsIn returns what was collected in root of the paths. Links that lead out of their artifact
+// are removed: the checker would follow them to its own files.
+func artifactsIn(root *os.Root, paths []string) (found []artifact, leftOut []string, err error) {
+	for _, p := range paths {
+		name := strings.TrimPrefix(p, "/")
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() && !info.IsDir() {
+			continue // nobody has to leave any
+		}
+		found = append(found, artifact{filepath.Join(root.Name(), name), p, info.IsDir()})
+		if !info.IsDir() {
+			continue
+		}
+		err = fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.Type()&fs.ModeSymlink == 0 {
+				return err
+			}
+			target, err := root.Readlink(at)
+			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || !isBelow(to, name)) {
+				leftOut = append(leftOut, "/"+at)
+				err = root.Remove(at)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return found, leftOut, nil
+}
+
+// artifactMounts mounts copies of the artifacts at their places: directories in place of the image's,
+// files for this run alone.
+func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
+	for i, a := range c.artifacts {
+		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir}
+		if !a.dir {
+			text, err := os.ReadFile(a.source)
+			if err != nil {
+				return nil, err
+			}
+			info, err := os.Stat(a.source)
+			if err != nil {
+				return nil, err
+			}
+			m.Source, m.Writable, m.Chown = filepath.Join(dir, fmt.Sprintf("artifact-%d", i)), true, true
+			if err := errors.Join(os.Remove(m.Source), os.WriteFile(m.Source, text, info.Mode().Perm())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
