@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -78,9 +79,18 @@ func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval co
 	}
 	defer func() { _ = changes.Close() }()
 	t := newTrust(view.Root(), slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
-	err = layer.Apply(ctx, changes, to, view.Root(), limits, t.keep)
+	if err := layer.Apply(ctx, changes, to, view.Root(), limits, t.keep); err != nil {
+		return err
+	}
+	if cache := mergeCaches(t.cache, t.changedCache, t.libraries); cache != nil {
+		t.restored = slices.DeleteFunc(t.restored, func(p string) bool { return p == "/"+loaderCache })
+		_ = to.Remove(loaderCache) // a mark that it was removed
+		if err := to.WriteFile(loaderCache, cache, 0o644); err != nil {
+			return err
+		}
+	}
 	m.restored, m.sealed = t.restored, t.sealed(in.Task.Environment().Workdir)
-	return err
+	return nil
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
@@ -92,11 +102,13 @@ type trust struct {
 	trees    []string // below which the image's files stay
 	closed   []string // below which nothing may be added either
 	expected []string // that the task is about
+	profiles []string // names of profiles that the task is about
 	path     []string // the directories of PATH
 	// programs, libraries and modules are the names of the image's; modules also has those that
 	// its Python imports if they are there. pythons are the names of the directories of its
 	// Pythons' libraries.
 	programs, libraries, modules, pythons map[string]bool
+	cache, changedCache                   []byte // the loader's, of the image and of the candidate
 
 	restored []string // absolute paths, at most maxRestored
 }
@@ -111,7 +123,7 @@ var (
 	// closedTrees configure the loader, shells and libraries that load code by configuration:
 	// ld.so(8), bash(1), nsswitch.conf(5), config(5ssl), perlrun(1).
 	closedTrees = []string{
-		"etc/ld.so.preload", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
+		"etc/ld.so.preload", loaderCache, "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
 		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl/openssl.cnf", "etc/perl",
 	}
 	// mountPoints are sbench's and the kernel's.
@@ -142,8 +154,10 @@ var (
 
 func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
+	shared, own := startFiles(eval)
+	t.profiles = own
 	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), inImage(t.image, p)} }
-	for _, p := range eval.ExpectedChanges {
+	for _, p := range slices.Concat(eval.ExpectedChanges, shared) {
 		t.expected = append(t.expected, both(p)...)
 	}
 	for _, p := range slices.Concat(closedTrees, eval.TrustedPaths) {
@@ -178,6 +192,10 @@ func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 	}
 	for _, name := range installers {
 		delete(t.modules, name)
+	}
+	t.cache, _ = image.ReadFile(loaderCache) // the image may have none
+	for _, e := range readCache(t.cache) {
+		t.libraries[e.name] = true
 	}
 	return t
 }
@@ -301,7 +319,8 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 	has := err == nil
 	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
 	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
-	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) || isProfile(e.Path) || settings.MatchString(e.Path)
+	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) ||
+		isProfile(e.Path) && !slices.Contains(t.profiles, path.Base(e.Path)) || settings.MatchString(e.Path)
 	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
 	// A link among modules could lead to what is not looked at here.
 	link := e.Kind == layer.Symlink || e.Kind == layer.Hardlink
@@ -312,6 +331,11 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 			return false, err
 		}
 		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
+	}
+	if e.Path == loaderCache && e.Kind == layer.File {
+		if t.changedCache, err = io.ReadAll(io.LimitReader(e, maxLoaderCache)); err != nil {
+			return false, err
+		}
 	}
 	unreadable := e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 	switch {
@@ -326,6 +350,29 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 }
 
 func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// startFiles returns which files that shells read a command without hidden files names, other than to
+// source them: the paths of those of all users, and the names of profiles. It can be about nothing
+// else; a command with hidden files has more at stake.
+func startFiles(eval compiler.TerminalEval) (shared, own []string) {
+	if eval.Checker.Path != "" || len(eval.Files) > 0 {
+		return nil, nil
+	}
+	for _, m := range startFile.FindAllStringSubmatch(strings.Join(checkerArgs(eval.Checker), " "), -1) {
+		switch {
+		case m[1] != "":
+			return nil, nil
+		case m[2] != "":
+			own = append(own, m[2])
+		default:
+			shared = append(shared, m[3])
+		}
+	}
+	return shared, own
+}
+
+// startFile matches a profile or a file of all users, and what sources it.
+var startFile = regexp.MustCompile(`((?:\bsource|(?:^|[\s;&|('"])\.)\s+[^\s;&|]*)?(?:/(\.[a-z_.]+)|(/etc/(?:profile\.d/[\w.-]+|(?:profile|environment|bash\.bashrc|zsh\w+)\b)))`)
 
 // isProfile reports whether a path is a file that shells or debuggers read from a home
 // directory.
