@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -59,15 +60,28 @@ type restoredMachine struct {
 }
 
 func (m *restoredMachine) apply(ctx context.Context, e Engine, in Input, eval compiler.TerminalEval, limits layer.Budget) error {
-	return applyChanges(ctx, e, in, m.image.UpperDir, limits, func(image *os.Root) func(*layer.Entry) (bool, error) {
-		t := newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
+	var t *trust
+	err := applyChanges(ctx, e, in, m.image.UpperDir, limits, func(image *os.Root) func(*layer.Entry) (bool, error) {
+		t = newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
 		m.sealed = t.sealed(in.Task.Environment().Workdir)
-		return func(entry *layer.Entry) (bool, error) {
-			kept, err := t.keep(entry)
-			m.restored = t.restored
-			return kept, err
-		}
+		return t.keep
 	})
+	if err != nil {
+		return err
+	}
+	m.restored = t.restored
+	cache := mergeCaches(t.cache, t.changedCache, t.libraries)
+	if cache == nil {
+		return nil
+	}
+	m.restored = slices.DeleteFunc(m.restored, func(p string) bool { return p == "/"+loaderCache })
+	to, err := os.OpenRoot(m.image.UpperDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	_ = to.Remove(loaderCache) // a mark that it was removed
+	return to.WriteFile(loaderCache, cache, 0o644)
 }
 
 // applyChanges puts those of the candidate's changes that keep, made for the image's files, wants into
@@ -113,11 +127,13 @@ type trust struct {
 	trees    []string // below which the image's files stay
 	closed   []string // below which nothing may be added either
 	expected []string // that the task is about
+	profiles []string // names of profiles that the task is about
 	path     []string // the directories of PATH
 	// programs, libraries and modules are the names of the image's; modules also has those that
 	// its Python imports if they are there. pythons are the names of the directories of its
 	// Pythons' libraries.
 	programs, libraries, modules, pythons map[string]bool
+	cache, changedCache                   []byte // the loader's, of the image and of the candidate
 
 	restored []string // absolute paths, at most maxRestored
 }
@@ -132,7 +148,7 @@ var (
 	// closedTrees configure the loader, shells and libraries that load code by configuration:
 	// ld.so(8), bash(1), nsswitch.conf(5), config(5ssl), perlrun(1).
 	closedTrees = []string{
-		"etc/ld.so.preload", "etc/ld.so.cache", "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
+		"etc/ld.so.preload", loaderCache, "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
 		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl/openssl.cnf", "etc/perl",
 	}
 	// mountPoints are sbench's and the kernel's.
@@ -163,8 +179,10 @@ var (
 
 func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
+	shared, own := startFiles(eval)
+	t.profiles = own
 	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), inImage(t.image, p)} }
-	for _, p := range eval.ExpectedChanges {
+	for _, p := range slices.Concat(eval.ExpectedChanges, shared) {
 		t.expected = append(t.expected, both(p)...)
 	}
 	for _, p := range slices.Concat(closedTrees, eval.TrustedPaths) {
@@ -199,6 +217,10 @@ func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
 	}
 	for _, name := range installers {
 		delete(t.modules, name)
+	}
+	t.cache, _ = image.ReadFile(loaderCache) // the image may have none
+	for _, e := range readCache(t.cache) {
+		t.libraries[e.name] = true
 	}
 	return t
 }
@@ -322,7 +344,8 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 	has := err == nil
 	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
 	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
-	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) || isProfile(e.Path) || settings.MatchString(e.Path)
+	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) ||
+		isProfile(e.Path) && !slices.Contains(t.profiles, path.Base(e.Path)) || settings.MatchString(e.Path)
 	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
 	// A link among modules could lead to what is not looked at here.
 	link := e.Kind == layer.Symlink || e.Kind == layer.Hardlink
@@ -333,6 +356,11 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 			return false, err
 		}
 		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
+	}
+	if e.Path == loaderCache && e.Kind == layer.File {
+		if t.changedCache, err = io.ReadAll(io.LimitReader(e, maxLoaderCache)); err != nil {
+			return false, err
+		}
 	}
 	switch {
 	case hook, closed, unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
@@ -346,6 +374,29 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 }
 
 func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// startFiles returns which files that shells read a command without hidden files names, other than to
+// source them: the paths of those of all users, and the names of profiles. It can be about nothing
+// else; a command with hidden files has more at stake.
+func startFiles(eval compiler.TerminalEval) (shared, own []string) {
+	if eval.Checker.Path != "" || len(eval.Files) > 0 {
+		return nil, nil
+	}
+	for _, m := range startFile.FindAllStringSubmatch(strings.Join(checkerArgs(eval.Checker), " "), -1) {
+		switch {
+		case m[1] != "":
+			return nil, nil
+		case m[2] != "":
+			own = append(own, m[2])
+		default:
+			shared = append(shared, m[3])
+		}
+	}
+	return shared, own
+}
+
+// startFile matches a profile or a file of all users, and what sources it.
+var startFile = regexp.MustCompile(`((?:\bsource|(?:^|[\s;&|('"])\.)\s+[^\s;&|]*)?(?:/(\.[a-z_.]+)|(/etc/(?:profile\.d/[\w.-]+|(?:profile|environment|bash\.bashrc|zsh\w+)\b)))`)
 
 // isProfile reports whether a path is a file that shells or debuggers read from a home
 // directory.

@@ -113,3 +113,64 @@ func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 	_, err = to.Lstat(path)
 	return err == nil
 }
+
+// TestMergeCaches: the loader's cache gets what the candidate's has for new names, and keeps all
+// that the image's has.
+func TestMergeCaches(t *testing.T) {
+	entry := func(name, path string) cacheEntry { return cacheEntry{flags: 0x303, name: name, path: path} }
+	libc, libm := entry("libc.so.6", "/lib/libc.so.6"), entry("libm.so.6", "/lib/libm.so.6")
+	image := []cacheEntry{libm, libc}
+	seven := entry("libseven.so", "/usr/local/lib/libseven.so")
+	for _, tt := range []struct {
+		name      string
+		candidate []cacheEntry
+		want      []cacheEntry // nil if the image's stays
+	}{
+		{"a new library", []cacheEntry{seven, libm, libc}, []cacheEntry{seven, libm, libc}},
+		{"another place of the image's", []cacheEntry{seven, libm, entry("libc.so.6", "/opt/libc.so.6"), libc}, []cacheEntry{seven, libm, libc}},
+		{"one of the image's in another place", []cacheEntry{seven, libm, entry("libc.so.6", "/opt/libc.so.6")}, nil},
+		{"one of the image's missing", []cacheEntry{seven, libm}, nil},
+		{"a name of the image's that no cache has", []cacheEntry{entry("libz.so.1", "/opt/libz.so.1"), libm, libc}, nil},
+		{"a service of names", []cacheEntry{entry("libnss_x.so.2", "/opt/libnss_x.so.2"), libm, libc}, nil},
+		{"for certain processors", []cacheEntry{{flags: 0x303, hwcap: 1 << 62, name: "libx.so", path: "/opt/libx.so"}, libm, libc}, nil},
+		{"relative", []cacheEntry{entry("libx.so", "libx.so"), libm, libc}, nil},
+		{"nothing new", image, nil},
+		{"nothing", nil, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := mergeCaches(writeCache(image), writeCache(tt.candidate), map[string]bool{"libc.so.6": true, "libm.so.6": true, "libz.so.1": true})
+			if all := readCache(got); !slices.Equal(all, tt.want) {
+				t.Errorf("%+v", all)
+			}
+		})
+	}
+	for _, text := range []string{"", cacheMagic, cacheMagic + strings.Repeat("\xff", 100)} {
+		if got := mergeCaches(writeCache(image), []byte(text), nil); got != nil {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
+
+// TestStartFiles: which profiles a checker is about.
+func TestStartFiles(t *testing.T) {
+	for _, tt := range []struct {
+		command, path string
+		want          string
+	}{
+		{"grep -q 'alias ll=' /root/.bashrc && bash -ic 'alias ll'", "", ".bashrc"},
+		{"grep -q PATH ~/.profile", "", ".profile"},
+		{"bash -lc 'test $X = 1'", "", ""},
+		{"grep -q JAVA /etc/profile.d/java.sh; grep EDITOR /etc/environment", "", "/etc/profile.d/java.sh /etc/environment"},
+		{"grep -q /opt/lib /etc/ld.so.conf.d/opt.conf", "", ""},
+		{". /etc/profile.d/java.sh && java", "", ""},
+		{". ~/.bashrc; seven", "", ""},
+		{"grep -q x ~/.bashrc; bash -c 'source $HOME/.bashrc && seven'", "", ""},
+		{"grep -q x ~/.bashrc && python3 /tests/test_x.py", "x/test_x.py", ""},
+	} {
+		eval := compiler.TerminalEval{Checker: compiler.Checker{Command: compiler.Command{Shell: tt.command}, Path: tt.path}}
+		shared, own := startFiles(eval)
+		if got := strings.Join(append(own, shared...), " "); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.command, got, tt.want)
+		}
+	}
+}

@@ -19,7 +19,11 @@ func (p pathPolicy) judge(files []patch.File) (kept []patch.File, left []string,
 	}
 	for _, f := range files {
 		if f.Irregular() {
-			return deny("the patch creates or changes a link that leads out of the repository, a submodule or a special file")
+			if p.Strict {
+				return deny("the patch creates or changes a link that leads out of the repository, a submodule or a special file")
+			}
+			left = append(left, f.Paths()...)
+			continue
 		}
 		if name := p.ofTests(f); name != "" {
 			if p.Strict && !patch.Match(p.PatchPreservedPaths, name) {
@@ -36,7 +40,7 @@ func (p pathPolicy) judge(files []patch.File) (kept []patch.File, left []string,
 		kept = append(kept, f)
 	}
 	if len(kept) == 0 {
-		return nil, nil, new(failed("empty_patch", "the candidate changed only what is left out: what belongs to the tests, or keeps the repository's version"))
+		return nil, nil, new(failed("empty_patch", "the candidate changed only what is left out: what belongs to the tests, keeps the repository's version, or is no file of it"))
 	}
 	return kept, left, nil
 }
@@ -107,10 +111,11 @@ func (p pathPolicy) ofTests(f patch.File) string {
 func (p pathPolicy) owned(name string, isNew bool) bool {
 	directory := patch.TestDirectory(name)
 	inTests := directory != "" && !slices.Contains(p.packages, directory)
+	used := isNew && !inTests && slices.Contains(p.imports, strings.TrimSuffix(path.Base(name), path.Ext(name)))
 	switch {
 	case patch.Match(p.AllowSensitivePaths, name):
 		return false
-	case patch.TestFile(name), isNew && slices.Contains(p.tests, name):
+	case patch.TestFile(name) && !used, isNew && slices.Contains(p.tests, name):
 		return true
 	case slices.Contains(p.gold, name):
 		return false

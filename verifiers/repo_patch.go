@@ -81,7 +81,7 @@ func verifyPatch(ctx context.Context, e Engine, in Input, eval compiler.RepoPatc
 	}
 	if len(left) > 0 && err == nil {
 		if v = v.with("left_out", left); v.Status == Failed {
-			v.Message += fmt.Sprintf(" (left out of the patch, since it belongs to the tests: %q)", left[:min(len(left), 5)])
+			v.Message += fmt.Sprintf(" (left out of the patch: %q)", left[:min(len(left), 5)])
 		}
 	}
 	return v, errors.Join(err, vol.Close())

@@ -361,9 +361,9 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestCanary: every test of a file fails at its end, and only there.
+// TestCanary: every test of a file fails where it ends, and only there.
 func TestCanary(t *testing.T) {
-	const text = "import unittest\nran = []\ndef helper(): pass\ndef test_a():\n    ran.append(1)  # a comment\nclass T(unittest.TestCase):\n    def test_b(self): ran.append(2)\n    async def test_c(self):\n        if ran:\n            ran.append(3)\n"
+	const text = "import unittest\nran = []\ndef helper(): pass\ndef test_a():\n    ran.append(1)  # a comment\nclass T(unittest.TestCase):\n    def test_b(self): ran.append(2)\n    async def test_c(self):\n        if ran:\n            ran.append(3)\ndef test_d():\n    def inner():\n        return 4\n    for _ in range(2):\n        try:\n            ran.append(inner()); return\n        except OSError: pass\n    assert False\n"
 	file := contrast.File{Path: "t.py", Text: text}
 	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
 	if err != nil {
@@ -373,7 +373,7 @@ func TestCanary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken += "\nimport asyncio\nfor test in (test_a, T('test_b').test_b, lambda: asyncio.run(T('test_c').test_c())):\n    try:\n        test()\n    except AssertionError:\n        continue\n    raise SystemExit('it passes')\nhelper()\nassert ran == [1, 2, 3]\n"
+	broken += "\nimport asyncio\nfor test in (test_a, T('test_b').test_b, lambda: asyncio.run(T('test_c').test_c()), test_d):\n    try:\n        test()\n    except AssertionError:\n        continue\n    raise SystemExit('it passes')\nhelper()\nassert ran == [1, 2, 3, 4]\n"
 	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, broken)
 	}

@@ -365,12 +365,15 @@ class File:
         return turned + other + [repr(value + (b"x" if isinstance(value, bytes) else "x"))]
 
     def canary(self):
-        """Make every test fail at its end or, if there is none, the file."""
+        """Make every test fail where it ends or, if there is none, the file."""
         tests = [n for n in ast.walk(self.tree) if isinstance(n, FUNCTIONS) and n.name.startswith("test") and self.function(n) is n]
         for n in tests:
             start, end = self.span(n.body[0])[0], self.span(n.body[-1])[1]
             indent = self.text(self.lines[n.body[0].lineno - 1], start)
             yield {"start": end, "end": end, "new": "; " + FAIL if indent.strip() else "\n" + indent + FAIL}
+            for r in ast.walk(n):
+                if isinstance(r, ast.Return) and next(f for f in self.above(r) if isinstance(f, FUNCTIONS)) is n:
+                    yield {"start": self.span(r)[0], "end": self.span(r)[0], "new": FAIL + "; "}
         if not tests:
             yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
 
