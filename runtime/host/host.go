@@ -106,10 +106,10 @@ type Host struct {
 	log      *slog.Logger
 	closed   bool
 
-	settling sync.Mutex
-	settled  bool
-	ids      idMode // valid once settled
-	shim     string // the daemon's name of the shim, valid once settled
+	choosing sync.Mutex
+	chosen   bool
+	ids      idMode // valid once chosen
+	shim     string // the daemon's name of the shim, valid once chosen
 }
 
 // Open connects to a daemon, starting a private one if necessary. The caller closes the
@@ -171,7 +171,7 @@ func (h *Host) NewRun(ctx context.Context) (*sandbox.Engine, error) {
 		return nil, err
 	}
 	e := sandbox.New(claim, h.platform)
-	if err := h.settle(ctx, e, claim); err != nil {
+	if err := h.choose(ctx, e, claim); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
 	return e, nil

@@ -45,12 +45,12 @@ type idMode struct {
 // on this host; "" if neither applies. Both are "" until a run has been made.
 func (h *Host) UserNamespace() (mode, why string) { return h.ids.name, h.ids.why }
 
-// settle chooses, once per host, the shim, and how sandboxes get their ids: the first of
+// choose finds, once per host, the shim, and the way in which sandboxes get their ids: the first of
 // both with which a trial sandbox works. The engine, which owns the claim, uses them.
-func (h *Host) settle(ctx context.Context, e *sandbox.Engine, claim *owner.Claim) error {
-	h.settling.Lock()
-	defer h.settling.Unlock()
-	if h.settled {
+func (h *Host) choose(ctx context.Context, e *sandbox.Engine, claim *owner.Claim) error {
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
+	if h.chosen {
 		e.Use(h.driver(claim, h.shim), h.ids.IDs)
 		return nil
 	}
@@ -62,7 +62,7 @@ func (h *Host) settle(ctx context.Context, e *sandbox.Engine, claim *owner.Claim
 		last := i == len(shims)-1
 		var found idMode
 		if found, err = h.tryModes(ctx, e, h.driver(claim, s), last); err == nil {
-			h.settled, h.shim, h.ids = true, s, found
+			h.chosen, h.shim, h.ids = true, s, found
 			return nil
 		}
 		if last || !errors.Is(err, errNoSandbox) {
