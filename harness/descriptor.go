@@ -195,7 +195,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 func fileSchema(doc string) *schema.Schema {
 	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
 		if !fs.ValidPath(p) {
-			return "such as bin/agent", fmt.Errorf("%q is not a relative path without ..", p)
+			return "such as bin/agent", fmt.Errorf("%q is not a path within the directory", p)
 		}
 		return "", nil
 	})
