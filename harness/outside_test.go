@@ -211,7 +211,7 @@ func TestDescriptorTypos(t *testing.T) {
 		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "", "there is no program"},
 		{"npm:", "directory: x\nfile: y\nnpm:", "in a package and in a directory"},
 		{"npm:\n  any: {package: outsider, file: bin/outsider}\n", "directory: x\n", `key "file" is missing`},
-		{"file: bin/outsider", "file: ../outsider", "is not a relative path without .."},
+		{"file: bin/outsider", "file: ../outsider", "is not a path within the directory"},
 		{".config/outsider.json", "../outsider.json", "is no path below {home}"},
 		{"api: openai", "api: openia", `did you mean "openai"?`},
 		{"step: command", "step: comand", `did you mean "command"?`},

@@ -48,8 +48,8 @@ func (c *terminalCheck) makeLogs(dir string) (string, error) {
 	return logs, err
 }
 
-// A reward is what a checker left, as Harbor reads it: reward.json, an object of numbers of which
-// the one called reward decides, or else reward.txt, a number.
+// A reward is what a checker left, as Harbor reads it: reward.json, an object of numbers of which the
+// one called reward decides, or else their mean; or, without that file, reward.txt, a number.
 type reward struct {
 	value  float64
 	all    map[string]float64
@@ -92,15 +92,15 @@ func parseReward(name, text string) (r reward) {
 		return reward{absent: "reward.json is no object of numbers"}
 	}
 	value, ok := r.all["reward"]
-	if len(r.all) == 1 { // Harbor takes a single number under any name
-		for _, value = range r.all {
-			ok = true
+	if !ok { // Harbor takes one number under any name, and shows the mean of several
+		for _, n := range r.all {
+			value += min(max(n, 0), 1) / float64(len(r.all))
+		}
+		if slices.Min(slices.Collect(maps.Values(r.all))) >= 1 {
+			value = 1 // whatever the sum's last bit is
 		}
 	}
-	switch {
-	case !ok:
-		return reward{absent: "reward.json has several numbers and none is called reward"}
-	case math.IsNaN(value) || math.IsInf(value, 0):
+	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return reward{absent: "the reward is no finite number"}
 	}
 	r.value = value
@@ -186,11 +186,9 @@ func checkerLogs(logs string) []Log {
 	return all
 }
 
-// redirectable returns the checker's script if it names the directory of rewards.
-func redirectable(files []contrast.File, script string) []contrast.File {
-	return slices.DeleteFunc(files, func(f contrast.File) bool {
-		return f.Path != script || !strings.Contains(f.Text, path.Join(logsMount, rewardDir))
-	})
+// redirectable returns the files that name the directory of rewards.
+func redirectable(files []contrast.File) []contrast.File {
+	return slices.DeleteFunc(files, func(f contrast.File) bool { return !strings.Contains(f.Text, path.Join(logsMount, rewardDir)) })
 }
 
 // redirect returns a script that leaves its reward elsewhere.

@@ -28,8 +28,8 @@ type suite struct {
 	// certain says that the command surely uses the files, so that it is a fault of the pack if
 	// the reference passes all the same.
 	certain bool
-	// redirected says that others is the script that leaves a reward, and that the canary sends its
-	// reward to another place: what is then left at the right place is forged.
+	// redirected says that others are the files that leave a reward, and that the canary has them leave
+	// it at another place: what is then at the right place is forged.
 	redirected bool
 	// unchanged judges the candidate by the unchanged tests.
 	unchanged func(ctx context.Context) (Verdict, error)
@@ -335,7 +335,11 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration) (c con
 		c.Sets = append(c.Sets, calibrated)
 	}
 	if !usable {
-		exit, err := s.reference(ctx, s.broken(drawn))
+		broken := s.reference
+		if s.redirected { // whether the files can be redirected shows without a candidate
+			broken = s.unsolved
+		}
+		exit, err := broken(ctx, s.broken(drawn))
 		if err != nil && !neverStarted(err) {
 			return c, err
 		}

@@ -627,7 +627,7 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite) error {
 		s.files = nil // the command runs no tests
 	}
 	if checker.Reward && !s.certain {
-		s.others = redirectable(readFiles(root, names), script)
+		s.others = redirectable(readFiles(root, names))
 		s.redirected = len(s.others) > 0
 	}
 	return err

@@ -94,7 +94,7 @@ func TestMachineTasks(t *testing.T) {
 	pack := filepath.Join(t.TempDir(), "pack")
 	count := fmt.Sprint(len(cheats))
 	expect(t, codeMeasured, "imported "+count+" task(s)", "pack", "import", "--out", pack, "harbor", source)
-	expect(t, codeMeasured, "sbench.local/harbor/", "image", "build", "--with", "sbench", "--pack", pack)
+	expect(t, codeMeasured, "sbench.local/harbor-", "image", "build", "--with", "sbench", "--pack", pack)
 	tester := filepath.Join(pack, "tester-command.yaml")
 	out := filepath.Join(t.TempDir(), "check")
 	t.Cleanup(func() {
@@ -145,7 +145,7 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 		list, err := c.Images.List(context.Background())
 		must(t, err)
 		for _, i := range list {
-			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor/") {
+			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor-") {
 				must(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}

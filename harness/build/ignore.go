@@ -17,20 +17,21 @@ type tree struct {
 }
 
 // without returns the tree without what the patterns match, too.
-func (t tree) without(patterns []string) (tree, error) {
+func (t tree) without(patterns []string) (_ tree, err error) {
+	if len(patterns) == 0 {
+		return t, nil
+	}
+	var all []string
 	if t.ignored != nil {
 		for _, p := range t.ignored.Patterns() {
-			exclusion := ""
 			if p.Exclusion() {
-				exclusion = "!"
+				all = append(all, "!"+p.String())
+			} else {
+				all = append(all, p.String())
 			}
-			patterns = append([]string{exclusion + p.String()}, patterns...)
 		}
 	}
-	var err error
-	if len(patterns) > 0 {
-		t.ignored, err = patternmatcher.New(patterns)
-	}
+	t.ignored, err = patternmatcher.New(append(all, patterns...))
 	return t, err
 }
 
