@@ -35,7 +35,7 @@ func TestStrangers(t *testing.T) {
 	expect(t, codeMeasured, "imported 5 task(s)", "pack", "import", "--out", pack, "harbor", source)
 	expect(t, codeMeasured, "sbench.local/harbor-", "image", "build", "--with", "sbench", "--pack", pack)
 	expect(t, codeMeasured, "checked 5 task(s): reference passed 5, empty passed 0", "pack", "check", "-o", out, "--progress", "plain", pack)
-	if files, err := filepath.Glob(filepath.Join(out, "reference", "logs", "root-*", "1", "checker-out.txt")); err != nil || len(files) != 1 {
+	if files, err := filepath.Glob(filepath.Join(out, "reference", "logs", "root-*", "1", "checker-reward.json")); err != nil || len(files) != 1 {
 		t.Errorf("the checker's files were not kept: %v %v", files, err)
 	}
 }
