@@ -124,6 +124,11 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		spec.check(t)
+		for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
+			if hosts != nil {
+				b.Note(Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+			}
+		}
 		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
 			o.fromHost(t, env)
 		}
@@ -374,8 +379,14 @@ func instructionOf(t *task) string {
 	return text
 }
 
+// environment returns the row's environment. If the verifier has limits of its own, the larger ones are
+// those of both sandboxes.
 func (spec harborTask) environment() map[string]any {
 	e := spec.Environment
+	if own := spec.Verifier.Environment; own != nil {
+		e.CPUs, e.MemoryMB, e.StorageMB = larger(e.CPUs, own.CPUs), larger(e.MemoryMB, own.MemoryMB), larger(e.StorageMB, own.StorageMB)
+		e.Memory, e.Storage = cmp.Or(e.Memory, own.Memory), cmp.Or(e.Storage, own.Storage)
+	}
 	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
 	if spec.Agent.Timeout != nil {
 		env["timeout_seconds"] = *spec.Agent.Timeout
@@ -416,6 +427,14 @@ func (spec harborTask) environment() map[string]any {
 		env["network"] = "none"
 	}
 	return env
+}
+
+// larger returns the larger of two limits; nil is none, and gives way to the other.
+func larger[T cmp.Ordered](a, b *T) *T {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
 }
 
 // exports returns the shell commands that set variables.
