@@ -337,10 +337,6 @@ func (e Environment) withRow(v document.Value) Environment {
 	return e
 }
 
-// InImage reports whether the workspace is a directory of a whole machine. It then has nothing of
-// sbench's: what an agent may see of the task is in TaskMount.
-func (e Environment) InImage() bool { return e.Machine }
-
 // clone returns a copy that shares no memory with e.
 func (e Environment) clone() Environment {
 	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)

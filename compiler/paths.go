@@ -23,8 +23,8 @@ const (
 // outside the workspace, read-only.
 const CheckerMount = "/tests"
 
-// TaskMount is where a harness's sandbox has the task file and the public values if the workspace is
-// a directory of the image; see Environment.InImage. It is read-only.
+// TaskMount is where a harness's sandbox has the task file and the public values, read-only, if the
+// candidate is a whole machine.
 const TaskMount = "/opt/sbench/task"
 
 const (

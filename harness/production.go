@@ -40,7 +40,7 @@ type production struct {
 	engine  Engine
 	request Request
 
-	taskFile   string // relative to the workspace or, with Environment.InImage, to compiler.TaskMount
+	taskFile   string // relative to the workspace or, for a machine, to compiler.TaskMount
 	textFile   string // receives a text candidate, relative to the workspace; "" is standard output
 	process    runtime.Process
 	writable   bool              // the process may change the image's files; for a repository it always may
@@ -127,7 +127,7 @@ func (p production) fill(ctx context.Context, dir string) error {
 		}
 	}
 	own, assets := root, r.Plan
-	if r.Task.Environment().InImage() {
+	if r.Task.Environment().Machine {
 		at := filepath.Join(filepath.Dir(dir), taskDir)
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return err
@@ -168,7 +168,7 @@ func (r Request) services() []service.Service {
 // taskPath returns the path in the sandbox of the task file.
 func (r Request) taskPath(taskFile string) string {
 	env := r.Task.Environment()
-	if env.InImage() {
+	if env.Machine {
 		return path.Join(compiler.TaskMount, taskFile)
 	}
 	return path.Join(env.Workdir, taskFile)
@@ -194,7 +194,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
 	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
-	if env.InImage() {
+	if env.Machine {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: compiler.TaskMount})
 	}
 	if p.stateAt != "" {

@@ -440,7 +440,7 @@ func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 // candidateMounts mounts the workspace, and over it the files that the agent could not change.
 func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
 	mounts := []runtime.Mount{{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true}}
-	if !c.in.Task.Environment().InImage() || len(c.eval.Files) > 0 {
+	if !c.in.Task.Environment().Machine || len(c.eval.Files) > 0 {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: c.eval.Checker.RunCandidate})
 	}
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
