@@ -27,10 +27,15 @@ const maxSocketBytes = 64 << 20
 // A Group finds, counts and kills the processes of a sandbox, except the one with the pid
 // spare. It is a control group or a group of the watchdog.
 type Group interface {
+	// Pids returns the processes of the group.
 	Pids() ([]int, error)
+	// Signal sends a signal to every process but spare.
 	Signal(sig unix.Signal, spare int) error
+	// KillAll kills every process but spare, and returns once they have ended.
 	KillAll(ctx context.Context, spare int) error
+	// Stats returns what the group has used so far.
 	Stats() (cgroup.Stats, error)
+	// Remove removes the group, which must have no process.
 	Remove() error
 }
 

@@ -25,8 +25,10 @@ type Streams struct {
 
 // Copies are goroutines that copy the streams of a process.
 type Copies interface {
-	Wait()   // until all output has been read
-	Cancel() // makes Wait return
+	// Wait waits until all output has been read.
+	Wait()
+	// Cancel makes Wait return.
+	Cancel()
 }
 
 // NewStreams returns the streams of a process. The caller closes them.
