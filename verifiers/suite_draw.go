@@ -119,7 +119,6 @@ func sets(of [][]contrast.Edit) []contrast.Set {
 			for _, differs := range []func(e contrast.Edit) bool{
 				func(e contrast.Edit) bool { return e.Place != first.Place },
 				func(e contrast.Edit) bool { return i == 0 && e.Start != first.Start }, // another row of a table
-				func(e contrast.Edit) bool { return i == 0 && e != first },
 			} {
 				if _, other := add(1-half, own, differs); other {
 					break
