@@ -25,7 +25,7 @@ const defaultWorkdir = "/workspace"
 // Environment describes the sandboxes of a task. All of it is public.
 type Environment struct {
 	Image string `key:"image" trim:"space"` // empty if the author gave none
-	// Workdir is absolute. If the author gave none, it is defaultWorkdir or, with
+	// Workdir is absolute. If the author gave none, it is defaultWorkdir or, for a machine with
 	// MaterializeWorkdirFromImage, "" for the image's; see [Task.In].
 	Workdir string `key:"workdir"`
 	// Timeout is how long the harness may take; zero if the author gave none.
@@ -114,7 +114,7 @@ func environmentFields() []schema.Field {
 		optional("verify_after_timeout", schema.Nullable(schema.Boolean(
 			"Judge what the harness left even if it did not end in time or ended badly; verification.after_timeout of the tester file decides first.", false))),
 		optional("materialize_workdir_from_image", schema.Nullable(schema.Boolean(
-			"terminal_task only: copy the image's workdir into the workspace before the harness runs. Without a workdir, the image's working directory is taken (/app if that is the root).", false))),
+			"terminal_task only: copy the image's workdir into the workspace before the harness runs. For a whole machine without a workdir, the image's working directory is taken (/app if that is the root).", false))),
 		optional("candidate", schema.Nullable(schema.Enum(
 			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", "workspace", "machine"))),
 		optional("capabilities", capabilitiesSchema()),
@@ -318,9 +318,18 @@ func Environ(vars map[string]string) []string {
 
 func isEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
-// withRow returns a copy of e in which the keys of v replace the values of e. v is allowed by
-// environmentSchema.
+// withRow returns the environment of a row of a pack with the defaults e.
 func (e Environment) withRow(v document.Value) Environment {
+	e = e.with(v)
+	if e.Workdir != "" || !e.MaterializeWorkdirFromImage || !e.Machine {
+		e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
+	}
+	return e
+}
+
+// with returns a copy of e in which the keys of v replace the values of e. v is allowed by
+// environmentSchema.
+func (e Environment) with(v document.Value) Environment {
 	if v.Get("resources").Kind() != 0 {
 		e.Resources = Resources{}
 	}
@@ -330,9 +339,6 @@ func (e Environment) withRow(v document.Value) Environment {
 		e.Capabilities = PackageCapabilities()
 	case names.Kind() != 0:
 		e.Capabilities = prefixed(stringList(names))
-	}
-	if e.Workdir != "" || !e.MaterializeWorkdirFromImage {
-		e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
 	}
 	return e
 }

@@ -94,7 +94,7 @@ func (p *Pack) readManifest() Problems {
 	}
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(p.families, root.Get("defaults").Get("family").Text())
-	p.environment = Environment{}.withRow(root.Get("defaults").Get("environment"))
+	p.environment = Environment{}.with(root.Get("defaults").Get("environment"))
 	readOnly := root.Get("asset_defaults").Get("read_only")
 	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()
 	p.setRoots(&c, root.Get("asset_roots"))

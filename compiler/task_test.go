@@ -49,6 +49,30 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// TestWorkdir: only a whole machine takes the working directory of its image.
+func TestWorkdir(t *testing.T) {
+	const materialize = `"materialize_workdir_from_image": true`
+	for _, tt := range []struct{ name, defaults, environment, image, want string }{
+		{"copied", "", `{` + materialize + `}`, "/srv", "/workspace"},
+		{"copied by default", materialize, `{}`, "/srv", "/workspace"},
+		{"machine", materialize, `{"candidate": "machine"}`, "/srv", "/srv"},
+		{"machine at the root", materialize, `{"candidate": "machine"}`, "/", "/app"},
+		{"machine with its own", materialize, `{"candidate": "machine", "workdir": "/w"}`, "/srv", "/w"},
+		{"machine with the pack's", materialize + `, "workdir": "/w"`, `{"candidate": "machine"}`, "/srv", "/w"},
+		{"machine that is not copied", "", `{"candidate": "machine"}`, "/srv", "/workspace"},
+		{"machine in a mount", materialize, `{"candidate": "machine"}`, "/tmp", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			task := oneTask(t, `{"id": "p", "version": 1, "defaults": {"environment": {`+tt.defaults+`}}}`,
+				`{"id": "a", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": `+tt.environment+`}`)
+			placed, err := task.In(tt.image)
+			if (err == nil) != (tt.want != "") || err == nil && placed.Environment().Workdir != tt.want {
+				t.Errorf("%v, %v", placed, err)
+			}
+		})
+	}
+}
+
 func TestMetadata(t *testing.T) {
 	manifest := `{"id":"p","version":3,"defaults":{"family":"tool_call","environment":{"image":"i","gpu":1}},"asset_roots":{"eval":"secret/"},"asset_defaults":{"read_only":false}}`
 	task := oneTask(t, manifest, `{"id":"a","metadata":{"difficulty":"hard","environment":"mine"},"environment":{"image":"j"}}`)
