@@ -125,7 +125,7 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
 }
 
-// ownBase matches a Dockerfile whose base only sbench's daemon has; see images.Local.
+// ownBase matches a Dockerfile that is built on an image of sbench's daemon; see images.Local.
 var ownBase = regexp.MustCompile(`(?im)^\s*FROM\s+(--\S+\s+)*sbench\.local/`)
 
 // find returns what builds. A choice that this host does not have is an error.

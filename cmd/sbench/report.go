@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// runDirs names runs whose records are summed up.
+// runDirs names the directories of runs to sum up.
 type runDirs struct {
 	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
 	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`

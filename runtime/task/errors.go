@@ -11,6 +11,7 @@ import (
 // A Refusal is the error with which the OCI runtime or the shim refused a sandbox.
 type Refusal struct{ Err error }
 
+// Error returns the message of Err.
 func (r Refusal) Error() string { return r.Err.Error() }
 
 // Unwrap returns Err.
