@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -21,6 +22,9 @@ const (
 	artifactsMount = sbenchDir + "/artifacts" // where artifacts are collected
 	loggedDir      = "/logs/artifacts"        // which is always an artifact
 	collectTime    = time.Minute              // of a command without a limit of its own, and of copying
+	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
+	// together: each run of the checker gets copies of them in one volume of that size.
+	artifactShare = 8
 )
 
 // An artifact is what a checker with an image of its own gets of the candidate.
@@ -38,14 +42,17 @@ func separately(ctx context.Context, e Engine, in Input, eval compiler.TerminalE
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
 	exit, err := collect(ctx, e, in, eval, vol.Path())
-	if err != nil {
+	switch {
+	case errors.Is(err, runtime.ErrNotStarted): // the candidate's machine has no shell, and so leaves nothing
+		exit = runtime.Exit{Reason: runtime.Exited, Code: 127}
+	case err != nil:
 		return v, fmt.Errorf("collect artifacts: %w", err)
 	}
 	root, err := os.OpenRoot(vol.Path())
 	if err != nil {
 		return v, err
 	}
-	artifacts, leftOut, err := artifactsIn(root, append([]string{loggedDir}, eval.Checker.Artifacts...))
+	artifacts, leftOut, err := artifactsIn(root, append([]string{loggedDir}, eval.Checker.Artifacts...), in.WorkspaceBytes/artifactShare)
 	if err = errors.Join(err, root.Close()); err != nil {
 		return v, err
 	}
@@ -115,17 +122,23 @@ func wholeMachine(ctx context.Context, e Engine, in Input) (image runtime.Image,
 	return image, vol.Close, nil
 }
 
-// artifactsIn returns what was collected in root of the paths. Links that lead out of their artifact
-// are removed: the checker would follow them to its own files.
-func artifactsIn(root *os.Root, paths []string) (found []artifact, leftOut []string, err error) {
+// artifactsIn returns what was collected in root of the paths. Files that have more than most bytes
+// together are left out. So are links that lead out of their artifact: the checker would follow them to
+// its own files.
+func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, leftOut []string, err error) {
 	for _, p := range paths {
 		name := strings.TrimPrefix(p, "/")
 		info, err := root.Lstat(name)
-		if err != nil || !info.Mode().IsRegular() && !info.IsDir() {
+		switch {
+		case err != nil || !info.Mode().IsRegular() && !info.IsDir():
 			continue // nobody has to leave any
+		case info.Mode().IsRegular() && info.Size() > most:
+			leftOut = append(leftOut, p)
+			continue
 		}
 		found = append(found, artifact{filepath.Join(root.Name(), name), p, info.IsDir()})
 		if !info.IsDir() {
+			most -= info.Size()
 			continue
 		}
 		err = fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
@@ -152,20 +165,31 @@ func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err 
 	for i, a := range c.artifacts {
 		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir}
 		if !a.dir {
-			text, err := os.ReadFile(a.source)
-			if err != nil {
-				return nil, err
-			}
-			info, err := os.Stat(a.source)
-			if err != nil {
-				return nil, err
-			}
 			m.Source, m.Writable, m.Chown = filepath.Join(dir, fmt.Sprintf("artifact-%d", i)), true, true
-			if err := errors.Join(os.Remove(m.Source), os.WriteFile(m.Source, text, info.Mode().Perm())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := copyFile(a.source, m.Source); err != nil {
 				return nil, err
 			}
 		}
 		mounts = append(mounts, m)
 	}
 	return mounts, nil
+}
+
+// copyFile copies a file with its permissions.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,5 +38,48 @@ func TestStrangers(t *testing.T) {
 	expect(t, codeMeasured, "checked 5 task(s): reference passed 5, empty passed 0", "pack", "check", "-o", out, "--progress", "plain", pack)
 	if files, err := filepath.Glob(filepath.Join(out, "reference", "logs", "root-*", "1", "checker-reward.json")); err != nil || len(files) != 1 {
 		t.Errorf("the checker's files were not kept: %v %v", files, err)
+	}
+}
+
+// TestSeparateBroken: whatever an agent does to its machine, of which a verifier with an environment
+// of its own gets an artifact, the attempt is measured.
+func TestSeparateBroken(t *testing.T) {
+	forgetBuilt(t, containerdtest.Open(t))
+	source := filepath.Join(t.TempDir(), "one")
+	for name, text := range map[string]string{
+		"instruction.md":         "Do it.\n",
+		"task.toml":              "artifacts = [\"/app/answer\", \"/app/more\"]\n[verifier.environment]\ndocker_image = \"" + containerdtest.Image + "\"\n",
+		"environment/Dockerfile": "FROM " + containerdtest.Image + "\nWORKDIR /app\n",
+		"tests/test.sh":          "[ \"$(cat /app/answer)\" = 42 ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
+	} {
+		name = filepath.Join(source, name)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	pack := filepath.Join(t.TempDir(), "pack")
+	expect(t, codeMeasured, "imported 1 task(s)", "pack", "import", "--out", pack, "harbor", source)
+	expect(t, codeMeasured, "sbench.local/", "image", "build", "--with", "sbench", "--pack", pack)
+	const solved = "echo 42 > answer; "
+	instead := func(program, script string) string { // what collects runs this
+		return solved + "rm -f /usr/bin/" + program + "; printf '#!/bin/bash\\n" + script + "\\n' > /usr/bin/" + program + "; chmod +x /usr/bin/" + program
+	}
+	for name, tt := range map[string]struct{ script, want string }{
+		"solved":                    {solved, "passed=1"},
+		"no program is left":        {solved + "rm -rf /usr /bin /lib /sbin 2>/dev/null; true", "verified=1 passed=0"},
+		"no users":                  {solved + "rm /etc/passwd /etc/group", "verified=1 passed=1"},
+		"a hole for an answer":      {instead("cp", "truncate -s 3000G /opt/sbench/artifacts/app/answer"), "verified=1 passed=0"},
+		"a pipe for an answer":      {instead("cp", "mkfifo /opt/sbench/artifacts/app/answer"), "verified=1 passed=0"},
+		"links for directories":     {instead("mkdir", "ln -s /etc /opt/sbench/artifacts/app"), "verified=1 passed=0"},
+		"more than there is room":   {instead("cp", "head -c 4G /dev/zero > /opt/sbench/artifacts/app/answer"), "verified=1 passed=0"},
+		"a directory for an answer": {"mkdir answer", "verified=1 passed=0"},
+		"links in a directory":      {solved + "mkdir more; ln -s /etc/shadow more/a; ln -s ../answer more/b; ln -s c more/c", "passed=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			command, err := json.Marshal([]string{"bash", "-c", tt.script})
+			must(t, err)
+			out := filepath.Join(t.TempDir(), "out")
+			expect(t, codeMeasured, tt.want, "run", filepath.Join(pack, "tester-command.yaml"), "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
+			expect(t, codeMeasured, "", "verify", out)
+		})
 	}
 }
