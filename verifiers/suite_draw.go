@@ -93,12 +93,16 @@ func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 	return of[:min(len(of), maxChanged)]
 }
 
-// sets draws two sets and returns a third with every function. Each function's first edit is in one
-// of the two. A change of another assertion is in the other, too, for the first function, which
-// fails without a solution if any does: the answer to the assertion at which it fails may be known
-// from the task's description. It is there by chance for all functions but the second and the third,
-// so that either set leaves one unchanged. Of the rows of a table, each is in one of the two.
-// Nothing reveals which functions a set has.
+// sets draws the sets of two runs, and returns a third set with every function:
+//
+//	every function                the first edit is in one of the two sets
+//	the first function            an edit of another assertion, or of another row of its table, is in the other set
+//	the second and the third      are in one set only, so that each set leaves a function unchanged
+//	all further functions         an edit of another assertion is in the other set by chance
+//	rows of a parametrize table   each row is in one of the two sets
+//
+// The first function fails without a solution, if any function does. The task's description may tell
+// the answer to the assertion at which it fails, and so another assertion is changed, too.
 func sets(of [][]contrast.Edit) []contrast.Set {
 	drawn := make([]contrast.Set, 3)
 	add := func(set int, edits []contrast.Edit, wanted func(contrast.Edit) bool) (e contrast.Edit, ok bool) {
@@ -116,13 +120,9 @@ func sets(of [][]contrast.Edit) []contrast.Set {
 		}
 		first, ok := add(half, own, func(contrast.Edit) bool { return true })
 		if ok && (i == 0 || i > 2 && rand.IntN(2) == 0) {
-			for _, differs := range []func(e contrast.Edit) bool{
-				func(e contrast.Edit) bool { return e.Place != first.Place },
-				func(e contrast.Edit) bool { return i == 0 && e.Start != first.Start }, // another row of a table
-			} {
-				if _, other := add(1-half, own, differs); other {
-					break
-				}
+			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
+			if !other && i == 0 { // another row of a table
+				add(1-half, own, func(e contrast.Edit) bool { return e.Start != first.Start })
 			}
 		}
 		for _, row := range own {
