@@ -153,6 +153,18 @@ func (c Checker) Files() string { return c.files }
 // Mounted returns the path of the file or directory Path in a sandbox; "" for a command.
 func (c Checker) Mounted() string { return c.mounted }
 
+// Args returns the command of the checker in its sandbox.
+func (c Checker) Args() []string {
+	switch c.Source {
+	case CheckerPytest:
+		// -I: nothing in the workspace configures the interpreter. Package terminal sets what configures pytest.
+		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
+	case CheckerScript:
+		return []string{c.Mounted()}
+	}
+	return c.Command.Args()
+}
+
 // TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".
 type TerminalEval struct {
