@@ -21,10 +21,11 @@ const module = "github.com/securebench/sbench/"
 // directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
+		"pack/harbor":                   {"pack", "compiler"},
 		"run":                           {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
 		"report":                        {"run", "harness", "verifiers", "candidate"},
 		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
@@ -58,7 +59,7 @@ func soleUsers() map[string][]string {
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
-		"github.com/pelletier/go-toml":            {"pack"},
+		"github.com/pelletier/go-toml":            {"pack/harbor"},
 		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"runtime"},
