@@ -22,8 +22,8 @@ const (
 	manifestFile   = "manifest.yaml"
 	tasksFile      = "tasks.jsonl"
 	provenanceFile = "provenance.json"
-	hiddenDir      = "hidden"
-	imagesDir      = "images"
+	// HiddenDir holds what only a verifier sees, ImagesDir the build contexts of images.
+	HiddenDir, ImagesDir = "hidden", "images"
 )
 
 // maxProblems bounds the problems reported before an import gives up.
@@ -54,7 +54,7 @@ type Row struct {
 // for concurrent use.
 type Builder struct {
 	Options
-	format Format
+	Format Format   // that reads the source
 	root   *os.Root // the unfinished pack
 	file   *os.File // its rows
 	out    *bufio.Writer
@@ -77,12 +77,12 @@ func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Buil
 		return nil, err
 	}
 	o.Limits = o.Limits.withDefaults()
-	return &Builder{Options: o, format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
+	return &Builder{Options: o, Format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
 }
 
 // read makes the format read the source to its end or to the limit.
 func (b *Builder) read(ctx context.Context) error {
-	err := b.format.Read(ctx, b)
+	err := b.Format.Read(ctx, b)
 	if err == nil || errors.Is(err, errDone) {
 		err = errors.Join(b.out.Flush(), b.file.Sync())
 	}
@@ -114,9 +114,12 @@ func (b *Builder) emptyHint() string {
 	return "the source is empty"
 }
 
-// Wanted reports whether the task with this id is selected. A format that knows the id early
-// can skip the rest of the task if it is not.
-func (b *Builder) Wanted(id string) bool {
+// Wanted reports whether the task with this id is selected, and was not found unfit before. A format
+// that knows the id early can skip the rest of the task if it is not.
+func (b *Builder) Wanted(at Place, id string) bool {
+	if b.leave[at] {
+		return false
+	}
 	matches := func(glob string) bool { return compiler.MatchTask(glob, id) }
 	return (len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, matches)) && !slices.ContainsFunc(b.Exclude, matches)
 }
@@ -150,7 +153,7 @@ func (b *Builder) Note(at Place, format string, args ...any) {
 // Add writes a row if its task is selected. An error must end the import; it is errDone once
 // there are enough rows.
 func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
-	if !b.Wanted(row.ID) || b.leave[at] {
+	if !b.Wanted(at, row.ID) {
 		return nil
 	}
 	if err := context.Cause(ctx); err != nil {
@@ -170,6 +173,9 @@ func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 		return err
 	}
 	b.places = append(b.places, at)
+	if row.Environment["capabilities"] != nil {
+		b.powers++
+	}
 	if b.Limit > 0 && len(b.places) >= b.Limit {
 		return errDone
 	}
@@ -204,17 +210,17 @@ func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
 
 // template returns the operator's template of image references or, failing that, the
 // format's.
-func (b *Builder) template() string { return cmp.Or(b.Image, b.format.Image, defaultImage) }
+func (b *Builder) template() string { return cmp.Or(b.Image, b.Format.Image, defaultImage) }
 
-// ownImages reports whether each task has its own image.
-func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
+// OwnImages reports whether each task has its own image.
+func (b *Builder) OwnImages() bool { return strings.Contains(b.template(), "{") }
 
 // perRow reports whether rows name images: their own or, if the import does not write the
 // manifest, the operator's.
-func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "" }
+func (b *Builder) perRow() bool { return b.OwnImages() || b.Fill && b.Image != "" }
 
-// reference returns a row's own image, from the template.
-func (b *Builder) reference(names map[string]string) (string, error) {
+// Reference returns a row's own image, from the template.
+func (b *Builder) Reference(names map[string]string) (string, error) {
 	var pairs []string
 	for name, value := range names {
 		pairs = append(pairs, "{"+name+"}", value)
@@ -226,6 +232,9 @@ func (b *Builder) reference(names map[string]string) (string, error) {
 	return ref, nil
 }
 
+// AddImage records an image that has to be built from a context in the pack.
+func (b *Builder) AddImage(image BuiltImage) { b.images = append(b.images, image) }
+
 // setImage sets the row's image from the template, unless the task or the manifest names
 // one, and pins an image that the row names.
 func (b *Builder) setImage(ctx context.Context, row *Row) error {
@@ -235,7 +244,7 @@ func (b *Builder) setImage(ctx context.Context, row *Row) error {
 	}
 	var err error
 	if !given {
-		ref, err = b.reference(row.Names)
+		ref, err = b.Reference(row.Names)
 	}
 	if err == nil {
 		ref, err = b.pin(ctx, ref)
@@ -277,8 +286,8 @@ func create(root *os.Root, name string, executable bool) (*os.File, error) {
 	return f, err
 }
 
-// write makes a file of the pack, and the directories above it.
-func (b *Builder) write(name string, content []byte, executable bool) error {
+// Write makes a file of the pack, and the directories above it.
+func (b *Builder) Write(name string, content []byte, executable bool) error {
 	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/pack/harbor"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -44,7 +45,7 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
-	formats := pack.Formats()
+	formats := append(pack.Formats(), harbor.Formats()...)
 	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}

@@ -1,8 +1,9 @@
-package pack
+package harbor
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/pack"
 )
 
 // taskOptions are the options of formats whose tasks are directories.
@@ -41,11 +43,14 @@ func imageWorkdir(seconds int) map[string]any {
 // hostVariable matches a value that comes from the host, with a default or without.
 var hostVariable = regexp.MustCompile(`^\$\{([A-Za-z_]\w*)(?::-(.*))?\}$`)
 
+// envName matches the name of a variable.
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
 // fromHost replaces values that come from the host: by what the operator gives, or else by their
 // defaults. A variable without either is left out if nothing of the task names it.
 func (o *taskOptions) fromHost(t *task, env map[string]string) {
-	for _, name := range sortedKeys(env) {
-		if !pythonName.MatchString(name) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !envName.MatchString(name) {
 			t.wrong("task.toml", 0, "", "%q is no name of a variable", name)
 		}
 		m := hostVariable.FindStringSubmatch(env[name])
@@ -73,10 +78,16 @@ func (t *task) mentions(text string) bool {
 	})
 }
 
+// A builder adds the tasks of directories to a pack.
+type builder struct {
+	*pack.Builder
+	bytes int64 // of all tasks that were read
+}
+
 // A task is one directory of a source, with all its files in memory.
 type task struct {
 	id    string
-	place Place // the directory
+	place pack.Place // the directory
 	files []taskFile
 	// problems are those of the task. If there are any, it gets no row.
 	problems compiler.Problems
@@ -96,7 +107,7 @@ const maxDepth = 6
 // tasks yields the task directories, which contain the file marker: the source itself, or those at
 // any depth below it. A task's id is the path from the source. Whatever else is there is passed over:
 // files, links, and directories whose names begin with a dot or an underscore.
-func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
+func (b *builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
 	absolute, err := filepath.Abs(b.Source)
 	if err != nil {
 		return err
@@ -108,11 +119,11 @@ func (b *Builder) tasks(ctx context.Context, marker string, yield func(*task) er
 	return b.tasksBelow(ctx, marker, "", yield)
 }
 
-func (b *Builder) tasksBelow(ctx context.Context, marker, below string, yield func(*task) error) error {
+func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield func(*task) error) error {
 	dir := filepath.Join(b.Source, below)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return Place{File: dir}.problem("", "%v", compiler.Bare(err))
+		return compiler.Problems{{File: dir, Message: compiler.Bare(err).Error()}}
 	}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
@@ -133,26 +144,26 @@ func (b *Builder) tasksBelow(ctx context.Context, marker, below string, yield fu
 	return nil
 }
 
-func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task) error) error {
-	at := Place{File: dir}
+func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task) error) error {
+	at := pack.Place{File: dir}
 	if err := b.Count(ctx, at); err != nil {
 		return err
 	}
-	if !b.Wanted(id) || b.leave[at] {
+	if !b.Wanted(at, id) {
 		return nil
 	}
 	if strings.HasPrefix(id, "/") || slices.ContainsFunc(strings.Split(id, "/"), func(name string) bool { return !directoryName.MatchString(name) }) {
-		return b.Reject(at.problem("", "%q cannot be a task's id: it is made of letters, digits and . _ -", id)...)
+		return b.Reject(compiler.Problem{File: dir, Message: fmt.Sprintf("%q cannot be a task's id: it is made of letters, digits and . _ -", id)})
 	}
 	t := &task{id: id, place: at}
 	if err := t.read(dir, b.Limits); err != nil {
-		return b.Reject(at.problem("", "%v", err)...)
+		return b.Reject(compiler.Problem{File: dir, Message: err.Error()})
 	}
 	for _, f := range t.files {
 		b.bytes += int64(len(f.text))
 	}
 	if b.bytes > b.Limits.AllBytes {
-		return at.problem("", "the task directories hold more than %d bytes", b.Limits.AllBytes)
+		return compiler.Problems{{File: dir, Message: fmt.Sprintf("the task directories hold more than %d bytes", b.Limits.AllBytes)}}
 	}
 	if err := yield(t); err != nil {
 		return err
@@ -162,7 +173,7 @@ func (b *Builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 
 // read reads everything below dir. dir and everything below it must be files or directories;
 // symbolic links are errors.
-func (t *task) read(dir string, limits ImportLimits) error {
+func (t *task) read(dir string, limits pack.ImportLimits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("not a directory"))
 	}
@@ -185,7 +196,7 @@ func (t *task) read(dir string, limits ImportLimits) error {
 		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		var text []byte
 		if err == nil {
-			text, err = readRegular(f, min(limits.File, left))
+			text, err = pack.ReadRegular(f, min(limits.File, left))
 			_ = f.Close()
 		}
 		if err != nil {
@@ -210,6 +221,9 @@ func treeDigest(files []taskFile) string {
 	}
 	return digest(records)
 }
+
+// digest returns the SHA-256 of a text in hexadecimal digits.
+func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 func (t *task) file(name string) (taskFile, bool) {
 	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
@@ -284,7 +298,7 @@ func (t *task) yaml(name string) document.Value {
 
 // fetches reports whether a script of the tests fetches what it needs, and notes the first line that
 // does.
-func (b *Builder) fetches(t *task) bool {
+func (b *builder) fetches(t *task) bool {
 	for _, f := range t.files {
 		if f.path != runTests && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
 			continue
@@ -294,7 +308,7 @@ func (b *Builder) fetches(t *task) bool {
 			n++
 			line = strings.TrimSpace(line)
 			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
-				b.Note(Place{File: t.path(f.path), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
+				b.Note(pack.Place{File: t.path(f.path), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
 				return true
 			}
 		}
@@ -327,9 +341,9 @@ func (t *task) leavesServer(solution, tests []taskFile) bool {
 }
 
 // place writes files below a directory of the pack.
-func (b *Builder) place(dir string, files []taskFile) error {
+func (b *builder) place(dir string, files []taskFile) error {
 	for _, f := range files {
-		if err := b.write(path.Join(dir, f.path), f.text, f.executable); err != nil {
+		if err := b.Write(path.Join(dir, f.path), f.text, f.executable); err != nil {
 			return err
 		}
 	}
@@ -338,7 +352,7 @@ func (b *Builder) place(dir string, files []taskFile) error {
 
 // A terminalTask is what a format says about a task in a directory.
 type terminalTask struct {
-	row      Row            // without what addTask sets
+	row      pack.Row       // without what addTask sets
 	tests    []taskFile     // hidden files of the check
 	script   taskFile       // of these, the one that checks; zero if pytest checks
 	checker  map[string]any // what else is said about the check
@@ -351,7 +365,7 @@ type terminalTask struct {
 
 // addTask writes a task's files to the pack and adds its row, unless the task has problems. The whole
 // machine is the candidate, with the powers that the format's own harness gives to its root.
-func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
+func (b *builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
 	tests, script := spec.tests, spec.script.path
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
 	maps.Copy(checker, spec.checker)
@@ -369,7 +383,7 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	row := spec.row
 	row.ID, row.Eval = t.id, map[string]any{"checker": checker}
 	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
-	row.Metadata["source"] = map[string]any{"format": b.format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
+	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	if len(spec.solution) > 0 { // see docs/datasets.md
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(t.id, "solution")}
 	}
@@ -379,9 +393,9 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	if len(t.problems) > 0 {
 		return nil
 	}
-	hidden := path.Join(hiddenDir, t.id)
+	hidden := path.Join(pack.HiddenDir, t.id)
 	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
-	if err == nil && spec.image != nil && b.ownImages() { // otherwise the operator has named an existing image
+	if err == nil && spec.image != nil && b.OwnImages() { // otherwise the operator has named an existing image
 		row.Environment["image"], err = b.buildContext(t, "", spec.image)
 	}
 	if err == nil && spec.verifier != nil {
@@ -393,7 +407,6 @@ func (b *Builder) addTask(ctx context.Context, t *task, spec terminalTask) error
 	if err != nil {
 		return err
 	}
-	b.powers++
 	return b.Add(ctx, t.place, row)
 }
 
@@ -414,18 +427,18 @@ func profiles(text string) []string {
 // buildContext writes the build context of an image of the task to the pack's images, and records the
 // image. part is "" for the task's own. The names of images carry the digests of their contexts, so
 // that no pack takes the image of another.
-func (b *Builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
+func (b *builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
 	digest := treeDigest(files)
 	name, dir := t.id, strings.ReplaceAll(t.id, "/", "+")
 	if part != "" {
 		name, dir = name+"."+part, dir+"+"+part
 	}
 	names := map[string]string{"pack": imageName(b.ID), "task": imageName(name), "digest": digest[:12]}
-	if ref, err = b.reference(names); err != nil {
-		return "", t.place.problem("", "%v", err)
+	if ref, err = b.Reference(names); err != nil {
+		return "", compiler.Problems{{File: t.place.File, Message: err.Error()}}
 	}
-	dir = path.Join(imagesDir, dir)
-	b.images = append(b.images, BuiltImage{Ref: ref, Context: dir, Digest: digest})
+	dir = path.Join(pack.ImagesDir, dir)
+	b.AddImage(pack.BuiltImage{Ref: ref, Context: dir, Digest: digest})
 	return ref, b.place(dir, files)
 }
 

@@ -1,4 +1,4 @@
-package pack
+package harbor
 
 import (
 	"maps"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/pack"
 )
 
 // composed is what a compose file adds to a task.
@@ -253,7 +254,7 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 }
 
 // addTo writes the sidecars to a row, and what their images are built from to the pack.
-func (c composed) addTo(b *Builder, t *task, row Row) error {
+func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 	for _, build := range c.builds {
 		ref, err := b.buildContext(t, build.name, build.files)
 		if err != nil {

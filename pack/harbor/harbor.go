@@ -1,4 +1,6 @@
-package pack
+// Package harbor reads tasks that are directories: those of Harbor, the format of Terminal-Bench 2
+// and later, and of the original Terminal-Bench.
+package harbor
 
 import (
 	"cmp"
@@ -15,11 +17,18 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
 )
 
+// Formats returns the formats of this package, which share their options.
+func Formats() []pack.Format {
+	tasks := &taskOptions{}
+	return []pack.Format{harbor(tasks), terminalBench(tasks)}
+}
+
 // harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
-func harbor(o *taskOptions) Format {
-	return Format{
+func harbor(o *taskOptions) pack.Format {
+	return pack.Format{
 		Name:   "harbor",
 		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: compiler.TerminalTask(),
 		Image: taskImage, Timeout: 7200,
@@ -113,7 +122,8 @@ type harborHealthCheck struct {
 }
 
 // readHarbor turns each directory into a task checked by tests/test.sh.
-func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
+func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
+	b := &builder{Builder: to}
 	return b.tasks(ctx, "task.toml", func(t *task) error {
 		var spec harborTask
 		unknown, ok := t.toml("task.toml", &spec)
@@ -121,12 +131,12 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 			return nil
 		}
 		if len(unknown) > 0 {
-			b.Note(Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
+			b.Note(pack.Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		spec.check(t)
 		for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
 			if hosts != nil {
-				b.Note(Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+				b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
 			}
 		}
 		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
@@ -136,7 +146,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 			t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
 		}
 		task := terminalTask{
-			row:   Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(), Metadata: map[string]any{}},
+			row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(), Metadata: map[string]any{}},
 			tests: t.below("tests"), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env),
 			compose: o.readCompose(t, path.Join("environment", composeFile), "main"),
 		}
@@ -177,7 +187,7 @@ func (o *taskOptions) readHarbor(ctx context.Context, b *Builder) error {
 
 // harborSolution returns the reference solution, with its variables set at the beginning of
 // solve.sh; nothing if there is no solve.sh.
-func (b *Builder) harborSolution(t *task, env map[string]string) []taskFile {
+func (b *builder) harborSolution(t *task, env map[string]string) []taskFile {
 	files := t.below("solution")
 	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
 	if i < 0 {
@@ -300,7 +310,7 @@ func (spec harborTask) container() harborContainer {
 
 // separate makes the check of a verifier with an environment of its own. If that is built from the
 // tests' directory, it holds the tests; otherwise they are mounted.
-func (b *Builder) separate(t *task, spec harborTask, task *terminalTask) {
+func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
 	const file = "task.toml"
 	_, built := t.file("tests/Dockerfile")
 	_, composed := t.file("tests/" + composeFile)
@@ -440,7 +450,7 @@ func larger[T cmp.Ordered](a, b *T) *T {
 // exports returns the shell commands that set variables.
 func exports(env map[string]string) string {
 	var b strings.Builder
-	for _, name := range sortedKeys(env) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
 		_, _ = fmt.Fprintf(&b, "export %s=%s\n", name, quoteShell(env[name]))
 	}
 	return b.String()

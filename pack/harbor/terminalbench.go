@@ -1,4 +1,4 @@
-package pack
+package harbor
 
 import (
 	"context"
@@ -11,11 +11,12 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/pack"
 )
 
 // terminalBench reads the task directories of the original Terminal-Bench.
-func terminalBench(o *taskOptions) Format {
-	return Format{
+func terminalBench(o *taskOptions) pack.Format {
+	return pack.Format{
 		Name:   "terminal-bench",
 		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: compiler.TerminalTask(),
 		Image: taskImage, Timeout: 3600,
@@ -32,7 +33,8 @@ const (
 )
 
 // readTerminalBench turns each directory into a task checked by run-tests.sh.
-func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
+func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) error {
+	b := &builder{Builder: to}
 	return b.tasks(ctx, "task.yaml", func(t *task) error {
 		spec := t.yaml("task.yaml")
 		if spec.Kind() != document.Object {
@@ -52,11 +54,15 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, b *Builder) error {
 				task.image = t.context(".")
 			}
 		}
-		row := Row{
+		row := pack.Row{
 			Input:       map[string]any{"instructions": terminalInstruction(t, spec)},
 			Environment: map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}, Metadata: map[string]any{},
 		}
-		copyKeys(row.Metadata, spec, "author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell")
+		for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
+			if v := spec.Get(key); v.Given() {
+				row.Metadata[key] = v.Any()
+			}
+		}
 		task.row = row
 		if t.leavesServer(task.solution, append(task.tests, task.script)) {
 			t.wrong("task.yaml", 0, "", leftServer)
@@ -151,7 +157,7 @@ func pytestFile(t *task, tests []taskFile) string {
 
 // terminalSolution returns the reference solution as a script, solve.sh; nothing if there is
 // none.
-func (b *Builder) terminalSolution(t *task) []taskFile {
+func (b *builder) terminalSolution(t *task) []taskFile {
 	if f, ok := t.file("solution.sh"); ok {
 		return []taskFile{{"solve.sh", f.text, true}}
 	}
@@ -161,7 +167,7 @@ func (b *Builder) terminalSolution(t *task) []taskFile {
 	}
 	commands, reason := keystrokes(t.text("solution.yaml"))
 	if reason != "" {
-		b.Note(Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
+		b.Note(pack.Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
 		return nil
 	}
 	return []taskFile{{"solve.sh", []byte(commands), true}}
