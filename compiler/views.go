@@ -117,15 +117,19 @@ func (t *Task) Secrets() []string {
 			secrets = append(secrets, longLines(text, "+- ", MinSecret)...) // of a patch, without their signs
 		}
 	}
-	if t.family.Checker != nil {
+	if split := t.Split(); t.family.Checker != nil || split != nil {
 		places := []string{t.Checker().Files()}
 		for _, f := range t.evaluationFiles() {
 			places = append(places, f.Path)
 		}
+		if split != nil {
+			places = append(places, split.Oracle.Path)
+		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
 	}
 	// Names of images and the paths of artifacts are known to who has seen the task, and no answers.
-	known := append(t.Checker().Artifacts, t.Checker().Image)
+	image, _ := t.VerifierImage()
+	known := append(t.Checker().Artifacts, image)
 	secrets = slices.DeleteFunc(secrets, func(s string) bool { return strings.Contains(public.String(), s) || slices.Contains(known, s) })
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(secrets)

@@ -92,7 +92,8 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
-	want(task.Checker().Image, nil, "$.eval.checker.image")
+	image, field := task.VerifierImage()
+	want(image, nil, field)
 	for i, s := range env.Sidecars {
 		want(s.Image, nil, fmt.Sprintf("$.environment.sidecars[%d].image", i))
 	}
