@@ -68,7 +68,7 @@ func inlineTests() *schema.Object {
 }
 
 func checkCodeCompletion(c *schema.Checker, input, eval document.Value) {
-	if oneCheck(c, eval, "tests", `{"source": "inline", "code": "…"}; or give split`) {
+	if oneCheck(c, eval, "tests", `the tests: {"source": "inline", "code": "…"}; or give split`) {
 		return
 	}
 	if language := input.Get("language"); !isPython(language.Text()) {

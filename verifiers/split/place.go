@@ -70,6 +70,10 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 
 func asVerdict(r result) verifiers.Verdict {
 	var v verifiers.Verdict
+	reason := "driver_broken"
+	if r.Broken != nil && r.Broken.Part == oracleDir {
+		reason = "oracle_broken"
+	}
 	switch b := r.Broken; {
 	case b == nil && r.Passed:
 		v = verifiers.Verdict{Status: verifiers.Passed, Score: r.Score, Assurance: verifiers.Sealed}
@@ -77,9 +81,9 @@ func asVerdict(r result) verifiers.Verdict {
 		v = verifiers.Fail("oracle_rejected", fmt.Sprintf("the oracle does not accept the candidate's answers (score %.3g)", r.Score))
 		v.Score = r.Score
 	case b.ByCandidate:
-		v = verifiers.Fail(b.Part+"_broken", fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
+		v = verifiers.Fail(reason, fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
 	default:
-		v = verifiers.Fault(b.Part+"_broken", fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
+		v = verifiers.Fault(reason, fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
 	}
 	if b := r.Broken; b != nil {
 		v.Stdout, v.Stderr = b.Exit.Stdout, b.Exit.Stderr
