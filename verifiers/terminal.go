@@ -148,7 +148,7 @@ func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdi
 func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
-		return compiler.CheckerMount, checkerDir
+		return c.eval.Checker.Mount(), checkerDir
 	case len(c.eval.Files) > 0:
 		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
 	}
@@ -166,7 +166,7 @@ func (c *terminalCheck) verify(ctx context.Context) (Verdict, error) {
 	if c.separate {
 		return c.suite(ctx, dir)
 	}
-	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
+	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, compiler.EvaluatorMount, sbenchDir}
 	left, denied, err := forgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return Verdict{}, err
@@ -208,36 +208,33 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (Verdict, err
 	return c.withoutPytest(ctx, dir, v)
 }
 
-// scriptFault returns a Faulty verdict if the checker is a script that the image cannot run,
-// and a pass otherwise.
+// scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
+// a pass otherwise.
 func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
 		return passed(), nil
 	}
 	name := filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path))
-	info, err := os.Lstat(name)
-	if err != nil {
-		return Verdict{}, err
-	}
-	if info.Mode()&0o111 == 0 {
-		return faulty("checker_not_executable", "the checker's script is not executable"), nil
-	}
 	text, err := os.ReadFile(name)
+	interpreters := []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"}
 	switch {
-	case err != nil || bytes.HasPrefix(text, []byte("\x7fELF")):
-		return passed(), err
-	case !bytes.HasPrefix(text, []byte("#!")):
-		return faulty("checker_not_runnable", "the checker's script names no interpreter in its first line, #!"), nil
+	case err != nil:
+		return v, err
+	case bytes.HasPrefix(text, []byte("#!")):
+		line, _, _ := strings.Cut(string(text[2:]), "\n")
+		interpreters = append(strings.Fields(line), "")[:1]
+	case !c.eval.Checker.Shell():
+		return passed(), nil
 	}
-	line, _, _ := strings.Cut(string(text[2:]), "\n")
 	view, err := c.engine.View(ctx, c.in.Image)
 	if err != nil {
 		return Verdict{}, err
 	}
-	v = passed()
-	fields := append(strings.Fields(line), "")
-	if _, err := view.Root().Lstat(inImage(view.Root(), fields[0])); err != nil {
-		v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	v = faulty("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	for _, name := range interpreters {
+		if _, err := view.Root().Lstat(inImage(view.Root(), name)); err == nil {
+			v = passed()
+		}
 	}
 	return v, view.Close()
 }
@@ -331,7 +328,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.E
 	limits.LayerBytes = c.in.WorkspaceBytes
 	cfg := runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
+		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
+		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: c.env(dir),
 	}
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
@@ -392,7 +390,10 @@ func (c *terminalCheck) env(dir string) []string {
 	case compiler.CheckerPytest:
 		env = append(env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTEST_PLUGINS=")
 	case compiler.CheckerScript:
-		env = append(env, "TEST_DIR="+compiler.CheckerMount)
+		env = append(env, "TEST_DIR="+c.eval.Checker.TestDir())
+	}
+	if c.eval.Checker.Path != "" {
+		env = append(env, "SECUREBENCH_WORKSPACE="+c.workdir(), "SECUREBENCH_EVALUATOR="+compiler.EvaluatorMount)
 	}
 	return env
 }
@@ -455,12 +456,18 @@ func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
 	return mounts, nil
 }
 
-// testMounts mounts the hidden files of a checker. One that leaves a reward may add files beside
-// them, as in Harbor, but not change what is there.
+// testMounts mounts the hidden files of a checker, also where SecureBench has them. A checker that
+// leaves a reward may add files beside them, as in Harbor, but not change what is there.
 func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
-	own := runtime.Mount{Source: source, Dest: compiler.CheckerMount, Chown: c.eval.Checker.RunCandidate}
-	if !c.eval.Checker.Reward || c.eval.Checker.RunCandidate {
-		return []runtime.Mount{own}, nil
+	checker := c.eval.Checker
+	own := runtime.Mount{Source: source, Dest: checker.Mount(), Chown: checker.RunCandidate}
+	if !checker.Reward || checker.RunCandidate {
+		mounts := []runtime.Mount{own}
+		if other := checker.Evaluator(); other != own.Dest && !checker.Reward {
+			own.Dest = other
+			mounts = append(mounts, own)
+		}
+		return mounts, nil
 	}
 	own.Copy = true
 	entries, err := os.ReadDir(source)
@@ -475,6 +482,12 @@ func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, tru
 
 //go:embed python/sitecustomize.py
 var sitecustomize string
+
+// runPytest runs tests with the image's pytest or, if it has none, itself.
+const runPytest = "run-pytest.py"
+
+//go:embed python/run-pytest.py
+var runPytestProgram string
 
 // stage writes what the checker may see to a new directory, from the pack and never the
 // workspace: the trusted directory, the read-only assets, and the checker, with files
@@ -530,7 +543,13 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 	}
 	tests, stagedTests := c.tests()
 	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests, "@TRUSTED@", strings.Join(c.sealed, ":")).Replace(sitecustomize)
-	err = errors.Join(root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
+	err = errors.Join(root.WriteFile(path.Join(pythonDir, runPytest), []byte(runPytestProgram), 0o644), root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
+	if script := path.Join(checkerDir, path.Base(c.eval.Checker.Path)); c.eval.Checker.Source == compiler.CheckerScript {
+		info, statErr := root.Lstat(script)
+		if err = errors.Join(err, statErr); err == nil {
+			err = root.Chmod(script, info.Mode().Perm()|0o111)
+		}
+	}
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
 	}
@@ -641,9 +660,16 @@ func checkerArgs(c compiler.Checker) []string {
 	switch c.Source {
 	case compiler.CheckerPytest:
 		// -I: nothing in the workspace configures the interpreter. For pytest see env.
-		return []string{"python3", "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", c.Mounted()}
+		return []string{"python3", "-I", path.Join(sbenchDir, pythonDir, runPytest), c.Mounted()}
 	case compiler.CheckerScript:
-		return []string{c.Mounted()}
+		args := []string{c.Mounted()}
+		if c.Shell() {
+			args = []string{"bash", c.Mounted()}
+		}
+		if c.Relocated() { // a script may expect its tests there, or put its own link there
+			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + compiler.CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
+		}
+		return args
 	}
 	return c.Command.Args()
 }
