@@ -184,8 +184,30 @@ func (c Checker) Mounted() string { return c.mounted }
 // Shell reports whether the checker is a script that names no interpreter, for bash to run.
 func (c Checker) Shell() bool { return c.shell }
 
+// RunPytest is the program that runs tests with the image's pytest or, if it has none, by itself.
+const RunPytest = "/opt/sbench/python/run-pytest.py"
+
 // scriptTests is the directory beside a script that holds its tests, as SecureBench has it.
 const scriptTests = "tests"
+
+// Args returns the command of the checker in its sandbox.
+func (c Checker) Args() []string {
+	switch c.Source {
+	case CheckerPytest:
+		// -I: nothing in the workspace configures the interpreter. Package terminal sets what configures pytest.
+		return []string{"python3", "-I", RunPytest, c.Mounted()}
+	case CheckerScript:
+		args := []string{c.Mounted()}
+		if c.Shell() {
+			args = []string{"bash", c.Mounted()}
+		}
+		if c.Relocated() { // a script may expect its tests there, or put a link of its own there
+			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
+		}
+		return args
+	}
+	return c.Command.Args()
+}
 
 // TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".

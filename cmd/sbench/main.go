@@ -26,14 +26,14 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
-	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
-	verifiers.Inside()
+	terminal.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)
