@@ -46,8 +46,11 @@ func (c *Precheck) Close() {
 
 // Task returns everything that is wrong with a task of the pack. It reports a missing image
 // only for the first task without one.
-func (c *Precheck) Task(t *Task) Problems {
-	return slices.Concat(c.row(t), c.forTester(t))
+func (c *Precheck) Task(t *Task) (all Problems) {
+	for _, s := range t.Steps() {
+		all = slices.Concat(all, c.row(s), c.forTester(s))
+	}
+	return all
 }
 
 // forTester returns what is wrong with the task only for the tester file.
