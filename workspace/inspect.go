@@ -73,7 +73,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	}
 	checker := in.files(checkerPlan(t, p))
 	for i := range checker {
-		checker[i].Path = path.Join(compiler.CheckerMount, checker[i].Path)
+		checker[i].Path = path.Join(t.Checker().Mount(), checker[i].Path)
 	}
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
 	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
