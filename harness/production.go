@@ -21,8 +21,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// TaskFileVariable is the variable with the path of the task file.
-const TaskFileVariable = "SBENCH_TASK_FILE"
+// taskFileVariable is the variable with the path of the task file.
+const taskFileVariable = "SBENCH_TASK_FILE"
 
 // SandboxName is the name of the sandbox in which a harness works.
 const SandboxName = "harness"
@@ -242,7 +242,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: slices.Concat(compiler.Environ(env.Env), []string{TaskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
+		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes

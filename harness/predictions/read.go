@@ -39,8 +39,8 @@ var answerKeys = map[compiler.CandidateKind][]string{
 	compiler.CandidateText:  {"answer", "text", "response", "candidate_text"},
 }
 
-// Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
-// that exist"). The n-th prediction for a task is the candidate of its n-th attempt.
+// Read reads the predictions for a pack from a file or a directory (docs/records.md,
+// "Candidates that exist"). The n-th prediction for a task is the candidate of its n-th attempt.
 //
 //	name           holds
 //	a .json file   a list of predictions, or an object of predictions by the task's id
@@ -49,9 +49,9 @@ var answerKeys = map[compiler.CandidateKind][]string{
 //
 // A prediction is an object with an id and an answer, such as SWE-bench's (instance_id, model_patch),
 // HumanEval's (task_id, completion), or a record of SecureBench (task_id, candidate_text or
-// candidate_patch; a workspace is in the directory workspaces beside the file). With fenced, Read finds the program in an answer that is code
-// as compiler.CodeCompletionEval.Program does, whatever its task says. An error lists
-// compiler.Problems, which name everything that is wrong.
+// candidate_patch; a workspace is in the directory workspaces beside the file). With fenced, Read finds
+// the program in an answer as compiler.CodeCompletionEval.Program does, whatever the task says. An error
+// lists compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*Set, error) {
 	r := &reader{file: name, fenced: fenced, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {
