@@ -72,7 +72,7 @@ func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
 	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: limit, Tunnels: limit, HelloTime: time.Minute}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: limit, HelloTime: time.Minute}})
 	s := newSandbox(t, p, false)
 	goroutines := runtime.NumGoroutine()
 	got := s.ask(ask{Code: helloCode(t) + fmt.Sprintf(`

@@ -109,6 +109,12 @@ func (l HostLimits) withDefaults() HostLimits {
 	}
 }
 
+// SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox.
+func (l HostLimits) SandboxBytes() int64 {
+	l = l.withDefaults()
+	return int64(l.Conns)*proxy.ClientBytes + int64(l.InFlight)*(proxy.HostBytes+streamBytes) + 2*l.Bodies
+}
+
 // check returns all errors at once. No message contains the key.
 func (c Config) check() error {
 	var errs []error
