@@ -69,6 +69,15 @@ type ResourceSummary struct {
 // together are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
+	for _, step := range t.steps {
+		for _, s := range step.ResourceSummary() {
+			s.Name = step.step.Name + "/" + s.Name
+			all = append(all, s)
+		}
+	}
+	if t.Stepped() {
+		return all
+	}
 	for _, v := range t.resources() {
 		s := ResourceSummary{Name: v.name, Lane: v.lane, Kind: "json", Redacted: v.lane != Public}
 		if v.section == "assets" {
@@ -103,6 +112,12 @@ const MinSecret = 6
 //   - short words of commands, such as names of programs
 func (t *Task) Secrets() []string {
 	var secrets []string
+	if t.Stepped() {
+		for _, s := range t.steps {
+			secrets = append(secrets, s.Secrets()...)
+		}
+		return sortedSecrets(secrets)
+	}
 	var public strings.Builder
 	for _, v := range t.resources() {
 		switch {
@@ -117,16 +132,24 @@ func (t *Task) Secrets() []string {
 			secrets = append(secrets, longLines(text, "+- ", MinSecret)...) // of a patch, without their signs
 		}
 	}
-	if t.family.Checker != nil {
+	if split := t.Split(); t.family.Checker != nil || split != nil {
 		places := []string{t.Checker().Files()}
 		for _, f := range t.evaluationFiles() {
 			places = append(places, f.Path)
 		}
+		if split != nil {
+			places = append(places, split.Oracle.Path)
+		}
 		secrets = append(secrets, t.pack.fileLines(places)...)
 	}
 	// Names of images and the paths of artifacts are known to who has seen the task, and no answers.
-	known := append(t.Checker().Artifacts, t.Checker().Image)
+	image, _ := t.VerifierImage()
+	known := append(t.Checker().Artifacts, image)
 	secrets = slices.DeleteFunc(secrets, func(s string) bool { return strings.Contains(public.String(), s) || slices.Contains(known, s) })
+	return sortedSecrets(secrets)
+}
+
+func sortedSecrets(secrets []string) []string {
 	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(secrets)
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"sync"
@@ -35,6 +36,21 @@ type EgressTotals struct {
 	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and 443
 	// were redirected, and nothing in the sandbox could listen on those ports.
 	AnyAddress bool `json:"any_address,omitempty"`
+}
+
+// Plus returns the sum of two totals; u was counted after t. Nil counts nothing.
+func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
+	if t == nil || u == nil {
+		return cmp.Or(t, u)
+	}
+	sum := EgressTotals{cmp.Or(t.Proxy, u.Proxy), cmp.Or(t.Relay, u.Relay), t.AnyAddress || u.AnyAddress}
+	if t.Proxy != nil && u.Proxy != nil {
+		sum.Proxy = new(t.Proxy.Plus(*u.Proxy))
+	}
+	if t.Relay != nil && u.Relay != nil {
+		sum.Relay = new(t.Relay.Plus(*u.Relay))
+	}
+	return &sum
 }
 
 // egressSession is the network access of one sandbox. It is closed after the sandbox.
@@ -81,7 +97,7 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
+		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt, Explicit: !e.Transparent,
 	})
 	if err != nil || provider == nil {
 		return w, err
@@ -103,10 +119,8 @@ func (w *egressSession) network() *runtime.Network {
 	if w.relay != nil {
 		n.TCP = append(n.TCP, relayAddress)
 	}
-	if w.egress.Transparent {
-		n.TCP, n.UDP = append(n.TCP, dnsAddress), []string{dnsAddress}
-		n.Redirect, n.Nameserver = true, "127.0.0.1"
-	}
+	n.TCP, n.UDP, n.Nameserver = append(n.TCP, dnsAddress), []string{dnsAddress}, "127.0.0.1"
+	n.Redirect = w.egress.Transparent
 	return n
 }
 
@@ -118,12 +132,10 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 		w.listen(w.relay.Serve, rest[0])
 		rest = rest[1:]
 	}
-	if w.egress.Transparent {
-		w.listen(w.proxy.ServeDNSTCP, rest[0])
-		w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
-		for _, l := range s.Redirected {
-			w.listen(w.proxy.ServeRedirected, l)
-		}
+	w.listen(w.proxy.ServeDNSTCP, rest[0])
+	w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
+	for _, l := range s.Redirected {
+		w.listen(w.proxy.ServeRedirected, l)
 	}
 	return nil
 }

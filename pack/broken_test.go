@@ -213,7 +213,7 @@ func TestFill(t *testing.T) {
 	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
-	if err != nil || report.Rows != 1 {
+	if err != nil || report.Tasks != 1 {
 		t.Fatalf("%+v %v", report, err)
 	}
 	files := texts(readTree(t, out))
@@ -288,7 +288,7 @@ func TestImportedHumanEval(t *testing.T) {
 	must(t, err)
 	out := filepath.Join(t.TempDir(), "out")
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out})
-	if err != nil || report.Rows != 164 || len(report.Left) > 0 {
+	if err != nil || report.Tasks != 164 || len(report.Left) > 0 {
 		t.Fatalf("%+v %v", report, err)
 	}
 	checkPack(t, out)

@@ -41,13 +41,23 @@ type Place struct {
 
 // A Row is one task of the pack, without the defaults of the manifest.
 type Row struct {
-	ID          string         `json:"id"`
-	Input       map[string]any `json:"input"`
-	Eval        map[string]any `json:"eval"`
-	Environment map[string]any `json:"environment,omitempty"`
-	Metadata    map[string]any `json:"metadata"`
+	ID          string           `json:"id"`
+	Input       map[string]any   `json:"input"`
+	Eval        map[string]any   `json:"eval"`
+	Environment map[string]any   `json:"environment,omitempty"`
+	Metadata    map[string]any   `json:"metadata"`
+	Assets      []map[string]any `json:"assets,omitempty"`
+	// Step makes the row a step of a task; see [Builder.Add].
+	Step *Step `json:"step,omitempty"`
 	// Names are the values for {name} in the template of the image; see Format.Image.
 	Names map[string]string `json:"-"`
+}
+
+// A Step says of which task a row is a step, and what that means.
+type Step struct {
+	Task      string `json:"task"`
+	MinReward any    `json:"min_reward,omitempty"` // a number, or numbers by the names of rewards
+	Strategy  string `json:"strategy,omitempty"`
 }
 
 // Builder takes the tasks of a source and writes them to an unfinished pack. It is not safe
@@ -60,6 +70,7 @@ type Builder struct {
 	out    *bufio.Writer
 
 	places   []Place // of the rows, in order
+	tasks    int     // that were added
 	sources  []sourceFile
 	problems compiler.Problems // of tasks that cannot be imported
 	notes    compiler.Problems
@@ -150,12 +161,29 @@ func (b *Builder) Note(at Place, format string, args ...any) {
 	b.notes = append(b.notes, p)
 }
 
-// Add writes a row if its task is selected. An error must end the import; it is errDone once
-// there are enough rows.
-func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
-	if !b.Wanted(at, row.ID) {
+// Add writes the row of a task, or the rows of its steps, if the task is selected. An error must end the
+// import; it is errDone once there are enough tasks.
+func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
+	id := rows[0].ID
+	if step := rows[0].Step; step != nil {
+		id = step.Task
+	}
+	if !b.Wanted(at, id) {
 		return nil
 	}
+	for _, row := range rows {
+		if err := b.add(ctx, at, row); err != nil {
+			return err
+		}
+	}
+	b.tasks++
+	if b.Limit > 0 && b.tasks >= b.Limit {
+		return errDone
+	}
+	return nil
+}
+
+func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -175,9 +203,6 @@ func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 	b.places = append(b.places, at)
 	if row.Environment["capabilities"] != nil {
 		b.powers++
-	}
-	if b.Limit > 0 && len(b.places) >= b.Limit {
-		return errDone
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ type Report struct {
 	Format string `json:"format"`
 	ID     string `json:"id"`
 	Out    string `json:"out"`
-	Rows   int    `json:"rows"`
+	Tasks  int    `json:"tasks"`
 	// Left are the tasks that were left out, with their problems.
 	Left compiler.Problems `json:"left_out"`
 	// Notes are for the operator; they are not errors.

@@ -26,6 +26,8 @@ import (
 // the retry has the same number and the next try.
 type attempt struct {
 	task   *compiler.Task
+	part   *compiler.Task       // what is solved now: the task or, if it has steps, one of them
+	before *candidate.Candidate // with which a step begins; nil for the image
 	image  runtime.Image
 	number int       // of the attempt within the task, from 1
 	why    string    // the reason to make it; see PlannedAttempt
@@ -45,17 +47,27 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 		return s.judgeAgain(ctx, a)
 	}
 	rec, err = s.newRecord(a)
-	var produced harness.Result
-	if err == nil {
-		produced, err = s.produce(producing, a, &rec)
+	var left candidate.Candidate
+	switch {
+	case err != nil:
+	case a.task.Stepped():
+		left, err = s.steps(ctx, producing, a, &rec)
+	default:
+		left, err = s.solve(ctx, producing, a, &rec)
 	}
-	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
-		err = s.verify(ctx, a, produced.Candidate, &rec)
-	}
 	if err == nil {
-		err = s.storeWorkspace(ctx, a, produced.Candidate, &rec)
+		err = s.storeWorkspace(ctx, a, left, &rec)
 	}
 	return s.complete(rec, a, errors.Join(err, s.removeWorkspace(unjudgedDir, a)))
+}
+
+// solve runs the harness, and judges what it left.
+func (s *session) solve(ctx, producing context.Context, a attempt, rec *record.Record) (candidate.Candidate, error) {
+	produced, err := s.produce(producing, a, rec)
+	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
+		err = s.verify(ctx, a, produced.Candidate, rec)
+	}
+	return produced.Candidate, err
 }
 
 // produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
@@ -72,19 +84,19 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	}
 	s.emitFor(a, Event{Kind: ProducerStart})
 	begun := time.Now()
-	request, err := s.cfg.request(a.task, s.images)
+	request, err := s.cfg.request(a.part, s.images)
 	if err != nil {
 		return harness.Result{}, err
 	}
 	request.Dest, request.CallerOwns = filepath.Join(s.cfg.Output, dest), s.cfg.OwnFiles
-	request.Attempt, request.Egress.Log = a.number, a.log.proxyLog(a.try)
+	request.Before, request.Attempt, request.Egress.Log = a.before, a.number, a.log.proxyLog(a.try)
 	trace, err := s.openTrace(a, &request)
 	if err != nil {
 		return harness.Result{}, err
 	}
 	producer := s.cfg.Producer
 	if s.cfg.StandIn != "" {
-		producer = standIn{s.cfg.StandIn, s.cfg.family(a.task), a.task, s.cfg.Pack}
+		producer = standIn{s.cfg.StandIn, s.cfg.family(a.part), a.part, s.cfg.Pack}
 	}
 	result, err := producer.Produce(ctx, observed{s.cfg.Engine, s, &a, nil}, request)
 	err = errors.Join(err, trace.close())
@@ -105,13 +117,13 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	s.emitFor(a, Event{Kind: VerifierStart})
 	begun := time.Now()
 	policy := rec.Provenance.Policy
-	family := s.cfg.family(a.task)
+	family := s.cfg.family(a.part)
 	var engine verifiers.Engine
 	if family.Sandboxed {
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.task),
+		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
@@ -293,7 +305,8 @@ func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harnes
 		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
 	}
 	rec.ProducerFailure = result.Ended
-	if result.Failure != nil || result.Ended != nil && !rec.Provenance.Policy.AfterTimeout {
+	notStarted := result.Ended != nil && result.Ended.Reason == harness.PrepareFailed
+	if result.Failure != nil || notStarted || result.Ended != nil && !rec.Provenance.Policy.AfterTimeout {
 		rec.Fail(*cmp.Or(result.Ended, result.Failure))
 	}
 }

@@ -80,6 +80,8 @@ type attemptLog struct {
 	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
+	step string // the directory in it of a task's step; "" for none
+
 	mu    sync.Mutex
 	lines hash.Hash         // of the egress entries; nil for none
 	specs map[string]string // digests of OCI specifications by sandbox name
@@ -120,7 +122,7 @@ func (l *attemptLog) addSpec(sandbox, digest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if digest != "" {
-		l.specs[sandbox] = digest
+		l.specs[path.Join(l.step, sandbox)] = digest
 	}
 }
 
@@ -148,10 +150,11 @@ type logFile struct {
 const maxLog = 256 << 20
 
 func (l *attemptLog) create(name string) (*logFile, error) {
-	if err := l.out.MkdirAll(l.dir, 0o755); err != nil {
+	dir := filepath.Join(l.dir, l.step)
+	if err := l.out.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(l.dir, name)
+	path := filepath.Join(dir, name)
 	f, err := record.OpenFile(l.out, path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	return &logFile{record.Log{Path: path}, l, f, sha256.New()}, err
 }

@@ -252,6 +252,16 @@ func (r redactor) record(rec record.Record) record.Record {
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.VerifierStdout, rec.VerifierStderr = r.text(rec.VerifierStdout), r.text(rec.VerifierStderr)
 	rec.FailureMessage = r.text(rec.FailureMessage)
+	rec.Steps = slices.Clone(rec.Steps)
+	for i := range rec.Steps {
+		step := &rec.Steps[i]
+		step.FailureMessage = r.text(step.FailureMessage)
+		rewards := map[string]float64{}
+		for name, n := range step.Rewards {
+			rewards[r.text(name)] = n
+		}
+		step.Rewards = rewards
+	}
 	read, isRead := rec.VerifierMetadata[record.MetadataRead]
 	rec.ProducerMetadata, rec.VerifierMetadata = r.object(rec.ProducerMetadata), r.object(rec.VerifierMetadata)
 	if isRead {

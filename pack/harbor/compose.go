@@ -262,11 +262,12 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 		}
 		c.sidecars[build.sidecar]["image"] = ref
 	}
-	if health, ok := row.Environment["entrypoint"].(map[string]any); ok && c.own["entrypoint"] != nil {
-		maps.Copy(health, c.own["entrypoint"].(map[string]any))
-		c.own["entrypoint"] = health
-	}
+	health, _ := row.Environment["entrypoint"].(map[string]any)
 	maps.Copy(row.Environment, c.own)
+	if own, ok := c.own["entrypoint"].(map[string]any); ok && health != nil {
+		maps.Copy(health, own)
+		row.Environment["entrypoint"] = health
+	}
 	if c.image != "" {
 		row.Environment["image"] = c.image
 	}
@@ -275,8 +276,9 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 	}
 	if len(c.env) > 0 {
 		own, _ := row.Environment["env"].(map[string]string)
-		maps.Copy(c.env, own)
-		row.Environment["env"] = c.env
+		env := maps.Clone(c.env)
+		maps.Copy(env, own)
+		row.Environment["env"] = env
 	}
 	return nil
 }

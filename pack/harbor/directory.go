@@ -97,6 +97,7 @@ type taskFile struct {
 	path       string // clean, relative to the directory
 	text       []byte
 	executable bool
+	at         string // path in the task directory, for messages; "" for path
 }
 
 var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
@@ -203,7 +204,7 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
 		}
 		left -= int64(len(text))
-		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0})
+		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0, name})
 		return nil
 	})
 }
@@ -247,7 +248,10 @@ func (t *task) below(dir string) []taskFile {
 
 // wrong records a problem with a file of the task; line is 0 for none.
 func (t *task) wrong(name string, line int, hint, format string, args ...any) {
-	t.problems = append(t.problems, compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint})
+	p := compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint}
+	if !slices.Contains(t.problems, p) { // one of the task's own keys that each of its steps has
+		t.problems = append(t.problems, p)
+	}
 }
 
 func (t *task) path(name string) string { return filepath.Join(t.place.File, name) }
@@ -276,7 +280,7 @@ func (t *task) script(name, as string) taskFile {
 	if !strings.HasPrefix(text, "#!") {
 		text = "#!/bin/bash\n" + text
 	}
-	return taskFile{as, []byte(text), true}
+	return taskFile{as, []byte(text), true, name}
 }
 
 // yaml reads a file as YAML.
@@ -295,157 +299,3 @@ func (t *task) yaml(name string) document.Value {
 	}
 	return doc.Root()
 }
-
-// fetches reports whether a script of the tests fetches what it needs, and notes the first line that
-// does.
-func (b *builder) fetches(t *task) bool {
-	for _, f := range t.files {
-		if f.path != runTests && !(strings.HasPrefix(f.path, "tests/") && strings.HasSuffix(f.path, ".sh")) {
-			continue
-		}
-		n := 0
-		for line := range strings.Lines(string(f.text)) {
-			n++
-			line = strings.TrimSpace(line)
-			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
-				b.Note(pack.Place{File: t.path(f.path), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// fetching matches commands that need the network: package managers, and requests to hosts that are
-// neither this machine nor a sidecar, whose names have no dot.
-var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
-	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
-
-// leftServer says why a task is not supported whose tests need the agent's processes.
-const leftServer = "the tests use a server that the solution leaves running, which is not supported: every process of the agent has ended when its work is checked"
-
-var (
-	// background matches what a script leaves running; requests, a request to this machine.
-	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
-	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,]\s*\d`)
-	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
-)
-
-// leavesServer reports whether the solution leaves a process running to which the tests send requests,
-// and which neither they nor the image start.
-func (t *task) leavesServer(solution, tests []taskFile) bool {
-	matches := func(files []taskFile, r *regexp.Regexp) bool {
-		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
-	}
-	return matches(solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts)
-}
-
-// place writes files below a directory of the pack.
-func (b *builder) place(dir string, files []taskFile) error {
-	for _, f := range files {
-		if err := b.Write(path.Join(dir, f.path), f.text, f.executable); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// A terminalTask is what a format says about a task in a directory.
-type terminalTask struct {
-	row      pack.Row       // without what addTask sets
-	tests    []taskFile     // hidden files of the check
-	script   taskFile       // of these, the one that checks; zero if pytest checks
-	checker  map[string]any // what else is said about the check
-	seconds  any            // of the check
-	solution []taskFile     // a script solve.sh and its files; empty if there is none
-	image    []taskFile     // the build context of the image; nil if the image exists
-	verifier []taskFile     // that of the checker's own image; nil if it has none, or that exists
-	compose  composed       // what a compose file adds
-}
-
-// addTask writes a task's files to the pack and adds its row, unless the task has problems. The whole
-// machine is the candidate, with the powers that the format's own harness gives to its root.
-func (b *builder) addTask(ctx context.Context, t *task, spec terminalTask) error {
-	tests, script := spec.tests, spec.script.path
-	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": spec.seconds}
-	maps.Copy(checker, spec.checker)
-	switch {
-	case checker["command"] != nil: // the image holds it
-	case script == "":
-		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(t.id, "tests", pytestFile(t, tests))
-	default:
-		checker["path"] = path.Join(t.id, "tests", script)
-		if b.fetches(t) {
-			checker["network"] = true
-		}
-		tests = append(slices.DeleteFunc(slices.Clone(tests), func(f taskFile) bool { return f.path == script }), spec.script)
-	}
-	row := spec.row
-	row.ID, row.Eval = t.id, map[string]any{"checker": checker}
-	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
-	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
-	if len(spec.solution) > 0 { // see docs/datasets.md
-		row.Eval["expected_state"] = map[string]any{"path": path.Join(t.id, "solution")}
-	}
-	if asked := profiles(fmt.Sprint(row.Input["instructions"])); len(asked) > 0 {
-		row.Eval["expected_changes"] = asked
-	}
-	if len(t.problems) > 0 {
-		return nil
-	}
-	hidden := path.Join(pack.HiddenDir, t.id)
-	err := errors.Join(b.place(path.Join(hidden, "tests"), tests), b.place(path.Join(hidden, "solution"), spec.solution))
-	if err == nil && spec.image != nil && b.OwnImages() { // otherwise the operator has named an existing image
-		row.Environment["image"], err = b.buildContext(t, "", spec.image)
-	}
-	if err == nil && spec.verifier != nil {
-		checker["image"], err = b.buildContext(t, "verifier", spec.verifier)
-	}
-	if err == nil {
-		err = spec.compose.addTo(b, t, row)
-	}
-	if err != nil {
-		return err
-	}
-	return b.Add(ctx, t.place, row)
-}
-
-// profile matches the files by which shells are set up, which a checker sees as the image has
-// them unless the task is about them.
-var profile = regexp.MustCompile(`(?:~|/root)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
-
-// profiles returns the paths of such files in a text.
-func profiles(text string) []string {
-	all := profile.FindAllString(text, -1)
-	for i := range all {
-		all[i] = strings.TrimSuffix(strings.Replace(all[i], "~", "/root", 1), "/")
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// buildContext writes the build context of an image of the task to the pack's images, and records the
-// image. part is "" for the task's own. The names of images carry the digests of their contexts, so
-// that no pack takes the image of another.
-func (b *builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
-	digest := treeDigest(files)
-	name, dir := t.id, strings.ReplaceAll(t.id, "/", "+")
-	if part != "" {
-		name, dir = name+"."+part, dir+"+"+part
-	}
-	names := map[string]string{"pack": imageName(b.ID), "task": imageName(name), "digest": digest[:12]}
-	if ref, err = b.Reference(names); err != nil {
-		return "", compiler.Problems{{File: t.place.File, Message: err.Error()}}
-	}
-	dir = path.Join(pack.ImagesDir, dir)
-	b.AddImage(pack.BuiltImage{Ref: ref, Context: dir, Digest: digest})
-	return ref, b.place(dir, files)
-}
-
-// imageName turns an id into a part of the name of an image (distribution's reference grammar).
-func imageName(id string) string {
-	return strings.Trim(otherBytes.ReplaceAllString(strings.ToLower(id), "-"), "._-")
-}
-
-// otherBytes matches what such a part cannot hold: other bytes, and several separators at once.
-var otherBytes = regexp.MustCompile(`[^a-z0-9._-]+|[._-]{2,}`)

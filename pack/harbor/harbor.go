@@ -46,18 +46,20 @@ const (
 
 // harborTask has the keys of a task.toml that the import knows (schema 1.4).
 type harborTask struct {
-	Version      any             `toml:"version"`
-	Schema       any             `toml:"schema_version"`
-	Task         any             `toml:"task"`
-	Source       any             `toml:"source"`
-	Artifacts    []any           `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
-	Metadata     map[string]any  `toml:"metadata"`
-	Agent        harborAgent     `toml:"agent"`
-	Verifier     harborVerifier  `toml:"verifier"`
-	Solution     harborSolution  `toml:"solution"`
-	Environment  harborContainer `toml:"environment"`
-	Steps        []any           `toml:"steps"`
-	StepStrategy any             `toml:"multi_step_reward_strategy"`
+	Version     any             `toml:"version"`
+	Schema      any             `toml:"schema_version"`
+	Task        any             `toml:"task"`
+	Source      any             `toml:"source"`
+	Artifacts   []any           `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
+	Metadata    map[string]any  `toml:"metadata"`
+	Agent       harborAgent     `toml:"agent"`
+	Verifier    harborVerifier  `toml:"verifier"`
+	Solution    harborSolution  `toml:"solution"`
+	Environment harborContainer `toml:"environment"`
+	Steps       []harborStep    `toml:"steps"`
+	Strategy    string          `toml:"multi_step_reward_strategy"`
+
+	step *harborStep // that the keys are about; nil if the task has none
 }
 
 type harborAgent struct {
@@ -133,65 +135,81 @@ func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
 		if len(unknown) > 0 {
 			b.Note(pack.Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
-		spec.check(t)
-		for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
-			if hosts != nil {
-				b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+		compose := o.readCompose(t, path.Join("environment", composeFile), "main")
+		image := compose.context
+		if spec.Environment.Image == "" && compose.image == "" && image == nil {
+			t.text("environment/Dockerfile") // records a problem if it is missing
+			image = append([]taskFile{}, t.below("environment")...)
+		}
+		if spec.Environment.Image != "" || compose.image != "" {
+			image = nil
+		}
+		var parts []terminalTask
+		for _, part := range spec.parts(t) {
+			made := o.harborPart(b, t, part)
+			made.image, made.compose = image, compose
+			if part.step != nil {
+				part.addStep(t, spec.Strategy, &made)
 			}
+			parts = append(parts, made)
 		}
-		for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
-			o.fromHost(t, env)
-		}
-		if o.Pytest && spec.separate() {
-			t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
-		}
-		task := terminalTask{
-			row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t)}, Environment: spec.environment(), Metadata: map[string]any{}},
-			tests: t.below("tests"), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec.Solution.Env),
-			compose: o.readCompose(t, path.Join("environment", composeFile), "main"),
-		}
-		if !o.Pytest {
-			task.script = t.script("tests/"+harborTest, harborTest)
-			task.checker = map[string]any{"reward": true}
-			env := map[string]string{}
-			if spec.separate() {
-				b.separate(t, spec, &task)
-				maps.Copy(env, spec.container().Env)
-			}
-			if maps.Copy(env, spec.Verifier.Env); len(env) > 0 {
-				task.checker["env"] = env
-			}
-			if user := userOf(spec.Verifier.User); user != "" {
-				task.checker["user"] = user
-			}
-		}
-		if len(spec.Metadata) > 0 {
-			task.row.Metadata["task"] = plainTOML(spec.Metadata)
-		}
-		if spec.Verifier.Timeout != nil {
-			task.seconds = *spec.Verifier.Timeout
-		}
-		if spec.Environment.Image == "" && task.compose.image == "" {
-			task.image = task.compose.context
-			if task.image == nil {
-				t.text("environment/Dockerfile") // records a problem if it is missing
-				task.image = append([]taskFile{}, t.below("environment")...)
-			}
-		}
-		if t.leavesServer(task.solution, task.tests) {
-			t.wrong("solution/solve.sh", 0, "", leftServer)
-		}
-		return b.addTask(ctx, t, task)
+		return b.addTask(ctx, t, parts...)
 	})
+}
+
+// harborPart reads the task or, if spec is about one, a step of it.
+func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalTask {
+	spec.check(t)
+	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
+		if hosts != nil {
+			b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+		}
+	}
+	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
+		o.fromHost(t, env)
+	}
+	if o.Pytest && spec.separate() {
+		t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
+	}
+	part := terminalTask{
+		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: map[string]any{}},
+		tests: spec.tests(t), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec),
+	}
+	if spec.Verifier.Timeout != nil {
+		part.seconds = *spec.Verifier.Timeout
+	}
+	if len(spec.Metadata) > 0 {
+		part.row.Metadata["task"] = plainTOML(spec.Metadata)
+	}
+	if t.leavesServer(part.solution, part.tests) {
+		t.wrong("solution/solve.sh", 0, "", leftServer)
+	}
+	if o.Pytest {
+		return part
+	}
+	part.script = t.script(spec.testScript(t), harborTest)
+	part.checker = map[string]any{"reward": true}
+	env := map[string]string{}
+	if spec.separate() {
+		b.separate(t, spec, &part)
+		maps.Copy(env, spec.container().Env)
+	}
+	if maps.Copy(env, spec.Verifier.Env); len(env) > 0 {
+		part.checker["env"] = env
+	}
+	if user := userOf(spec.Verifier.User); user != "" {
+		part.checker["user"] = user
+	}
+	return part
 }
 
 // harborSolution returns the reference solution, with its variables set at the beginning of
 // solve.sh; nothing if there is no solve.sh.
-func (b *builder) harborSolution(t *task, env map[string]string) []taskFile {
-	files := t.below("solution")
+func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
+	files, env := t.below(spec.file("solution")), spec.Solution.Env
 	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
 	if i < 0 {
-		b.Note(t.place, "the task has no solution/solve.sh to check it by")
+		b.Note(t.place, "the task has no %s/solve.sh to check it by", spec.file("solution"))
 		return nil
 	}
 	if len(env) > 0 {
@@ -264,7 +282,6 @@ func (spec harborTask) check(t *task) {
 		used bool
 		what string
 	}{
-		{len(spec.Steps) > 0, "a task of several steps ([[steps]])"},
 		{e.OS != "" && e.OS != "linux", "a task for another system than Linux (environment.os)"},
 		{e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs"},
 		{len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)"},
@@ -312,16 +329,20 @@ func (spec harborTask) container() harborContainer {
 // tests' directory, it holds the tests; otherwise they are mounted.
 func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
 	const file = "task.toml"
-	_, built := t.file("tests/Dockerfile")
-	_, composed := t.file("tests/" + composeFile)
+	dir := "tests"
+	if _, ok := t.file(spec.file("tests/Dockerfile")); ok {
+		dir = spec.file("tests")
+	}
+	_, built := t.file(dir + "/Dockerfile")
+	_, composed := t.file(dir + "/" + composeFile)
 	own := spec.container()
 	switch {
 	case composed:
-		t.wrong("tests/"+composeFile, 0, "", "a verifier with a compose file of its own is not supported")
+		t.wrong(dir+"/"+composeFile, 0, "", "a verifier with a compose file of its own is not supported")
 	case own.Image != "":
 		task.checker["image"] = own.Image
 	case built:
-		task.verifier, task.script, task.tests = task.tests, taskFile{}, nil
+		task.verifier, task.script, task.tests = t.below(dir), taskFile{}, nil
 		maps.Copy(task.checker, map[string]any{"source": "command", "command": []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}})
 	default:
 		t.wrong(file, 0, "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
@@ -374,8 +395,8 @@ func userOf(user any) string {
 // the instruction.
 var canary = regexp.MustCompile(`(?i)^\s*(<!--.*canary.*-->|#.*canary.*)\s*$`)
 
-func instructionOf(t *task) string {
-	text := t.text("instruction.md")
+func instructionOf(t *task, name string) string {
+	text := t.text(name)
 	for text != "" {
 		line, rest, _ := strings.Cut(text, "\n")
 		if strings.TrimSpace(line) != "" && !canary.MatchString(line) {
@@ -384,7 +405,7 @@ func instructionOf(t *task) string {
 		text = rest
 	}
 	if strings.TrimSpace(text) == "" && len(t.problems) == 0 {
-		t.wrong("instruction.md", 0, "", "no instruction")
+		t.wrong(name, 0, "", "no instruction")
 	}
 	return text
 }
@@ -427,10 +448,9 @@ func (spec harborTask) environment() map[string]any {
 		env["env"] = e.Env
 	}
 	if check := e.HealthCheck; check != nil && check.Command != "" {
-		or := func(v *float64, preset float64) float64 { return *cmp.Or(v, &preset) }
 		env["entrypoint"] = map[string]any{
 			"ready":           []string{"bash", "-c", check.Command},
-			"timeout_seconds": or(check.StartPeriod, 0) + or(check.Retries, 3)*(or(check.Interval, 5)+or(check.Timeout, 30)),
+			"timeout_seconds": check.or(check.StartPeriod, 0) + check.or(check.Retries, 3)*(check.or(check.Interval, 5)+check.or(check.Timeout, 30)),
 		}
 	}
 	if e.Internet != nil && !*e.Internet && e.Network == "" || e.Network == "no-network" || spec.Agent.Network == "no-network" {

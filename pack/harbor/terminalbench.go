@@ -64,7 +64,7 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) e
 			}
 		}
 		task.row = row
-		if t.leavesServer(task.solution, append(task.tests, task.script)) {
+		if t.leavesServer(task.solution, append(slices.Clone(task.tests), task.script)) {
 			t.wrong("task.yaml", 0, "", leftServer)
 		}
 		return b.addTask(ctx, t, task)
@@ -77,7 +77,7 @@ const runTests = "run-tests.sh"
 // image.
 func isEvaluation(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"task.yaml", "task.toml", composeFile, runTests, "tests", "solution", "solution.sh", "solution.yaml"}, top)
+	return slices.Contains([]string{"task.yaml", "task.toml", composeFile, runTests, "tests", "solution", "steps", "solution.sh", "solution.yaml"}, top)
 }
 
 // copiesOf matches a COPY or ADD, and its words.
@@ -159,7 +159,7 @@ func pytestFile(t *task, tests []taskFile) string {
 // none.
 func (b *builder) terminalSolution(t *task) []taskFile {
 	if f, ok := t.file("solution.sh"); ok {
-		return []taskFile{{"solve.sh", f.text, true}}
+		return []taskFile{{path: "solve.sh", text: f.text, executable: true}}
 	}
 	if _, ok := t.file("solution.yaml"); !ok {
 		b.Note(t.place, "the task has no solution to check it by")
@@ -170,7 +170,7 @@ func (b *builder) terminalSolution(t *task) []taskFile {
 		b.Note(pack.Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
 		return nil
 	}
-	return []taskFile{{"solve.sh", []byte(commands), true}}
+	return []taskFile{{path: "solve.sh", text: []byte(commands), executable: true}}
 }
 
 // keystrokes turns a solution typed into a terminal into a script, or returns why that is

@@ -233,9 +233,7 @@ func TestForgedWorkspaces(t *testing.T) {
 // own, whatever the candidate.
 func TestCheckerFaults(t *testing.T) {
 	w := newForgedWorld(t)
-	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/plain.sh"), []byte("#!/bin/sh\n"), 0o644))
 	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/odd.sh"), []byte("#!/no/such/interpreter\n"), 0o755))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/bare.sh"), []byte("true\n"), 0o755))
 	verdicttest.Must(t, os.MkdirAll(filepath.Join(w.dir, "hidden/broken"), 0o755))
 	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/broken/test_it.py"), []byte("def test_it():\n    assert (\n"), 0o644))
 	checker := func(kind, value string) map[string]any {
@@ -249,9 +247,7 @@ func TestCheckerFaults(t *testing.T) {
 		eval   map[string]any
 		reason string
 	}{
-		{checker("path", "program/plain.sh"), "checker_not_executable"},
 		{checker("path", "program/odd.sh"), "checker_not_runnable"},
-		{checker("path", "program/bare.sh"), "checker_not_runnable"},
 		{map[string]any{"checker": map[string]any{"command": []string{"no-such-program"}}}, "checker_not_runnable"},
 		{map[string]any{"checker": map[string]any{"source": "pytest", "path": "broken/test_it.py"}}, "tests_malformed"},
 		{checker("command", "python3 -S -m pytest -q /workspace"), "pytest_missing"},

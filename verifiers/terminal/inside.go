@@ -30,7 +30,7 @@ func Inside() {
 	}
 	if err := become(os.Args[1:]); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, name+":", err)
-		os.Exit(126)
+		os.Exit(service.Failed)
 	}
 }
 

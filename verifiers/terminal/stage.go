@@ -50,7 +50,10 @@ func (c *terminalCheck) env(dir string) []string {
 	case compiler.CheckerPytest:
 		env = append(env, "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1", "PYTEST_PLUGINS=")
 	case compiler.CheckerScript:
-		env = append(env, "TEST_DIR="+compiler.CheckerMount)
+		env = append(env, "TEST_DIR="+c.eval.Checker.TestDir())
+	}
+	if c.eval.Checker.Path != "" {
+		env = append(env, "SECUREBENCH_WORKSPACE="+c.workdir(), "SECUREBENCH_EVALUATOR="+compiler.EvaluatorMount)
 	}
 	return env
 }
@@ -102,12 +105,18 @@ func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
 	return mounts, nil
 }
 
-// testMounts mounts the hidden files of a checker. One that leaves a reward may add files beside
-// them, as in Harbor, but not change what is there.
+// testMounts mounts the hidden files of a checker, also where SecureBench has them. A checker that
+// leaves a reward may add files beside them, as in Harbor, but not change what is there.
 func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
-	own := runtime.Mount{Source: source, Dest: compiler.CheckerMount, Chown: c.eval.Checker.RunCandidate}
-	if !c.eval.Checker.Reward || c.eval.Checker.RunCandidate {
-		return []runtime.Mount{own}, nil
+	checker := c.eval.Checker
+	own := runtime.Mount{Source: source, Dest: checker.Mount(), Chown: checker.RunCandidate}
+	if !checker.Reward || checker.RunCandidate {
+		mounts := []runtime.Mount{own}
+		if other := checker.Evaluator(); other != own.Dest && !checker.Reward {
+			own.Dest = other
+			mounts = append(mounts, own)
+		}
+		return mounts, nil
 	}
 	own.Copy = true
 	entries, err := os.ReadDir(source)
@@ -122,6 +131,9 @@ func trustedEntry(e workspace.Entry) bool { return strings.HasPrefix(e.Dest, tru
 
 //go:embed python/sitecustomize.py
 var sitecustomize string
+
+//go:embed python/run-pytest.py
+var runPytest string
 
 // stage writes what the checker may see to a new directory, from the pack and never the
 // workspace: the trusted directory, the read-only assets, and the checker, with files
@@ -177,7 +189,13 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 	}
 	tests, stagedTests := c.tests()
 	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests, "@TRUSTED@", strings.Join(c.sealed, ":")).Replace(sitecustomize)
-	err = errors.Join(root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
+	err = errors.Join(root.WriteFile(path.Join(pythonDir, path.Base(compiler.RunPytest)), []byte(runPytest), 0o644), root.WriteFile(path.Join(pythonDir, "sitecustomize.py"), []byte(text), 0o644), root.WriteFile(path.Join(pythonDir, "pytest.ini"), []byte("[pytest]\n"), 0o644))
+	if script := path.Join(checkerDir, path.Base(c.eval.Checker.Path)); c.eval.Checker.Source == compiler.CheckerScript {
+		info, statErr := root.Lstat(script)
+		if err = errors.Join(err, statErr); err == nil {
+			err = root.Chmod(script, info.Mode().Perm()|0o111)
+		}
+	}
 	if c.eval.Checker.RunCandidate && stagedTests != "" {
 		err = errors.Join(err, root.Chmod(stagedTests, 0o700))
 	}

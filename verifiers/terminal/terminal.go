@@ -36,7 +36,7 @@ const (
 	// trustedDir is the directory of a workspace for what sbench materializes. The
 	// verifier's sandbox gets a fresh one, whatever the candidate did to it.
 	trustedDir = "securebench"
-	checkerDir = "checker" // beside it, for compiler.CheckerMount
+	checkerDir = "checker" // beside it, for compiler.Checker.Mount
 	assetsDir  = "assets"  // beside it, for read-only assets
 	pythonDir  = "python"  // beside it, modules for every Python that a checker starts
 	// sbenchDir holds sbench's own files in a sandbox.
@@ -85,7 +85,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
 	}
 	capabilities = append(capabilities, in.Task.Environment().Capabilities...)
-	in, done, err := asLeft(ctx, e, in)
+	in, done, err := AsLeft(ctx, e, in)
 	if err != nil {
 		return verifiers.Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}
@@ -150,7 +150,7 @@ func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdi
 func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
-		return compiler.CheckerMount, checkerDir
+		return c.eval.Checker.Mount(), checkerDir
 	case len(c.eval.Files) > 0:
 		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
 	}
@@ -168,7 +168,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	if c.separate {
 		return c.judge(ctx, dir)
 	}
-	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, sbenchDir}
+	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, compiler.EvaluatorMount, sbenchDir}
 	left, denied, err := machine.ForgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return verifiers.Verdict{}, err
@@ -210,36 +210,32 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	return c.withoutPytest(ctx, dir, v)
 }
 
-// scriptFault returns a Faulty verdict if the checker is a script that the image cannot run,
-// and a pass otherwise.
+// scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
+// a pass otherwise.
 func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifiers.Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
 		return verifiers.Pass(), nil
 	}
-	name := filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path))
-	info, err := os.Lstat(name)
-	if err != nil {
-		return verifiers.Verdict{}, err
-	}
-	if info.Mode()&0o111 == 0 {
-		return verifiers.Fault("checker_not_executable", "the checker's script is not executable"), nil
-	}
-	text, err := os.ReadFile(name)
+	text, err := os.ReadFile(filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path)))
+	interpreters := []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"}
 	switch {
-	case err != nil || bytes.HasPrefix(text, []byte("\x7fELF")):
-		return verifiers.Pass(), err
-	case !bytes.HasPrefix(text, []byte("#!")):
-		return verifiers.Fault("checker_not_runnable", "the checker's script names no interpreter in its first line, #!"), nil
+	case err != nil:
+		return v, err
+	case bytes.HasPrefix(text, []byte("#!")):
+		line, _, _ := strings.Cut(string(text[2:]), "\n")
+		interpreters = append(strings.Fields(line), "")[:1]
+	case !c.eval.Checker.Shell():
+		return verifiers.Pass(), nil
 	}
-	line, _, _ := strings.Cut(string(text[2:]), "\n")
 	view, err := c.engine.View(ctx, c.in.Image)
 	if err != nil {
 		return verifiers.Verdict{}, err
 	}
-	v = verifiers.Pass()
-	fields := append(strings.Fields(line), "")
-	if _, err := view.Root().Lstat(machine.InImage(view.Root(), fields[0])); err != nil {
-		v = verifiers.Fault("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	v = verifiers.Fault("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	for _, name := range interpreters {
+		if _, err := view.Root().Lstat(machine.InImage(view.Root(), name)); err == nil {
+			v = verifiers.Pass()
+		}
 	}
 	return v, view.Close()
 }
@@ -326,7 +322,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.E
 	limits.LayerBytes = c.in.WorkspaceBytes
 	cfg := runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true, Machine: env.Machine, ReadOnly: c.sealed, Env: c.env(dir),
+		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
+		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: c.env(dir),
 	}
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true

@@ -49,12 +49,18 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/m/test_module.py": "import subprocess, sys\ndef test_box():\n    r = subprocess.run([sys.executable, '-c', 'import packaging; print(packaging.box(3))'], cwd='/workspace', capture_output=True, text=True)\n    assert r.stdout == '[3]\\n', r.stderr\n",
 		"hidden/r/run.sh":         "#!/bin/sh\ntest \"$(python3 /workspace/solution.py)\" = 44\n",
 		"hidden/s/script.sh":      "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
-		"hidden/chroot/check.sh":  "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
+		// SecureBench's layout and variables, with a runner in place of pytest, which -S hides.
+		"hidden/sb/run.sh": "set -euo pipefail\nmkdir -p \"$SECUREBENCH_WORKSPACE/.securebench-verifier\" /logs\nrm -rf /tests /logs/verifier\nln -s \"$TEST_DIR\" /tests\n" +
+			"ln -s \"$SECUREBENCH_WORKSPACE/.securebench-verifier\" /logs/verifier\ncmp \"$SECUREBENCH_EVALUATOR/sb/tests/want\" /tests/want\npython3 -S -I /opt/sbench/python/run-pytest.py /tests\n",
+		"hidden/sb/tests/want":       "44\n",
+		"hidden/sb/tests/test_it.py": "import os, unittest\nclass TestAnswer(unittest.TestCase):\n    def test_file(self):\n        self.assertTrue(os.path.exists('answer.txt'))\ndef test_answer():\n    assert open(os.environ['SECUREBENCH_WORKSPACE'] + '/answer.txt').read() == '44\\n'\n",
+		"hidden/chroot/check.sh":     "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
 	} {
 		path := filepath.Join(w.dir, name)
 		verdicttest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		verdicttest.Must(t, os.WriteFile(path, []byte(text), 0o755))
 	}
+	verdicttest.Must(t, os.Chmod(filepath.Join(w.dir, "hidden/sb/run.sh"), 0o644))
 	return w
 }
 
@@ -68,6 +74,7 @@ func checkers() map[string]map[string]any {
 		"python":  {"checker": map[string]any{"command": "python3 -c \"e = open('securebench/evaluation_inputs/expected.txt'); assert open('answer.txt').read() == e.read()\""}, "test_files": expected},
 		"chroot":  {"checker": map[string]any{"source": "script", "path": "chroot/check.sh"}, "needed_commands": []string{"chroot"}},
 		"asset":   {"checker": map[string]any{"command": "cmp answer.txt data/asset.txt"}},
+		"sb":      {"checker": map[string]any{"source": "script", "path": "sb/run.sh"}},
 		"runs":    {"checker": map[string]any{"source": "script", "path": "r/run.sh"}},
 		"workdir": {"checker": map[string]any{"command": "test \"$(cat ../answer.txt)\" = 44", "workdir": "/workspace/sub"}},
 		"bits":    {"checker": map[string]any{"command": "test \"$(stat -c %a t g s | tr '\\n' ' ')\" = '1777 2755 4755 '"}},
@@ -140,6 +147,8 @@ func TestTerminalTask(t *testing.T) {
 	tests := []struct{ name, checker, script, reason string }{
 		{"honest, shell", "shell", solve, ""},
 		{"honest, script", "script", solve, ""},
+		{"honest, SecureBench's layout", "sb", solve, ""},
+		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
 		{"honest, pytest", "pytest", solve, ""},
 		{"honest, python", "python", solve, ""},
 		{"honest, subdirectory", "workdir", solve + "; mkdir sub", ""},
