@@ -26,7 +26,7 @@ func layout() map[string][]string {
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
 		"run":                           {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":                        {"run", "harness", "verifiers", "candidate"},
+		"report":                        {"run", "harness", "verifiers", "candidate", "workspace"},
 		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/text", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/text":                {},

@@ -121,11 +121,9 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	if err != nil {
 		return err
 	}
-	fillVerdict(rec, verdict, a.log.secrets)
-	for _, l := range verdict.Logs {
-		if err := a.log.writeText("checker-"+l.Name, l.Text); err != nil {
-			return err
-		}
+	fillVerdict(rec, verdict)
+	if err := record.WritePrivate(s.out, rec, a.log.private(verdict)); err != nil {
+		return err
 	}
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
@@ -145,7 +143,7 @@ func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), d
 		return nil
 	}
 	egress := s.cfg.Egress
-	egress.Domains, egress.Log = *domains, a.log.proxyLog(a.try)
+	egress.Domains, egress.Log = *domains, a.log.checkerLog(a.try)
 	return func() (func(*runtime.Config), func() error, error) {
 		access, err := egress.Open(a.task.ID(), a.number)
 		return func(cfg *runtime.Config) {
@@ -207,9 +205,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// a.log.secrets includes s.secrets: in one pass, a short secret within a longer one does not
-	// leave the rest of the longer one.
-	rec = s.secrets.wholeRecord(a.log.secrets.record(rec))
+	rec = s.secrets.record(rec)
 	rec.CandidateDigest = candidateDigest(rec)
 	err := a.log.moveLongOutputs(&rec)
 	a.log.fill(&rec)
@@ -223,21 +219,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 // record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
 
-// numbers returns the attempt's number, followed by the number of the try if it is a retry.
-func (a attempt) numbers() string {
-	if a.try > 1 {
-		return fmt.Sprintf("%d.%d", a.number, a.try)
-	}
-	return fmt.Sprint(a.number)
-}
-
-func (a attempt) workspaceName() string {
-	name := workspace.TaskDir(a.task.ID())
-	if n := a.numbers(); n != "1" {
-		name += "." + n
-	}
-	return name
-}
+func (a attempt) workspaceName() string { return record.WorkspaceName(a.task.ID(), a.number, a.try) }
 
 // removeWorkspace removes an attempt's workspace in dir, and the files that belong to it.
 func (s *session) removeWorkspace(dir string, a attempt) error {
@@ -279,7 +261,8 @@ func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harnes
 	}
 }
 
-func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
+// fillVerdict records a verdict without anything that the verifier printed or read.
+func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Status(v.Status), v.Reason, v.Message
 	passed := v.Status == verifiers.Passed
 	if passed || v.Status == verifiers.Pending {
@@ -288,8 +271,28 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 	if passed || v.Status == verifiers.Failed {
 		rec.Passed, rec.Score = &passed, &v.Score
 	}
-	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata, rec.Contrast, rec.Assurance = v.Metadata, v.Contrast, v.Assurance
+	rec.VerifierMetadata, rec.Assurance = v.Metadata, v.Assurance
+	if v.Contrast != nil {
+		public := *v.Contrast
+		public.Unread, rec.Contrast = nil, &public
+	}
+}
+
+// private returns the private part of a record.
+func (l *attemptLog) private(v verifiers.Verdict) record.Private {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := record.Private{Stdout: l.secrets.output(v.Stdout), Stderr: l.secrets.output(v.Stderr), Egress: l.checkerEgress.String()}
+	if l.checkerEgressCut > 0 {
+		p.Egress += fmt.Sprintf("%d more entries were not kept\n", l.checkerEgressCut)
+	}
+	for _, file := range v.Logs {
+		p.Logs = append(p.Logs, record.PrivateLog{Name: file.Name, Text: l.secrets.text(file.Text)})
+	}
+	if v.Contrast != nil {
+		p.Unread = v.Contrast.Unread
+	}
+	return p
 }
 
 // setError gives a record the status error.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -80,16 +81,18 @@ type attemptLog struct {
 	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
-	mu    sync.Mutex
-	lines hash.Hash         // of the egress entries; nil for none
-	specs map[string]string // digests of OCI specifications by sandbox name
-	logs  []record.Log
+	mu               sync.Mutex
+	lines            hash.Hash         // of the egress entries; nil for none
+	checkerEgress    bytes.Buffer      // entries of the checker's sandboxes, which the record's private part has
+	checkerEgressCut int               // entries for which there was no room
+	specs            map[string]string // digests of OCI specifications by sandbox name
+	logs             []record.Log
 }
 
 func (s *session) newLog(a attempt) *attemptLog {
 	return &attemptLog{
-		egress: s.egress, secrets: s.secrets.with(a.task.Secrets()...), out: s.out,
-		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), a.numbers()), specs: map[string]string{},
+		egress: s.egress, secrets: s.secrets, out: s.out,
+		dir: record.LogDir(a.task.ID(), a.number, a.try), specs: map[string]string{},
 	}
 }
 
@@ -114,6 +117,30 @@ func (l *attemptLog) proxyLog(try int) *proxy.Log {
 	log := proxy.NewLog(l)
 	log.Try, log.Redact = try, l.secrets.text
 	return log
+}
+
+// maxCheckerEgress bounds the egress entries of a checker, in bytes.
+const maxCheckerEgress = 16 << 20
+
+// checkerLog returns the log for the proxy of a try's checker. What a checker's sandbox asks for can
+// contain hidden tests.
+func (l *attemptLog) checkerLog(try int) *proxy.Log {
+	log := proxy.NewLog(checkerEgress{l})
+	log.Try, log.Redact = try, l.secrets.text
+	return log
+}
+
+type checkerEgress struct{ *attemptLog }
+
+// Write appends an entry while there is room.
+func (e checkerEgress) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.checkerEgress.Len()+len(p) > maxCheckerEgress {
+		e.checkerEgressCut++
+		return len(p), nil
+	}
+	return e.checkerEgress.Write(p)
 }
 
 func (l *attemptLog) addSpec(sandbox, digest string) {
@@ -205,7 +232,6 @@ func (l *attemptLog) moveLongOutputs(r *record.Record) error {
 		text *string
 	}{
 		{"harness-stdout.txt", &r.ProducerStdout}, {"harness-stderr.txt", &r.ProducerStderr},
-		{"verifier-stdout.txt", &r.VerifierStdout}, {"verifier-stderr.txt", &r.VerifierStderr},
 	} {
 		name, text := output.name, output.text
 		if len(*text) <= inlineBytes {

@@ -87,7 +87,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
-	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
+	secrets := newRedactor(slices.Collect(maps.Values(cfg.Env))...)
 	common.Settings = cfg.settings(secrets)
 	var grader *judge.Judge
 	if cfg.Judge != nil {

@@ -100,7 +100,7 @@ func applyChanges(ctx context.Context, e Engine, in Input, over string, limits l
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	changes, err := in.Candidate.OpenLayer()
+	changes, err := in.Candidate.OpenLayer(ctx)
 	if err != nil {
 		return err
 	}

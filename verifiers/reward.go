@@ -28,7 +28,6 @@ const (
 	noReward                   = "no_reward"
 
 	maxLogs, maxLogBytes = 50, 4 << 20 // of the files of a checker that are kept, in number and together
-	maxSaid              = 200         // bytes of a checker's last line
 )
 
 // makeLogs makes a new directory for a checker to see as logsMount; "" if it sees none.
@@ -127,7 +126,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) Verdict {
 	switch {
 	case exit.Reason == runtime.WallTime:
 	case r.absent == "":
-		v = v.with("reward", maps.Clone(r.all))
+		v = v.with("reward", r.value)
 		v.Score = min(max(r.value, 0), 1)
 		if v.Status == Failed {
 			v.Message = "the reward is " + strconv.FormatFloat(r.value, 'g', -1, 64)
@@ -139,22 +138,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) Verdict {
 	default: // a limit says more
 		v.Reason, v.Message = verdictOf(exit).Reason, verdictOf(exit).Message
 	}
-	if said := lastLine(v.Stdout, v.Stderr); v.Status != Passed && said != "" {
-		v.Message += fmt.Sprintf("; the checker said last: %q", said)
-	}
 	return v
-}
-
-// lastLine returns the last line of the first output that has one, cut to maxSaid bytes.
-func lastLine(outputs ...runtime.Output) string {
-	for _, o := range outputs {
-		text := strings.TrimSpace(o.String())
-		line := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
-		if line != "" {
-			return strings.ToValidUTF8(line[:min(len(line), maxSaid)], "")
-		}
-	}
-	return ""
 }
 
 var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)

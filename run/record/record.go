@@ -32,6 +32,7 @@ const (
 	ChangesFile   = "changes.diff"    // in an attempt's log directory: how texts of the image were changed
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
+	PrivateDir    = "private" // what verifiers printed and left; see [Private]
 )
 
 // Status is the outcome that a record states. The zero Status is invalid and cannot be
@@ -77,9 +78,7 @@ type Record struct {
 	Score  *float64 `json:"score,omitempty"` // 0 to 1
 	// Assurance says how certain a pass is; "" unless the candidate passed.
 	Assurance        verifiers.Assurance `json:"assurance,omitempty"`
-	VerifierStdout   string              `json:"verifier_stdout,omitempty"`
-	VerifierStderr   string              `json:"verifier_stderr,omitempty"`
-	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"`
+	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"` // nothing that a verifier printed
 	// Contrast is how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
@@ -123,6 +122,9 @@ type Record struct {
 	// EgressDigest is the [Digest] of this try's lines of egress.jsonl, concatenated; ""
 	// if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
+
+	// PrivateDigest is the [Digest] of the file with the record's [Private] part; "" if there is none.
+	PrivateDigest string `json:"private_digest,omitempty"`
 
 	// Previous is the Digest of the previous line or, in the first line, of the run's
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
