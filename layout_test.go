@@ -1,8 +1,6 @@
 package sbench_test
 
 import (
-	"flag"
-	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -17,18 +15,27 @@ import (
 
 const module = "github.com/securebench/sbench/"
 
-// layout is the map of CONTRIBUTING.md: which other packages of this module each
-// directory may import. Packages below a directory count as the directory.
+// layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"pack":                          {"compiler", "workspace"},
-		"run":                           {"harness", "verifiers", "candidate", "workspace", "compiler", "runtime", "proxy"},
+		"pack/harbor":                   {"pack", "compiler"},
+		"run":                           {"harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime", "proxy"},
 		"report":                        {"run", "harness", "verifiers", "candidate", "workspace"},
 		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
-		"verifiers":                     {"verifiers/text", "candidate", "workspace", "compiler", "runtime"},
+		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
+		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
+		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "runtime"},
+		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "runtime"},
+		"verifiers/terminal":            {"verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "runtime"},
+		"verifiers/machine":             {"verifiers", "candidate", "workspace", "compiler", "runtime"},
+		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
+		"verifiers/pool":                {"verifiers/contrast", "runtime"},
+		"verifiers/contrast":            {"workspace", "runtime"},
+		"verifiers/judge":               {},
 		"verifiers/text":                {},
 		"candidate":                     {"workspace", "compiler", "runtime"},
 		"workspace":                     {"compiler"},
@@ -42,7 +49,7 @@ func layout() map[string][]string {
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -58,7 +65,7 @@ func soleUsers() map[string][]string {
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler"},
 		"github.com/elazarl/goproxy":              {"proxy"},
-		"github.com/pelletier/go-toml":            {"pack"},
+		"github.com/pelletier/go-toml":            {"pack/harbor"},
 		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
 		"github.com/mdlayher/netlink":             {"runtime"},
@@ -68,8 +75,6 @@ func soleUsers() map[string][]string {
 		"go.opentelemetry.io/":                    {"run"},
 	}
 }
-
-var update = flag.Bool("update", false, "write the packages of CONTRIBUTING.md anew")
 
 // sources calls f for every source file of the module except tests.
 func sources(t *testing.T, f func(path string)) {
@@ -96,37 +101,14 @@ func sources(t *testing.T, f func(path string)) {
 // TestImports: every package imports what its directory may, and nothing else.
 func TestImports(t *testing.T) { sources(t, func(path string) { checkFile(t, path) }) }
 
-// TestPackages: CONTRIBUTING.md lists all packages, each with the first sentence of its doc
-// comment. With -update it is written.
-func TestPackages(t *testing.T) {
-	var rows []string
-	sources(t, func(path string) {
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Doc == nil {
-			return
-		}
-		words := strings.SplitN(new(doc.Package).Synopsis(f.Doc.Text()), " ", 3) // Package, its name, and the rest
-		rows = append(rows, "| `"+filepath.ToSlash(filepath.Dir(path))+"` | "+words[len(words)-1]+" |")
-	})
-	slices.SortFunc(rows, func(a, b string) int {
-		return strings.Compare(strings.ReplaceAll(a, "`", " "), strings.ReplaceAll(b, "`", " "))
-	})
-	checkTable(t, "| package | |\n|---|---|\n", rows)
-}
-
 // TestSuites: each test that scripts/suites gives to a target exists, and no other package has
-// one of that name, because `make test` leaves tests out by their names. CONTRIBUTING.md has the
-// same table.
+// one of that name, because `make test` leaves tests out by their names.
 func TestSuites(t *testing.T) {
 	text, err := os.ReadFile("scripts/suites")
 	if err != nil {
 		t.Fatal(err)
 	}
 	packages := testFunctions(t)
-	var rows []string
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
@@ -135,23 +117,13 @@ func TestSuites(t *testing.T) {
 		if len(fields) < 3 {
 			t.Fatalf("%q: want a target, a package and tests", line)
 		}
-		var names []string
 		for _, name := range fields[2:] {
-			name, also := strings.CutPrefix(name, "+")
+			name = strings.TrimPrefix(name, "+")
 			if got := packages[name]; name != "*" && !slices.Equal(got, []string{fields[1]}) {
 				t.Errorf("%s is a test of %v, not of %s alone", name, got, fields[1])
 			}
-			if also {
-				name += "*"
-			}
-			names = append(names, name)
 		}
-		if fields[0] == "root" {
-			continue
-		}
-		rows = append(rows, "| `make test-"+fields[0]+"` | `"+fields[1]+"` | "+strings.Join(names, ", ")+" |")
 	}
-	checkTable(t, "| target | package | tests |\n|---|---|---|\n", rows)
 }
 
 // testFunctions returns the directories that have a test of each name.
@@ -172,28 +144,6 @@ func testFunctions(t *testing.T) map[string][]string {
 		t.Fatalf("found %d tests: %v", len(found), err)
 	}
 	return found
-}
-
-// checkTable compares the rows of the table in CONTRIBUTING.md that begins with head. With
-// -update it writes them.
-func checkTable(t *testing.T, head string, rows []string) {
-	t.Helper()
-	const page, end = "CONTRIBUTING.md", "\n\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(text), head)
-	got, after, _ := strings.Cut(rest, end)
-	want := strings.Join(rows, "\n")
-	if *update && found {
-		err = os.WriteFile(page, []byte(before+head+want+end+after), 0o644)
-	} else if got != want {
-		t.Errorf("%s has other rows: go test -update .; want\n%s", page, want)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func checkFile(t *testing.T, path string) {

@@ -19,12 +19,15 @@ const (
 	patchInodes   = 1 << 18
 )
 
-// Engine is what the extraction of a patch needs from the runtime.
+// Engine is what the extraction of a candidate needs from the runtime, and its restoration. Its methods
+// are safe for concurrent use.
 type Engine interface {
 	// Create creates a sandbox, which the caller closes.
 	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
 	// NewVolume creates a volume, which the caller closes after the sandboxes that mount it.
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
+	// View opens the files of an image. The caller closes the view.
+	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
 // A PatchSource describes a repository in which an agent worked.

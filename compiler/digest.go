@@ -40,11 +40,18 @@ type Digests struct {
 func (t *Task) Digests() (Digests, error) {
 	h := newPackHasher(t.pack)
 	defer h.close()
-	d, err := h.digests(t)
-	if err != nil {
-		return Digests{}, fmt.Errorf("digest of task %q: %w", t.id, err)
+	var all []Digests
+	for _, s := range t.Steps() {
+		d, err := h.digests(s)
+		if err != nil {
+			return Digests{}, fmt.Errorf("digest of task %q: %w", s.id, err)
+		}
+		all = append(all, d)
 	}
-	return d, nil
+	if t.Stepped() {
+		return stepDigests(all), nil
+	}
+	return all[0], nil
 }
 
 // ManifestDigest returns the digest of the manifest's content.

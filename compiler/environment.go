@@ -47,6 +47,9 @@ type Environment struct {
 	// Entrypoint is the image's, run beside the harness and beside the checker; nil for none. It is
 	// for terminal_task only.
 	Entrypoint *Entrypoint `key:"entrypoint"`
+	// Prepare has to succeed in the harness's sandbox before the harness starts; the zero Command for
+	// none. It is for terminal_task only.
+	Prepare Command `key:"prepare"`
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
 	Sidecars  []Sidecar         `key:"sidecars"`
@@ -124,6 +127,7 @@ func environmentFields() []schema.Field {
 			optional("ready", commandSchema("A command that succeeds as soon as what the entry point starts can be used. It is tried again until then.")),
 			optional("timeout_seconds", secondsSchema("How long that may take, by default a minute.")),
 		))),
+		optional("prepare", schema.Nullable(commandSchema("terminal_task only: a command that has to succeed in the harness's sandbox before the harness starts."))),
 		optional("sidecars", schema.Nullable(sidecarsSchema())),
 		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", append(resourceFields(),
 			optional("disk", bytesSchema("Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB.", 1<<20)))...))),

@@ -1,10 +1,12 @@
 package compiler
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -15,7 +17,7 @@ import (
 const (
 	checkerCommand = "command" // a command, given in the row
 	CheckerPytest  = "pytest"  // a file or directory below asset_roots.eval for pytest
-	CheckerScript  = "script"  // an executable file below asset_roots.eval
+	CheckerScript  = "script"  // a program or a shell script below asset_roots.eval
 )
 
 // TerminalTask asks for changes to a workspace. A checker judges its final state.
@@ -60,7 +62,7 @@ func checkerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
 		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", checkerCommand, CheckerPytest, CheckerScript)),
 		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+", without what any row names as hidden.")),
+		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+" and, at its path, below "+EvaluatorMount+", without what any row names as hidden.")),
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
@@ -133,7 +135,8 @@ type Checker struct {
 	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`
 
-	files, mounted string
+	files, mount, mounted string
+	shell                 bool // Path is a script that names no interpreter
 }
 
 // Collect is a command that collects artifacts.
@@ -150,8 +153,61 @@ type Collect struct {
 //	the checker is a command           ""
 func (c Checker) Files() string { return c.files }
 
+// Mount returns where a sandbox has Files; "" for a command. It is CheckerMount, or Evaluator if the
+// checker is Relocated.
+func (c Checker) Mount() string { return c.mount }
+
+// Evaluator returns where a sandbox has Files below EvaluatorMount; "" for a command.
+func (c Checker) Evaluator() string {
+	if c.files == "" {
+		return ""
+	}
+	return path.Join(EvaluatorMount, c.files)
+}
+
+// Relocated reports whether the checker is in SecureBench's layout, a script beside its tests: Mount is
+// below EvaluatorMount, and the checker may write to the root of its sandbox.
+func (c Checker) Relocated() bool { return c.mount != "" && c.mount != CheckerMount }
+
+// TestDir returns the directory of a script's tests in a sandbox: CheckerMount or, if the script is
+// beside a directory called tests, that directory.
+func (c Checker) TestDir() string {
+	if !c.Relocated() {
+		return CheckerMount
+	}
+	return path.Join(c.mount, scriptTests)
+}
+
 // Mounted returns the path of the file or directory Path in a sandbox; "" for a command.
 func (c Checker) Mounted() string { return c.mounted }
+
+// Shell reports whether the checker is a script that names no interpreter, for bash to run.
+func (c Checker) Shell() bool { return c.shell }
+
+// RunPytest is the program that runs tests with the image's pytest or, if it has none, by itself.
+const RunPytest = "/opt/sbench/python/run-pytest.py"
+
+// scriptTests is the directory beside a script that holds its tests, as SecureBench has it.
+const scriptTests = "tests"
+
+// Args returns the command of the checker in its sandbox.
+func (c Checker) Args() []string {
+	switch c.Source {
+	case CheckerPytest:
+		// -I: nothing in the workspace configures the interpreter. Package terminal sets what configures pytest.
+		return []string{"python3", "-I", RunPytest, c.Mounted()}
+	case CheckerScript:
+		args := []string{c.Mounted()}
+		if c.Shell() {
+			args = []string{"bash", c.Mounted()}
+		}
+		if c.Relocated() { // a script may expect its tests there, or put a link of its own there
+			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
+		}
+		return args
+	}
+	return c.Command.Args()
+}
 
 // TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".
@@ -194,13 +250,45 @@ func checkerOf(t *Task) Checker {
 		return checker
 	}
 	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
-	checker.files, checker.mounted = path.Dir(checker.Path), path.Join(CheckerMount, path.Base(checker.Path))
-	info, err := os.Lstat(filepath.Join(t.pack.EvalRoot, checker.Path))
-	switch {
-	case err == nil && info.IsDir():
+	checker.files, checker.mount = path.Dir(checker.Path), CheckerMount
+	name := filepath.Join(t.pack.EvalRoot, checker.Path)
+	if isDir(name) {
 		checker.files, checker.mounted = checker.Path, CheckerMount
-	case checker.files == ".":
+		return checker
+	}
+	if checker.Source == CheckerScript {
+		begin := beginning(name)
+		checker.shell = begin != "" && !strings.HasPrefix(begin, "#!") && !strings.HasPrefix(begin, "\x7fELF")
+	}
+	if checker.besideTests(t.pack.EvalRoot) && checker.files != "." {
+		checker.mount = checker.Evaluator()
+	}
+	checker.mounted = path.Join(checker.mount, path.Base(checker.Path))
+	if checker.files == "." {
 		checker.files = checker.Path
 	}
 	return checker
+}
+
+// besideTests reports whether the checker is a script beside its tests, in SecureBench's layout. A
+// script that itself lies in a directory of that name is among the tests.
+func (c Checker) besideTests(evalRoot string) bool {
+	dir := path.Dir(c.Path)
+	return c.Source == CheckerScript && !c.Reward && path.Base(dir) != scriptTests && isDir(filepath.Join(evalRoot, dir, scriptTests))
+}
+
+func isDir(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.IsDir()
+}
+
+// beginning returns the first line of a file, as far as an error message needs it.
+func beginning(name string) string {
+	f, err := os.Open(filepath.Clean(name))
+	if err != nil {
+		return ""
+	}
+	defer shut(f)
+	line, _ := bufio.NewReader(f).ReadSlice('\n') // an overlong line is judged by its beginning
+	return string(line)
 }

@@ -39,21 +39,34 @@ type Pack struct {
 	hiddenErr  error
 }
 
-// Tasks reads the rows and yields them as tasks, in order. For an invalid row it yields nil and an error
+// Tasks reads the rows and yields them as tasks, in order; rows that are the steps of one task are one
+// task. For an invalid row it yields nil and an error
 // that holds Problems, and continues with the next row. Any other error means that the file cannot be
 // read, and ends the sequence. Tasks needs about four bytes of memory for each row, to find repeated ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
+		var steps []*Task // of a task of which there may be more
+		complete := func() bool {
+			task := steps
+			steps = nil
+			return len(task) == 0 || yield(joined(task), nil)
+		}
 		for row, err := range p.rows() {
 			var task *Task
 			if err == nil {
 				task = row.task
 				task.doc = task.doc.Clone() // the next row is read into the same document
 			}
-			if !yield(task, err) {
+			if len(steps) > 0 && (err != nil || task.TaskID() != steps[0].TaskID()) && !complete() {
+				return
+			}
+			if err == nil && task.step != nil {
+				steps = append(steps, task)
+			} else if !yield(task, err) {
 				return
 			}
 		}
+		complete()
 	}
 }
 
@@ -72,6 +85,7 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 			checker: schema.Checker{File: p.TasksPath},
 			ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
 			rule:    rowRule(p.families),
+			stepped: map[string]int{},
 		}
 		for {
 			next, err := rows.next()
@@ -94,6 +108,10 @@ type rowReader struct {
 	checker schema.Checker
 	ids     *idSet
 	rule    *schema.Object // for what all rows have in common
+
+	step            *Step          // of the row before; nil if it is none
+	stepEnvironment Environment    // of that row
+	stepped         map[string]int // the lines of the first steps of tasks, by the tasks' ids
 }
 
 // row is one row that has been checked.
@@ -133,6 +151,6 @@ func (r *rowReader) next() (row, error) {
 	root := r.doc.Root()
 	return row{&Task{
 		pack: r.pack, doc: &r.doc, line: r.lines.line, family: family, id: root.Get("id").Text(),
-		environment: r.pack.environment.withRow(root.Get("environment")),
+		environment: r.pack.environment.withRow(root.Get("environment")), step: stepOf(root),
 	}, problems}, nil
 }

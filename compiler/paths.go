@@ -23,6 +23,10 @@ const (
 // outside the workspace, read-only.
 const CheckerMount = "/tests"
 
+// EvaluatorMount is where a verifier's sandbox has the same files as in SecureBench: at their path
+// below asset_roots.eval.
+const EvaluatorMount = "/opt/securebench/evaluator"
+
 // TaskMount is where a harness's sandbox has the task file and the public values, read-only, if the
 // candidate is a whole machine.
 const TaskMount = "/opt/sbench/task"

@@ -1,12 +1,10 @@
 package compiler
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -48,8 +46,11 @@ func (c *Precheck) Close() {
 
 // Task returns everything that is wrong with a task of the pack. It reports a missing image
 // only for the first task without one.
-func (c *Precheck) Task(t *Task) Problems {
-	return slices.Concat(c.row(t), c.forTester(t))
+func (c *Precheck) Task(t *Task) (all Problems) {
+	for _, s := range t.Steps() {
+		all = slices.Concat(all, c.row(s), c.forTester(s))
+	}
+	return all
 }
 
 // forTester returns what is wrong with the task only for the tester file.
@@ -169,6 +170,10 @@ func (c *Precheck) checker(t *Task) Problems {
 	if problems != nil || checker.Source != CheckerScript {
 		return problems
 	}
+	if checker.Mount() == CheckerMount && checker.besideTests(c.pack.EvalRoot) {
+		return Problems{c.at(t, field, "move both into a directory of the task, or the script into "+scriptTests,
+			"script %q is beside %s in asset_roots.eval itself, which belongs to all tasks", checker.Path, scriptTests)}
+	}
 	hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, checker.Path))
 	if err != nil {
 		return Problems{c.at(t, field, hint, "script %q %v", checker.Path, err)}
@@ -176,33 +181,21 @@ func (c *Precheck) checker(t *Task) Problems {
 	return nil
 }
 
-// scriptFault returns why the kernel cannot execute the script, and a hint how to mend it.
+// scriptFault returns why neither the kernel nor a shell can execute the script, and a hint how to
+// mend it.
 func scriptFault(name string) (hint string, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", Bare(err)
-	}
-	defer shut(f)
-	info, err := f.Stat()
+	text := beginning(name)
 	switch {
-	case err != nil:
-		return "", Bare(err)
-	case info.IsDir():
+	case isDir(name):
 		return "name the script in it", errors.New("is a directory")
-	case info.Mode()&0o111 == 0:
-		return "chmod +x", errors.New("is not executable")
-	}
-	line, _ := bufio.NewReader(f).ReadSlice('\n') // an overlong line is judged by its beginning
-	text := string(line)
-	switch {
-	case strings.HasPrefix(text, "\x7fELF"):
-		return "", nil
-	case strings.HasPrefix(text, byteOrderMark+"#!"):
-		return "save the file without one", errors.New("begins with a byte order mark, so that the kernel finds no interpreter")
-	case !strings.HasPrefix(text, "#!"):
-		return `begin it with a line such as "#!/bin/sh"`, errors.New("names no interpreter in its first line")
+	case text == "":
+		return "", errors.New("is empty, or cannot be read")
+	case strings.HasPrefix(text, byteOrderMark):
+		return "save the file without one", errors.New("begins with a byte order mark, so that no interpreter is found")
+	case !strings.HasPrefix(text, "#!") && !strings.HasPrefix(text, "\x7fELF") && !slices.Contains([]string{"", ".sh", ".bash"}, filepath.Ext(name)):
+		return `begin it with a line such as "#!/usr/bin/env python3"`, errors.New("names no interpreter in its first line, and is no shell script by its name")
 	case strings.HasSuffix(text, "\r\n"):
-		return "save it with the line ends of Unix: sed -i 's/\\r$//' FILE", errors.New("has CRLF line ends, so that the kernel finds no interpreter")
+		return "save it with the line ends of Unix: sed -i 's/\\r$//' FILE", errors.New("has CRLF line ends, which no interpreter takes")
 	}
 	return "", nil
 }

@@ -18,6 +18,7 @@ func rowRule(families []*Family) *schema.Object {
 		optional("eval", schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))),
 		optional("assets", assetsSchema()),
 		optional("environment", environmentSchema()),
+		optional("step", stepSchema()),
 		optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
 	}}
 }
@@ -81,6 +82,9 @@ func (r *rowReader) check(root document.Value) *Family {
 	if f == nil {
 		return nil
 	}
+	if sound {
+		r.checkStep(f, root)
+	}
 	if sound && !f.Machine {
 		r.checkNoMachine(f, root)
 	}
@@ -115,6 +119,7 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 		{"candidate", env.Machine},
 		{"capabilities", env.Capabilities != nil},
 		{"entrypoint", env.Entrypoint != nil},
+		{"prepare", !env.Prepare.IsZero()},
 		{"sidecars", env.Sidecars != nil},
 	} {
 		if own.set {

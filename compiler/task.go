@@ -21,6 +21,8 @@ type Task struct {
 	id          string
 	family      *Family
 	environment Environment
+	step        *Step   // nil for none
+	steps       []*Task // nil for none
 }
 
 // ID returns the task's id, unique in its pack.
@@ -66,6 +68,12 @@ func (t *Task) In(workdir string) (*Task, error) {
 	}
 	in := *t
 	in.environment.Workdir = dir
+	in.steps = nil
+	for _, s := range t.steps { // which have the same working directory
+		step := *s
+		step.environment.Workdir = dir
+		in.steps = append(in.steps, &step)
+	}
 	return &in, nil
 }
 

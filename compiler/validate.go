@@ -305,7 +305,7 @@ func (pv *packValidator) row(t *Task, warnings Problems) {
 	}
 	pv.emit(pv.check.forTester(t)...)
 	for i, matched := range pv.matched {
-		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], t.id)
+		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], t.TaskID())
 	}
 }
 

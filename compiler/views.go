@@ -66,6 +66,15 @@ type ResourceSummary struct {
 // together are one resource.
 func (t *Task) ResourceSummary() []ResourceSummary {
 	var all []ResourceSummary
+	for _, step := range t.steps {
+		for _, s := range step.ResourceSummary() {
+			s.Name = step.step.Name + "/" + s.Name
+			all = append(all, s)
+		}
+	}
+	if t.Stepped() {
+		return all
+	}
 	for _, v := range t.resources() {
 		s := ResourceSummary{Name: v.name, Lane: v.lane, Kind: "json", Redacted: v.lane != Public}
 		if v.section == "assets" {

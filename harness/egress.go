@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"sync"
@@ -35,6 +36,21 @@ type EgressTotals struct {
 	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and 443
 	// were redirected, and nothing in the sandbox could listen on those ports.
 	AnyAddress bool `json:"any_address,omitempty"`
+}
+
+// Plus returns the sum of two totals, of which u counted later. Nil counts nothing.
+func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
+	if t == nil || u == nil {
+		return cmp.Or(t, u)
+	}
+	sum := EgressTotals{cmp.Or(t.Proxy, u.Proxy), cmp.Or(t.Relay, u.Relay), t.AnyAddress || u.AnyAddress}
+	if t.Proxy != nil && u.Proxy != nil {
+		sum.Proxy = new(t.Proxy.Plus(*u.Proxy))
+	}
+	if t.Relay != nil && u.Relay != nil {
+		sum.Relay = new(t.Relay.Plus(*u.Relay))
+	}
+	return &sum
 }
 
 // egressSession is the network access of one sandbox. It is closed after the sandbox.

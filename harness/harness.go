@@ -22,13 +22,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// Engine is what a producer needs from the runtime. Its methods are safe for
-// concurrent use.
-type Engine interface {
-	candidate.Engine
-	// View opens the files of an image. The caller closes the view.
-	View(ctx context.Context, image runtime.Image) (runtime.View, error)
-}
+// Engine is what a producer needs from the runtime.
+type Engine = candidate.Engine
 
 // A Producer makes one candidate for one task.
 type Producer interface {
@@ -58,8 +53,9 @@ type Request struct {
 	Kind           compiler.CandidateKind
 	Plan           workspace.Plan // what the agent may see, and where
 	Image          runtime.Image
-	Sidecars       []service.Sidecar // beside the harness
-	Timeout        time.Duration     // of the harness's process
+	Before         *candidate.Candidate // whose machine and workspace the harness begins with; nil for the image's
+	Sidecars       []service.Sidecar    // beside the harness
+	Timeout        time.Duration        // of the harness's process
 	Limits         runtime.Limits
 	WorkspaceBytes int64    // bounds the workspace, and separately the changes to the image's files
 	OutputBytes    int64    // bounds what the record has of each stream

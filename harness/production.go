@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
@@ -19,8 +21,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// TaskFileVariable is the variable with the path of the task file.
-const TaskFileVariable = "SBENCH_TASK_FILE"
+// taskFileVariable is the variable with the path of the task file.
+const taskFileVariable = "SBENCH_TASK_FILE"
 
 // SandboxName is the name of the sandbox in which a harness works.
 const SandboxName = "harness"
@@ -31,6 +33,8 @@ const (
 	taskDir       = "task"      // within the volume, for compiler.TaskMount
 	inodeBytes    = 8 << 10     // of a workspace volume, per inode
 	phaseProducer = "producer"
+	// PrepareFailed is the reason if environment.prepare failed.
+	PrepareFailed = "prepare_failed"
 )
 
 // production is one run of a harness, the path that all producers share. It fills a fresh workspace,
@@ -61,8 +65,20 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
 	dir := filepath.Join(vol.Path(), workspaceDir)
-	if err := errors.Join(p.makeState(vol), p.fill(ctx, dir)); err != nil {
+	err = errors.Join(p.makeState(vol), p.fill(ctx, dir))
+	switch {
+	case r.Before != nil && inTheWay(err):
+		return Result{Failure: &candidate.Failure{Reason: "step_blocked", Phase: phaseProducer, Message: "what the step before left has no room, or no place, for the files of this step"}}, nil
+	case err != nil:
 		return Result{}, fmt.Errorf("prepare the workspace: %w", err)
+	}
+	if r.Before != nil {
+		machine, done, restoreErr := r.Before.Machine(ctx, p.engine, r.Image, r.WorkspaceBytes, nil)
+		if restoreErr != nil {
+			return Result{}, fmt.Errorf("restore the machine: %w", restoreErr)
+		}
+		defer func() { err = errors.Join(err, done()) }()
+		r.Image, p.request.Image = machine, machine
 	}
 	places, err := repositoryPlaces(ctx, p.engine, r, dir)
 	if err != nil {
@@ -120,7 +136,11 @@ func (p production) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if env := r.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine {
+	if env := r.Task.Environment(); r.Before != nil {
+		if err := restoreWorkspace(ctx, r, root); err != nil {
+			return err
+		}
+	} else if env.MaterializeWorkdirFromImage || env.Machine {
 		err := copyWorkdir(ctx, p.engine, r, root)
 		if err != nil && (!env.Machine || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
@@ -155,14 +175,34 @@ func (p production) fill(ctx context.Context, dir string) error {
 	return own.WriteFile(p.taskFile, payload, 0o644)
 }
 
-// services returns what runs beside the process: the entry point of the image, if the task wants it.
-func (r Request) services() []service.Service {
-	e := r.Task.Environment().Entrypoint
-	args := e.Args(r.Image.Entrypoint)
-	if args == nil {
-		return nil
+// restoreWorkspace copies the workspace that the attempt begins with.
+func restoreWorkspace(ctx context.Context, r Request, to *os.Root) error {
+	tree, err := r.Before.StoredTree()
+	if err != nil {
+		return err
 	}
-	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)}}
+	defer func() { _ = tree.Root.Close() }()
+	_, err = tree.Restore(ctx, to, workspace.TreeOptions{MaxBytes: r.WorkspaceBytes})
+	return err
+}
+
+// inTheWay reports whether a workspace could not be filled because of what is there already.
+func inTheWay(err error) bool {
+	return errors.Is(err, workspace.ErrTooBig) ||
+		slices.ContainsFunc([]error{unix.ENOTDIR, unix.EISDIR, unix.ELOOP, unix.EEXIST, unix.ENOTEMPTY, unix.ENOSPC, unix.EDQUOT}, func(no error) bool { return errors.Is(err, no) })
+}
+
+// services returns what runs beside the process, or before it: the entry point of the image, if the task
+// wants it, and what prepares the task.
+func (r Request) services() (all []service.Service) {
+	env := r.Task.Environment()
+	if e := env.Entrypoint; e.Args(r.Image.Entrypoint) != nil {
+		all = append(all, service.Service{Args: e.Args(r.Image.Entrypoint), Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
+	}
+	if !env.Prepare.IsZero() {
+		all = append(all, service.Service{Args: env.Prepare.Args(), Once: true})
+	}
+	return all
 }
 
 // taskPath returns the path in the sandbox of the task file.
@@ -202,7 +242,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: slices.Concat(compiler.Environ(env.Env), []string{TaskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
+		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes
@@ -291,6 +331,8 @@ func ended(r Request, exit runtime.Exit) *candidate.Failure {
 		return &candidate.Failure{Reason: "producer_out_of_memory", Phase: phaseProducer, Message: exit.String()}
 	case exit.Reason == runtime.PidsLimit:
 		return &candidate.Failure{Reason: "producer_pids_limit", Phase: phaseProducer, Message: exit.String()}
+	case exit.Reason == runtime.Exited && exit.Code == service.Failed && !r.Task.Environment().Prepare.IsZero():
+		return &candidate.Failure{Reason: PrepareFailed, Phase: phaseProducer, Message: "environment.prepare failed, and so the harness did not start"}
 	case !exit.Success() && r.Kind == compiler.CandidateWorkspace:
 		return &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the harness " + exit.String()}
 	}

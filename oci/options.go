@@ -144,9 +144,9 @@ func WithReadOnlyPaths(paths ...string) Option {
 }
 
 // WithOwnFilters lets processes confine themselves with seccomp filters, socket filters and
-// Landlock, for programs that need these. The price: the kernel compiles such filters into memory
-// that no limit of the sandbox bounds, within one budget for the whole host
-// (net.core.bpf_jit_limit), and writes each access that Landlock denies to the host's audit log.
+// Landlock, for programs that need these. The kernel compiles such filters into memory that no limit of
+// the sandbox bounds, within one budget for the whole host (net.core.bpf_jit_limit). It writes each access
+// that Landlock denies to the host's audit log.
 func WithOwnFilters() Option {
 	return always(func(s *draft) { s.ownFilters = true })
 }

@@ -31,7 +31,7 @@ func zipped(t testing.TB, text string) []byte {
 // behind.
 func failing(t *testing.T, format string, o pack.Options, want string) {
 	t.Helper()
-	f, err := pack.Named(pack.Formats(), format)
+	f, err := pack.Named(formats(), format)
 	must(t, err)
 	parent := t.TempDir()
 	if o.Out == "" {
@@ -112,7 +112,7 @@ func TestSources(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o644))
-	for _, f := range pack.Formats() {
+	for _, f := range formats() {
 		for source, want := range map[string]string{
 			"missing": "no such file or directory", "empty": "", "file": "",
 		} {
@@ -210,10 +210,10 @@ func TestFill(t *testing.T) {
 	for name, text := range map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"} {
 		must(t, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
 	}
-	f, err := pack.Named(pack.Formats(), "humaneval")
+	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
-	if err != nil || report.Rows != 1 {
+	if err != nil || report.Tasks != 1 {
 		t.Fatalf("%+v %v", report, err)
 	}
 	files := texts(readTree(t, out))
@@ -235,7 +235,7 @@ func TestFillImage(t *testing.T) {
 	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
 	must(t, os.Mkdir(out, 0o755))
 	must(t, os.WriteFile(filepath.Join(out, "manifest.yaml"), []byte("id: x\nversion: 1\ndefaults: {family: code_completion}\n"), 0o644))
-	f, err := pack.Named(pack.Formats(), "humaneval")
+	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	pin := func(_ context.Context, ref string) (string, error) {
 		return ref + "@sha256:" + strings.Repeat("0", 64), nil
@@ -261,7 +261,7 @@ func TestCancelled(t *testing.T) {
 	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	f, err := pack.Named(pack.Formats(), "humaneval")
+	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	_, err = pack.Import(ctx, f, pack.Options{Source: source, Out: filepath.Join(dir, "out")})
 	entries, also := os.ReadDir(dir)
@@ -284,11 +284,11 @@ func TestImportedHumanEval(t *testing.T) {
 		}
 		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
-	f, err := pack.Named(pack.Formats(), "humaneval")
+	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	out := filepath.Join(t.TempDir(), "out")
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out})
-	if err != nil || report.Rows != 164 || len(report.Left) > 0 {
+	if err != nil || report.Tasks != 164 || len(report.Left) > 0 {
 		t.Fatalf("%+v %v", report, err)
 	}
 	checkPack(t, out)

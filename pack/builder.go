@@ -22,8 +22,8 @@ const (
 	manifestFile   = "manifest.yaml"
 	tasksFile      = "tasks.jsonl"
 	provenanceFile = "provenance.json"
-	hiddenDir      = "hidden"
-	imagesDir      = "images"
+	// HiddenDir holds what only a verifier sees, ImagesDir the build contexts of images.
+	HiddenDir, ImagesDir = "hidden", "images"
 )
 
 // maxProblems bounds the problems reported before an import gives up.
@@ -41,25 +41,36 @@ type Place struct {
 
 // A Row is one task of the pack, without the defaults of the manifest.
 type Row struct {
-	ID          string         `json:"id"`
-	Input       map[string]any `json:"input"`
-	Eval        map[string]any `json:"eval"`
-	Environment map[string]any `json:"environment,omitempty"`
-	Metadata    map[string]any `json:"metadata"`
+	ID          string           `json:"id"`
+	Input       map[string]any   `json:"input"`
+	Eval        map[string]any   `json:"eval"`
+	Environment map[string]any   `json:"environment,omitempty"`
+	Metadata    map[string]any   `json:"metadata"`
+	Assets      []map[string]any `json:"assets,omitempty"`
+	// Step makes the row a step of a task; see [Builder.Add].
+	Step *Step `json:"step,omitempty"`
 	// Names are the values for {name} in the template of the image; see Format.Image.
 	Names map[string]string `json:"-"`
+}
+
+// A Step says of which task a row is a step, and what that means.
+type Step struct {
+	Task      string `json:"task"`
+	MinReward any    `json:"min_reward,omitempty"` // a number, or numbers by the names of rewards
+	Strategy  string `json:"strategy,omitempty"`
 }
 
 // Builder takes the tasks of a source and writes them to an unfinished pack. It is not safe
 // for concurrent use.
 type Builder struct {
 	Options
-	format Format
+	Format Format   // that reads the source
 	root   *os.Root // the unfinished pack
 	file   *os.File // its rows
 	out    *bufio.Writer
 
 	places   []Place // of the rows, in order
+	tasks    int     // that were added
 	sources  []sourceFile
 	problems compiler.Problems // of tasks that cannot be imported
 	notes    compiler.Problems
@@ -77,12 +88,12 @@ func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Buil
 		return nil, err
 	}
 	o.Limits = o.Limits.withDefaults()
-	return &Builder{Options: o, format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
+	return &Builder{Options: o, Format: f, root: root, file: file, out: bufio.NewWriterSize(file, 1<<20), pinned: map[string]string{}, leave: leave}, nil
 }
 
 // read makes the format read the source to its end or to the limit.
 func (b *Builder) read(ctx context.Context) error {
-	err := b.format.Read(ctx, b)
+	err := b.Format.Read(ctx, b)
 	if err == nil || errors.Is(err, errDone) {
 		err = errors.Join(b.out.Flush(), b.file.Sync())
 	}
@@ -114,9 +125,12 @@ func (b *Builder) emptyHint() string {
 	return "the source is empty"
 }
 
-// Wanted reports whether the task with this id is selected. A format that knows the id early
-// can skip the rest of the task if it is not.
-func (b *Builder) Wanted(id string) bool {
+// Wanted reports whether the task with this id is selected, and was not found unfit before. A format
+// that knows the id early can skip the rest of the task if it is not.
+func (b *Builder) Wanted(at Place, id string) bool {
+	if b.leave[at] {
+		return false
+	}
 	matches := func(glob string) bool { return compiler.MatchTask(glob, id) }
 	return (len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, matches)) && !slices.ContainsFunc(b.Exclude, matches)
 }
@@ -147,12 +161,29 @@ func (b *Builder) Note(at Place, format string, args ...any) {
 	b.notes = append(b.notes, p)
 }
 
-// Add writes a row if its task is selected. An error must end the import; it is errDone once
-// there are enough rows.
-func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
-	if !b.Wanted(row.ID) || b.leave[at] {
+// Add writes the row of a task, or the rows of its steps, if the task is selected. An error must end the
+// import; it is errDone once there are enough tasks.
+func (b *Builder) Add(ctx context.Context, at Place, rows ...Row) error {
+	id := rows[0].ID
+	if step := rows[0].Step; step != nil {
+		id = step.Task
+	}
+	if !b.Wanted(at, id) {
 		return nil
 	}
+	for _, row := range rows {
+		if err := b.add(ctx, at, row); err != nil {
+			return err
+		}
+	}
+	b.tasks++
+	if b.Limit > 0 && b.tasks >= b.Limit {
+		return errDone
+	}
+	return nil
+}
+
+func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
@@ -170,8 +201,8 @@ func (b *Builder) Add(ctx context.Context, at Place, row Row) error {
 		return err
 	}
 	b.places = append(b.places, at)
-	if b.Limit > 0 && len(b.places) >= b.Limit {
-		return errDone
+	if row.Environment["capabilities"] != nil {
+		b.powers++
 	}
 	return nil
 }
@@ -204,17 +235,17 @@ func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
 
 // template returns the operator's template of image references or, failing that, the
 // format's.
-func (b *Builder) template() string { return cmp.Or(b.Image, b.format.Image, defaultImage) }
+func (b *Builder) template() string { return cmp.Or(b.Image, b.Format.Image, defaultImage) }
 
-// ownImages reports whether each task has its own image.
-func (b *Builder) ownImages() bool { return strings.Contains(b.template(), "{") }
+// OwnImages reports whether each task has its own image.
+func (b *Builder) OwnImages() bool { return strings.Contains(b.template(), "{") }
 
 // perRow reports whether rows name images: their own or, if the import does not write the
 // manifest, the operator's.
-func (b *Builder) perRow() bool { return b.ownImages() || b.Fill && b.Image != "" }
+func (b *Builder) perRow() bool { return b.OwnImages() || b.Fill && b.Image != "" }
 
-// reference returns a row's own image, from the template.
-func (b *Builder) reference(names map[string]string) (string, error) {
+// Reference returns a row's own image, from the template.
+func (b *Builder) Reference(names map[string]string) (string, error) {
 	var pairs []string
 	for name, value := range names {
 		pairs = append(pairs, "{"+name+"}", value)
@@ -226,6 +257,9 @@ func (b *Builder) reference(names map[string]string) (string, error) {
 	return ref, nil
 }
 
+// AddImage records an image that has to be built from a context in the pack.
+func (b *Builder) AddImage(image BuiltImage) { b.images = append(b.images, image) }
+
 // setImage sets the row's image from the template, unless the task or the manifest names
 // one, and pins an image that the row names.
 func (b *Builder) setImage(ctx context.Context, row *Row) error {
@@ -235,7 +269,7 @@ func (b *Builder) setImage(ctx context.Context, row *Row) error {
 	}
 	var err error
 	if !given {
-		ref, err = b.reference(row.Names)
+		ref, err = b.Reference(row.Names)
 	}
 	if err == nil {
 		ref, err = b.pin(ctx, ref)
@@ -277,8 +311,8 @@ func create(root *os.Root, name string, executable bool) (*os.File, error) {
 	return f, err
 }
 
-// write makes a file of the pack, and the directories above it.
-func (b *Builder) write(name string, content []byte, executable bool) error {
+// Write makes a file of the pack, and the directories above it.
+func (b *Builder) Write(name string, content []byte, executable bool) error {
 	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}

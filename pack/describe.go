@@ -29,10 +29,10 @@ func (b *Builder) describe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.write(manifestFile, manifest, false); err != nil {
+	if err := b.Write(manifestFile, manifest, false); err != nil {
 		return err
 	}
-	comment := "# Put your agent into harness.config.command. It finds its task in the file $SBENCH_TASK_FILE, and leaves " + candidateOf(b.format.Family.CandidateKind) + ".\n"
+	comment := "# Put your agent into harness.config.command. It finds its task in the file $SBENCH_TASK_FILE, and leaves " + candidateOf(b.Format.Family.CandidateKind) + ".\n"
 	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
 		if len(a.Credentials) == 0 { // an agent that a file of the operator's describes
@@ -62,7 +62,7 @@ func (b *Builder) keep() error {
 		if err != nil {
 			return err
 		}
-		if err := b.write(e.Name(), text, info.Mode()&0o100 != 0); err != nil {
+		if err := b.Write(e.Name(), text, info.Mode()&0o100 != 0); err != nil {
 			return err
 		}
 	}
@@ -70,8 +70,8 @@ func (b *Builder) keep() error {
 }
 
 func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
-	environment := map[string]any{"timeout_seconds": b.format.Timeout}
-	maps.Copy(environment, b.format.Environment)
+	environment := map[string]any{"timeout_seconds": b.Format.Timeout}
+	maps.Copy(environment, b.Format.Environment)
 	if !b.perRow() {
 		image, err := b.pin(ctx, b.template())
 		if err != nil {
@@ -79,7 +79,7 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 		}
 		environment["image"] = image
 	}
-	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.format.Family.Name, "environment": environment}})
+	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.Format.Family.Name, "environment": environment}})
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -96,7 +96,7 @@ func (b *Builder) provenance() error {
 	}
 	slices.Sort(left)
 	options := map[string]any{}
-	for _, part := range []any{b.format.Options, b.Options} {
+	for _, part := range []any{b.Format.Options, b.Options} {
 		text, err := json.Marshal(part)
 		if err == nil {
 			err = json.Unmarshal(text, &options)
@@ -106,14 +106,14 @@ func (b *Builder) provenance() error {
 		}
 	}
 	text, err := json.MarshalIndent(map[string]any{
-		"format": b.format.Name, "importer": 1, "id": b.ID, "options": options,
+		"format": b.Format.Name, "importer": 1, "id": b.ID, "options": options,
 		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
 		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
 	}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return b.write(provenanceFile, append(text, '\n'), false)
+	return b.Write(provenanceFile, append(text, '\n'), false)
 }
 
 // relative names a place relative to the source.
@@ -138,7 +138,7 @@ type harnessSection struct {
 // tester writes a tester file that begins with a comment.
 func (b *Builder) tester(comment string, h harnessSection) error {
 	name := strings.ReplaceAll(h.Type, "_", "-")
-	h.Config["timeout_seconds"] = b.format.Timeout
+	h.Config["timeout_seconds"] = b.Format.Timeout
 	sections := map[string]any{
 		"schema_version": "0.2",
 		"run":            map[string]string{"id": b.ID + "-" + name, "output_dir": "runs/" + b.ID + "-" + name},
@@ -152,7 +152,7 @@ func (b *Builder) tester(comment string, h harnessSection) error {
 	if err != nil {
 		return err
 	}
-	return b.write("tester-"+name+".yaml", append([]byte(comment), text...), false)
+	return b.Write("tester-"+name+".yaml", append([]byte(comment), text...), false)
 }
 
 // candidateOf says what a command has to produce, and where.

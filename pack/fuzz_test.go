@@ -22,7 +22,7 @@ import (
 // same. For task directories, data is a txtar archive of the files below the source; for
 // all other formats it is the source.
 func FuzzImport(f *testing.F) {
-	formats := pack.Formats()
+	all := formats()
 	golden, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(golden) == 0 {
 		f.Fatal("no golden files")
@@ -31,7 +31,7 @@ func FuzzImport(f *testing.F) {
 		archive, err := txtar.ParseFile(name)
 		must(f, err)
 		source, _ := split(archive)
-		for i, format := range formats {
+		for i, format := range all {
 			if !strings.HasPrefix(filepath.Base(name), format.Name) {
 				continue
 			}
@@ -48,7 +48,7 @@ func FuzzImport(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, format, flags byte, data []byte) {
-		tryImport(t, formats[int(format)%len(formats)], flags, data)
+		tryImport(t, all[int(format)%len(all)], flags, data)
 	})
 }
 

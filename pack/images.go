@@ -31,8 +31,8 @@ func Images(dir string) ([]BuiltImage, error) {
 	var problems compiler.Problems
 	for i, image := range p.Images {
 		clean, err := compiler.ParsePath(image.Context)
-		if err != nil || path.Dir(clean) != imagesDir || image.Ref == "" {
-			problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "no context below %s with a reference", imagesDir)...)
+		if err != nil || path.Dir(clean) != ImagesDir || image.Ref == "" {
+			problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "no context below %s with a reference", ImagesDir)...)
 		}
 	}
 	if len(problems) > 0 {

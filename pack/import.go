@@ -130,7 +130,7 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 		return report, unfit, err
 	}
 	return Report{
-		Format: f.Name, ID: o.ID, Out: o.Out, Rows: len(b.places), Left: append(compiler.Problems{}, b.problems...),
+		Format: f.Name, ID: o.ID, Out: o.Out, Tasks: b.tasks, Left: append(compiler.Problems{}, b.problems...),
 		Notes: append(append(compiler.Problems{}, b.notes...), warnings...), Images: append([]BuiltImage{}, b.images...),
 	}, nil, publish(dir, out, o.Fill)
 }

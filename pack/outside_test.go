@@ -68,7 +68,7 @@ func TestFormatFromOutside(t *testing.T) {
 	must(t, err)
 	report, err := pack.Import(t.Context(), f, o)
 	must(t, err)
-	if report.Rows != 2 || len(report.Left) != 1 {
+	if report.Tasks != 2 || len(report.Left) != 1 {
 		t.Errorf("%+v", report)
 	}
 	checkPack(t, o.Out)

@@ -41,11 +41,10 @@ type Format struct {
 // defaultImage has Python, git and pytest; "make image" builds it.
 const defaultImage = "sbench.local/base:bookworm"
 
-// Formats returns all formats, sorted by name, with options of this call's own. Formats that
-// share options point to the same ones.
+// Formats returns the formats of this package, with options of this call's own. Formats that share
+// options point to the same ones.
 func Formats() []Format {
-	tasks := &taskOptions{}
-	return []Format{harbor(tasks), humanEval(), mmlu(), squad(), sweBench(), terminalBench(tasks), truthfulQA()}
+	return []Format{humanEval(), mmlu(), squad(), sweBench(), truthfulQA()}
 }
 
 // Named returns the format with this name, or an error that lists all names.
@@ -112,7 +111,7 @@ type Report struct {
 	Format string `json:"format"`
 	ID     string `json:"id"`
 	Out    string `json:"out"`
-	Rows   int    `json:"rows"`
+	Tasks  int    `json:"tasks"`
 	// Left are the tasks that were left out, with their problems.
 	Left compiler.Problems `json:"left_out"`
 	// Notes are for the operator; they are not errors.

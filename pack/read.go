@@ -60,10 +60,11 @@ func readBounded(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return readRegular(f, limit)
+	return ReadRegular(f, limit)
 }
 
-func readRegular(f *os.File, limit int64) ([]byte, error) {
+// ReadRegular reads a regular file of at most limit bytes.
+func ReadRegular(f *os.File, limit int64) ([]byte, error) {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
@@ -177,14 +178,14 @@ func (b *Builder) addRecord(ctx context.Context, r *record, to rowOf) error {
 	switch {
 	case err != nil:
 		return err
-	case named && !b.Wanted(row.ID):
+	case named && !b.Wanted(r.place, row.ID):
 		return nil
 	case len(r.problems) > 0:
 		return b.Reject(r.problems...)
 	case !named:
 		return nil
 	}
-	row.Metadata["source"] = r.sourceOf(b.format.Name)
+	row.Metadata["source"] = r.sourceOf(b.Format.Name)
 	return b.Add(ctx, r.place, row)
 }
 

@@ -79,6 +79,14 @@ type Totals struct {
 	Down        int64 `json:"down"`     // bytes into it
 }
 
+// Plus returns the sum of two totals.
+func (t Totals) Plus(u Totals) Totals {
+	return Totals{
+		Connections: t.Connections + u.Connections, Allowed: t.Allowed + u.Allowed, Denied: t.Denied + u.Denied, Errors: t.Errors + u.Errors,
+		Unlogged: t.Unlogged + u.Unlogged, Up: t.Up + u.Up, Down: t.Down + u.Down,
+	}
+}
+
 // New returns a proxy, which the caller must close. It fails for an invalid configuration,
 // such as a missing log or a negative limit.
 func New(cfg Config) (*Proxy, error) {

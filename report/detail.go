@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -258,17 +259,25 @@ func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step,
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	switch name := path.Base(l.Path); name {
-	case record.TraceFile:
+	name, ofStep := path.Base(l.Path), path.Base(path.Dir(l.Path))
+	if ofStep = ofStep + "/"; !strings.HasPrefix(ofStep, record.StepPrefix) {
+		ofStep = ""
+	}
+	switch {
+	case name == record.TraceFile:
 		trace, err := readTrace(f, read, 4*most)
+		if before := d.Trace; before != nil { // of the steps before
+			trace.Steps, trace.Cut = append(before.Steps, trace.Steps...), before.Cut+trace.Cut
+			trace.At = cmp.Or(before.At, len(before.Steps)+trace.At)
+		}
 		d.Trace = &trace
 		return err
-	case "prompt.txt":
+	case name == "prompt.txt" && ofStep == "":
 		d.Prompt, err = ends(f, 2*most)
 	default:
 		var text Text
 		text, err = ends(f, most)
-		d.Logs = append(d.Logs, Named{name, text})
+		d.Logs = append(d.Logs, Named{ofStep + name, text})
 	}
 	return err
 }

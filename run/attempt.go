@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
@@ -25,6 +24,8 @@ import (
 // the retry has the same number and the next try.
 type attempt struct {
 	task   *compiler.Task
+	part   *compiler.Task       // what is solved now: the task or, if it has steps, one of them
+	before *candidate.Candidate // with which a step begins; nil for the image
 	image  runtime.Image
 	number int       // of the attempt within the task, from 1
 	why    string    // the reason to make it; see PlannedAttempt
@@ -44,17 +45,27 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 		return s.judgeAgain(ctx, a)
 	}
 	rec, err = s.newRecord(a)
-	var produced harness.Result
-	if err == nil {
-		produced, err = s.produce(producing, a, &rec)
+	var left candidate.Candidate
+	switch {
+	case err != nil:
+	case a.task.Stepped():
+		left, err = s.steps(ctx, producing, a, &rec)
+	default:
+		left, err = s.solve(ctx, producing, a, &rec)
 	}
-	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
-		err = s.verify(ctx, a, produced.Candidate, &rec)
-	}
 	if err == nil {
-		err = s.storeWorkspace(ctx, a, produced.Candidate, &rec)
+		err = s.storeWorkspace(ctx, a, left, &rec)
 	}
 	return s.complete(rec, a, errors.Join(err, s.removeWorkspace(unjudgedDir, a)))
+}
+
+// solve runs the harness, and judges what it left.
+func (s *session) solve(ctx, producing context.Context, a attempt, rec *record.Record) (candidate.Candidate, error) {
+	produced, err := s.produce(producing, a, rec)
+	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
+		err = s.verify(ctx, a, produced.Candidate, rec)
+	}
+	return produced.Candidate, err
 }
 
 // produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
@@ -71,19 +82,19 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	}
 	s.emitFor(a, Event{Kind: ProducerStart})
 	begun := time.Now()
-	request, err := s.cfg.request(a.task, s.images)
+	request, err := s.cfg.request(a.part, s.images)
 	if err != nil {
 		return harness.Result{}, err
 	}
 	request.Dest, request.CallerOwns = filepath.Join(s.cfg.Output, dest), s.cfg.OwnFiles
-	request.Attempt, request.Egress.Log = a.number, a.log.proxyLog(a.try)
+	request.Before, request.Attempt, request.Egress.Log = a.before, a.number, a.log.proxyLog(a.try)
 	trace, err := s.openTrace(a, &request)
 	if err != nil {
 		return harness.Result{}, err
 	}
 	producer := s.cfg.Producer
 	if s.cfg.StandIn != "" {
-		producer = standIn{s.cfg.StandIn, s.cfg.family(a.task), a.task, s.cfg.Pack}
+		producer = standIn{s.cfg.StandIn, s.cfg.family(a.part), a.part, s.cfg.Pack}
 	}
 	result, err := producer.Produce(ctx, observed{s.cfg.Engine, s, &a, nil}, request)
 	err = errors.Join(err, trace.close())
@@ -104,13 +115,13 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	s.emitFor(a, Event{Kind: VerifierStart})
 	begun := time.Now()
 	policy := rec.Provenance.Policy
-	family := s.cfg.family(a.task)
+	family := s.cfg.family(a.part)
 	var engine verifiers.Engine
 	if family.Sandboxed {
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.task, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.task),
+		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
@@ -122,9 +133,11 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		return err
 	}
 	fillVerdict(rec, verdict)
-	if err := record.WritePrivate(s.out, rec, a.log.private(verdict)); err != nil {
-		return err
+	step := ""
+	if a.log.step != "" {
+		step = a.part.Step().Name
 	}
+	a.log.keep(verdict, step)
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
@@ -205,9 +218,10 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
+	private := a.log.writePrivate(&rec)
 	rec = s.secrets.record(rec)
 	rec.CandidateDigest = candidateDigest(rec)
-	err := a.log.moveLongOutputs(&rec)
+	err := errors.Join(private, a.log.moveLongOutputs(&rec))
 	a.log.fill(&rec)
 	if err != nil && cause == nil {
 		setError(&rec, err)
@@ -256,7 +270,8 @@ func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harnes
 		rec.CandidatePatch = &c.Patch // an empty patch is a candidate, too
 	}
 	rec.ProducerFailure = result.Ended
-	if result.Failure != nil || result.Ended != nil && !rec.Provenance.Policy.AfterTimeout {
+	notStarted := result.Ended != nil && result.Ended.Reason == harness.PrepareFailed
+	if result.Failure != nil || notStarted || result.Ended != nil && !rec.Provenance.Policy.AfterTimeout {
 		rec.Fail(*cmp.Or(result.Ended, result.Failure))
 	}
 }
@@ -276,23 +291,6 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 		public := *v.Contrast
 		public.Unread, rec.Contrast = nil, &public
 	}
-}
-
-// private returns the private part of a record.
-func (l *attemptLog) private(v verifiers.Verdict) record.Private {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p := record.Private{Stdout: l.secrets.output(v.Stdout), Stderr: l.secrets.output(v.Stderr), Egress: l.checkerEgress.String()}
-	if l.checkerEgressCut > 0 {
-		p.Egress += fmt.Sprintf("%d more entries were not kept\n", l.checkerEgressCut)
-	}
-	for _, file := range v.Logs {
-		p.Logs = append(p.Logs, record.PrivateLog{Name: file.Name, Text: l.secrets.text(file.Text)})
-	}
-	if v.Contrast != nil {
-		p.Unread = v.Contrast.Unread
-	}
-	return p
 }
 
 // setError gives a record the status error.

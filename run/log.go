@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -81,12 +80,13 @@ type attemptLog struct {
 	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
-	mu               sync.Mutex
-	lines            hash.Hash         // of the egress entries; nil for none
-	checkerEgress    bytes.Buffer      // entries of the checker's sandboxes, which the record's private part has
-	checkerEgressCut int               // entries for which there was no room
-	specs            map[string]string // digests of OCI specifications by sandbox name
-	logs             []record.Log
+	step string // the directory in it of a task's step; "" for none
+
+	mu      sync.Mutex
+	lines   hash.Hash         // of the egress entries; nil for none
+	private record.Private    // what verifiers printed and left
+	specs   map[string]string // digests of OCI specifications by sandbox name
+	logs    []record.Log
 }
 
 func (s *session) newLog(a attempt) *attemptLog {
@@ -119,35 +119,11 @@ func (l *attemptLog) proxyLog(try int) *proxy.Log {
 	return log
 }
 
-// maxCheckerEgress bounds the egress entries of a checker, in bytes.
-const maxCheckerEgress = 16 << 20
-
-// checkerLog returns the log for the proxy of a try's checker. What a checker's sandbox asks for can
-// contain hidden tests.
-func (l *attemptLog) checkerLog(try int) *proxy.Log {
-	log := proxy.NewLog(checkerEgress{l})
-	log.Try, log.Redact = try, l.secrets.text
-	return log
-}
-
-type checkerEgress struct{ *attemptLog }
-
-// Write appends an entry while there is room.
-func (e checkerEgress) Write(p []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.checkerEgress.Len()+len(p) > maxCheckerEgress {
-		e.checkerEgressCut++
-		return len(p), nil
-	}
-	return e.checkerEgress.Write(p)
-}
-
 func (l *attemptLog) addSpec(sandbox, digest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if digest != "" {
-		l.specs[sandbox] = digest
+		l.specs[path.Join(l.step, sandbox)] = digest
 	}
 }
 
@@ -175,10 +151,11 @@ type logFile struct {
 const maxLog = 256 << 20
 
 func (l *attemptLog) create(name string) (*logFile, error) {
-	if err := l.out.MkdirAll(l.dir, 0o755); err != nil {
+	dir := filepath.Join(l.dir, l.step)
+	if err := l.out.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(l.dir, name)
+	path := filepath.Join(dir, name)
 	f, err := record.OpenFile(l.out, path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY)
 	return &logFile{record.Log{Path: path}, l, f, sha256.New()}, err
 }

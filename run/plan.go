@@ -66,7 +66,10 @@ func (p *Plan) read(ctx context.Context) error {
 		var problems compiler.Problems
 		switch {
 		case err == nil:
-			all = append(append(all, files.Task(task)...), p.fetches(task)...)
+			all = append(append(all, files.Task(task)...), p.stepProblems(task)...)
+			for _, s := range task.Steps() {
+				all = append(all, p.fetches(s)...)
+			}
 			p.tasks = append(p.tasks, p.planTask(task))
 		case errors.As(err, &problems):
 			all = append(all, problems...)
@@ -85,14 +88,17 @@ func (p *Plan) read(ctx context.Context) error {
 
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := plannedTask{id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != "", cpus: p.limits(env).CPUs}
+	t := plannedTask{id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
 			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup}, path})
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
-	want(task.Checker().Image, nil, "$.eval.checker.image")
+	for _, s := range task.Steps() {
+		want(s.Checker().Image, nil, "$.eval.checker.image")
+		t.cpus = max(t.cpus, p.limits(s.Environment()).CPUs)
+	}
 	for i, s := range env.Sidecars {
 		want(s.Image, nil, fmt.Sprintf("$.environment.sidecars[%d].image", i))
 	}
@@ -109,6 +115,15 @@ func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
 		File: p.Pack.TasksPath, Line: task.Line(), Path: "$.eval.checker.network", Message: "the checker fetches what it needs, and the tester file does not say what it may reach",
 		Hint: "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task with --pytest",
 	}}
+}
+
+// stepProblems returns a problem if the candidates of a task with steps were made elsewhere: what is kept
+// of them is only what the last step left.
+func (p *Plan) stepProblems(task *compiler.Task) compiler.Problems {
+	if !p.CandidatesExist || !task.Stepped() || p.original != nil {
+		return nil
+	}
+	return compiler.Problems{{File: p.Pack.TasksPath, Line: task.Line(), Message: fmt.Sprintf("task %q has steps: candidates that exist cannot be judged", task.ID()), Hint: "leave it out (--task)"}}
 }
 
 // rows yields the selected tasks, and errors for rows that cannot be read.

@@ -106,6 +106,10 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
 	image := s.images.image(task)
+	checkers := ""
+	for _, step := range task.Steps() {
+		checkers += s.images.checkerImage(step).Digest
+	}
 	original := "" // digest of the last record of the run that made the candidates
 	if s.cfg.original != nil {
 		original = s.cfg.original.seal.Last
@@ -121,7 +125,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 		Sidecars                map[string]string `json:",omitempty"`
 		Kept                    string            `json:",omitempty"`
 		Checker                 string            `json:",omitempty"`
-	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), original, s.images.checkerImage(task).Digest})
+	}{p.Sbench, p.Pack, p.Row, p.Evaluation, p.Assets, p.Harness, p.Policy, image.Digest, image.ChainID, s.images.sidecarImages(task), original, checkers})
 	if err != nil {
 		return p, fmt.Errorf("provenance of task %q: %w", task.ID(), err)
 	}

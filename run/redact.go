@@ -157,6 +157,10 @@ func (r redactor) record(rec record.Record) record.Record {
 	}
 	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
 	rec.FailureMessage = r.text(rec.FailureMessage)
+	rec.Steps = slices.Clone(rec.Steps)
+	for i := range rec.Steps {
+		rec.Steps[i].FailureMessage = r.text(rec.Steps[i].FailureMessage)
+	}
 	rec.ProducerMetadata, rec.VerifierMetadata = r.object(rec.ProducerMetadata), r.object(rec.VerifierMetadata)
 	return rec
 }

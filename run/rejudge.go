@@ -72,6 +72,10 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 		return s.secrets.record(before), nil                                                                 // not judged again
 	}
 	rec, err := s.newRecord(a)
+	if a.task.Stepped() {
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "what each step left was not kept, only what the last one did"
+		return s.complete(rec, a, err)
+	}
 	if !ok {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "not_recorded", "the run has no record of this attempt"
 		return s.complete(rec, a, err)

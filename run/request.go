@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -27,7 +28,7 @@ func (c config) request(task *compiler.Task, found images) (harness.Request, err
 }
 
 // Requests finds every image as [Run] does, and then yields the request that the harness
-// would get for each task, in the pack's order, with an empty Dest. An error ends the
+// would get for each task, or each of its steps, in the pack's order, with an empty Dest. An error ends the
 // sequence.
 func Requests(ctx context.Context, plan Plan, site Site) iter.Seq2[harness.Request, error] {
 	return func(yield func(harness.Request, error) bool) {
@@ -42,11 +43,14 @@ func Requests(ctx context.Context, plan Plan, site Site) iter.Seq2[harness.Reque
 			if err == nil {
 				task, err = found.placed(task)
 			}
-			if err == nil {
-				r, err = c.request(task, found)
-			}
-			if !yield(r, err) || err != nil {
+			if err != nil {
+				yield(r, err)
 				return
+			}
+			for _, s := range task.Steps() {
+				if r, err = c.request(s, found); !yield(r, err) || err != nil {
+					return
+				}
 			}
 		}
 	}
@@ -66,7 +70,8 @@ func (c config) policy(task *compiler.Task) record.Policy {
 	if c.Judge != nil && task.Judged() {
 		p.Judge = c.Judge.String()
 	}
-	if domains := v.AllowedDomains; domains != nil && task.Checker().Network {
+	fetches := slices.ContainsFunc(task.Steps(), func(s *compiler.Task) bool { return s.Checker().Network })
+	if domains := v.AllowedDomains; domains != nil && fetches {
 		for _, d := range *domains {
 			p.CheckerDomains = append(p.CheckerDomains, d.String())
 		}

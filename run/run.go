@@ -24,6 +24,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/families"
 )
 
 // Errors that callers distinguish with errors.Is.
@@ -59,11 +60,11 @@ type Inputs struct {
 	Tester   *compiler.Tester
 	Pack     *compiler.Pack
 	Env      map[string]string  // values of harness.env by name
-	Families []verifiers.Family // besides those of [verifiers.Families]
+	Families []verifiers.Family // besides those of [families.All]
 }
 
 // family returns the family of a task.
-func (in Inputs) family(t *compiler.Task) verifiers.Family { return verifiers.For(t, in.Families...) }
+func (in Inputs) family(t *compiler.Task) verifiers.Family { return families.For(t, in.Families...) }
 
 // A Site is the host, the engine and the services with which a run is made. Every record's provenance
 // describes them.

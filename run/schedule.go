@@ -79,7 +79,7 @@ func (s *session) todo() iter.Seq2[attempt, error] {
 				if !known {
 					old.why = "not recorded yet"
 				}
-				if old.why != "" && !yield(attempt{task: task, image: s.images.image(task), number: n, why: old.why}, nil) {
+				if old.why != "" && !yield(attempt{task: task, part: task, image: s.images.image(task), number: n, why: old.why}, nil) {
 					return
 				}
 			}

@@ -18,9 +18,9 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/remove"
-	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/judge"
+	"github.com/securebench/sbench/verifiers/pool"
 )
 
 // key names an attempt.
@@ -48,7 +48,7 @@ type session struct {
 	cfg          config // Jobs has its effective value
 	images       images
 	secrets      redactor // values of harness.env
-	code         *verifiers.CodePool
+	code         *pool.Pool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
 	out          *os.Root        // cfg.Output; closed by the ledger
@@ -121,7 +121,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
 	}
-	s.code = verifiers.NewCodePool(observed{s.cfg.Engine, s, nil, plan.Tester.Verification.DenyCommands})
+	s.code = pool.New(observed{s.cfg.Engine, s, nil, plan.Tester.Verification.DenyCommands})
 	tasks, attempts, jobs := len(s.cfg.tasks), s.cfg.Attempts, s.cfg.Jobs
 	s.emit(Event{
 		Kind: RunStart, Tasks: tasks, Attempts: s.summary.Planned, Resumed: s.summary.Resumed,
@@ -240,6 +240,7 @@ func (s *session) openFiles() error {
 	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
 		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
 	}
+	err = errors.Join(err, s.out.MkdirAll(record.PrivateDir, 0o700))
 	if err == nil {
 		s.egress, err = s.openEgress()
 	}

@@ -65,6 +65,8 @@ type Changes struct {
 	// Dir is the host path of an upper directory of overlayfs: of each directory with a change
 	// it has only the changed entries, and device nodes 0/0 for those that were removed.
 	Dir string
+	// Below is the UpperDir of the sandbox's image: Dir lies over it. "" means none.
+	Below string
 	// Mounts are the absolute paths in the sandbox at which something was mounted. What Dir
 	// has there is not the process's.
 	Mounts []string

@@ -1,17 +1,28 @@
-// Package verifiers judges candidates. Each family has a file of its own.
+// Package verifiers is the contract between a run and what judges its candidates: what a verifier gets
+// ([Input], [Engine]) and what it says ([Verdict]).
 //
 // A verifier runs after every process of the harness is dead, in sandboxes that the harness
-// has never touched. A task's checker or test command passes by its exit status, never by
-// its output. Whatever a candidate can cause makes it Failed; an error means that nothing
+// has never touched. A task's checker or test command passes by its exit status or the reward that it
+// leaves, never by its output. Whatever a candidate can cause makes it Failed; an error means that nothing
 // was judged.
+//
+// The package families finds the verifier of a task. Each of the others below this directory has one job:
+//
+//	families   the list of verifiers, and those of answers in words
+//	code       the verifier of code_completion; pool keeps its sandboxes
+//	repo       the verifier of repo_patch
+//	terminal   the verifier of terminal_task; machine decides what a checker sees of a changed machine
+//	suite      hidden tests, as repo and terminal run them: unchanged, and changed so that they must fail
+//	contrast   changes to tests in Python
+//	text       answers in words
+//	judge      answers that a model judges
 package verifiers
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"sync"
+	"path"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
@@ -20,6 +31,7 @@ import (
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/judge"
+	"github.com/securebench/sbench/verifiers/pool"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -34,6 +46,20 @@ const (
 	// Faulty means that a defect of the pack or its image kept anything from being measured.
 	// No candidate can cause that, and a retry would not help.
 	Faulty Status = "error"
+)
+
+// An Assurance says how sure a pass is: where the candidate's code ran, compared with where
+// the expectation was. It is the zero Assurance unless the verdict is a pass.
+type Assurance string
+
+const (
+	// Sealed means that no code of the candidate was where the expectation is.
+	Sealed Assurance = "sealed"
+	// Contrasted means that the candidate fails when the expectation changes. A candidate
+	// that was prepared for changed tests can pass without a solution.
+	Contrasted Assurance = "contrasted"
+	// Executed means that the command succeeded, and does not succeed whatever happens.
+	Executed Assurance = "executed"
 )
 
 // A Verdict is the result of a verification. The zero Verdict is invalid.
@@ -57,18 +83,43 @@ type Log struct {
 	Text string
 }
 
-func passed() Verdict { return Verdict{Status: Passed, Score: 1} }
+// CommandDenied is the reason if the tester file forbids a command that a task needs.
+const CommandDenied = "verifier_dangerous_command_denied"
 
-func failed(reason, message string) Verdict {
+// Pass returns a pass without an assurance.
+func Pass() Verdict { return Verdict{Status: Passed, Score: 1} }
+
+// Fail returns a verdict on a candidate that does not solve its task.
+func Fail(reason, message string) Verdict {
 	return Verdict{Status: Failed, Reason: reason, Message: message}
 }
 
-func faulty(reason, message string) Verdict {
+// Fault returns a verdict on a task that cannot be measured.
+func Fault(reason, message string) Verdict {
 	return Verdict{Status: Faulty, Reason: reason, Message: message}
 }
 
-// with returns the verdict with one more entry in its metadata.
-func (v Verdict) with(key string, value any) Verdict {
+// OfExit returns the verdict on a candidate for whom a checker ended so.
+func OfExit(exit runtime.Exit) Verdict {
+	v := Pass()
+	switch {
+	case exit.Success():
+	case exit.Reason == runtime.WallTime:
+		v = Fail("verifier_timeout", "the checker was "+exit.String())
+	case exit.Reason == runtime.OutOfMemory:
+		v = Fail("verifier_out_of_memory", "the checker "+exit.String())
+	case exit.Reason == runtime.PidsLimit:
+		v = Fail("verifier_pids_limit", "the checker "+exit.String())
+	default:
+		v = Fail("checker_failed", "the checker "+exit.String())
+	}
+	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
+	v.Metadata = exit.Metadata()
+	return v
+}
+
+// With returns the verdict with one more entry in its metadata.
+func (v Verdict) With(key string, value any) Verdict {
 	if v.Metadata == nil {
 		v.Metadata = map[string]any{}
 	}
@@ -115,7 +166,7 @@ type Input struct {
 	Network func() (add func(*runtime.Config), done func() error, err error)
 	Timeout time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
-	Code *CodePool
+	Code *pool.Pool
 	// Calibrations stores calibrations of changed tests; nil stores none.
 	Calibrations *contrast.Store
 	// Judge judges free responses by rubrics in prose, by what Model says; nil judges none.
@@ -127,23 +178,42 @@ type Input struct {
 	OutputBytes    int64
 }
 
-// wall returns the time limit of a run of tests.
-func (in Input) wall() time.Duration { return cmp.Or(in.Task.Environment().Timeout, in.Timeout) }
+// stageInodes bounds the files of a [Input.Stage].
+const stageInodes = 65536
 
-// sandbox returns the configuration of a sandbox without anything of the candidate.
-func (in Input) sandbox(name string) runtime.Config {
+// Stage makes a volume for files that the candidate must not change. The caller closes it.
+func (in Input) Stage(ctx context.Context, e Engine) (runtime.Volume, error) {
+	return e.NewVolume(ctx, runtime.VolumeConfig{Bytes: in.WorkspaceBytes, Inodes: stageInodes})
+}
+
+// Wall returns the time limit of a run of tests.
+func (in Input) Wall() time.Duration { return cmp.Or(in.Task.Environment().Timeout, in.Timeout) }
+
+// Dir makes a working directory absolute that the task names; "" stays "", the sandbox's.
+func (in Input) Dir(dir string) string {
+	switch {
+	case dir == "":
+		return ""
+	case path.IsAbs(dir):
+		return path.Clean(dir)
+	}
+	return path.Join(in.Task.Environment().Workdir, dir)
+}
+
+// Sandbox returns the configuration of a sandbox without anything of the candidate.
+func (in Input) Sandbox(name string) runtime.Config {
 	env := in.Task.Environment()
 	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}
 }
 
-// run runs tests in a new sandbox, beside which the task's sidecars run. p names their directory
+// Run runs tests in a new sandbox, beside which the task's sidecars run. p names their directory
 // as the task does, and their own time limit, if any.
-func (in Input) run(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
+func (in Input) Run(ctx context.Context, e Engine, cfg runtime.Config, p runtime.Process) (runtime.Exit, error) {
 	sandbox, err := service.Create(ctx, e, cfg, in.Sidecars)
 	if err != nil {
 		return runtime.Exit{}, err
 	}
-	p.Dir, p.Wall, p.OutputBytes = within(in.Task.Environment().Workdir, p.Dir), cmp.Or(p.Wall, in.wall()), in.OutputBytes
+	p.Dir, p.Wall, p.OutputBytes = in.Dir(p.Dir), cmp.Or(p.Wall, in.Wall()), in.OutputBytes
 	exit, err := sandbox.Exec(ctx, p)
 	return exit, errors.Join(err, sandbox.Close(ctx))
 }
@@ -151,6 +221,12 @@ func (in Input) run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was
 // judged and that a retry may help. Verifiers are safe for concurrent use.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)
+
+// The files of a solution that a script makes.
+const (
+	SolutionDir    = "solution" // the directory that a plan puts them in
+	SolutionScript = "solve.sh" // in it: the script
+)
 
 // A Family is a family of tasks with what judges their candidates, and the candidate that each
 // task has of its own.
@@ -167,38 +243,7 @@ type Family struct {
 	Solution func(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error)
 }
 
-// registry holds the families that have a verifier.
-var registry = sync.OnceValue(func() []Family {
-	return []Family{multipleChoice(), shortAnswer(), freeResponse(), codeCompletion(), repoPatch(), terminalTask()}
-})
-
-// Families returns the families that have a verifier.
-func Families() []Family { return slices.Clone(registry()) }
-
-// For returns the family of a task among those of [Families] and more. For a task of another
-// family it returns one without references, whose verdict is always [Pending].
-func For(t *compiler.Task, more ...Family) Family {
-	for _, f := range slices.Concat(registry(), more) {
-		if f.Name == t.Family().Name {
-			return f
-		}
-	}
-	return Family{Family: t.Family(), Verify: pending}
-}
-
-// by returns a verifier that judges by what a task has for it.
-func by[E any](of func(*compiler.Task) E, judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
+// By returns a verifier that judges by what a task has for it.
+func By[E any](of func(*compiler.Task) E, judge func(context.Context, Engine, Input, E) (Verdict, error)) Verifier {
 	return func(ctx context.Context, e Engine, in Input) (Verdict, error) { return judge(ctx, e, in, of(in.Task)) }
-}
-
-func pending(_ context.Context, _ Engine, in Input) (Verdict, error) {
-	return Verdict{Status: Pending, Reason: "no_verifier", Message: "no verifier for the family " + in.Task.Family().Name}, nil
-}
-
-// first returns the first of a list of texts, or "".
-func first(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return list[0]
 }

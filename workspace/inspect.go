@@ -63,6 +63,13 @@ type InspectOptions struct {
 // Inspect returns what agent, test_sandbox, evaluator and result see of a task. Missing
 // files are Problems of the inspection, not errors.
 func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspection, error) {
+	if t.Stepped() {
+		var steps []string
+		for _, s := range t.Steps() {
+			steps = append(steps, s.ID())
+		}
+		return Inspection{}, fmt.Errorf("%w: %q has steps: name one of %s", ErrNoTask, t.ID(), strings.Join(steps, ", "))
+	}
 	in := inspector{opts: opts, pack: p}
 	payload, err := t.AgentView().Payload()
 	if err != nil {
@@ -73,7 +80,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	}
 	checker := in.files(checkerPlan(t, p))
 	for i := range checker {
-		checker[i].Path = path.Join(compiler.CheckerMount, checker[i].Path)
+		checker[i].Path = path.Join(t.Checker().Mount(), checker[i].Path)
 	}
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
 	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
@@ -191,6 +198,13 @@ func FindTask(p *compiler.Pack, id string) (*compiler.Task, error) {
 	near := ""
 	for t, err := range p.Tasks() {
 		var row compiler.Problems
+		if t != nil {
+			for _, s := range t.Steps() {
+				if s.ID() == id {
+					return s, nil
+				}
+			}
+		}
 		switch {
 		case t != nil && t.ID() == id:
 			return t, nil

@@ -24,7 +24,7 @@ type Plan struct {
 type Entry struct {
 	Name     string // the resource's name; "checker" for the entry of PlanChecker
 	Lane     compiler.Lane
-	Dest     string // clean, relative to the workspace or, for PlanChecker, to compiler.CheckerMount
+	Dest     string // clean, relative to the workspace or, for PlanChecker, to Checker.Mount
 	Source   Source
 	Mode     uint32 // permission bits for Source.Data; files of the pack get 0644 or 0755
 	ReadOnly bool   // no permission bit allows writing, and a sandbox needs a read-only mount
@@ -107,7 +107,7 @@ func viewPlan(view compiler.View, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanChecker plans the contents of compiler.CheckerMount in the sandbox of a task's checker:
+// PlanChecker plans the contents of the directory Checker.Mount in the sandbox of a task's checker:
 // the checker's files, without hidden files. The plan is empty without a checker or a path.
 func PlanChecker(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	plan := checkerPlan(t, p)
@@ -124,7 +124,7 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	var plan Plan
 	if c := t.Checker(); c.Path != "" {
 		dest := "."
-		if c.Files() == c.Path && c.Mounted() != compiler.CheckerMount {
+		if c.Files() == c.Path && c.Mounted() != c.Mount() {
 			dest = path.Base(c.Path)
 		}
 		plan.Entries = []Entry{{

@@ -44,9 +44,13 @@ func newMachine(t *testing.T) machine {
 }
 
 // mount mounts an overlay of upper over the image.
-func (m machine) mount(t *testing.T, upper, work, at string) {
+func (m machine) mount(t *testing.T, upper, work, at string, below ...string) {
 	t.Helper()
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=nofollow,index=off,metacopy=off", m.path("image"), m.path(upper), m.path(work))
+	lower := m.path("image")
+	for _, name := range below {
+		lower = m.path(name) + ":" + lower
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=nofollow,index=off,metacopy=off", lower, m.path(upper), m.path(work))
 	if err := unix.Mount("overlay", m.path(at), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +136,33 @@ func TestRoundTrip(t *testing.T) {
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "merged", "rmdir proc; rm -r mounted; chmod 755 usr/bin/tool") // no setuid bit in a layer
 	if diff := cmp.Diff(list(t, m.path("merged")), list(t, m.path("again"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestBelow: changes over other changes to an image are one layer of it.
+func TestBelow(t *testing.T) {
+	const more = `
+echo newer > etc/passwd; rm etc/conf.d/c; echo a > etc/conf.d/a; rm -r etc/link; ln -s passwd etc/link
+echo y > var/lib/old/y; rm -r var/lib/deep; echo file > var/lib/deep; rm srv; mkdir srv; echo in > srv/in
+rm -r tmp/deep; mkdir tmp/deep; echo u > tmp/deep/u; rm two; echo two > two; mkdir -p fresh/er; rm -r shared`
+	m := newMachine(t)
+	for _, dir := range []string{"upper2", "work3", "merged2", "applied2", "work4", "again2"} {
+		check(t, os.Mkdir(m.path(dir), 0o755))
+	}
+	m.sh(t, "image", image)
+	m.mount(t, "upper", "work", "merged")
+	m.sh(t, "merged", changes+"; rm -f pipe .wh.forged; chmod 755 usr/bin/tool")
+	first, _ := write(t, m)
+	check(t, layer.Apply(t.Context(), bytes.NewReader(first), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	m.mount(t, "upper2", "work3", "merged2", "applied")
+	m.sh(t, "merged2", more)
+	var both bytes.Buffer
+	_, err := layer.Write(t.Context(), &both, runtime.Changes{Dir: m.path("upper2"), Below: m.path("applied")}, limits)
+	check(t, err)
+	check(t, layer.Apply(t.Context(), &both, m.root(t, "applied2"), m.root(t, "image"), limits, nil))
+	m.mount(t, "applied2", "work4", "again2")
+	if diff := cmp.Diff(list(t, m.path("merged2")), list(t, m.path("again2"))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -34,17 +35,24 @@ type Report struct {
 	Dropped []string // the first 100 entries that no layer may have: absolute paths, with types
 }
 
-// Write writes the changes of a stopped sandbox as a layer. The same changes give the same bytes.
+// Write writes the changes of a stopped sandbox as a layer, together with those below them. The same changes give the same bytes.
 // Errors match workspace.ErrTooBig if the changes exceed the limits.
 func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Budget) (Report, error) {
-	root, err := os.OpenRoot(changes.Dir)
-	if err != nil {
-		return Report{}, err
+	var dirs []*os.Root
+	for _, name := range []string{changes.Dir, changes.Below} {
+		if name == "" {
+			continue
+		}
+		root, err := os.OpenRoot(name)
+		if err != nil {
+			return Report{}, err
+		}
+		defer func() { _ = root.Close() }()
+		dirs = append(dirs, root)
 	}
-	defer func() { _ = root.Close() }()
 	return compress(to, func(archive *tar.Writer, r *Report) error {
 		w := writer{ctx: ctx, archive: archive, changes: changes, limits: limits, links: map[inode]string{}, report: r}
-		return w.directory(root, "", 1)
+		return w.directory(dirs, "", 1)
 	})
 }
 
@@ -83,39 +91,86 @@ type writer struct {
 	report  *Report
 }
 
-func (w *writer) directory(dir *os.Root, rel string, depth int) error {
+// directory writes the entries of a directory, of which dirs are the parts, the topmost first.
+func (w *writer) directory(dirs []*os.Root, rel string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: more than %d directories deep", workspace.ErrTooBig, maxDepth)
 	}
-	f, err := dir.Open(".")
-	if err != nil {
-		return fmt.Errorf("open directory %q: %w", rel, err)
+	having := map[string][]*os.Root{} // the parts in which there is an entry of this name
+	for _, dir := range dirs {
+		names, opaque, err := w.names(dir, rel)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			having[name] = append(having[name], dir)
+		}
+		if opaque {
+			break
+		}
 	}
-	names, err := f.Readdirnames(int(w.limits.Entries) + 1)
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	if err == nil && rel != "" && isOpaque(f) {
-		err = w.mark(path.Join(rel, opaque))
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read directory %q: %w", rel, err)
-	}
-	if int64(len(names)) > w.limits.Entries {
-		return errTooMany
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(having)) {
 		if w.ctx.Err() != nil {
 			return context.Cause(w.ctx)
 		}
 		if at := path.Join(rel, name); !slices.Contains(w.changes.Mounts, "/"+at) {
-			if err := w.entry(dir, name, at, depth); err != nil {
+			if err := w.entry(having[name], name, at, depth); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// names reads one part of a directory. If it hides what is below it, names marks that.
+func (w *writer) names(dir *os.Root, rel string) (names []string, hides bool, err error) {
+	f, err := dir.Open(".")
+	if err != nil {
+		return nil, false, fmt.Errorf("open directory %q: %w", rel, err)
+	}
+	names, err = f.Readdirnames(int(w.limits.Entries) + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && rel != "" && isOpaque(f) {
+		hides, err = true, w.mark(path.Join(rel, opaque))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, false, fmt.Errorf("read directory %q: %w", rel, err)
+	}
+	if int64(len(names)) > w.limits.Entries {
+		return nil, false, errTooMany
+	}
+	return names, hides, nil
+}
+
+// subdirectory writes the entries of a directory that begins in the first of dirs. A part that is no
+// directory hides what is below it.
+func (w *writer) subdirectory(dirs []*os.Root, name, rel string, depth int) error {
+	var parts []*os.Root
+	defer func() {
+		for _, part := range parts {
+			_ = part.Close()
+		}
+	}()
+	for _, dir := range dirs {
+		info, err := dir.Lstat(name)
+		if err == nil && !info.IsDir() {
+			if err := w.mark(path.Join(rel, opaque)); err != nil {
+				return err
+			}
+			break
+		}
+		var part *os.Root
+		if err == nil {
+			part, err = dir.OpenRoot(name)
+		}
+		if err != nil {
+			return fmt.Errorf("open directory %q: %w", rel, err)
+		}
+		parts = append(parts, part)
+	}
+	return w.directory(parts, rel, depth+1)
 }
 
 // isOpaque reports whether a directory hides the directory below it. overlayfs then gives it an
@@ -139,7 +194,9 @@ func (w *writer) mark(name string) error {
 	return w.archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600})
 }
 
-func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
+// entry writes an entry of the topmost of dirs, all of which have one of this name.
+func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
+	dir := dirs[0]
 	info, err := dir.Lstat(name)
 	if err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
@@ -178,11 +235,7 @@ func (w *writer) entry(dir *os.Root, name, rel string, depth int) error {
 	}
 	switch header.Typeflag {
 	case tar.TypeDir:
-		sub, err := dir.OpenRoot(name)
-		if err != nil {
-			return fmt.Errorf("open directory %q: %w", rel, err)
-		}
-		return errors.Join(w.directory(sub, rel, depth+1), sub.Close())
+		return w.subdirectory(dirs, name, rel, depth)
 	case tar.TypeReg:
 		return w.content(dir, name, rel, info)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 type gradeCmd struct {
-	Source      string `arg:"" name:"source" help:"What to verify: a run's output directory; a file of predictions (SWE-bench's, HumanEval's samples, or other objects with an id and an answer, as JSONL or JSON); or a directory of what agents left, each part named after its task."`
+	Source      string `arg:"" name:"source" help:"What to verify: a run's output directory; a file of predictions (SWE-bench's, HumanEval's samples, SecureBench's candidates.jsonl, or other objects with an id and an answer, as JSONL or JSON); or a directory of what agents left, each part named after its task."`
 	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
 	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
@@ -64,7 +64,11 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if cmd.Key != "" || cmd.AcceptUnsigned && !cmd.Resume {
 		return nil, fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
 	}
-	set, err := predictions.Read(ctx, cmd.Source, pack, cmd.Extract == compiler.Fenced)
+	source := cmd.Source
+	if records := filepath.Join(source, record.RecordsFile); exists(records) {
+		source = records
+	}
+	set, err := predictions.Read(ctx, source, pack, cmd.Extract == compiler.Fenced)
 	if err != nil {
 		return nil, err
 	}
@@ -84,21 +88,21 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 // isRun reports whether the source is a run's output directory, with a manifest or records. It is an
 // error if the source is a file of a run, or a directory of several runs.
 func (cmd *gradeCmd) isRun() (bool, error) {
-	has := func(parts ...string) bool {
-		_, err := os.Lstat(filepath.Join(parts...))
-		return err == nil
-	}
+	has := func(parts ...string) bool { return exists(filepath.Join(parts...)) }
 	info, err := os.Stat(cmd.Source)
 	switch {
 	case err != nil:
 		return false, err
 	case !info.IsDir():
-		if base := filepath.Base(cmd.Source); base == record.RecordsFile || base == record.ManifestFile {
+		base := filepath.Base(cmd.Source)
+		if (base == record.RecordsFile || base == record.ManifestFile) && has(filepath.Dir(cmd.Source), record.ManifestFile) {
 			return false, fmt.Errorf("%q is a file of a run: name the run's directory", cmd.Source)
 		}
 		return false, nil
-	case has(cmd.Source, record.ManifestFile) || has(cmd.Source, record.RecordsFile):
+	case has(cmd.Source, record.ManifestFile):
 		return true, nil
+	case has(cmd.Source, record.RecordsFile): // a run of SecureBench
+		return false, nil
 	}
 	entries, err := os.ReadDir(cmd.Source)
 	for _, e := range entries {
@@ -107,4 +111,9 @@ func (cmd *gradeCmd) isRun() (bool, error) {
 		}
 	}
 	return false, err
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }

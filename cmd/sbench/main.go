@@ -22,17 +22,18 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/pack/harbor"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
-	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
-	verifiers.Inside()
+	terminal.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)
@@ -44,7 +45,7 @@ func main() {
 
 // execute runs one command line and returns its exit code.
 func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
-	formats := pack.Formats()
+	formats := append(pack.Formats(), harbor.Formats()...)
 	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
 	ctx := interrupts.ctx
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}

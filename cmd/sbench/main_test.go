@@ -16,11 +16,11 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime/userns"
-	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 func TestMain(m *testing.M) {
-	verifiers.Inside()
+	terminal.Inside()
 	containerdtest.Enter()
 	testscript.Main(m, map[string]func(){"sbench": func() {
 		interrupts := watchSignals()

@@ -142,7 +142,7 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", list.what, p)
 		}
 	}
-	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Rows, r.Out, len(r.Left))
+	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Tasks, r.Out, len(r.Left))
 	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
 		err = errors.Join(err, a.printf("%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out))
 	}

@@ -1,5 +1,5 @@
 // Package patch finds out which paths a patch in git's format changes, and how ([Parse]), and which files
-// belong to the tests ([Rules]). It does not apply patches.
+// belong to the tests ([Steering]). It does not apply patches.
 //
 // It is stricter than git apply: anything that it does not understand is an error, so that git cannot read
 // a patch differently from the policy that checks its paths. Libraries such as go-gitdiff silently skip

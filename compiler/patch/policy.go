@@ -11,7 +11,7 @@ import (
 // A Rule names files that steer how tests run. They belong to the tests, unless a task allows a
 // candidate to change them.
 type Rule struct {
-	Kind string // describes the files in messages and documentation
+	Kind string // describes the files in messages
 	// Tools are programs that read the files. The rule counts for a command that runs one of them, and for
 	// a command that runs a program unknown to the rules, such as a script, since it may start any tool. A
 	// rule without tools always counts.
@@ -21,8 +21,8 @@ type Rule struct {
 	Globs []string
 }
 
-// Rules returns the rules, which docs/verifiers.md prints. The caller must not change them.
-var Rules = sync.OnceValue(func() []Rule {
+// rules returns the rules. The caller must not change them.
+var rules = sync.OnceValue(func() []Rule {
 	rule := func(kind, tools, globs string) Rule {
 		return Rule{Kind: kind, Tools: strings.Fields(tools), Globs: strings.Fields(globs)}
 	}
@@ -55,11 +55,11 @@ func Steering(args []string) []Rule {
 	for i, file := range Runners(args) {
 		base := path.Base(file)
 		tool := strings.TrimRight(strings.TrimSuffix(base, ".py"), "0123456789.")
-		known := slices.ContainsFunc(Rules(), func(r Rule) bool { return slices.Contains(r.Tools, tool) || slices.Contains(r.Tools, base) })
+		known := slices.ContainsFunc(rules(), func(r Rule) bool { return slices.Contains(r.Tools, tool) || slices.Contains(r.Tools, base) })
 		opaque = opaque && i > 0 || !known && base != "__main__.py" && !builtins.MatchString(base)
 		named[tool], named[base] = true, true
 	}
-	return slices.DeleteFunc(slices.Clone(Rules()), func(r Rule) bool {
+	return slices.DeleteFunc(slices.Clone(rules()), func(r Rule) bool {
 		return len(r.Tools) > 0 && !opaque && !slices.ContainsFunc(r.Tools, func(tool string) bool { return named[tool] })
 	})
 }

@@ -58,8 +58,8 @@ type Builder struct {
 	Temp         string    // a directory for one layer at a time
 }
 
-// ErrUnsupported means that a Dockerfile has an instruction that this package does not support.
-var ErrUnsupported = errors.New("not supported without BuildKit")
+// errUnsupported means that a Dockerfile has an instruction that this package does not support.
+var errUnsupported = errors.New("not supported without BuildKit")
 
 // A Fault is an error of the Dockerfile or of the files that it copies.
 type Fault struct{ error }
@@ -186,7 +186,7 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if err != nil {
 		err = fmt.Errorf("%s:%d: %w", r.file, s.line, err)
 	}
-	if errors.Is(err, ErrUnsupported) {
+	if errors.Is(err, errUnsupported) {
 		err = Fault{err}
 	}
 	return s, err
@@ -201,7 +201,7 @@ func (s *stage) from(ctx context.Context, base string) error {
 		return nil
 	}
 	if base == "scratch" {
-		return fmt.Errorf("FROM scratch is %w", ErrUnsupported)
+		return fmt.Errorf("FROM scratch is %w", errUnsupported)
 	}
 	var err error
 	s.image, err = s.Images.Resolve(ctx, base)
@@ -238,7 +238,7 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	case *instructions.AddCommand:
 		for _, source := range c.SourcePaths {
 			if strings.Contains(source, "://") || strings.HasPrefix(source, "git@") || archive.MatchString(source) {
-				return fmt.Errorf("ADD of %s, which is not a plain local file, is %w", source, ErrUnsupported)
+				return fmt.Errorf("ADD of %s, which is not a plain local file, is %w", source, errUnsupported)
 			}
 		}
 		return s.copy(ctx, copying{c.SourcesAndDest, "", c.Chown, c.Chmod, false, c.ExcludePatterns, c.String()})
@@ -314,7 +314,7 @@ func (s *stage) describe(c instructions.Command) error {
 	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
 		// They have no effect in a sandbox.
 	default:
-		return fmt.Errorf("%s is %w", c.Name(), ErrUnsupported)
+		return fmt.Errorf("%s is %w", c.Name(), errUnsupported)
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func (s *stage) describe(c instructions.Command) error {
 func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 	for _, m := range instructions.GetMounts(c) {
 		if m.Type != instructions.MountTypeCache && m.Type != instructions.MountTypeTmpfs { // these only save time
-			return fmt.Errorf("RUN --mount=type=%s is %w", m.Type, ErrUnsupported)
+			return fmt.Errorf("RUN --mount=type=%s is %w", m.Type, errUnsupported)
 		}
 	}
 	args := c.CmdLine

@@ -239,7 +239,7 @@ func (u *upper) own(chown, chmod string) error {
 	if chmod != "" {
 		mode, err := strconv.ParseUint(chmod, 8, 12)
 		if err != nil {
-			return fmt.Errorf("--chmod=%s is %w", chmod, ErrUnsupported)
+			return fmt.Errorf("--chmod=%s is %w", chmod, errUnsupported)
 		}
 		u.mode = fs.FileMode(mode) & fs.ModePerm
 	}

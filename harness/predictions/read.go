@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -33,23 +34,24 @@ var idKeys = []string{"id", "instance_id", "task_id"}
 
 // answerKeys are the keys of a prediction for each kind of candidate.
 var answerKeys = map[compiler.CandidateKind][]string{
-	compiler.CandidatePatch: {"model_patch", "patch"},
-	compiler.CandidateCode:  {completion, "solution", "code"},
-	compiler.CandidateText:  {"answer", "text", "response"},
+	compiler.CandidatePatch: {"model_patch", "patch", "candidate_patch"},
+	compiler.CandidateCode:  {completion, "solution", "code", "candidate_text"},
+	compiler.CandidateText:  {"answer", "text", "response", "candidate_text"},
 }
 
-// Read reads the predictions for a pack from a file or a directory (docs/records.md, "Answers
-// that exist"). The n-th prediction for a task is the candidate of its n-th attempt.
+// Read reads the predictions for a pack from a file or a directory (docs/records.md,
+// "Candidates that exist"). The n-th prediction for a task is the candidate of its n-th attempt.
 //
 //	name           holds
 //	a .json file   a list of predictions, or an object of predictions by the task's id
 //	another file   one prediction on each line
 //	a directory    for each task what an agent left: a directory or a file, named after the task
 //
-// A prediction is an object with an id and an answer, such as SWE-bench's (instance_id, model_patch)
-// or HumanEval's (task_id, completion). With fenced, Read finds the program in an answer that is code
-// as compiler.CodeCompletionEval.Program does, whatever its task says. An error lists
-// compiler.Problems, which name everything that is wrong.
+// A prediction is an object with an id and an answer, such as SWE-bench's (instance_id, model_patch),
+// HumanEval's (task_id, completion), or a record of SecureBench (task_id, candidate_text or
+// candidate_patch; a workspace is in the directory workspaces beside the file). With fenced, Read finds
+// the program in an answer as compiler.CodeCompletionEval.Program does, whatever the task says. An error
+// lists compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*Set, error) {
 	r := &reader{file: name, fenced: fenced, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
 	for task, err := range pack.Tasks() {
@@ -105,7 +107,7 @@ func (r *reader) readFile(ctx context.Context) error {
 	if filepath.Ext(r.file) == ".json" {
 		text, err := io.ReadAll(f)
 		if err == nil {
-			r.whole(text)
+			err = r.whole(ctx, text)
 		}
 		return err
 	}
@@ -113,8 +115,12 @@ func (r *reader) readFile(ctx context.Context) error {
 	lines.Buffer(nil, maxLine)
 	for n := 1; lines.Scan() && ctx.Err() == nil; n++ {
 		if line := bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff")); len(bytes.TrimSpace(line)) > 0 {
-			if root, ok := r.parse(line, n); ok {
-				r.prediction(root, n, "")
+			root, ok := r.parse(line, n)
+			if !ok {
+				continue
+			}
+			if err := r.prediction(ctx, root, n, ""); err != nil {
+				return err
 			}
 		}
 	}
@@ -134,30 +140,31 @@ func (r *reader) parse(text []byte, line int) (document.Value, bool) {
 }
 
 // whole reads a file that is one JSON value.
-func (r *reader) whole(text []byte) {
+func (r *reader) whole(ctx context.Context, text []byte) (err error) {
 	root, ok := r.parse(text, 1)
 	if !ok {
-		return
+		return nil
 	}
 	switch root.Kind() {
 	case document.Array:
 		for _, item := range root.Items() {
-			r.prediction(item, item.Line(), "")
+			err = errors.Join(err, r.prediction(ctx, item, item.Line(), ""))
 		}
 	case document.Object:
 		for id, item := range root.Fields() {
-			r.prediction(item, item.Line(), id.Text())
+			err = errors.Join(err, r.prediction(ctx, item, item.Line(), id.Text()))
 		}
 	default:
 		r.wrong(1, "", "", "expected a list or an object of predictions, found %s", root.Kind())
 	}
+	return err
 }
 
 // prediction adds one prediction. id is its task's id, or "" if a key of the prediction names the task.
-func (r *reader) prediction(v document.Value, line int, id string) {
+func (r *reader) prediction(ctx context.Context, v document.Value, line int, id string) error {
 	if v.Kind() != document.Object {
 		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", v.Kind())
-		return
+		return nil
 	}
 	for _, key := range idKeys {
 		if named := v.Get(key); id == "" && named.Kind() == document.String {
@@ -166,16 +173,19 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	}
 	if id == "" {
 		r.wrong(line, "", "", "the prediction names no task: it has no %s", strings.Join(idKeys, ", "))
-		return
+		return nil
 	}
 	task := r.task(line, id)
 	if task == nil {
-		return
+		return nil
 	}
 	keys := answerKeys[task.CandidateKind()]
+	if keys == nil && v.Get("hidden_values").Given() { // a record of SecureBench
+		return r.workspace(ctx, task, v.Get("candidate_workspace"), line)
+	}
 	if keys == nil {
 		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is not a text", id, task.Family().Name)
-		return
+		return nil
 	}
 	var found []string
 	for _, key := range keys {
@@ -185,14 +195,38 @@ func (r *reader) prediction(v document.Value, line int, id string) {
 	}
 	if len(found) != 1 {
 		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family().Name, strings.Join(keys, ", "), len(found))
-		return
+		return nil
 	}
 	answer := v.Get(found[0])
 	if k := answer.Kind(); k != document.String && k != document.Null { // some tools write null for an empty patch
 		r.wrong(line, "$."+found[0], "", "expected text, found %s", k)
-		return
+		return nil
 	}
 	r.add(task, found[0], answer.Text())
+	return nil
+}
+
+// workspace adds the workspace that a record of SecureBench refers to: the directory of that name in
+// workspaces beside the file, wherever the run was when it was recorded.
+func (r *reader) workspace(ctx context.Context, task *compiler.Task, named document.Value, line int) error {
+	name := workspace.TaskDir(task.ID())
+	if named.Kind() == document.String {
+		name = path.Base(named.Text())
+	}
+	dir, err := filepath.Abs(filepath.Join(filepath.Dir(r.file), "workspaces", name))
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || !filepath.IsLocal(name) {
+		r.wrong(line, "$.candidate_workspace", "", "there is no directory %q for %q", filepath.Join("workspaces", name), task.ID())
+		return nil
+	}
+	sum := sha256.New()
+	_, _ = io.WriteString(sum, r.set.Digest) // a hash takes everything
+	err = r.entry(ctx, task, dir, fs.FileInfoToDirEntry(info), sum)
+	r.set.Digest = workspace.DigestOf(sum)
+	return err
 }
 
 // task returns the task with the id; nil if there is none.

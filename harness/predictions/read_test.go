@@ -53,6 +53,9 @@ func TestRead(t *testing.T) {
 		{"attempts", "s.jsonl", "{\"id\": \"text\", \"answer\": \"1\"}\n\n{\"id\": \"text\", \"answer\": \"2\"}\n", map[string][]candidate.Candidate{"text": {{Text: "1"}, {Text: "2"}}}, ""},
 		{"patches", "s.jsonl", `{"instance_id": "patch", "model_patch": "diff", "model_name_or_path": "m"}`, map[string][]candidate.Candidate{"patch": {{Patch: "diff", Foreign: true}}}, ""},
 		{"no patch", "s.jsonl", `{"instance_id": "patch", "model_patch": null}`, map[string][]candidate.Candidate{"patch": {{Foreign: true}}}, ""},
+		{"SecureBench's text", "candidates.jsonl", `{"task_id": "text", "candidate_text": "2", "candidate_patch": null, "hidden_values": "<redacted>"}`, map[string][]candidate.Candidate{"text": {{Text: "2"}}}, ""},
+		{"SecureBench's patch", "candidates.jsonl", `{"task_id": "patch", "candidate_text": null, "candidate_patch": "diff"}`, map[string][]candidate.Candidate{"patch": {{Patch: "diff", Foreign: true}}}, ""},
+		{"SecureBench's workspace is missing", "candidates.jsonl", `{"task_id": "files", "candidate_workspace": "/elsewhere/workspaces/..", "hidden_values": "<redacted>"}`, nil, `s.jsonl:1: $.candidate_workspace: there is no directory`},
 		{"a list", "s.json", `[{"instance_id": "patch", "model_patch": "a"}, {"id": "text", "text": "2"}]`, map[string][]candidate.Candidate{"patch": {{Patch: "a", Foreign: true}}, "text": {{Text: "2"}}}, ""},
 		{"by id", "s.json", `{"patch": {"model_patch": "a"}}`, map[string][]candidate.Candidate{"patch": {{Patch: "a", Foreign: true}}}, ""},
 
@@ -62,7 +65,7 @@ func TestRead(t *testing.T) {
 		{"no object", "s.jsonl", `["text"]`, nil, "s.jsonl:1: expected an object, found"},
 		{"no id", "s.jsonl", `{"answer": "1"}`, nil, "s.jsonl:1: the prediction names no task: it has no id, instance_id, task_id"},
 		{"another task", "s.jsonl", `{"id": "txet", "answer": "1"}`, nil, `s.jsonl:1: the pack has no task "txet" (did you mean "text"?)`},
-		{"no answer", "s.jsonl", `{"id": "text", "completion": "1"}`, nil, `s.jsonl:1: a prediction for "text", a short_answer, has one of answer, text, response, found 0`},
+		{"no answer", "s.jsonl", `{"id": "text", "completion": "1"}`, nil, `s.jsonl:1: a prediction for "text", a short_answer, has one of answer, text, response, candidate_text, found 0`},
 		{"two answers", "s.jsonl", `{"id": "text", "answer": "1", "text": "2"}`, nil, `found 2`},
 		{"a number", "s.jsonl", `{"id": "text", "answer": 2}`, nil, "s.jsonl:1: $.answer: expected text, found"},
 		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is not a text (give a directory"},
@@ -99,6 +102,14 @@ func TestReadDirectory(t *testing.T) {
 	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
 	if diff := cmp.Diff(want, set.Candidates); diff != "" {
 		t.Error(diff)
+	}
+	records := filepath.Join(t.TempDir(), "candidates.jsonl")
+	must(t, os.WriteFile(records, []byte(`{"task_id": "files", "candidate_workspace": "/elsewhere/workspaces/files", "hidden_values": "<redacted>"}`), 0o644))
+	must(t, os.Symlink(dir, filepath.Join(filepath.Dir(records), "workspaces")))
+	recorded, err := predictions.Read(t.Context(), records, pack, false)
+	must(t, err)
+	if len(recorded.Candidates["files"]) != 1 || filepath.Base(recorded.Candidates["files"][0].Workspace) != "files" {
+		t.Errorf("the workspace of a record: %v", recorded.Candidates)
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("b"), 0o644))
 	other, err := predictions.Read(t.Context(), dir, pack, false)

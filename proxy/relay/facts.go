@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -62,6 +64,30 @@ type Facts struct {
 
 	Stripped map[string]int64 `json:"stripped,omitempty"` // what the relay removed from requests, and how often
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
+}
+
+// Plus returns the facts about two relays, of which g was open later.
+func (f Facts) Plus(g Facts) Facts {
+	g.Seen, g.Refused, g.Unlogged, g.Sent = f.Seen+g.Seen, f.Refused+g.Refused, f.Unlogged+g.Unlogged, f.Sent+g.Sent
+	g.Succeeded, g.Unavailable, g.Left = f.Succeeded+g.Succeeded, f.Unavailable+g.Unavailable, f.Left+g.Left
+	g.Failed, g.Stripped, g.External = added(f.Failed, g.Failed), added(f.Stripped, g.Stripped), added(f.External, g.External)
+	g.Statuses = slices.Concat(f.Statuses, g.Statuses)
+	g.Statuses = g.Statuses[max(0, len(g.Statuses)-maxStatuses):]
+	g.LastCause, g.Exceeded = cmp.Or(g.LastCause, f.LastCause), cmp.Or(f.Exceeded, g.Exceeded)
+	g.Usage = f.Usage.Add(g.Usage)
+	g.CostUSD += f.CostUSD
+	return g
+}
+
+func added[K comparable](a, b map[K]int64) map[K]int64 {
+	sum := maps.Clone(a)
+	for key, n := range b {
+		if sum == nil {
+			sum = map[K]int64{}
+		}
+		sum[key] += n
+	}
+	return sum
 }
 
 // Unserved reports whether the provider served no request although, as far as the relay knows, the

@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/workspace"
@@ -41,8 +42,8 @@ func numbers(attempt, try int) string {
 // record may name what is there.
 func (r *Record) files() (names []string, err error) {
 	for _, l := range r.Logs {
-		if path.Dir(l.Path) != LogDir(r.TaskID, r.Attempt, r.Try) {
-			return nil, fmt.Errorf("log %q is not in the attempt's own directory, %s", l.Path, LogDir(r.TaskID, r.Attempt, r.Try))
+		if own := LogDir(r.TaskID, r.Attempt, r.Try); !strings.HasPrefix(l.Path, own+"/") || path.Clean(l.Path) != l.Path {
+			return nil, fmt.Errorf("log %q is not in the attempt's own directory, %s", l.Path, own)
 		}
 		names = append(names, l.Path)
 	}

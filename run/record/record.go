@@ -30,6 +30,7 @@ const (
 	TraceFile     = "agent-trace.log" // in an attempt's log directory
 	AgentFile     = "agent.yaml"      // in an attempt's log directory: the descriptor of a tester's agent
 	ChangesFile   = "changes.diff"    // in an attempt's log directory: how texts of the image were changed
+	StepPrefix    = "step-"           // and a number from 1: the directory in it for a step of the task
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
 	PrivateDir    = "private" // what verifiers printed and left; see [Private]
@@ -82,6 +83,10 @@ type Record struct {
 	// Contrast is how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
+	// Steps are those that were made of a task with steps. The fields above and below are about all of
+	// them; outputs have a heading for each.
+	Steps []Step `json:"steps,omitempty"`
+
 	// Set unless the attempt passed.
 	FailureReason  string `json:"failure_reason,omitempty"`
 	FailurePhase   string `json:"failure_phase,omitempty"` // producer, extraction or verifier
@@ -130,6 +135,22 @@ type Record struct {
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
 	Digest   string `json:"digest"`
+}
+
+// A Step is a step of a task that was made, with the fields of a Record that are its own.
+type Step struct {
+	Name            string                `json:"name"`
+	Status          Status                `json:"verification_status"`
+	Score           float64               `json:"score"`
+	Assurance       verifiers.Assurance   `json:"assurance,omitempty"`
+	Contrast        *contrast.Summary     `json:"contrast,omitempty"`
+	FailureReason   string                `json:"failure_reason,omitempty"`
+	FailurePhase    string                `json:"failure_phase,omitempty"`
+	FailureMessage  string                `json:"failure_message,omitempty"`
+	ProducerFailure *candidate.Failure    `json:"producer_failure,omitempty"`
+	Times           Times                 `json:"times"`
+	Agent           *harness.About        `json:"agent,omitempty"`
+	Egress          *harness.EgressTotals `json:"egress,omitempty"`
 }
 
 // PassAssurance returns how certain a record's pass is: Assurance or, if there is none, the weakest
@@ -183,6 +204,8 @@ type Metadata map[string]any
 const (
 	MetadataRead = "read"
 	MetadataRule = "rule"
+	// MetadataReward is the key for the rewards by name that a checker left.
+	MetadataReward = "reward"
 )
 
 // Times says how long the parts of an attempt took, in seconds.

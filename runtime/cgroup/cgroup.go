@@ -333,8 +333,8 @@ func (g Group) Remove() error {
 // read returns the text of one of the group's files; see [proc.Text].
 func (g Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
 
-// number returns the number after key at the beginning of a line of one of the group's files; 0 if
-// there is none, or no such file.
+// number returns the number that follows key at the beginning of a line of the named file. It returns 0
+// if no line begins so, or if the file does not exist.
 func (g Group) number(controller, name, key string) (int64, error) {
 	text, err := os.ReadFile(g.file(controller, name))
 	if err != nil && !gone(err) {

@@ -185,11 +185,11 @@ func (f *FS) mountCopies() error {
 	return nil
 }
 
-// view makes an overlay of a read-only mount's source and returns its path. The overlay has
-// its own inodes, since sandboxes could communicate through locks and watches on shared
-// ones, and keeps host paths out of the sandbox's mount table. view returns "" for sources
-// in the sandbox's layer, if that is a file system of its own, and if the file system cannot
-// be a layer of an overlay.
+// view makes an overlay of a read-only mount's source and returns its path. The overlay has its own
+// inodes, since sandboxes could communicate through locks and watches on shared inodes. It also keeps
+// host paths out of the sandbox's mount table. view returns "" in two cases: the source is in the
+// sandbox's layer, and the layer is a file system of its own; or the source's file system cannot be a
+// layer of an overlay.
 func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	own := f.Layer.Bounded() && strings.HasPrefix(m.Source, f.Layer.Path()+"/")
 	if own || m.Writable || m.Chown {

@@ -23,12 +23,15 @@ func seal(target string) error {
 	return nil
 }
 
-// Check checks the mounts that the OCI runtime made for a first process, before that starts,
-// and seals those that are not as they were asked for: the root is nosuid, nodev and, unless it
-// is writable, read-only; a file system that hides a directory of /proc or /sys is so, too, and
-// always read-only. Files there are hidden by the device null, which must stay one. runc clones
-// the root that it is given, with its flags; crun (1.8) makes another without them, and hides
-// directories with file systems of any size that can be written.
+// Check checks the mounts that the OCI runtime made for a first process, before the process starts,
+// and seals the mounts that are not as sbench asked for:
+//
+//	the root                                      nosuid, nodev, and read-only unless it is writable
+//	what hides a directory of /proc or /sys       nosuid, nodev, read-only
+//	the device null, which hides a file there     left alone: it must stay a device
+//
+// runc clones the root that it is given, with its flags. crun (1.8) makes another root without them, and
+// hides directories with writable file systems of any size.
 func (f *FS) Check(pid int) error {
 	loose, err := looseMounts(pid, f.Writable)
 	if err != nil || len(loose) == 0 {

@@ -107,7 +107,7 @@ func (s *Sandbox) Changes() (runtime.Changes, error) {
 	if !s.cfg.Machine {
 		return runtime.Changes{}, errors.New("the sandbox is no machine")
 	}
-	c := runtime.Changes{Dir: s.root.Layers()[0], Mounts: []string{"/proc", "/dev", "/sys"}}
+	c := runtime.Changes{Dir: s.root.Layers()[0], Below: s.cfg.Image.UpperDir, Mounts: []string{"/proc", "/dev", "/sys"}}
 	for _, m := range s.root.Shown() {
 		c.Mounts = append(c.Mounts, m.Dest)
 	}

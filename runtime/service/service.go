@@ -24,6 +24,9 @@ const (
 	interval = 200 * time.Millisecond
 )
 
+// Failed is the exit code if a service could not be started.
+const Failed = 126
+
 // DefaultWait is how long a service may take to be ready if its task does not say.
 const DefaultWait = time.Minute
 
@@ -32,6 +35,7 @@ type Service struct {
 	Args  []string      `json:"args"`
 	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; empty for none
 	Wait  time.Duration `json:"wait"`  // until it is ready
+	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
 }
 
 // Mount returns the mount that a sandbox with services needs.
@@ -102,6 +106,10 @@ func awaitChildren() error {
 // start starts the service and waits until it is ready.
 func (s Service) start() error {
 	cmd := exec.Command(s.Args[0], s.Args[1:]...)
+	if s.Once {
+		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+		return cmd.Run()
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("service: %w", err)

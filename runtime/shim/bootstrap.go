@@ -117,7 +117,7 @@ func (c Call) spawn(socket string) error {
 func (c Call) Serve() error {
 	// Memory matters more than time here: a host may run a server for each of many runs.
 	debug.SetGCPercent(40)
-	// Processes whose parents were OCI runtimes become this one's children.
+	// When an OCI runtime ends, its child processes become children of this process.
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become a subreaper: %w", err)
 	}
@@ -153,9 +153,9 @@ func (c Call) Serve() error {
 const serverFile = "server"
 
 // Delete removes what a server that has ended left: its socket, and sandboxes that it did not
-// delete. It writes how the anchor's task ended. The daemon also calls it for a server that did
-// not answer it in time after a restart; that one is killed first, or it would report the ends
-// of its sandboxes as if they had ended by themselves.
+// delete. It writes how the anchor's task ended. After a restart, the daemon also calls Delete for a
+// server that did not answer it in time. Delete kills such a server first: otherwise the server would
+// report the ends of its sandboxes as if they had ended by themselves.
 func (c Call) Delete(w io.Writer) error {
 	errs := []error{os.Remove(Socket(c.Address, c.ID))}
 	if errors.Is(errs[0], os.ErrNotExist) {

@@ -158,10 +158,9 @@ func readPid(file string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// release lets a created container's process execute its program. What "runc start" does is
-// read the one byte that the process writes to a FIFO before it goes on; that is done here,
-// without an execution of runc. Other runtimes, and a runc without the FIFO, are executed.
-// ended is closed when the process ends.
+// release lets a created container's process execute its program. Before the process goes on, it writes
+// one byte to a FIFO, which "runc start" reads. release reads the byte itself, and so saves an execution
+// of runc. It executes other runtimes, and a runc without the FIFO. ended is closed when the process ends.
 func (r ociRuntime) release(ctx context.Context, ended <-chan struct{}) error {
 	if !isRunc(ctx, r.path) {
 		return r.run(ctx, stdio{}, "start", r.id)

@@ -1,0 +1,146 @@
+package compiler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// A Step says how a row is a step of a task. The harness makes the steps of a task one after the other,
+// each on the machine as the step before left it, and each step is checked before the next.
+type Step struct {
+	Task string // the id of the task
+	Name string // of the step: the row's id without Task
+	// MinReward has the rewards below which the steps that follow are not made.
+	MinReward map[string]float64
+	// Final says that the reward of the last step that was made is the task's; otherwise it is the
+	// mean of all steps that were made.
+	Final bool
+}
+
+func stepSchema() *schema.Schema {
+	number := &schema.Schema{Number: &schema.Number{}}
+	rewards := schema.Map("", number)
+	return schema.Nullable(schema.Closed("terminal_task with environment.candidate machine only: makes the row a step of a task. The steps are rows that follow one another.",
+		required("task", schema.Text("The id of the task; the ids of its rows are this id, a slash and the name of a step.")),
+		optional("min_reward", &schema.Schema{
+			Doc:  "The reward that this step has to reach so that the next one is made: a number, or numbers by the name of a reward. A number is for the one called reward.",
+			Null: true, Number: number.Number, Object: rewards.Object,
+		}),
+		optional("strategy", schema.Enum("What the reward of the task is, the same in all steps: the mean of the steps that were made, unless given, or that of the final one.", "mean", "final")),
+	))
+}
+
+// stepOf returns what a row says about the step that it is; nil if it is none.
+func stepOf(root document.Value) *Step {
+	v := root.Get("step")
+	if !v.Given() {
+		return nil
+	}
+	s := &Step{Task: v.Get("task").Text(), MinReward: map[string]float64{}, Final: v.Get("strategy").Is("final")}
+	s.Name = strings.TrimPrefix(root.Get("id").Text(), s.Task+"/")
+	min := v.Get("min_reward")
+	if n, ok := min.Float64(); ok {
+		s.MinReward["reward"] = n
+	}
+	for key, value := range min.Fields() {
+		s.MinReward[key.Text()], _ = value.Float64()
+	}
+	return s
+}
+
+// checkStep checks a row of a family as a step that follows the row before.
+func (r *rowReader) checkStep(f *Family, root document.Value) {
+	c, step := &r.checker, stepOf(root)
+	env := r.pack.environment.withRow(root.Get("environment"))
+	before, was := r.step, r.stepEnvironment
+	r.step, r.stepEnvironment = step, env
+	id := root.Get("id")
+	if step == nil {
+		if line := r.stepped[id.Text()]; line > 0 {
+			c.Errorf(id, "ids are unique in a pack", "id %q is that of the task with steps on line %d", id.Text(), line)
+		}
+		return
+	}
+	v := root.Get("step")
+	if !f.Machine || !env.Machine {
+		c.Errorf(v, "environment.candidate: machine", "only a terminal_task whose candidate is the whole machine has steps")
+	}
+	if !strings.HasPrefix(id.Text(), step.Task+"/") {
+		c.Errorf(id, fmt.Sprintf("%q, for instance", step.Task+"/one"), "the id of a step does not begin with that of its task, %q", step.Task)
+	}
+	switch {
+	case before == nil || before.Task != step.Task:
+		if line := r.stepped[step.Task]; line > 0 {
+			c.Errorf(v, "the steps of a task are rows that follow one another", "the task %q has its steps on line %d", step.Task, line)
+		} else if _, used := r.ids.add(step.Task, r.lines.line); used {
+			c.Errorf(v.Get("task"), "ids are unique in a pack", "the id %q is that of another task", step.Task)
+		}
+		r.stepped[step.Task] = r.lines.line
+	case before.Final != step.Final:
+		c.Errorf(v.Get("strategy"), "", "the steps of a task have the same strategy")
+	case was.Image != env.Image || !slices.Equal(was.Setup, env.Setup) || was.Workdir != env.Workdir:
+		c.Errorf(v, "", "the steps of a task have the same environment.image, setup and workdir")
+	}
+	if len(env.Sidecars) > 0 {
+		c.Errorf(v, "", "a task with steps has no sidecars: they would lose their state between the steps")
+	}
+}
+
+// Step returns which step of a task the row is; nil if it is none.
+func (t *Task) Step() *Step { return t.step }
+
+// TaskID returns the id of the task that the row is or of which it is a step.
+func (t *Task) TaskID() string {
+	if t.step != nil {
+		return t.step.Task
+	}
+	return t.id
+}
+
+// Steps returns the steps of the task, each as a task of its own. A task without steps is its only one.
+func (t *Task) Steps() []*Task {
+	if t.steps == nil {
+		return []*Task{t}
+	}
+	return t.steps
+}
+
+// Stepped reports whether the task has steps.
+func (t *Task) Stepped() bool { return t.steps != nil }
+
+// joined returns the task with these steps. It has the environment of the first one, and the time of all.
+func joined(steps []*Task) *Task {
+	t := *steps[0]
+	t.id, t.steps, t.step = t.step.Task, steps, nil
+	t.environment = t.environment.clone()
+	t.environment.Timeout = 0
+	for _, s := range steps {
+		t.environment.Timeout += s.environment.Timeout
+		t.environment.NetworkNone = t.environment.NetworkNone && s.environment.NetworkNone
+	}
+	return &t
+}
+
+// stepDigests returns the digests of a task from those of its steps.
+func stepDigests(all []Digests) Digests {
+	var row, evaluation, assets []byte
+	for _, d := range all {
+		row, evaluation, assets = fmt.Appendf(row, "%s\n", d.Row), fmt.Appendf(evaluation, "%s\n", d.Evaluation), fmt.Appendf(assets, "%s\n", d.Assets)
+	}
+	return Digests{sum(labelRow, row), sum(labelEvaluation, evaluation), sum(labelAssets, assets)}
+}
+
+// Missed returns the name of a reward that is below its minimum; "" if there is none.
+func (s *Step) Missed(rewards map[string]float64) string {
+	for _, name := range slices.Sorted(maps.Keys(s.MinReward)) {
+		if n, ok := rewards[name]; !ok || n < s.MinReward[name] {
+			return name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,284 @@
+package harbor
+
+import (
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/pack"
+)
+
+// composed is what a compose file adds to a task.
+type composed struct {
+	own      map[string]any    // the row's environment: entrypoint, user, workdir
+	env      map[string]string // of the task's own sandbox
+	image    string            // of the task's own sandbox, if it is not built; "" if the file names none
+	context  []taskFile        // from which that is built; nil if the file does not say
+	sidecars []map[string]any
+	builds   []sidecarBuild
+}
+
+// sidecarBuild is an image to build for the sidecar at an index.
+type sidecarBuild struct {
+	sidecar int
+	name    string
+	files   []taskFile // the build context
+}
+
+// Keys of a service that have no meaning where all services share a loopback interface and end
+// with the task, and those that the import reads, of any and of the task's own service.
+var (
+	composeIdle = []string{
+		"container_name", "cpus", "deploy", "depends_on", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
+		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
+	}
+	composeRead = []string{"build", "command", "entrypoint", "environment", "healthcheck", "image"}
+	composeOwn  = []string{"user", "volumes", "working_dir"}
+)
+
+// composeReader reads a compose file of a task.
+type composeReader struct {
+	*task
+	name    string
+	options *taskOptions
+}
+
+// readCompose reads a compose file (compose-spec, 05-services.md). own is the service that is the
+// task's own sandbox. Anything that sandboxes cannot do is a problem. compose-go is not used: it fills
+// in the host's environment and files, and its services no longer have lines.
+func (o *taskOptions) readCompose(task *task, name, own string) composed {
+	var c composed
+	if _, ok := task.file(name); !ok {
+		return c
+	}
+	t := composeReader{task, name, o}
+	for key, service := range t.yaml(name).Get("services").Fields() {
+		read := composeRead
+		if key.Text() == own {
+			read = append(slices.Clone(read), composeOwn...)
+		}
+		for k := range service.Fields() {
+			if !slices.Contains(composeIdle, k.Text()) && !slices.Contains(read, k.Text()) {
+				t.wrong(name, k.Line(), "", "the service %s needs %s, which is not supported", key.Text(), k.Text())
+			}
+		}
+		if key.Text() == own {
+			t.ownService(&c, service)
+			continue
+		}
+		s := map[string]any{"name": key.Text()}
+		if env := t.composeEnv(service.Get("environment"), false); len(env) > 0 {
+			s["env"] = env
+		}
+		for _, k := range []string{"entrypoint", "command"} {
+			if args := t.composeArgs(service.Get(k)); args != nil {
+				s[k] = args
+			}
+		}
+		if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
+			s["ready"] = ready
+		}
+		if image := service.Get("image"); service.Get("build").Kind() == 0 {
+			s["image"] = t.composeText(image)
+			if s["image"] == "" {
+				t.wrong(name, key.Line(), "", "the sidecar %s has neither image nor build", key.Text())
+			}
+		} else {
+			c.builds = append(c.builds, sidecarBuild{len(c.sidecars), key.Text(), t.composeContext(service.Get("build"))})
+		}
+		c.sidecars = append(c.sidecars, s)
+	}
+	return c
+}
+
+// ownService reads the service that is the task's own sandbox.
+func (t composeReader) ownService(c *composed, service document.Value) {
+	c.own, c.env = map[string]any{}, t.composeEnv(service.Get("environment"), true)
+	if build := service.Get("build"); build.Given() {
+		c.context = t.composeContext(build)
+	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // that of the format is built
+		c.image = t.composeText(image)
+	}
+	for key, name := range map[string]string{"user": "user", "working_dir": "workdir"} {
+		if v := service.Get(key); v.Given() {
+			c.own[name] = t.composeText(v)
+		}
+	}
+	for _, v := range service.Get("volumes").Items() {
+		if text := v.Text(); !strings.HasPrefix(text, "${T_BENCH_") && !strings.HasPrefix(text, "${HOST_") { // those of the format are for its logs
+			t.wrong(t.name, v.Line(), "", "the volume %q is not supported", text)
+		}
+	}
+	entrypoint := map[string]any{}
+	if args := t.composeArgs(service.Get("command")); args != nil && !idleCommand.MatchString(strings.Join(args, " ")) {
+		entrypoint["command"] = args
+	}
+	if v := service.Get("entrypoint"); v.Given() {
+		t.wrong(t.name, v.Line(), "write it into the Dockerfile", "an entry point of the task's own service is not supported")
+	}
+	if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
+		entrypoint["ready"] = ready
+	}
+	if len(entrypoint) > 0 {
+		c.own["entrypoint"] = entrypoint
+	}
+}
+
+// idleCommand matches commands that only keep a container alive.
+var idleCommand = regexp.MustCompile(`(sleep (infinity|inf|\d+)|tail -f /dev/null)$`)
+
+// composeVariables are those that the formats' own harnesses set. Paths and names on their hosts have
+// no meaning here.
+var composeVariables = map[string]string{
+	"T_BENCH_TEST_DIR": "/tests", "T_BENCH_CONTAINER_LOGS_PATH": "/logs", "T_BENCH_CONTAINER_AGENT_LOGS_PATH": "/logs/agent",
+	"ENV_VERIFIER_LOGS_PATH": "/logs/verifier", "ENV_AGENT_LOGS_PATH": "/logs/agent", "ENV_ARTIFACTS_PATH": "/logs/artifacts",
+	"CONTEXT_DIR": ".",
+}
+
+// interpolation matches a variable of the host in a compose file (compose-spec, 12-interpolation.md).
+var interpolation = regexp.MustCompile(`\$(?:\$|\{([A-Za-z_]\w*)(?:(:?-)([^{}]*))?\}|([A-Za-z_]\w*)|)`)
+
+// composeText returns a scalar as text, with variables of the host replaced by what the operator gives,
+// or by their defaults. "$$" stands for "$".
+func (t composeReader) composeText(v document.Value) string {
+	text := v.Text()
+	if k := v.Kind(); k == document.Number || k == document.Bool {
+		text = string(v.Raw())
+	}
+	return interpolation.ReplaceAllStringFunc(text, func(found string) string {
+		m := interpolation.FindStringSubmatch(found)
+		if found == "$$" {
+			return "$"
+		}
+		variable := m[1] + m[4]
+		value, given := t.options.Env[variable]
+		if own, ok := composeVariables[variable]; !given && ok {
+			value, given = own, true
+		}
+		switch {
+		case given:
+			return value
+		case m[2] != "":
+			return m[3]
+		}
+		t.wrong(t.name, v.Line(), "give it with --env "+variable+"=VALUE", "%q has a variable of the host", text)
+		return ""
+	})
+}
+
+// composeEnv returns variables, which are a mapping or a list of NAME=value. Of the task's own service,
+// those that are not set and that nothing names are left out.
+func (t composeReader) composeEnv(v document.Value, own bool) map[string]string {
+	env := map[string]string{}
+	set := func(line int, key, value string, given bool) {
+		if !given {
+			value, given = t.options.Env[key]
+		}
+		if !given && (!own || t.mentions(key)) {
+			t.wrong(t.name, line, "give it with --env "+key+"=VALUE", "the variable %q comes from the host", key)
+		}
+		if given {
+			env[key] = value
+		}
+	}
+	for key, value := range v.Fields() {
+		set(key.Line(), key.Text(), t.composeText(value), value.Kind() != document.Null)
+	}
+	for _, item := range v.Items() {
+		key, value, given := strings.Cut(t.composeText(item), "=")
+		set(item.Line(), key, value, given)
+	}
+	return env
+}
+
+// composeArgs returns a command, which is a list or a string of words; nil for none.
+func (t composeReader) composeArgs(v document.Value) []string {
+	var args []string
+	for _, item := range v.Items() {
+		args = append(args, t.composeText(item))
+	}
+	if v.Kind() != document.String {
+		return args
+	}
+	text := t.composeText(v)
+	if strings.ContainsAny(text, "'\"\\") {
+		t.wrong(t.name, v.Line(), "write it as a list", "the command %q has quotes", text)
+	}
+	return strings.Fields(text)
+}
+
+// composeTest returns the command of a health check as a list; nil for none.
+func (t composeReader) composeTest(v document.Value) []string {
+	if v.Kind() == document.String {
+		return []string{"sh", "-c", t.composeText(v)}
+	}
+	args := t.composeArgs(v)
+	switch {
+	case len(args) > 1 && args[0] == "CMD":
+		return args[1:]
+	case len(args) == 2 && args[0] == "CMD-SHELL":
+		return []string{"sh", "-c", args[1]}
+	case len(args) > 0 && args[0] != "NONE":
+		t.wrong(t.name, v.Line(), "", "the health check is no command: it begins with CMD or CMD-SHELL")
+	}
+	return nil
+}
+
+// composeContext returns the files of a build context with its Dockerfile.
+func (t composeReader) composeContext(v document.Value) []taskFile {
+	dir, dockerfile := v.Text(), "Dockerfile"
+	for key, value := range v.Fields() {
+		switch key.Text() {
+		case "context":
+			dir = t.composeText(value)
+		case "dockerfile":
+			dockerfile = path.Clean(t.composeText(value))
+		default:
+			t.wrong(t.name, key.Line(), "", "a build with %s is not supported", key.Text())
+		}
+	}
+	at := path.Join(path.Dir(t.name), dir)
+	files := slices.DeleteFunc(t.context(at), func(f taskFile) bool { return f.path == "Dockerfile" && dockerfile != "Dockerfile" })
+	for i := range files {
+		if files[i].path == dockerfile {
+			files[i].path = "Dockerfile"
+		}
+	}
+	if !slices.ContainsFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" }) {
+		t.wrong(t.name, v.Line(), "", "%s holds no %s", at, dockerfile)
+	}
+	return files
+}
+
+// addTo writes the sidecars to a row, and what their images are built from to the pack.
+func (c composed) addTo(b *builder, t *task, row pack.Row) error {
+	for _, build := range c.builds {
+		ref, err := b.buildContext(t, build.name, build.files)
+		if err != nil {
+			return err
+		}
+		c.sidecars[build.sidecar]["image"] = ref
+	}
+	health, _ := row.Environment["entrypoint"].(map[string]any)
+	maps.Copy(row.Environment, c.own)
+	if own, ok := c.own["entrypoint"].(map[string]any); ok && health != nil {
+		maps.Copy(health, own)
+		row.Environment["entrypoint"] = health
+	}
+	if c.image != "" {
+		row.Environment["image"] = c.image
+	}
+	if len(c.sidecars) > 0 {
+		row.Environment["sidecars"] = c.sidecars
+	}
+	if len(c.env) > 0 {
+		own, _ := row.Environment["env"].(map[string]string)
+		env := maps.Clone(c.env)
+		maps.Copy(env, own)
+		row.Environment["env"] = env
+	}
+	return nil
+}

@@ -1,0 +1,301 @@
+package harbor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/pack"
+)
+
+// taskOptions are the options of formats whose tasks are directories.
+type taskOptions struct {
+	Pytest bool              `json:"pytest,omitempty" help:"Task directories: let pytest check instead of the task's own script."`
+	Env    map[string]string `json:"env,omitempty" mapsep:"none" placeholder:"NAME=VALUE" help:"Task directories: value of a variable that tasks take from the host; can be repeated. It becomes part of the pack."`
+}
+
+// taskImage is the template for images of tasks; see [Builder.buildContext].
+const taskImage = "sbench.local/{pack}/{task}:{digest}"
+
+// imageWorkdir returns the environment of tasks that work in the directory of their image, and whose
+// candidates are judged however the agent ended.
+func imageWorkdir(seconds int) map[string]any {
+	return map[string]any{
+		"materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": seconds, "entrypoint": map[string]any{},
+	}
+}
+
+// hostVariable matches a value that comes from the host, with a default or without.
+var hostVariable = regexp.MustCompile(`^\$\{([A-Za-z_]\w*)(?::-(.*))?\}$`)
+
+// envName matches the name of a variable.
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// fromHost replaces values that come from the host: by what the operator gives, or else by their
+// defaults. A variable without either is left out if nothing of the task names it.
+func (o *taskOptions) fromHost(t *task, env map[string]string) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !envName.MatchString(name) {
+			t.wrong("task.toml", 0, "", "%q is no name of a variable", name)
+		}
+		m := hostVariable.FindStringSubmatch(env[name])
+		if m == nil {
+			continue
+		}
+		value, given := o.Env[m[1]]
+		switch {
+		case given:
+			env[name] = value
+		case strings.Contains(env[name], ":-"):
+			env[name] = m[2]
+		case t.mentions(name):
+			t.wrong("task.toml", 0, "give it with --env "+m[1]+"=VALUE", "the variable %q comes from the host", name)
+		default:
+			delete(env, name)
+		}
+	}
+}
+
+// mentions reports whether a file of the task, except for those that configure it, contains a text.
+func (t *task) mentions(text string) bool {
+	return slices.ContainsFunc(t.files, func(f taskFile) bool {
+		return f.path != "task.toml" && path.Base(f.path) != composeFile && bytes.Contains(f.text, []byte(text))
+	})
+}
+
+// A builder adds the tasks of directories to a pack.
+type builder struct {
+	*pack.Builder
+	bytes int64 // of all tasks that were read
+}
+
+// A task is one directory of a source, with all its files in memory.
+type task struct {
+	id    string
+	place pack.Place // the directory
+	files []taskFile
+	// problems are those of the task. If there are any, it gets no row.
+	problems compiler.Problems
+}
+
+type taskFile struct {
+	path       string // clean, relative to the directory
+	text       []byte
+	executable bool
+	at         string // path in the task directory, for messages; "" for path
+}
+
+var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// maxDepth bounds how deep below the source a task directory is.
+const maxDepth = 6
+
+// tasks yields the task directories, which contain the file marker: the source itself, or those at
+// any depth below it. A task's id is the path from the source. Whatever else is there is passed over:
+// files, links, and directories whose names begin with a dot or an underscore.
+func (b *builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
+	absolute, err := filepath.Abs(b.Source)
+	if err != nil {
+		return err
+	}
+	info, err := os.Lstat(filepath.Join(b.Source, marker))
+	if err == nil && info.Mode().IsRegular() {
+		return b.oneTask(ctx, filepath.Base(absolute), b.Source, yield)
+	}
+	return b.tasksBelow(ctx, marker, "", yield)
+}
+
+func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield func(*task) error) error {
+	dir := filepath.Join(b.Source, below)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return compiler.Problems{{File: dir, Message: compiler.Bare(err).Error()}}
+	}
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
+			continue
+		}
+		id := path.Join(below, e.Name())
+		_, err := os.Lstat(filepath.Join(b.Source, id, marker))
+		switch {
+		case err == nil:
+			err = b.oneTask(ctx, id, filepath.Join(b.Source, id), yield)
+		case strings.Count(id, "/") < maxDepth:
+			err = b.tasksBelow(ctx, marker, id, yield)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task) error) error {
+	at := pack.Place{File: dir}
+	if err := b.Count(ctx, at); err != nil {
+		return err
+	}
+	if !b.Wanted(at, id) {
+		return nil
+	}
+	if strings.HasPrefix(id, "/") || slices.ContainsFunc(strings.Split(id, "/"), func(name string) bool { return !directoryName.MatchString(name) }) {
+		return b.Reject(compiler.Problem{File: dir, Message: fmt.Sprintf("%q cannot be a task's id: it is made of letters, digits and . _ -", id)})
+	}
+	t := &task{id: id, place: at}
+	if err := t.read(dir, b.Limits); err != nil {
+		return b.Reject(compiler.Problem{File: dir, Message: err.Error()})
+	}
+	for _, f := range t.files {
+		b.bytes += int64(len(f.text))
+	}
+	if b.bytes > b.Limits.AllBytes {
+		return compiler.Problems{{File: dir, Message: fmt.Sprintf("the task directories hold more than %d bytes", b.Limits.AllBytes)}}
+	}
+	if err := yield(t); err != nil {
+		return err
+	}
+	return b.Reject(t.problems...)
+}
+
+// read reads everything below dir. dir and everything below it must be files or directories;
+// symbolic links are errors.
+func (t *task) read(dir string, limits pack.ImportLimits) error {
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return errors.Join(err, errors.New("not a directory"))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	left := limits.TaskBytes
+	return compiler.WalkFiles(dir, ".", func(name string, info fs.FileInfo) error {
+		if info.IsDir() {
+			return nil
+		}
+		if _, err := compiler.ParsePath(name); err != nil {
+			return err
+		}
+		if len(t.files) == limits.TaskFiles {
+			return fmt.Errorf("more than %d files", limits.TaskFiles)
+		}
+		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		var text []byte
+		if err == nil {
+			text, err = pack.ReadRegular(f, min(limits.File, left))
+			_ = f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
+		}
+		left -= int64(len(text))
+		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0, name})
+		return nil
+	})
+}
+
+// treeDigest returns the digest of all files: their paths, their bytes, and whether they are
+// executable.
+func treeDigest(files []taskFile) string {
+	var records []byte
+	for _, f := range files {
+		mode := "0644"
+		if f.executable {
+			mode = "0755"
+		}
+		records = fmt.Appendf(records, "f %s %s %s\x00", mode, digest(f.text), f.path)
+	}
+	return digest(records)
+}
+
+// digest returns the SHA-256 of a text in hexadecimal digits.
+func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
+
+func (t *task) file(name string) (taskFile, bool) {
+	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
+	if i < 0 {
+		return taskFile{}, false
+	}
+	return t.files[i], true
+}
+
+// below returns the files of a directory, with paths relative to it.
+func (t *task) below(dir string) []taskFile {
+	var files []taskFile
+	for _, f := range t.files {
+		if rest, ok := strings.CutPrefix(f.path, dir+"/"); ok {
+			f.path = rest
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// wrong records a problem with a file of the task; line is 0 for none.
+func (t *task) wrong(name string, line int, hint, format string, args ...any) {
+	p := compiler.Problem{File: t.path(name), Line: line, Message: fmt.Sprintf(format, args...), Hint: hint}
+	if !slices.Contains(t.problems, p) { // one of the task's own keys that each of its steps has
+		t.problems = append(t.problems, p)
+	}
+}
+
+func (t *task) path(name string) string { return filepath.Join(t.place.File, name) }
+
+// text returns the content of a file that must exist and be text that is not blank;
+// otherwise it records a problem and returns "".
+func (t *task) text(name string) string {
+	f, ok := t.file(name)
+	switch {
+	case !ok:
+		t.wrong(name, 0, "", "the task has no such file")
+	case !utf8.Valid(f.text):
+		t.wrong(name, 0, "", "invalid UTF-8")
+	case len(bytes.TrimSpace(f.text)) == 0:
+		t.wrong(name, 0, "", "file is blank")
+	default:
+		return strings.TrimPrefix(string(f.text), "\ufeff")
+	}
+	return ""
+}
+
+// script returns a file that must exist as a script with the name as: executable, and run by bash
+// unless its first line says otherwise.
+func (t *task) script(name, as string) taskFile {
+	text := t.text(name)
+	if !strings.HasPrefix(text, "#!") {
+		text = "#!/bin/bash\n" + text
+	}
+	return taskFile{as, []byte(text), true, name}
+}
+
+// yaml reads a file as YAML.
+func (t *task) yaml(name string) document.Value {
+	text := t.text(name)
+	if text == "" {
+		return document.Value{}
+	}
+	var doc document.Document
+	if problems := doc.ParseYAML([]byte(text)); len(problems) > 0 {
+		t.problems = append(t.problems, problems.In(t.path(name))...)
+		return document.Value{}
+	}
+	if doc.Root().Kind() != document.Object {
+		t.wrong(name, 1, "", "expected a mapping, found %s", doc.Root().Kind())
+	}
+	return doc.Root()
+}

@@ -1,0 +1,480 @@
+// Package harbor reads tasks that are directories: those of Harbor, the format of Terminal-Bench 2
+// and later, and of the original Terminal-Bench.
+package harbor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
+)
+
+// Formats returns the formats of this package, which share their options.
+func Formats() []pack.Format {
+	tasks := &taskOptions{}
+	return []pack.Format{harbor(tasks), terminalBench(tasks)}
+}
+
+// harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
+func harbor(o *taskOptions) pack.Format {
+	return pack.Format{
+		Name:   "harbor",
+		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: compiler.TerminalTask(),
+		Image: taskImage, Timeout: 7200,
+		Environment: imageWorkdir(harborSeconds),
+		Options:     o,
+		Read:        o.readHarbor,
+	}
+}
+
+const (
+	harborSeconds = 600
+	harborTest    = "test.sh"
+	composeFile   = "docker-compose.yaml" // with another ending it is the task's data
+)
+
+// harborTask has the keys of a task.toml that the import knows (schema 1.4).
+type harborTask struct {
+	Version     any             `toml:"version"`
+	Schema      any             `toml:"schema_version"`
+	Task        any             `toml:"task"`
+	Source      any             `toml:"source"`
+	Artifacts   []any           `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
+	Metadata    map[string]any  `toml:"metadata"`
+	Agent       harborAgent     `toml:"agent"`
+	Verifier    harborVerifier  `toml:"verifier"`
+	Solution    harborSolution  `toml:"solution"`
+	Environment harborContainer `toml:"environment"`
+	Steps       []harborStep    `toml:"steps"`
+	Strategy    string          `toml:"multi_step_reward_strategy"`
+
+	step *harborStep // that the keys are about; nil if the task has none
+}
+
+type harborAgent struct {
+	Timeout *float64 `toml:"timeout_sec"`
+	User    any      `toml:"user"` // a name or a number
+	Network string   `toml:"network_mode"`
+	Hosts   any      `toml:"allowed_hosts"`
+}
+
+type harborVerifier struct {
+	Timeout     *float64          `toml:"timeout_sec"`
+	Env         map[string]string `toml:"env"`
+	User        any               `toml:"user"`
+	Network     string            `toml:"network_mode"`
+	Hosts       any               `toml:"allowed_hosts"`
+	Mode        string            `toml:"environment_mode"`
+	Environment *harborContainer  `toml:"environment"`
+	Collect     []harborCollect   `toml:"collect"`
+}
+
+type harborCollect struct {
+	Command string   `toml:"command"`
+	Service string   `toml:"service"`
+	Timeout *float64 `toml:"timeout_sec"`
+	User    any      `toml:"user"`
+}
+
+type harborSolution struct {
+	Env map[string]string `toml:"env"`
+}
+
+type harborContainer struct {
+	Image       string             `toml:"docker_image"`
+	OS          string             `toml:"os"`
+	CPUs        *float64           `toml:"cpus"`
+	MemoryMB    *int64             `toml:"memory_mb"`
+	Memory      string             `toml:"memory"`
+	StorageMB   *int64             `toml:"storage_mb"`
+	Storage     string             `toml:"storage"`
+	GPUs        int64              `toml:"gpus"`
+	GPUTypes    any                `toml:"gpu_types"`
+	TPU         any                `toml:"tpu"`
+	Workdir     string             `toml:"workdir"`
+	Internet    *bool              `toml:"allow_internet"`
+	Network     string             `toml:"network_mode"`
+	Hosts       any                `toml:"allowed_hosts"`
+	Env         map[string]string  `toml:"env"`
+	Servers     []any              `toml:"mcp_servers"`
+	Skills      string             `toml:"skills_dir"`
+	HealthCheck *harborHealthCheck `toml:"healthcheck"`
+	// How long a build may take is up to the operator.
+	BuildTimeout any `toml:"build_timeout_sec"`
+}
+
+type harborHealthCheck struct {
+	Command       string   `toml:"command"`
+	Interval      *float64 `toml:"interval_sec"`
+	Timeout       *float64 `toml:"timeout_sec"`
+	StartPeriod   *float64 `toml:"start_period_sec"`
+	StartInterval *float64 `toml:"start_interval_sec"`
+	Retries       *float64 `toml:"retries"`
+}
+
+// readHarbor turns each directory into a task checked by tests/test.sh.
+func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
+	b := &builder{Builder: to}
+	return b.tasks(ctx, "task.toml", func(t *task) error {
+		var spec harborTask
+		unknown, ok := t.toml("task.toml", &spec)
+		if !ok {
+			return nil
+		}
+		if len(unknown) > 0 {
+			b.Note(pack.Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
+		}
+		compose := o.readCompose(t, path.Join("environment", composeFile), "main")
+		image := compose.context
+		if spec.Environment.Image == "" && compose.image == "" && image == nil {
+			t.text("environment/Dockerfile") // records a problem if it is missing
+			image = append([]taskFile{}, t.below("environment")...)
+		}
+		if spec.Environment.Image != "" || compose.image != "" {
+			image = nil
+		}
+		var parts []terminalTask
+		for _, part := range spec.parts(t) {
+			made := o.harborPart(b, t, part)
+			made.image, made.compose = image, compose
+			if part.step != nil {
+				part.addStep(t, spec.Strategy, &made)
+			}
+			parts = append(parts, made)
+		}
+		return b.addTask(ctx, t, parts...)
+	})
+}
+
+// harborPart reads the task or, if spec is about one, a step of it.
+func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalTask {
+	spec.check(t)
+	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
+		if hosts != nil {
+			b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+		}
+	}
+	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
+		o.fromHost(t, env)
+	}
+	if o.Pytest && spec.separate() {
+		t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
+	}
+	part := terminalTask{
+		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: map[string]any{}},
+		tests: spec.tests(t), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec),
+	}
+	if spec.Verifier.Timeout != nil {
+		part.seconds = *spec.Verifier.Timeout
+	}
+	if len(spec.Metadata) > 0 {
+		part.row.Metadata["task"] = plainTOML(spec.Metadata)
+	}
+	if t.leavesServer(part.solution, part.tests) {
+		t.wrong("solution/solve.sh", 0, "", leftServer)
+	}
+	if o.Pytest {
+		return part
+	}
+	part.script = t.script(spec.testScript(t), harborTest)
+	part.checker = map[string]any{"reward": true}
+	env := map[string]string{}
+	if spec.separate() {
+		b.separate(t, spec, &part)
+		maps.Copy(env, spec.container().Env)
+	}
+	if maps.Copy(env, spec.Verifier.Env); len(env) > 0 {
+		part.checker["env"] = env
+	}
+	if user := userOf(spec.Verifier.User); user != "" {
+		part.checker["user"] = user
+	}
+	return part
+}
+
+// harborSolution returns the reference solution, with its variables set at the beginning of
+// solve.sh; nothing if there is no solve.sh.
+func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
+	files, env := t.below(spec.file("solution")), spec.Solution.Env
+	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
+	if i < 0 {
+		b.Note(t.place, "the task has no %s/solve.sh to check it by", spec.file("solution"))
+		return nil
+	}
+	if len(env) > 0 {
+		text := string(files[i].text)
+		first, rest, ok := strings.Cut(text, "\n")
+		if !ok || !strings.HasPrefix(first, "#!") {
+			first, rest = "#!/bin/bash", text
+		}
+		files[i].text = []byte(first + "\n" + exports(env) + rest)
+	}
+	return files
+}
+
+// toml decodes a file as TOML into v and returns the keys without a field in v.
+func (t *task) toml(name string, v any) (unknown []string, ok bool) {
+	text := t.text(name)
+	if text == "" {
+		return nil, false
+	}
+	err := toml.NewDecoder(strings.NewReader(text)).DisallowUnknownFields().Decode(v)
+	var missing *toml.StrictMissingError
+	var position *toml.DecodeError
+	switch {
+	case errors.As(err, &missing):
+		for _, e := range missing.Errors {
+			unknown = append(unknown, strings.Join(e.Key(), "."))
+		}
+		slices.Sort(unknown)
+		return slices.Compact(unknown), true
+	case errors.As(err, &position):
+		line, column := position.Position()
+		t.wrong(name, line, "", "invalid TOML at column %d: %v", column, err)
+	case err != nil:
+		t.wrong(name, 0, "", "invalid TOML: %v", err)
+	}
+	return nil, err == nil
+}
+
+// plainTOML turns values that JSON cannot express, such as dates, into strings.
+func plainTOML(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		m := map[string]any{}
+		for key, value := range v {
+			m[key] = plainTOML(value)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i, item := range v {
+			list[i] = plainTOML(item)
+		}
+		return list
+	case string, bool, int64:
+		return v
+	case float64:
+		if !math.IsInf(v, 0) && !math.IsNaN(v) {
+			return v
+		}
+	}
+	return fmt.Sprint(v)
+}
+
+// check records a problem for each invalid value, and for each feature that sandboxes do not
+// support and that changes verdicts.
+func (spec harborTask) check(t *task) {
+	const file = "task.toml"
+	e, v := spec.Environment, spec.Verifier
+	for _, feature := range []struct {
+		used bool
+		what string
+	}{
+		{e.OS != "" && e.OS != "linux", "a task for another system than Linux (environment.os)"},
+		{e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs"},
+		{len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)"},
+		{e.Skills != "", "a task with skills for the agent (environment.skills_dir)"},
+		{len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect)"},
+	} {
+		if feature.used {
+			t.wrong(file, 0, "", "%s is not supported", feature.what)
+		}
+	}
+	if !slices.Contains([]string{"", "shared", "separate"}, v.Mode) {
+		t.wrong(file, 0, "", "the environment mode %q is unknown", v.Mode)
+	}
+	if v.Mode == "shared" && v.Environment != nil {
+		t.wrong(file, 0, "", "verifier.environment contradicts the environment mode shared")
+	}
+	for _, mode := range []string{e.Network, spec.Agent.Network, v.Network} {
+		if !slices.Contains([]string{"", "public", "no-network", "allowlist"}, mode) {
+			t.wrong(file, 0, "", "the network mode %q is unknown", mode)
+		}
+	}
+	for _, seconds := range []*float64{spec.Agent.Timeout, v.Timeout, e.CPUs} {
+		if seconds != nil && !(*seconds > 0 && *seconds < 1e9) {
+			t.wrong(file, 0, "", "a limit of %v is no positive number", *seconds)
+		}
+	}
+	for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
+		if mb != nil && (*mb <= 0 || *mb > 1<<32) {
+			t.wrong(file, 0, "", "%s is %d", key, *mb)
+		}
+	}
+}
+
+// separate reports whether the verifier has an environment of its own.
+func (spec harborTask) separate() bool {
+	return spec.Verifier.Mode == "separate" || spec.Verifier.Mode == "" && spec.Verifier.Environment != nil
+}
+
+// container returns the environment of a separate verifier: without one of its own it is like the task's.
+func (spec harborTask) container() harborContainer {
+	return *cmp.Or(spec.Verifier.Environment, &spec.Environment)
+}
+
+// separate makes the check of a verifier with an environment of its own. If that is built from the
+// tests' directory, it holds the tests; otherwise they are mounted.
+func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
+	const file = "task.toml"
+	dir := "tests"
+	if _, ok := t.file(spec.file("tests/Dockerfile")); ok {
+		dir = spec.file("tests")
+	}
+	_, built := t.file(dir + "/Dockerfile")
+	_, composed := t.file(dir + "/" + composeFile)
+	own := spec.container()
+	switch {
+	case composed:
+		t.wrong(dir+"/"+composeFile, 0, "", "a verifier with a compose file of its own is not supported")
+	case own.Image != "":
+		task.checker["image"] = own.Image
+	case built:
+		task.verifier, task.script, task.tests = t.below(dir), taskFile{}, nil
+		maps.Copy(task.checker, map[string]any{"source": "command", "command": []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}})
+	default:
+		t.wrong(file, 0, "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
+	}
+	if own.GPUs > 0 || len(own.Servers) > 0 || own.HealthCheck != nil && spec.Verifier.Environment != nil {
+		t.wrong(file, 0, "", "GPUs, MCP servers and a health check of a verifier's environment are not supported")
+	}
+	if own.Workdir != "" && spec.Verifier.Environment != nil {
+		task.checker["workdir"] = own.Workdir
+	}
+	var paths []string
+	for _, a := range spec.Artifacts {
+		table, _ := a.(map[string]any)
+		source, _ := cmp.Or[any](table["source"], a).(string)
+		service := table["service"]
+		if source = path.Clean(source); !path.IsAbs(source) || source == "/" || table["exclude"] != nil || service != nil && service != "main" {
+			t.wrong(file, 0, "", "the artifact %v is not supported: it is more than an absolute path of the task's own sandbox", a)
+		} else if source != "/logs/artifacts" {
+			paths = append(paths, source)
+		}
+	}
+	if len(paths) > 0 {
+		task.checker["artifacts"] = paths
+	}
+	var commands []map[string]any
+	for _, c := range spec.Verifier.Collect {
+		if c.User != nil || c.Service != "" && c.Service != "main" {
+			t.wrong(file, 0, "", "a command that collects artifacts of another service or as another user is not supported (verifier.collect)")
+		}
+		command := map[string]any{"command": c.Command}
+		if c.Timeout != nil {
+			command["timeout_seconds"] = *c.Timeout
+		}
+		commands = append(commands, command)
+	}
+	if len(commands) > 0 {
+		task.checker["collect"] = commands
+	}
+}
+
+// userOf returns a user, which is a name or a number; "" for none.
+func userOf(user any) string {
+	if user == nil {
+		return ""
+	}
+	return fmt.Sprint(user)
+}
+
+// canary matches a comment that asks to keep a task out of training data. It is no part of
+// the instruction.
+var canary = regexp.MustCompile(`(?i)^\s*(<!--.*canary.*-->|#.*canary.*)\s*$`)
+
+func instructionOf(t *task, name string) string {
+	text := t.text(name)
+	for text != "" {
+		line, rest, _ := strings.Cut(text, "\n")
+		if strings.TrimSpace(line) != "" && !canary.MatchString(line) {
+			break
+		}
+		text = rest
+	}
+	if strings.TrimSpace(text) == "" && len(t.problems) == 0 {
+		t.wrong(name, 0, "", "no instruction")
+	}
+	return text
+}
+
+// environment returns the row's environment. If the verifier has limits of its own, the larger ones are
+// those of both sandboxes.
+func (spec harborTask) environment() map[string]any {
+	e := spec.Environment
+	if own := spec.Verifier.Environment; own != nil {
+		e.CPUs, e.MemoryMB, e.StorageMB = larger(e.CPUs, own.CPUs), larger(e.MemoryMB, own.MemoryMB), larger(e.StorageMB, own.StorageMB)
+		e.Memory, e.Storage = cmp.Or(e.Memory, own.Memory), cmp.Or(e.Storage, own.Storage)
+	}
+	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
+	if spec.Agent.Timeout != nil {
+		env["timeout_seconds"] = *spec.Agent.Timeout
+	}
+	for key, value := range map[string]string{"image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User)} {
+		if value != "" {
+			env[key] = value
+		}
+	}
+	resources := map[string]any{}
+	if e.CPUs != nil {
+		resources["cpus"] = *e.CPUs
+	}
+	for key, limit := range map[string]struct {
+		mb   *int64
+		text string
+	}{"memory": {e.MemoryMB, e.Memory}, "disk": {e.StorageMB, e.Storage}} {
+		if limit.mb != nil {
+			resources[key] = fmt.Sprintf("%dm", *limit.mb)
+		} else if limit.text != "" {
+			resources[key] = limit.text
+		}
+	}
+	if len(resources) > 0 {
+		env["resources"] = resources
+	}
+	if len(e.Env) > 0 {
+		env["env"] = e.Env
+	}
+	if check := e.HealthCheck; check != nil && check.Command != "" {
+		env["entrypoint"] = map[string]any{
+			"ready":           []string{"bash", "-c", check.Command},
+			"timeout_seconds": check.or(check.StartPeriod, 0) + check.or(check.Retries, 3)*(check.or(check.Interval, 5)+check.or(check.Timeout, 30)),
+		}
+	}
+	if e.Internet != nil && !*e.Internet && e.Network == "" || e.Network == "no-network" || spec.Agent.Network == "no-network" {
+		env["network"] = "none"
+	}
+	return env
+}
+
+// larger returns the larger of two limits; nil is none, and gives way to the other.
+func larger[T cmp.Ordered](a, b *T) *T {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}
+
+// exports returns the shell commands that set variables.
+func exports(env map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		_, _ = fmt.Fprintf(&b, "export %s=%s\n", name, quoteShell(env[name]))
+	}
+	return b.String()
+}
+
+// quoteShell quotes a string as one word of a shell.
+func quoteShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

@@ -1,0 +1,208 @@
+package harbor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/pack"
+)
+
+// fetches reports whether a script of the tests fetches what it needs, and notes the first line that
+// does.
+func (b *builder) fetches(t *task, tests []taskFile) bool {
+	for _, f := range tests {
+		if !strings.HasSuffix(f.path, ".sh") {
+			continue
+		}
+		n := 0
+		for line := range strings.Lines(string(f.text)) {
+			n++
+			line = strings.TrimSpace(line)
+			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
+				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fetching matches commands that need the network: package managers, and requests to hosts that are
+// neither this machine nor a sidecar, whose names have no dot.
+var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
+	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
+
+// leftServer says why a task is not supported whose tests need the agent's processes.
+const leftServer = "the tests use a server that the solution leaves running, which is not supported: every process of the agent has ended when its work is checked"
+
+var (
+	// background matches what a script leaves running; requests, a request to this machine.
+	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
+	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,]\s*\d`)
+	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
+)
+
+// leavesServer reports whether the solution leaves a process running to which the tests send requests,
+// and which neither they nor the image start.
+func (t *task) leavesServer(solution, tests []taskFile) bool {
+	matches := func(files []taskFile, r *regexp.Regexp) bool {
+		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
+	}
+	return matches(solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts)
+}
+
+// place writes files below a directory of the pack.
+func (b *builder) place(dir string, files []taskFile) error {
+	for _, f := range files {
+		if err := b.Write(path.Join(dir, f.path), f.text, f.executable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A terminalTask is what a format says about a task in a directory.
+type terminalTask struct {
+	name     string         // of the step; "" for the whole task
+	row      pack.Row       // without what addTask sets
+	tests    []taskFile     // hidden files of the check
+	script   taskFile       // of these, the one that checks; zero if pytest checks
+	checker  map[string]any // what else is said about the check
+	seconds  any            // of the check
+	solution []taskFile     // a script solve.sh and its files; empty if there is none
+	public   []taskFile     // files that are put into the workspace before the agent works
+	image    []taskFile     // the build context of the image; nil if the image exists
+	verifier []taskFile     // that of the checker's own image; nil if it has none, or that exists
+	compose  composed       // what a compose file adds
+}
+
+// publicDir holds what agents see (compiler, asset_roots).
+const publicDir = "assets"
+
+// addTask writes a task's files to the pack and adds its rows, one or one for each step, unless the task
+// has problems. The whole machine is the candidate, with the powers that the format's own harness gives
+// to its root.
+func (b *builder) addTask(ctx context.Context, t *task, parts ...terminalTask) error {
+	for i := range parts {
+		b.complete(t, &parts[i])
+	}
+	if len(t.problems) > 0 {
+		return nil
+	}
+	image := ""
+	var rows []pack.Row
+	for _, p := range parts {
+		var err error
+		if p.image != nil && b.OwnImages() { // otherwise the operator has named an existing image
+			if image == "" {
+				image, err = b.buildContext(t, "", p.image)
+			}
+			p.row.Environment["image"] = image
+		}
+		if err = errors.Join(err, b.writePart(t, p)); err != nil {
+			return err
+		}
+		rows = append(rows, p.row)
+	}
+	return b.Add(ctx, t.place, rows...)
+}
+
+// complete sets what rows of all formats have.
+func (b *builder) complete(t *task, p *terminalTask) {
+	id := path.Join(t.id, p.name)
+	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}
+	maps.Copy(checker, p.checker)
+	switch script := p.script.path; {
+	case checker["command"] != nil: // the image holds it
+	case script == "":
+		checker["source"], checker["path"] = compiler.CheckerPytest, path.Join(id, "tests", pytestFile(t, p.tests))
+	default:
+		checker["path"] = path.Join(id, "tests", script)
+		p.tests = append(slices.DeleteFunc(slices.Clone(p.tests), func(f taskFile) bool { return f.path == script }), p.script)
+		if b.fetches(t, p.tests) {
+			checker["network"] = true
+		}
+	}
+	row := &p.row
+	row.ID, row.Eval = id, map[string]any{"checker": checker}
+	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
+	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
+	if len(p.solution) > 0 { // see docs/datasets.md
+		row.Eval["expected_state"] = map[string]any{"path": path.Join(id, "solution")}
+	}
+	if asked := profiles(fmt.Sprint(row.Input["instructions"])); len(asked) > 0 {
+		row.Eval["expected_changes"] = asked
+	}
+	var seen []string
+	for _, f := range p.public {
+		top, _, _ := strings.Cut(f.path, "/")
+		if !slices.Contains(seen, top) {
+			seen = append(seen, top)
+			row.Assets = append(row.Assets, map[string]any{"path": path.Join(id, top), "mount": top, "read_only": false})
+		}
+	}
+}
+
+// writePart writes the files of a row.
+func (b *builder) writePart(t *task, p terminalTask) error {
+	hidden := path.Join(pack.HiddenDir, p.row.ID)
+	err := errors.Join(
+		b.place(path.Join(hidden, "tests"), p.tests), b.place(path.Join(hidden, "solution"), p.solution), b.place(path.Join(publicDir, p.row.ID), p.public),
+	)
+	if err == nil && p.verifier != nil {
+		checker := p.row.Eval["checker"].(map[string]any)
+		checker["image"], err = b.buildContext(t, strings.Trim(p.name+".verifier", "."), p.verifier)
+	}
+	if err == nil {
+		err = p.compose.addTo(b, t, p.row)
+	}
+	return err
+}
+
+// profile matches the files by which shells are set up, which a checker sees as the image has
+// them unless the task is about them.
+var profile = regexp.MustCompile(`(?:~|/root)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
+
+// profiles returns the paths of such files in a text.
+func profiles(text string) []string {
+	all := profile.FindAllString(text, -1)
+	for i := range all {
+		all[i] = strings.TrimSuffix(strings.Replace(all[i], "~", "/root", 1), "/")
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// buildContext writes the build context of an image of the task to the pack's images, and records the
+// image. part is "" for the task's own. The names of images carry the digests of their contexts, so
+// that no pack takes the image of another.
+func (b *builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
+	digest := treeDigest(files)
+	name, dir := t.id, strings.ReplaceAll(t.id, "/", "+")
+	if part != "" {
+		name, dir = name+"."+part, dir+"+"+part
+	}
+	names := map[string]string{"pack": imageName(b.ID), "task": imageName(name), "digest": digest[:12]}
+	if ref, err = b.Reference(names); err != nil {
+		return "", compiler.Problems{{File: t.place.File, Message: err.Error()}}
+	}
+	dir = path.Join(pack.ImagesDir, dir)
+	b.AddImage(pack.BuiltImage{Ref: ref, Context: dir, Digest: digest})
+	return ref, b.place(dir, files)
+}
+
+// imageName turns an id into a part of the name of an image (distribution's reference grammar).
+func imageName(id string) string {
+	return strings.Trim(otherBytes.ReplaceAllString(strings.ToLower(id), "-"), "._-")
+}
+
+// otherBytes matches what such a part cannot hold: other bytes, and several separators at once.
+var otherBytes = regexp.MustCompile(`[^a-z0-9._-]+|[._-]{2,}`)

@@ -1,0 +1,134 @@
+package harbor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/pack"
+)
+
+// harborStep has the keys of a step.
+type harborStep struct {
+	Name        string             `toml:"name"`
+	Agent       harborAgent        `toml:"agent"`
+	Verifier    harborVerifier     `toml:"verifier"`
+	MinReward   any                `toml:"min_reward"` // a number, or numbers by the names of rewards
+	HealthCheck *harborHealthCheck `toml:"healthcheck"`
+	Artifacts   []any              `toml:"artifacts"`
+}
+
+// parts returns what is said about each step: the task's keys, with the step's over them. A task without
+// steps is its only part.
+func (spec harborTask) parts(t *task) []harborTask {
+	if len(spec.Steps) == 0 {
+		return []harborTask{spec}
+	}
+	if !slices.Contains([]string{"", "mean", "final"}, spec.Strategy) {
+		t.wrong("task.toml", 0, "mean or final", "multi_step_reward_strategy is %q", spec.Strategy)
+	}
+	var all []harborTask
+	var names []string
+	for _, s := range spec.Steps {
+		if !directoryName.MatchString(s.Name) || slices.Contains(names, s.Name) {
+			t.wrong("task.toml", 0, "", "%q is no name of a step that no other step has", s.Name)
+		}
+		switch s.MinReward.(type) {
+		case nil, int64, float64, map[string]any:
+		default:
+			t.wrong("task.toml", 0, "", "min_reward of the step %q is neither a number nor a table of numbers", s.Name)
+		}
+		names = append(names, s.Name)
+		part := spec
+		part.step, part.Steps = &s, nil
+		part.Agent = s.Agent.over(spec.Agent)
+		part.Verifier = s.Verifier.over(spec.Verifier)
+		part.Artifacts = slices.Concat(spec.Artifacts, s.Artifacts)
+		all = append(all, part)
+	}
+	return all
+}
+
+func (a harborAgent) over(below harborAgent) harborAgent {
+	return harborAgent{cmp.Or(a.Timeout, below.Timeout), cmp.Or(a.User, below.User), cmp.Or(a.Network, below.Network), cmp.Or(a.Hosts, below.Hosts)}
+}
+
+func (v harborVerifier) over(below harborVerifier) harborVerifier {
+	v.Timeout, v.User, v.Network, v.Hosts = cmp.Or(v.Timeout, below.Timeout), cmp.Or(v.User, below.User), cmp.Or(v.Network, below.Network), cmp.Or(v.Hosts, below.Hosts)
+	env := maps.Clone(below.Env)
+	if env == nil {
+		env = v.Env
+	}
+	maps.Copy(env, v.Env)
+	v.Env = env
+	if v.Mode == "" && v.Environment == nil {
+		v.Mode = below.Mode
+	}
+	if v.Mode != "shared" {
+		v.Environment = cmp.Or(v.Environment, below.Environment)
+	}
+	if len(v.Collect) == 0 {
+		v.Collect = below.Collect
+	}
+	return v
+}
+
+// file returns the path of a file or directory of the step or, if the task has no steps, of the task.
+func (spec harborTask) file(name string) string {
+	if spec.step == nil {
+		return name
+	}
+	return path.Join("steps", spec.step.Name, name)
+}
+
+// tests returns the tests: those of a step lie over those of the task.
+func (spec harborTask) tests(t *task) []taskFile {
+	files := t.below("tests")
+	if spec.step == nil {
+		return files
+	}
+	own := t.below(spec.file("tests"))
+	files = slices.DeleteFunc(files, func(f taskFile) bool {
+		return slices.ContainsFunc(own, func(o taskFile) bool { return o.path == f.path })
+	})
+	return append(files, own...)
+}
+
+// testScript returns the path of the script that checks.
+func (spec harborTask) testScript(t *task) string {
+	own := spec.file("tests/" + harborTest)
+	if _, ok := t.file(own); ok {
+		return own
+	}
+	return "tests/" + harborTest
+}
+
+// addStep says in a row of which task it is a step, and what comes before the agent.
+func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
+	s := spec.step
+	part.name, part.public = s.Name, t.below(spec.file("workdir"))
+	part.row.Step = &pack.Step{Task: t.id, MinReward: s.MinReward, Strategy: strategy}
+	if len(part.compose.sidecars) > 0 {
+		t.wrong(path.Join("environment", composeFile), 0, "", "other services in a task with steps are not supported: they would lose their state between the steps")
+	}
+	var before []string
+	if slices.ContainsFunc(part.public, func(f taskFile) bool { return f.path == setupScript }) {
+		before = append(before, "chmod +x "+setupScript+" && ./"+setupScript+" || exit 1")
+	}
+	if h := s.HealthCheck; h != nil && h.Command != "" {
+		before = append(before, fmt.Sprintf("sleep %v\nfailed=0\nuntil timeout %v bash -c %s; do\n\tfailed=$((failed + 1))\n\t[ $failed -lt %v ] || exit 1\n\tsleep %v\ndone",
+			h.or(h.StartPeriod, 0), h.or(h.Timeout, 30), quoteShell(h.Command), h.or(h.Retries, 3), h.or(h.Interval, 5)))
+	}
+	if len(before) > 0 {
+		part.row.Environment["prepare"] = []string{"bash", "-c", strings.Join(before, "\n")}
+	}
+}
+
+// setupScript is the file of a step's workdir that prepares the step.
+const setupScript = "setup.sh"
+
+// or returns the seconds or the number, or a preset for none.
+func (*harborHealthCheck) or(v *float64, preset float64) float64 { return *cmp.Or(v, &preset) }

@@ -1,0 +1,39 @@
+// Package families finds what judges a task's candidates: [For] and [All]. It has the verifiers of
+// answers in words itself, which need no sandbox; those of code, repositories and machines have packages
+// of their own beside it.
+package families
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/code"
+	"github.com/securebench/sbench/verifiers/repo"
+	"github.com/securebench/sbench/verifiers/terminal"
+)
+
+// registry holds the families that have a verifier.
+var registry = sync.OnceValue(func() []verifiers.Family {
+	return []verifiers.Family{multipleChoice(), shortAnswer(), freeResponse(), code.Family(), repo.Family(), terminal.Family()}
+})
+
+// All returns the families that have a verifier.
+func All() []verifiers.Family { return slices.Clone(registry()) }
+
+// For returns the family of a task among those of [All] and more. For a task of another
+// family it returns one without references, whose verdict is always [verifiers.Pending].
+func For(t *compiler.Task, more ...verifiers.Family) verifiers.Family {
+	for _, f := range slices.Concat(registry(), more) {
+		if f.Name == t.Family().Name {
+			return f
+		}
+	}
+	return verifiers.Family{Family: t.Family(), Verify: pending}
+}
+
+func pending(_ context.Context, _ verifiers.Engine, in verifiers.Input) (verifiers.Verdict, error) {
+	return verifiers.Verdict{Status: verifiers.Pending, Reason: "no_verifier", Message: "no verifier for the family " + in.Task.Family().Name}, nil
+}

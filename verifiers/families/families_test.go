@@ -1,0 +1,30 @@
+package families_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/verifiers/families"
+)
+
+// TestFamilies: every family has a verifier and references, unless its rows may hold anything.
+func TestFamilies(t *testing.T) {
+	var want, got []string
+	for _, f := range compiler.Families() {
+		if f.Input.Unknown == schema.Refuse {
+			want = append(want, f.Name)
+		}
+	}
+	for _, f := range families.All() {
+		got = append(got, f.Name)
+		if f.Verify == nil || (f.Reference == nil) == (f.Solution == nil) {
+			t.Errorf("%s is incomplete", f.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}

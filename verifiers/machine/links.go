@@ -1,0 +1,158 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	// maxSteps bounds how many names are resolved for one link, maxAllSteps for all links of
+	// a workspace. A candidate that exceeds them is assumed to keep the verifier busy on
+	// purpose, and its links count as forging.
+	maxSteps    = 2000
+	maxAllSteps = 2_000_000
+)
+
+// ForgingLinks returns the symbolic links in dir, a candidate's workspace, and those in the
+// changes of its machine, if it is one, through which the checker would read something other
+// than the candidate's answer. With dir mounted at workdir they lead to a trusted directory, to
+// a device, to a place where a checker writes, or through /proc, where a path can lead anywhere.
+func ForgingLinks(ctx context.Context, e verifiers.Engine, image runtime.Image, dir, workdir string, trusted []string) (inWorkspace, inMachine []string, err error) {
+	view, err := e.View(ctx, image)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = view.Close() }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = root.Close() }()
+	l := newLinkResolver(root, view.Root(), workdir, trusted)
+	l.machine = image.UpperDir != ""
+	inWorkspace, err = l.forging(ctx, root, l.workdir, ".")
+	if err == nil && l.machine {
+		var over *os.Root
+		if over, err = os.OpenRoot(image.UpperDir); err == nil {
+			inMachine, err = l.forging(ctx, over, "/", ".")
+			_ = over.Close()
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("links of the candidate: %w", err)
+	}
+	return inWorkspace, inMachine, nil
+}
+
+// linkResolver follows paths as a process of the verifier's sandbox would.
+type linkResolver struct {
+	candidate, image *os.Root
+	// Both with the image's links resolved, such as /var/run.
+	workdir string
+	trusted []string
+	machine bool // image has the candidate's files, too, also in /tmp and /run
+	steps   int  // of all links together
+}
+
+func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
+	l := &linkResolver{candidate: candidate, image: image, workdir: "/" + InImage(image, workdir)}
+	for _, t := range trusted {
+		l.trusted = append(l.trusted, "/"+InImage(image, t))
+	}
+	return l
+}
+
+// InImage returns where the path p, from the root, leads in an image: a path relative to the root.
+func InImage(image *os.Root, p string) string {
+	l := &linkResolver{image: image}
+	return strings.TrimPrefix(workspace.Follow(p, l.readlink, nil), "/")
+}
+
+// forging returns the forging links below the directory name of root, whose files the checker
+// finds at the path top.
+func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := f.ReadDir(-1)
+	if err := errors.Join(err, f.Close(), context.Cause(ctx)); err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		at := filepath.Join(name, entry.Name())
+		switch {
+		case entry.IsDir():
+			below, err := l.forging(ctx, root, top, at)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, below...)
+		case entry.Type()&fs.ModeSymlink != 0 && l.forges(path.Join(top, at)):
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// harmless are targets of links that packages make outside a workspace.
+var harmless = []string{"/dev/stdout", "/dev/stderr", "/proc/mounts", "/proc/self/mounts", "/proc/self/fd/1", "/proc/self/fd/2"}
+
+// forges reports whether the absolute path at leads to a denied place.
+func (l *linkResolver) forges(at string) bool {
+	if l.machine && !isBelow(at, l.workdir) && slices.Contains(harmless, l.readlink(at)) {
+		return false
+	}
+	denied, steps := false, 0
+	workspace.Follow(at, l.readlink, func(done string, rest []string) bool {
+		steps++
+		l.steps++
+		denied = steps > maxSteps || l.steps > maxAllSteps || l.denied(done, rest)
+		return denied
+	})
+	return denied
+}
+
+// denied reports whether a path resolved up to done leads to a denied place. Outside the
+// workspace it may lead to the image's files, which nothing writes to, and to /dev/null.
+func (l *linkResolver) denied(done string, rest []string) bool {
+	within := func(dir string) bool { return done == dir || strings.HasPrefix(done, dir+"/") }
+	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
+		return false
+	}
+	inside := within(l.workdir)
+	return slices.ContainsFunc(l.trusted, within) ||
+		!inside && slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/logs"}, within) ||
+		!inside && !l.machine && slices.ContainsFunc([]string{"/tmp", "/run"}, within)
+}
+
+// readlink returns the target of a link; "" for anything else and on errors.
+func (l *linkResolver) readlink(at string) string {
+	root, name := l.image, strings.TrimPrefix(at, "/")
+	if rest, ok := strings.CutPrefix(at+"/", l.workdir+"/"); ok && l.candidate != nil {
+		root, name = l.candidate, strings.TrimSuffix(rest, "/")
+	}
+	if name == "" {
+		return ""
+	}
+	target, err := root.Readlink(name)
+	if err != nil {
+		return ""
+	}
+	return target
+}

@@ -1,0 +1,495 @@
+// Package machine decides what a checker sees of a machine that an agent changed: [Restore] puts the
+// changes over the image, but for those to the programs, libraries and settings on which a verdict
+// depends; [Whole] puts all of them there, for commands that are the candidate's concern; [ForgingLinks] finds
+// links that lead a checker to something else than the candidate's answer.
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+)
+
+const (
+	// The volume for a machine has room for what the file system itself needs: a block for each
+	// entry, and a mark for each entry of the image in a directory that hides it.
+	machineBlock = 4 << 10
+	machineMarks = 1 << 18
+	// RunCandidate names the program that runs a candidate's programs as another user.
+	RunCandidate = "run-candidate"
+	// maxRestored bounds the restored paths that a record lists.
+	maxRestored = 100
+	// maxUsers bounds /etc/passwd and /etc/group, in bytes: OCI runtimes read them, and fail on
+	// lines of more than 64 KiB.
+	maxUsers = 60 << 10
+	// maxEntryPoints bounds what is searched of a file, in bytes.
+	maxEntryPoints = 64 << 10
+)
+
+// Restore puts the candidate's changes over the image, in a new volume, except for those to
+// what the verdict depends on; see trust. done removes the volume.
+func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (m Machine, done func() error, err error) {
+	m.Image = in.Image
+	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
+		return m, func() error { return nil }, nil
+	}
+	limits := candidate.LayerBudget(in.WorkspaceBytes)
+	vol, err := e.NewVolume(ctx, machineVolume(limits))
+	if err != nil {
+		return m, nil, err
+	}
+	m.Image.UpperDir = filepath.Join(vol.Path(), "machine")
+	if err := m.apply(ctx, e, in, eval, limits); err != nil {
+		return m, nil, errors.Join(err, vol.Close())
+	}
+	return m, vol.Close, nil
+}
+
+// Whole returns the image with all that the candidate changed in it. done removes what that needs.
+func Whole(ctx context.Context, e verifiers.Engine, in verifiers.Input) (image runtime.Image, done func() error, err error) {
+	image, done = in.Image, func() error { return nil }
+	if in.Candidate.Layer == "" {
+		return image, done, nil
+	}
+	limits := candidate.LayerBudget(in.WorkspaceBytes)
+	vol, err := e.NewVolume(ctx, machineVolume(limits))
+	if err != nil {
+		return image, nil, err
+	}
+	image.UpperDir = filepath.Join(vol.Path(), "machine")
+	err = applyChanges(ctx, e, in, image.UpperDir, limits, func(*os.Root) func(*layer.Entry) (bool, error) {
+		return func(entry *layer.Entry) (bool, error) { return !unreadable(entry), nil }
+	})
+	if err != nil {
+		return image, nil, errors.Join(err, vol.Close())
+	}
+	return image, vol.Close, nil
+}
+
+// Machine is an image with a candidate's changes over it.
+type Machine struct {
+	Image    runtime.Image
+	Restored []string // absolute paths that are the image's again, or were left out
+	Sealed   []string // absolute paths that nothing may change while the checker runs
+}
+
+func (m *Machine) apply(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, limits layer.Budget) error {
+	var t *trust
+	err := applyChanges(ctx, e, in, m.Image.UpperDir, limits, func(image *os.Root) func(*layer.Entry) (bool, error) {
+		t = newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
+		m.Sealed = t.sealed(in.Task.Environment().Workdir)
+		return t.keep
+	})
+	if err != nil {
+		return err
+	}
+	m.Restored = t.restored
+	cache := mergeCaches(t.cache, t.changedCache, t.libraries)
+	if cache == nil {
+		return nil
+	}
+	m.Restored = slices.DeleteFunc(m.Restored, func(p string) bool { return p == "/"+loaderCache })
+	to, err := os.OpenRoot(m.Image.UpperDir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	_ = to.Remove(loaderCache) // a mark that it was removed
+	return to.WriteFile(loaderCache, cache, 0o644)
+}
+
+// applyChanges puts those of the candidate's changes that keep, made for the image's files, wants into
+// the new directory over.
+func applyChanges(ctx context.Context, e verifiers.Engine, in verifiers.Input, over string, limits layer.Budget, keep func(image *os.Root) func(*layer.Entry) (bool, error)) error {
+	view, err := e.View(ctx, in.Image)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = view.Close() }()
+	if err := os.Mkdir(over, 0o755); err != nil {
+		return err
+	}
+	to, err := os.OpenRoot(over)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	changes, err := in.Candidate.OpenLayer(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = changes.Close() }()
+	return layer.Apply(ctx, changes, to, view.Root(), limits, keep(view.Root()))
+}
+
+// machineVolume returns the volume for the changes to a machine.
+func machineVolume(limits layer.Budget) runtime.VolumeConfig {
+	return runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks}
+}
+
+// unreadable reports whether an OCI runtime would fail on an entry; see maxUsers.
+func unreadable(e *layer.Entry) bool {
+	return e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
+}
+
+// trust decides which changes of a candidate's machine the checker sees. What the verdict
+// depends on is taken from the image: its loader, libraries, shells, programs and Python, and the
+// places where these look for more code when they start. A candidate may add programs,
+// libraries and modules, but none that would be found in place of the image's.
+type trust struct {
+	image    *os.Root
+	trees    []string // below which the image's files stay
+	closed   []string // below which nothing may be added either
+	expected []string // that the task is about
+	profiles []string // names of profiles that the task is about
+	path     []string // the directories of PATH
+	// programs, libraries and modules are the names of the image's; modules also has those that
+	// its Python imports if they are there. pythons are the names of the directories of its
+	// Pythons' libraries.
+	programs, libraries, modules, pythons map[string]bool
+	cache, changedCache                   []byte // the loader's, of the image and of the candidate
+
+	restored []string // absolute paths, at most maxRestored
+}
+
+// Paths on which a verdict depends in most images; see trust.
+var (
+	trustedTrees = []string{
+		"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libexec",
+		"usr/local/bin", "usr/local/sbin", "usr/local/lib", "usr/include", "usr/local/include", "usr/local/share/perl", "usr/share/python3", "usr/share/perl", "usr/share/perl5", "usr/share/nodejs", "usr/share/npm",
+		"etc/alternatives",
+	}
+	// closedTrees configure the loader, shells and libraries that load code by configuration:
+	// ld.so(8), bash(1), nsswitch.conf(5), config(5ssl), perlrun(1).
+	closedTrees = []string{
+		"etc/ld.so.preload", loaderCache, "etc/ld.so.conf", "etc/ld.so.conf.d", "etc/profile", "etc/profile.d", "etc/bash.bashrc", "etc/bashrc",
+		"etc/environment", "etc/zsh", "etc/zshenv", "etc/zprofile", "etc/zshrc", "etc/nsswitch.conf", "etc/ssl/openssl.cnf", "usr/lib/ssl/openssl.cnf", "etc/perl",
+	}
+	// mountPoints are sbench's and the kernel's.
+	mountPoints = []string{"tests", "logs", "opt/sbench", ".sbench", "sbench", "proc", "sys", "dev"}
+	profiles    = []string{
+		".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".zshenv", ".zshrc", ".zprofile", ".zlogin", ".cshrc", ".login",
+		".pam_environment", ".pdbrc", ".pythonrc.py",
+	}
+	// testTools must be the image's even if it has none.
+	testTools = []string{"pytest", "py.test", "_pytest", "pluggy", "iniconfig", "uv", "uvx", "tox", "nox", RunCandidate}
+	// installers are modules that the standard library imports, and that candidates install.
+	installers = []string{"pip", "setuptools", "pkg_resources", "wheel", "distutils"}
+	// searchPaths are variables that list directories in which programs look for code.
+	searchPaths = []string{"LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME", "NODE_PATH", "PERL5LIB", "RUBYLIB", "GOROOT"}
+	// imports matches the modules that a line of Python imports.
+	imports = regexp.MustCompile(`(?m)^[ \t]*(?:import|from)[ \t]+([A-Za-z_]\w*)`)
+
+	// settings matches the directories of Python's system-wide settings on Debian, to which the
+	// standard library has links, and the search path of musl's loader.
+	settings = regexp.MustCompile(`^etc/(python3[0-9.]*(/|$)|ld-musl-)`)
+	// modulePath matches a directory of a Python, one in it in which that looks for modules, and
+	// the path of a module there.
+	modulePath = regexp.MustCompile(`(?:^|/)lib(?:32|64)?/python3[0-9.]*/(lib-dynload/|(?:site|dist)-packages/)?(.*)$`)
+	// codeByName are files that are loaded because of where they are: hooks of Python's start,
+	// plug-ins of the C library, and libraries for certain processors (ld.so(8)).
+	codeByName = regexp.MustCompile(`(^|/)(glibc-hwcaps|gconv)(/|$)|/libnss_[^/]*$|\.(pth|egg-link)$|(^|/)((site|user)customize(\.[^/]*)?|pyvenv\.cfg|pybuilddir\.txt|python3[0-9.]*\.(_pth|zip))(/|$)`)
+)
+
+func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
+	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
+	shared, own := startFiles(eval)
+	t.profiles = own
+	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), InImage(t.image, p)} }
+	for _, p := range slices.Concat(eval.ExpectedChanges, shared) {
+		t.expected = append(t.expected, both(p)...)
+	}
+	for _, p := range slices.Concat(closedTrees, eval.TrustedPaths) {
+		t.closed = append(t.closed, both(p)...)
+	}
+	for _, p := range trustedTrees {
+		t.trust(p)
+	}
+	paths := "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	for _, e := range env {
+		name, value, _ := strings.Cut(e, "=")
+		if name == "PATH" {
+			paths += ":" + value
+		} else if slices.Contains(searchPaths, name) {
+			for dir := range strings.SplitSeq(value, ":") {
+				t.trust(dir)
+			}
+		}
+	}
+	for dir := range strings.SplitSeq(paths, ":") {
+		if path.IsAbs(dir) && path.Clean(dir) != "/" {
+			t.trustPrograms(dir)
+		}
+	}
+	slices.Sort(t.trees)
+	t.trees, t.closed = slices.Compact(t.trees), append(t.closed, mountPoints...)
+	for _, tool := range testTools {
+		t.programs[tool], t.modules[tool] = true, true
+	}
+	for _, tree := range t.trees {
+		t.learn(tree, 0)
+	}
+	for _, name := range installers {
+		delete(t.modules, name)
+	}
+	t.cache, _ = image.ReadFile(loaderCache) // the image may have none
+	for _, e := range readCache(t.cache) {
+		t.libraries[e.name] = true
+	}
+	return t
+}
+
+// sealed returns what nothing in the checker's sandbox may change: the trusted trees and files
+// that are no links, except in the directory workdir, and without those in another of them.
+func (t *trust) sealed(workdir string) (paths []string) {
+	all := slices.Concat(t.trees, t.closed[:len(t.closed)-len(mountPoints)])
+	slices.Sort(all)
+	for _, p := range all {
+		inside := func(dir string) bool { return isBelow("/"+p, dir) }
+		info, err := t.image.Lstat(p)
+		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) &&
+			InImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
+			paths = append(paths, "/"+p)
+		}
+	}
+	return paths
+}
+
+// trust adds a directory or file: where the path leads in the image, and the path itself, since
+// a candidate could put something else in the place of a link.
+func (t *trust) trust(p string) {
+	if p = strings.Trim(path.Clean("/"+p), "/"); p != "" {
+		t.trees = append(t.trees, p, InImage(t.image, p))
+	}
+}
+
+// trustPrograms adds a directory of PATH, the libraries beside it, and those of programs that it
+// has links to: virtual environments and other installations of Python are found so.
+func (t *trust) trustPrograms(dir string) {
+	at := InImage(t.image, dir)
+	prefixes := []string{dir, at}
+	entries, _ := fs.ReadDir(t.image.FS(), at) // the image may have no such directory
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		target := path.Dir(InImage(t.image, path.Join(at, e.Name())))
+		if target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
+			prefixes = append(prefixes, target)
+		}
+	}
+	t.path = append(t.path, at)
+	for _, bin := range prefixes {
+		t.trust(bin)
+		prefix := strings.Trim(path.Dir(path.Clean("/"+bin)), "/")
+		if shared := []string{"", "usr", "usr/local", "root", "home", "opt"}; path.Base(bin) == "bin" && !slices.Contains(shared, prefix) && path.Dir(prefix) != "home" {
+			t.trust(prefix) // an installation of its own, such as of Go or conda
+			continue
+		}
+		for _, name := range []string{"lib", "lib64", "pyvenv.cfg"} {
+			t.trust(path.Join(prefix, name))
+		}
+	}
+}
+
+// learn notes the names of the image's programs, libraries and modules in dir and up to three
+// levels below it, which is where they are in file-hierarchy(7).
+func (t *trust) learn(dir string, depth int) {
+	entries, err := fs.ReadDir(t.image.FS(), dir)
+	if err != nil {
+		return // the image has none
+	}
+	for _, e := range entries {
+		name := path.Join(dir, e.Name())
+		if slices.Contains(t.path, dir) {
+			t.programs[e.Name()] = true
+		}
+		if strings.Contains(e.Name(), ".so") {
+			t.libraries[e.Name()] = true
+		}
+		m := modulePath.FindStringSubmatch(name)
+		if m != nil && m[2] == e.Name() && !strings.Contains(e.Name(), "-") {
+			t.modules[moduleOf(e.Name())] = true
+		}
+		if m != nil && m[1] == "" && strings.HasSuffix(name, ".py") {
+			t.pythons[pythonOf(name)] = true
+			t.learnImports(name)
+		}
+		if e.IsDir() && depth < 3 {
+			t.learn(name, depth+1)
+		}
+	}
+}
+
+// learnImports notes which modules a file of the standard library imports: some are optional,
+// and missing on Linux.
+func (t *trust) learnImports(name string) {
+	text, err := t.image.ReadFile(name)
+	if err != nil {
+		return
+	}
+	for _, m := range imports.FindAllSubmatch(text, -1) {
+		t.modules[string(m[1])] = true
+	}
+}
+
+// pythonOf returns the name of the directory of a Python's library in a path, such as python3.11.
+func pythonOf(p string) string {
+	_, rest, _ := strings.Cut("/"+p, "/python3")
+	version, _, _ := strings.Cut(rest, "/")
+	return "python3" + version
+}
+
+// moduleOf returns the name of the Python module in a file or directory.
+func moduleOf(name string) string {
+	name, _, _ = strings.Cut(name, ".")
+	return name
+}
+
+// keep reports whether the checker sees an entry of the candidate's machine.
+func (t *trust) keep(e *layer.Entry) (bool, error) {
+	if slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(e.Path, p) }) {
+		return true, nil
+	}
+	if e.Kind == layer.Directory && slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(p, e.Path) }) {
+		return true, nil
+	}
+	info, err := t.image.Lstat(e.Path)
+	has := err == nil
+	merged := has && info.IsDir() && e.Kind == layer.Directory // changed below at most
+	trusted := slices.ContainsFunc(t.trees, func(p string) bool { return isBelow(e.Path, p) })
+	closed := slices.ContainsFunc(t.closed, func(p string) bool { return isBelow(e.Path, p) }) ||
+		isProfile(e.Path) && !slices.Contains(t.profiles, path.Base(e.Path)) || settings.MatchString(e.Path)
+	above := slices.ContainsFunc(slices.Concat(t.trees, t.closed), func(p string) bool { return isBelow(p, e.Path) })
+	// A link among modules could lead to what is not looked at here.
+	link := e.Kind == layer.Symlink || e.Kind == layer.Hardlink
+	hook := trusted && (codeByName.MatchString(e.Path) || link && modulePath.MatchString(e.Path))
+	if trusted && !hook && e.Kind == layer.File && path.Base(e.Path) == "entry_points.txt" {
+		text, err := e.Peek(maxEntryPoints)
+		if err != nil {
+			return false, err
+		}
+		hook = bytes.Contains(text, []byte("pytest11")) || e.Size > maxEntryPoints
+	}
+	if e.Path == loaderCache && e.Kind == layer.File {
+		if t.changedCache, err = io.ReadAll(io.LimitReader(e, maxLoaderCache)); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case hook, closed, unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
+		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
+		if !merged {
+			t.restore(e.Path)
+		}
+		return false, nil
+	}
+	return true, nil
+}
+
+func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// startFiles returns which files that shells read a command without hidden files names, other than to
+// source them: the paths of those of all users, and the names of profiles. It can be about nothing
+// else; a command with hidden files has more at stake.
+func startFiles(eval compiler.TerminalEval) (shared, own []string) {
+	if eval.Checker.Path != "" || len(eval.Files) > 0 {
+		return nil, nil
+	}
+	for _, m := range startFile.FindAllStringSubmatch(strings.Join(eval.Checker.Args(), " "), -1) {
+		switch {
+		case m[1] != "":
+			return nil, nil
+		case m[2] != "":
+			own = append(own, m[2])
+		default:
+			shared = append(shared, m[3])
+		}
+	}
+	return shared, own
+}
+
+// startFile matches a profile or a file of all users, and what sources it.
+var startFile = regexp.MustCompile(`((?:\bsource|(?:^|[\s;&|('"])\.)\s+[^\s;&|]*)?(?:/(\.[a-z_.]+)|(/etc/(?:profile\.d/[\w.-]+|(?:profile|environment|bash\.bashrc|zsh\w+)\b)))`)
+
+// isProfile reports whether a path is a file that shells or debuggers read from a home
+// directory.
+func isProfile(p string) bool {
+	dir, name := path.Split(p)
+	return slices.Contains(profiles, name) && (dir == "root/" || strings.HasPrefix(dir, "home/"))
+}
+
+// shadows reports whether a file that the image lacks, in a trusted tree, would be found in
+// place of one of the image's.
+func (t *trust) shadows(p string) bool {
+	dir, name := path.Dir(p), path.Base(p)
+	m := modulePath.FindStringSubmatch(p)
+	switch {
+	case slices.Contains(t.path, dir):
+		return t.programs[name]
+	case slices.ContainsFunc(t.path, func(bin string) bool { return isBelow(p, bin) }):
+		return true // Python looks for its library there
+	case m == nil:
+		return t.libraries[name]
+	}
+	top := strings.TrimPrefix(m[2], "__pycache__/")
+	if !strings.Contains(top, "/") { // of another version of Python, the standard library may be added
+		return t.modules[moduleOf(top)] && (t.pythons[pythonOf(p)] || strings.HasSuffix(m[1], "-packages/"))
+	}
+	if path.Base(dir) == "__pycache__" {
+		dir = path.Dir(dir)
+	}
+	return t.has(dir, moduleOf(name)) // of two files with one name, which is found depends on their endings
+}
+
+// later reports whether a C header or a module of Perl is in a directory that is searched first, and
+// the image has one of the name in a directory that is searched later.
+func (t *trust) later(p string) bool {
+	for _, search := range []struct {
+		first *regexp.Regexp
+		later []string
+	}{
+		{regexp.MustCompile(`^usr/local/include/(.+)$`), []string{"usr/include", "usr/include/*"}},
+		{regexp.MustCompile(`^usr/local/(?:share|lib(?:/[^/]+)?)/perl5?/(?:[0-9.]+/)?(.+)$`), []string{"usr/share/perl5", "usr/share/perl/*", "usr/lib/*/perl5/*", "usr/lib/*/perl/*", "usr/lib/*/perl-base"}},
+	} {
+		m := search.first.FindStringSubmatch(p)
+		for _, pattern := range search.later {
+			dirs, _ := fs.Glob(t.image.FS(), pattern) // the patterns are well formed
+			if m != nil && slices.ContainsFunc(dirs, func(dir string) bool { return t.exists(path.Join(dir, m[1])) }) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (t *trust) exists(p string) bool {
+	_, err := t.image.Stat(p)
+	return err == nil
+}
+
+// has reports whether the image has a module in a directory.
+func (t *trust) has(dir, module string) bool {
+	entries, err := fs.ReadDir(t.image.FS(), dir)
+	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return moduleOf(e.Name()) == module })
+}
+
+func (t *trust) restore(p string) {
+	if len(t.restored) < maxRestored {
+		t.restored = append(t.restored, "/"+p)
+	}
+}

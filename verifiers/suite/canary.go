@@ -1,0 +1,65 @@
+package suite
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// broken returns the hidden files so that no candidate can pass them (the canary).
+func (s suite) broken(drawn contrast.Calibration) []contrast.File {
+	if s.Redirected != nil {
+		return s.Redirected
+	}
+	files := slices.Concat(s.Files, s.Others)
+	for i, f := range files {
+		text, err := contrast.Apply(f, drawn.Canary...)
+		switch {
+		case path.Ext(f.Path) != ".py":
+			text = brokenText(f)
+		case err != nil || text == f.Text: // this interpreter does not read it
+			text = "raise AssertionError\n" + f.Text
+		}
+		files[i].Text = text
+	}
+	return files
+}
+
+// brokenText returns a file's text so that it fails. Where the language is known, it does what it
+// did and then fails, since a candidate that ends the process would not be noticed otherwise.
+func brokenText(f contrast.File) string {
+	const why = "this test has to fail"
+	switch strings.ToLower(path.Ext(f.Path)) {
+	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
+		return f.Text + "\nthrow new Error('" + why + "');\n"
+	case ".rb":
+		return f.Text + "\nraise '" + why + "'\n"
+	case ".pl", ".t":
+		return f.Text + "\ndie '" + why + "';\n"
+	case ".sh", ".bash":
+		return f.Text + "\nexit 1\n"
+	case ".go":
+		return f.Text + "\nfunc init() { panic(\"" + why + "\") }\n"
+	case ".txt", ".rst", ".md": // a doctest, or a text that is compared
+		return f.Text + "\n>>> raise AssertionError('" + why + "')\n"
+	case ".c", ".cc", ".cpp", ".cxx":
+		if strings.Contains(f.Text, "main(") {
+			return "#define main tested_main\n" + f.Text + "\n#undef main\nint main(int argc, char **argv) { ((int (*)(int, char **))tested_main)(argc, argv); return 1; }\n"
+		}
+	}
+	return brokenData
+}
+
+// IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data
+// may be what a candidate's program reads and not what it should write, and a shell script may end
+// before what is put at its end.
+func IsCode(f contrast.File) bool {
+	ext := strings.ToLower(path.Ext(f.Path))
+	return ext == ".py" || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
+}
+
+// brokenData replaces a file of which nothing is known. No shell succeeds with it, and it is the
+// text of no program or answer.
+const brokenData = "exit 1\n"

@@ -1,0 +1,137 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// draw lists the changes of the tests and draws the sets of a candidate's runs.
+func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
+	python := slices.DeleteFunc(slices.Concat(s.Files, s.Others), func(f contrast.File) bool { return path.Ext(f.Path) != ".py" })
+	if len(python) == 0 {
+		return c, nil
+	}
+	found, err := contrast.List(ctx, contrast.InSandbox(s.Engine, s.Input.Sandbox("listing")), python, contrast.Options{Seed: s.Key, Each: true})
+	if errors.Is(err, contrast.ErrPython) {
+		return c, nil
+	}
+	c.Canary, c.Broken, c.Unread = found.Canary, found.Broken, found.Unread
+	if err != nil || len(s.Files) == 0 || len(found.Edits) == 0 {
+		return c, err
+	}
+	exit, err := s.command.Run(ctx, Unsolved, s.Files)
+	if err != nil && !neverStarted(err) {
+		return c, err
+	}
+	c.Sets = sets(s.functions(found.Edits, exit))
+	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	return c, nil
+}
+
+// maxChanged bounds the changed functions, so that the output holds all their failures.
+const maxChanged = 40
+
+// location matches a file and a line of it in a traceback.
+var location = regexp.MustCompile(`([\w.-]+\.py)(?::|", line )(\d+)\b`)
+
+// functions returns the edits of at most maxChanged test functions in random order, but first
+// those that fail in the run without a solution and, of each function, first those at the
+// assertion at which that run fails.
+func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
+	failed, shown := map[string]bool{}, ""
+	for line := range strings.Lines(colors.ReplaceAllString(unsolved.Stdout.String()+"\n"+unsolved.Stderr.String(), "")) {
+		for _, m := range location.FindAllStringSubmatch(line, -1) {
+			failed[m[1]+":"+m[2]] = true
+		}
+		if strings.HasPrefix(line, "E ") || strings.Contains(line, "Error:") {
+			shown += line
+		}
+	}
+	text := map[string]string{}
+	for _, f := range s.Files {
+		text[f.Path] = f.Text
+	}
+	rank := func(e contrast.Edit) (n int) {
+		for line := e.Line; line <= e.Last; line++ {
+			if failed[path.Base(e.Path)+":"+strconv.Itoa(line)] {
+				n = -2
+			}
+		}
+		if literal := strings.Trim(text[e.Path][e.Start:e.End], `'"`); n < 0 && literal != "" && strings.Contains(shown, literal) {
+			n-- // of a table's rows, the one that fails
+		}
+		if e.Users != "" {
+			n++
+		}
+		return 2*n + map[bool]int{true: 1}[e.Kind != contrast.Value]
+	}
+	rand.Shuffle(len(edits), func(i, j int) { edits[i], edits[j] = edits[j], edits[i] })
+	slices.SortStableFunc(edits, func(a, b contrast.Edit) int { return rank(a) - rank(b) })
+	needed, lines := map[string]int{}, failureLines(unsolved)
+	for _, e := range edits {
+		i := slices.IndexFunc(of, func(own []contrast.Edit) bool { return own[0].SameTest(e) })
+		if i < 0 {
+			i, of = len(of), append(of, nil)
+			if names(lines, e) {
+				needed[e.Path+" "+e.Test] = -1
+			}
+		}
+		of[i] = append(of[i], e)
+	}
+	slices.SortStableFunc(of, func(a, b []contrast.Edit) int {
+		return needed[a[0].Path+" "+a[0].Test] - needed[b[0].Path+" "+b[0].Test]
+	})
+	return of[:min(len(of), maxChanged)]
+}
+
+// sets draws the sets of two runs, and returns a third set with every function:
+//
+//	every function                the first edit is in one of the two sets
+//	the first function            an edit of another assertion, or of another row of its table, is in the other set
+//	the second and the third      are in one set only, so that each set leaves a function unchanged
+//	all further functions         an edit of another assertion is in the other set by chance
+//	rows of a parametrize table   each row is in one of the two sets
+//
+// The first function fails without a solution, if any function does. The task's description may tell
+// the answer to the assertion at which it fails, and so another assertion is changed, too.
+func sets(of [][]contrast.Edit) []contrast.Set {
+	drawn := make([]contrast.Set, 3)
+	add := func(set int, edits []contrast.Edit, wanted func(contrast.Edit) bool) (e contrast.Edit, ok bool) {
+		i := slices.IndexFunc(edits, func(e contrast.Edit) bool { return wanted(e) && !slices.ContainsFunc(drawn[set].Edits, e.Overlaps) })
+		if i < 0 {
+			return e, false
+		}
+		drawn[set].Edits = append(drawn[set].Edits, edits[i])
+		return edits[i], true
+	}
+	half := rand.IntN(2)
+	for i, own := range of {
+		if i > 2 {
+			half = rand.IntN(2)
+		}
+		first, ok := add(half, own, func(contrast.Edit) bool { return true })
+		if ok && (i == 0 || i > 2 && rand.IntN(2) == 0) {
+			_, other := add(1-half, own, func(e contrast.Edit) bool { return e.Place != first.Place })
+			if !other && i == 0 { // another row of a table
+				add(1-half, own, func(e contrast.Edit) bool { return e.Start != first.Start })
+			}
+		}
+		for _, row := range own {
+			if n := rand.IntN(2); ok && first.Row && row.Row && !slices.ContainsFunc(slices.Concat(drawn[0].Edits, drawn[1].Edits), row.Overlaps) {
+				drawn[n].Edits = append(drawn[n].Edits, row)
+			}
+		}
+		add(allSet, own, func(e contrast.Edit) bool { return e.Users == "" })
+		half = 1 - half
+	}
+	return drawn
+}

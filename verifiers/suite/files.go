@@ -1,0 +1,83 @@
+package suite
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// Bounds of the test files that are changed.
+const (
+	maxTestFile  = 4 << 20
+	maxTestFiles = 200
+)
+
+// IsTest reports whether a file is a program that is named like a test.
+func IsTest(f contrast.File) bool { return IsCode(f) && testName.MatchString(path.Base(f.Path)) }
+
+var testName = regexp.MustCompile(`(?i)test|spec|check|\.t$`)
+
+// ReadTests returns those of the named files that contain Python tests.
+func ReadTests(root *os.Root, names []string) []contrast.File {
+	return slices.DeleteFunc(ReadFiles(root, names), func(f contrast.File) bool {
+		return path.Ext(f.Path) != ".py" || !strings.Contains(f.Text, "def test") || !utf8.ValidString(f.Text)
+	})
+}
+
+// ReadFiles returns those of the named files that can be changed.
+func ReadFiles(root *os.Root, names []string) (files []contrast.File) {
+	for _, name := range names {
+		base := path.Base(name)
+		if base == "conftest.py" || base == "__init__.py" || len(files) == maxTestFiles {
+			continue
+		}
+		info, err := root.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() || info.Size() > maxTestFile {
+			continue // perhaps deleted by the patch
+		}
+		if text, err := root.ReadFile(name); err == nil {
+			files = append(files, contrast.File{Path: name, Text: string(text)})
+		}
+	}
+	return files
+}
+
+// SameAge gives the files below a directory one time, which tells no file that is changed from
+// the others: now, so that make takes them for newer than what it has built.
+func SameAge(dir string) error {
+	now := time.Now()
+	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink != 0 {
+			return err
+		}
+		return os.Chtimes(name, now, now)
+	})
+}
+
+// TestsBelow returns the Python files below a directory that are named like tests.
+func TestsBelow(root *os.Root, dir string) (names []string) {
+	_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		base := path.Base(name)
+		if err == nil && !d.IsDir() && (strings.HasPrefix(base, "test") || strings.HasSuffix(base, "_test.py")) && path.Ext(base) == ".py" {
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
+}
+
+// LacksPytest reports whether the output says that there is no pytest.
+func LacksPytest(outputs ...runtime.Output) bool {
+	return slices.ContainsFunc(outputs, func(o runtime.Output) bool { return pytestMissing.MatchString(o.String()) })
+}
+
+var pytestMissing = regexp.MustCompile(`(?m)No module named ('pytest'|pytest)\s*$|pytest: (command )?not found`)

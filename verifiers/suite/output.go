@@ -1,0 +1,69 @@
+package suite
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// summaryLine matches the line that ends the output of pytest or unittest, failureCount the
+// numbers in it.
+var (
+	summaryLine  = regexp.MustCompile(`^(=+ )?(\d+ [a-z]+, )*\d+ [a-z]+ in \d|^FAILED \(`)
+	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
+)
+
+// failures returns the number of failed tests in the last such line of each stream. Output of the
+// tests precedes that line.
+func failures(streams ...runtime.Output) (n int) {
+	for _, output := range streams {
+		last := ""
+		for line := range strings.Lines(colors.ReplaceAllString(output.String(), "")) {
+			if summaryLine.MatchString(line) {
+				last = line
+			}
+		}
+		for _, m := range failureCount.FindAllStringSubmatch(last, -1) {
+			count, _ := strconv.Atoi(m[1] + m[2])
+			n += count
+		}
+	}
+	return n
+}
+
+// colors matches escape sequences for colors (ECMA-48, SGR).
+var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+// failureLine matches a line of a runner's that begins or ends with the word.
+var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
+
+// reported says whether pytest's or unittest's output names the edit's test as failed:
+// "FAILED tests/test_a.py::T::test_b - …", or "FAIL: test_b (tests.test_a.T…)". A line in
+// another form may be one that the candidate prints.
+func reported(exit runtime.Exit, e contrast.Edit) bool { return names(failureLines(exit), e) }
+
+func failureLines(exit runtime.Exit) (lines []string) {
+	for line := range strings.Lines(colors.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), "")) {
+		if failureLine.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func names(failures []string, e contrast.Edit) bool {
+	class, name := "", e.Test
+	if i := strings.LastIndex(name, "::"); i >= 0 {
+		class, name = name[:i], name[i+2:]
+	}
+	pytest := regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(path.Base(e.Path)+"::"+e.Test) + `($|[\s[])`)
+	unittest := regexp.MustCompile(`^((FAIL|ERROR): )?` + regexp.QuoteMeta(name) + ` \(.*\b` + regexp.QuoteMeta(class) + `\b.*\)`)
+	return slices.ContainsFunc(failures, func(line string) bool {
+		return pytest.MatchString(line) || class != "" && unittest.MatchString(line)
+	})
+}

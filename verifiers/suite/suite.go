@@ -1,0 +1,428 @@
+// Package suite judges a candidate by hidden tests that a command runs: unchanged, and changed so that the
+// candidate must fail. [Suite.Judge] is its door.
+//
+// The packages repo and terminal find the hidden files and run the command in their sandboxes; they are
+// the [Command] here. The package contrast finds the changes of tests in Python. A file in another
+// language is broken as a whole (the canary).
+package suite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// A Suite is a command that runs hidden tests. A pass is checked by more runs in new sandboxes, in
+// random order with the run of the unchanged tests. With a reference solution and tests in Python,
+// one half of the test functions is changed, then the other half, and the candidate has to fail
+// them, as the reference does. Otherwise all tests are made to fail (the canary) and, if they are
+// in Python, all functions are changed in one run.
+type Suite struct {
+	Engine verifiers.Engine
+	Input  verifiers.Input
+	Key    string          // names the evaluation in the store of calibrations
+	Files  []contrast.File // hidden tests in Python
+	// Others are other files that the command runs or reads, where there are no tests in Python.
+	Others []contrast.File
+	// Certain says that the command surely uses the files, so that it is a fault of the pack if
+	// the reference passes all the same.
+	Certain bool
+	// Redirected are Others as the canary has them if these are the files that leave a reward: they leave
+	// it at another place, and what is then at the right place is forged. Nil if they are not.
+	Redirected []contrast.File
+	// Reference says that there is a reference solution.
+	Reference bool
+}
+
+// A Subject is what the command of a suite runs on.
+type Subject int
+
+// The subjects.
+const (
+	Candidate Subject = iota + 1
+	Reference         // the task's own solution
+	Unsolved          // what candidates start from
+)
+
+// A Command runs hidden tests, each time in a new sandbox.
+type Command interface {
+	// Run runs the command on a subject, with files in place of the hidden ones at the same paths. The
+	// error is [ErrReference] if the reference solution does not fit the task.
+	Run(ctx context.Context, on Subject, files []contrast.File) (runtime.Exit, error)
+	// Unchanged judges the candidate by the unchanged tests. The candidate cannot tell this run from
+	// others.
+	Unchanged(ctx context.Context) (verifiers.Verdict, error)
+}
+
+// suite is one verification.
+type suite struct {
+	Suite
+	command Command
+}
+
+// ErrReference means that the reference solution does not fit what it should solve.
+var ErrReference = errors.New("the gold patch does not apply")
+
+// errNoReference means that there is no calibration, and none can be made now.
+var errNoReference = errors.New("no reference solution")
+
+// Reasons that the runs of a suite give.
+const (
+	brokenReason     = "passes_broken_tests"
+	cannotFailReason = "tests_cannot_fail"
+	malformedReason  = "tests_malformed"
+	malformedTests   = "the image's interpreter cannot compile a hidden test file"
+)
+
+// Numbers of a candidate's runs besides those of the sets of a [contrast.Calibration].
+const (
+	allSet       = 2 // the set with every function
+	unchangedRun = -1
+	canaryRun    = -2
+)
+
+// Judge returns the verdict on the candidate.
+func (s Suite) Judge(ctx context.Context, c Command) (verifiers.Verdict, error) {
+	return suite{s, c}.judge(ctx)
+}
+
+func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
+	if len(s.Files)+len(s.Others) == 0 {
+		v, err := s.command.Unchanged(ctx)
+		return s.executed(v, contrast.Summary{State: contrast.None}, "none"), err
+	}
+	drawn, err := s.Input.Calibrations.Get(ctx, s.storeKey("drawn"), func() (contrast.Calibration, error) { return s.draw(ctx) })
+	limit := errors.Is(err, contrast.ErrLimit)
+	if err != nil && !limit {
+		return verifiers.Verdict{}, err
+	}
+	c, err := s.calibration(ctx, nil)
+	stored := err == nil
+	if err != nil && !errors.Is(err, errNoReference) {
+		return verifiers.Verdict{}, err
+	}
+	sets := drawn.Sets
+	if stored {
+		sets = c.Sets
+	}
+	var runs []int
+	switch {
+	case stored || s.Reference:
+		for i, set := range sets[:min(len(sets), allSet)] {
+			if len(set.Edits) > 0 {
+				runs = append(runs, i)
+			}
+		}
+	case len(sets) > allSet && len(sets[allSet].Edits) > 0:
+		runs = append(runs, allSet)
+	}
+	if !slices.Contains(runs, 0) && !slices.Contains(runs, 1) && !c.CannotFail {
+		runs = append(runs, canaryRun)
+	}
+	v, ends, err := s.try(ctx, append(runs, unchangedRun), drawn, sets)
+	switch {
+	case err != nil:
+		return v, err
+	case v.Status == verifiers.Failed:
+		return s.malformed(ctx, v, drawn)
+	case v.Status != verifiers.Passed:
+		return v, nil
+	case limit && s.Certain:
+		return notListed, nil
+	}
+	if !stored && s.Reference {
+		c, err = s.calibration(ctx, &drawn)
+		switch {
+		case errors.Is(err, ErrReference):
+			return verifiers.Fault("reference_fails", ErrReference.Error()), nil
+		case err != nil:
+			return verifiers.Verdict{}, err
+		}
+	}
+	sum := contrast.Summary{State: contrast.None, Unread: drawn.Unread}
+	if v, judged := s.contrasted(v, sum, c, ends); judged {
+		return v, nil
+	}
+	if c.CannotFail {
+		return s.cannotFail(v, sum, drawn), nil
+	}
+	if _, ran := ends[canaryRun]; !ran {
+		if ends[canaryRun], err = s.command.Run(ctx, Candidate, s.broken(drawn)); err != nil {
+			return verifiers.Verdict{}, err
+		}
+	}
+	switch {
+	case ends[canaryRun].Success():
+		return s.passesBroken(ctx, v, sum, c, drawn)
+	case skips(ends[canaryRun], drawn):
+		return passesBroken(v, sum), nil
+	}
+	return s.uncalibrated(v, sum, drawn, ends), nil
+}
+
+var notListed = verifiers.Fault("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
+
+func (s suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
+
+// try makes the runs in random order, until the unchanged tests fail. The verdict is on these.
+func (s suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, sets []contrast.Set) (v verifiers.Verdict, ends map[int]runtime.Exit, err error) {
+	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+	ends = map[int]runtime.Exit{}
+	var failed error // of a changed run: the unchanged tests may say why
+	for _, run := range runs {
+		var own error
+		switch run {
+		case unchangedRun:
+			if v, err = s.command.Unchanged(ctx); err != nil || v.Status != verifiers.Passed {
+				return v, nil, err
+			}
+		case canaryRun:
+			ends[run], own = s.command.Run(ctx, Candidate, s.broken(drawn))
+		default:
+			ends[run], own = s.changed(ctx, Candidate, sets[run].Edits)
+		}
+		failed = cmp.Or(failed, own)
+	}
+	return v, ends, failed
+}
+
+// contrasted returns the verdict on a candidate that passed if a calibrated set tells it.
+func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.Calibration, ends map[int]runtime.Exit) (verifiers.Verdict, bool) {
+	if !c.Reference {
+		return v, false
+	}
+	for i, set := range c.Sets {
+		if exit, ran := ends[i]; ran && len(set.Edits) > 0 {
+			sum.State = contrast.Calibrated
+			sum.Mutants += len(set.Edits)
+			if !endsAs(exit, set) {
+				sum.Followed++
+			}
+		}
+	}
+	if sum.State != contrast.Calibrated {
+		return v, false
+	}
+	if sum.Followed > 0 {
+		refused := verifiers.Fail(contrast.Reason, "the tests still pass after what they expect has been changed")
+		refused.Metadata, v = v.Metadata, refused
+	} else {
+		v.Assurance = verifiers.Contrasted
+	}
+	v.Contrast = &sum
+	return v, true
+}
+
+// uncalibrated judges a candidate that passed and failed the canary: one that follows all changed
+// functions that the command runs fails, and one that follows some is doubtful.
+func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration, ends map[int]runtime.Exit) verifiers.Verdict {
+	exit, ran := ends[allSet]
+	if !ran {
+		return s.executed(v, sum, "failed")
+	}
+	edits := drawn.Sets[allSet].Edits
+	sum.State, sum.Mutants = contrast.Uncalibrated, len(edits)
+	run := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(ends[canaryRun], e) })
+	followed := slices.DeleteFunc(slices.Clone(run), func(e contrast.Edit) bool { return reported(exit, e) })
+	all := len(run) > 0 && len(followed) == len(run)
+	if sum.Followed = len(followed); len(run) == 0 && exit.Success() { // the command names no tests
+		sum.Followed, all = len(edits), s.Certain
+	}
+	if all {
+		refused := verifiers.Fail(contrast.Reason, "the tests still pass after everything that they expect has been changed")
+		refused.Metadata, refused.Contrast = v.Metadata, &sum
+		return refused
+	}
+	if v = s.executed(v, sum, "failed"); sum.Followed > 0 {
+		v = v.With("doubtful", true)
+	}
+	return v
+}
+
+// executed returns the verdict on a candidate that may have passed. canary says how it did on
+// broken tests.
+func (s suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string) verifiers.Verdict {
+	if v.Status != verifiers.Passed {
+		return v
+	}
+	v.Assurance, v.Contrast = verifiers.Executed, &sum
+	return v.With("canary", canary)
+}
+
+// cannotFail returns the verdict if broken tests pass without a candidate: the pack's fault, or
+// the command may not use the files.
+func (s suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contrast.Calibration) verifiers.Verdict {
+	switch {
+	case !s.Certain:
+		return s.executed(v, sum, "none")
+	case len(s.Files) > 0 && len(drawn.Broken) == len(s.Files):
+		return verifiers.Fault(malformedReason, malformedTests)
+	}
+	return verifiers.Fault(cannotFailReason, "the tests' command exits with 0 although every test fails")
+}
+
+// passesBroken returns the verdict on a candidate that passes broken tests: its own fault unless
+// the empty candidate passes them, too.
+func (s suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contrast.Summary, c, drawn contrast.Calibration) (verifiers.Verdict, error) {
+	if !c.Reference {
+		exit, err := s.command.Run(ctx, Unsolved, s.broken(drawn))
+		switch {
+		case err != nil && !neverStarted(err):
+			return verifiers.Verdict{}, err
+		case err == nil && exit.Success():
+			return s.cannotFail(v, sum, drawn), nil
+		case !s.Certain && s.Redirected == nil:
+			return s.executed(v, sum, "passed").With("doubtful", true), nil
+		}
+	}
+	return passesBroken(v, sum), nil
+}
+
+func passesBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
+	refused := verifiers.Fail(brokenReason, "the candidate passes tests that were made to fail")
+	refused.Metadata, refused.Contrast = v.Metadata, &sum
+	return refused
+}
+
+// skips reports whether a test that fails without a solution did not fail in the run with the canary,
+// although a later one did: a candidate may skip it.
+func skips(exit runtime.Exit, drawn contrast.Calibration) bool {
+	if len(drawn.Sets) == 0 {
+		return false
+	}
+	all := drawn.Sets[allSet]
+	return slices.ContainsFunc(all.Others, func(e contrast.Edit) bool {
+		return !reported(exit, e) && slices.ContainsFunc(all.Edits, func(later contrast.Edit) bool { return e.Before(later) && reported(exit, later) })
+	})
+}
+
+func neverStarted(err error) bool {
+	return errors.Is(err, runtime.ErrNotStarted) || errors.Is(err, runtime.ErrDenied)
+}
+
+// malformed turns a failure into a fault of the pack if the image's python3 does not compile
+// a hidden test file, and the command (which may use another interpreter) reports the same
+// without a candidate.
+func (s suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contrast.Calibration) (verifiers.Verdict, error) {
+	if len(drawn.Broken) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
+		return v, nil
+	}
+	exit, err := s.command.Run(ctx, Unsolved, s.Files)
+	if err != nil && !neverStarted(err) {
+		return v, err
+	}
+	text := exit.Stderr.String() + exit.Stdout.String()
+	if syntaxError.MatchString(text) && slices.ContainsFunc(drawn.Broken, func(name string) bool { return strings.Contains(text, path.Base(name)) }) {
+		v.Status, v.Score, v.Reason, v.Message = verifiers.Faulty, 0, malformedReason, malformedTests
+	}
+	return v, nil
+}
+
+var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
+
+// calibration returns the stored calibration. If there is none, it makes one from what was
+// drawn, if that is not nil and there is a reference solution.
+func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration) (contrast.Calibration, error) {
+	return s.Input.Calibrations.Get(ctx, s.storeKey(contrast.Calibrated), func() (contrast.Calibration, error) {
+		if drawn == nil || !s.Reference {
+			return contrast.Calibration{}, errNoReference
+		}
+		return s.calibrate(ctx, *drawn)
+	})
+}
+
+// calibrate finds out which of the drawn sets make the reference fail, which passes the unchanged
+// tests, and, if none does, whether the canary does.
+func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration) (c contrast.Calibration, err error) {
+	c.Reference = true
+	if exit, err := s.command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); err != nil || !exit.Success() {
+		if neverStarted(err) {
+			err = nil
+		}
+		return c, err // it shows nothing if it fails the unchanged tests
+	}
+	usable := false
+	for _, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
+		var calibrated contrast.Set
+		if len(set.Edits) > 0 {
+			exit, err := s.changed(ctx, Reference, set.Edits)
+			if err != nil {
+				return c, err
+			}
+			if !exit.Success() {
+				calibrated, usable = setOf(exit, set.Edits, drawn.Sets[allSet].Edits), true
+			}
+		}
+		c.Sets = append(c.Sets, calibrated)
+	}
+	if !usable {
+		broken := Reference
+		if s.Redirected != nil { // whether the files can be redirected shows without a candidate
+			broken = Unsolved
+		}
+		exit, err := s.command.Run(ctx, broken, s.broken(drawn))
+		if err != nil && !neverStarted(err) {
+			return c, err
+		}
+		c.CannotFail = err == nil && exit.Success()
+	}
+	return c, nil
+}
+
+// setOf returns the set for a run in which the reference failed with these edits. all has an edit
+// of every function.
+func setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
+	set := contrast.Set{Edits: edits}
+	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	if len(named) == 0 {
+		if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
+			set.Failures = failures(exit.Stdout, exit.Stderr)
+		}
+		return set
+	}
+	set.Edits, set.Named = named, true
+	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
+		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
+	}
+	for _, o := range all {
+		// A function that runs after a changed one may fail because that did not clean up.
+		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !o.Before(e) }
+		if !slices.ContainsFunc(edits, after) && !reported(exit, o) {
+			set.Others = append(set.Others, o)
+		}
+	}
+	return set
+}
+
+// endsAs reports whether a run ended as the set's changes require: the command fails or meets a
+// limit, and reports as failed the changed tests, or at least as many, and none of the Others.
+func endsAs(exit runtime.Exit, set contrast.Set) bool {
+	if exit.Success() || exit.Reason == runtime.Exited && failures(exit.Stdout, exit.Stderr) < set.Failures {
+		return false
+	}
+	missing := func(e contrast.Edit) bool { return !reported(exit, e) }
+	return !(set.Named && slices.ContainsFunc(set.Edits, missing)) &&
+		!slices.ContainsFunc(set.Others, func(e contrast.Edit) bool { return reported(exit, e) })
+}
+
+// changed runs the command with the edits applied to the hidden files.
+func (s suite) changed(ctx context.Context, on Subject, edits []contrast.Edit) (runtime.Exit, error) {
+	files := slices.Clone(s.Files)
+	for i, f := range files {
+		text, err := contrast.Apply(f, edits...)
+		if err != nil {
+			return runtime.Exit{}, err
+		}
+		files[i].Text = text
+	}
+	return s.command.Run(ctx, on, files)
+}

@@ -1,0 +1,70 @@
+package terminal
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"github.com/securebench/sbench/runtime/service"
+	"github.com/securebench/sbench/verifiers/machine"
+)
+
+const (
+	// candidateID is the user and group as which run-candidate runs programs.
+	candidateID = 65534
+)
+
+// Inside returns at once unless this process was started under the name run-candidate or
+// with-services, under which sbench mounts its own executable in sandboxes of checkers. It must
+// be called first in main. As run-candidate, it runs its arguments as a user that can neither
+// read the tests nor inspect the checker's processes; as with-services, it is [service.Start].
+// Then it does not return.
+func Inside() {
+	name := filepath.Base(os.Args[0])
+	become, ok := map[string]func([]string) error{machine.RunCandidate: becomeCandidate, service.Name: service.Start}[name]
+	if !ok {
+		return
+	}
+	if err := become(os.Args[1:]); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(service.Failed)
+	}
+}
+
+func becomeCandidate(args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("usage: %s PROGRAM [ARGUMENT...]", machine.RunCandidate)
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return err
+	}
+	if err := syscall.Setgroups([]int{}); err != nil {
+		return fmt.Errorf("only root can run programs as another user: %w", err)
+	}
+	if err := syscall.Setgid(candidateID); err != nil {
+		return err
+	}
+	if err := syscall.Setuid(candidateID); err != nil {
+		return err
+	}
+	if err := closeOthers(); err != nil {
+		return err
+	}
+	return syscall.Exec(program, args, os.Environ())
+}
+
+// closeOthers keeps the program from inheriting other descriptors than the three standard ones: a
+// script may have opened tests that the program cannot.
+func closeOthers() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	for _, e := range open {
+		if fd, _ := strconv.Atoi(e.Name()); fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return err
+}

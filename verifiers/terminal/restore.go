@@ -1,0 +1,91 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	restoredDir = "workspace" // within its volume
+	// The copy may exceed the agent's workspace: hard links have become files, and files may
+	// have grown when secrets were replaced.
+	restoredTimes  = 3       // times WorkspaceBytes
+	restoredInodes = 1000    // at least
+	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
+)
+
+// asLeft returns the input with a workspace whose files have the owners and modes that the
+// agent gave them: the kept workspace or, if it has lost some, a copy in a new volume. done
+// removes the copy.
+func asLeft(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restored verifiers.Input, done func() error, err error) {
+	if in.Candidate.Attributes == "" {
+		return in, func() error { return nil }, nil
+	}
+	return copied(ctx, e, in)
+}
+
+// copied returns the input with a copy of the workspace as the agent left it, in a new volume.
+// done removes the copy.
+func copied(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restored verifiers.Input, done func() error, err error) {
+	bytes, inodes := restoredTimes*in.WorkspaceBytes, restoredInodes+in.WorkspaceBytes/restoredInode
+	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: inodes})
+	if err != nil {
+		return in, nil, err
+	}
+	dir := filepath.Join(vol.Path(), restoredDir)
+	if err := restore(ctx, in, dir, workspace.TreeOptions{MaxBytes: bytes, MaxFiles: inodes}); err != nil {
+		return in, nil, errors.Join(err, vol.Close())
+	}
+	in.Candidate.Workspace, in.Candidate.Attributes = dir, ""
+	return in, vol.Close, nil
+}
+
+var errNotTheCandidate = errors.New("the kept workspace is not the candidate's")
+
+// restore copies the kept workspace to dir, which must not exist.
+func restore(ctx context.Context, in verifiers.Input, dir string, opts workspace.TreeOptions) error {
+	kept, err := in.Candidate.StoredTree()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = kept.Root.Close() }()
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	to, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	report, err := kept.Restore(ctx, to, opts)
+	if err == nil && report.Digest != in.Candidate.Digest {
+		err = errNotTheCandidate
+	}
+	return err
+}
+
+// withoutLinks returns the input with a workspace that lacks these links, in a new volume. done
+// removes it.
+func withoutLinks(ctx context.Context, e verifiers.Engine, in verifiers.Input, links []string) (_ verifiers.Input, done func() error, err error) {
+	in, done, err = copied(ctx, e, in)
+	if err != nil {
+		return in, nil, err
+	}
+	root, err := os.OpenRoot(in.Candidate.Workspace)
+	if err == nil {
+		for _, name := range links {
+			err = errors.Join(err, root.Remove(name))
+		}
+		err = errors.Join(err, root.Close())
+	}
+	if err != nil {
+		return in, nil, errors.Join(err, done())
+	}
+	return in, done, nil
+}

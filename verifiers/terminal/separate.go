@@ -1,0 +1,175 @@
+package terminal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/machine"
+)
+
+const (
+	artifactsMount = sbenchDir + "/artifacts" // where artifacts are collected
+	loggedDir      = "/logs/artifacts"        // which is always an artifact
+	collectTime    = time.Minute              // of a command without a limit of its own, and of copying
+	maxLeftOut     = 20                       // links and artifacts that a record names
+	// artifactShare is which part of a workspace's bytes the artifacts that are files may have
+	// together: each run of the checker gets copies of them in one volume of that size.
+	artifactShare = 8
+)
+
+// An artifact is what a checker with an image of its own gets of the candidate.
+type artifact struct {
+	source, dest string // host path, and absolute path in the sandbox
+	dir          bool
+}
+
+// separately judges the candidate by a checker with an image of its own: only the artifacts go
+// over from the candidate's machine.
+func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, capabilities []string) (v verifiers.Verdict, err error) {
+	vol, err := in.Stage(ctx, e)
+	if err != nil {
+		return v, err
+	}
+	defer func() { err = errors.Join(err, vol.Close()) }()
+	exit, err := collect(ctx, e, in, eval, vol.Path())
+	switch {
+	case errors.Is(err, runtime.ErrNotStarted): // the candidate's machine has no shell, and so leaves nothing
+		exit = runtime.Exit{Reason: runtime.Exited, Code: 127}
+	case err != nil:
+		return v, fmt.Errorf("collect artifacts: %w", err)
+	}
+	root, err := os.OpenRoot(vol.Path())
+	if err != nil {
+		return v, err
+	}
+	artifacts, leftOut, err := artifactsIn(root, append([]string{loggedDir}, eval.Checker.Artifacts...), in.WorkspaceBytes/artifactShare)
+	if err = errors.Join(err, root.Close()); err != nil {
+		return v, err
+	}
+	in.Image, in.Sidecars = in.CheckerImage, nil
+	v, err = staged(ctx, e, terminalCheck{engine: e, in: in, image: in.Image, eval: eval, capabilities: capabilities, separate: true, artifacts: artifacts})
+	if err == nil && !exit.Success() {
+		v = v.With("collect", exit.String())
+	}
+	if err == nil && len(leftOut) > 0 {
+		v = v.With("left_out", leftOut[:min(len(leftOut), maxLeftOut)])
+	}
+	return v, err
+}
+
+// collectScript runs the commands before --, and copies the files and directories after it, as far as
+// they are there. A command that fails is none of its concern.
+const collectScript = `while [ "$1" != -- ]; do bash -c "$1" || echo "failed: $1" >&2; shift; done
+shift
+for p; do
+	[ -e "$p" ] && [ ! -L "$p" ] || continue
+	mkdir -p "` + artifactsMount + `$(dirname "$p")" && cp -R "$p" "` + artifactsMount + `$(dirname "$p")/"
+done`
+
+// collect runs the commands that collect artifacts on the machine as the agent left it, all of which
+// is the candidate's, and copies the artifacts to the directory dir.
+func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, dir string) (exit runtime.Exit, err error) {
+	image, done, err := machine.Whole(ctx, e, in)
+	if err != nil {
+		return exit, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	args, wall := []string{"sh", "-c", collectScript, "collect"}, collectTime
+	for _, c := range eval.Checker.Collect {
+		args = append(args, strings.Join(c.Command.Argv, " ")+c.Command.Shell)
+		wall += max(c.Timeout, collectTime)
+	}
+	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
+	env, limits := in.Task.Environment(), in.Limits
+	limits.LayerBytes = in.WorkspaceBytes
+	return in.Run(ctx, e, runtime.Config{
+		Name: "collect", Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
+		Env: compiler.Environ(env.Env), Mounts: []runtime.Mount{
+			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true},
+			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
+		},
+	}, runtime.Process{Args: args, Wall: wall})
+}
+
+// artifactsIn returns what was collected in root of the paths. Files that have more than most bytes
+// together are left out. So are links that lead out of their artifact: the checker would follow them to
+// its own files.
+func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, leftOut []string, err error) {
+	for _, p := range paths {
+		name := strings.TrimPrefix(p, "/")
+		info, err := root.Lstat(name)
+		switch {
+		case err != nil || !info.Mode().IsRegular() && !info.IsDir():
+			continue // nobody has to leave any
+		case info.Mode().IsRegular() && info.Size() > most:
+			leftOut = append(leftOut, p)
+			continue
+		}
+		found = append(found, artifact{filepath.Join(root.Name(), name), p, info.IsDir()})
+		if !info.IsDir() {
+			most -= info.Size()
+			continue
+		}
+		err = fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
+			if err != nil || d.Type()&fs.ModeSymlink == 0 {
+				return err
+			}
+			target, err := root.Readlink(at)
+			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || to != name && !strings.HasPrefix(to, name+"/")) {
+				leftOut = append(leftOut, "/"+at)
+				err = root.Remove(at)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return found, leftOut, nil
+}
+
+// artifactMounts mounts copies of the artifacts at their places: directories in place of the image's,
+// files for this run alone.
+func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
+	for i, a := range c.artifacts {
+		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir}
+		if !a.dir {
+			m.Source, m.Writable, m.Chown = filepath.Join(dir, fmt.Sprintf("artifact-%d", i)), true, true
+			if err := copyFile(a.source, m.Source); err != nil {
+				return nil, err
+			}
+		}
+		mounts = append(mounts, m)
+	}
+	return mounts, nil
+}
+
+// copyFile copies a file with its permissions.
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

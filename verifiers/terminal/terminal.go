@@ -1,0 +1,456 @@
+// Package terminal judges terminal_task: a checker looks at what an agent left. [Family] is its door.
+//
+// The checker runs in a new sandbox, on a throw-away copy of the workspace (restore.go) and, for a task with
+// a machine, on the image with the agent's changes (package machine), with the hidden files beside it,
+// which the candidate could not change (stage.go). It passes by its exit status or by the reward that it leaves
+// (reward.go). A checker with an image of its own gets only the artifacts (separate.go). A checker that
+// runs hidden tests is a suite.
+package terminal
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/verifiers/machine"
+	"github.com/securebench/sbench/verifiers/suite"
+	"github.com/securebench/sbench/workspace"
+)
+
+const (
+	// trustedDir is the directory of a workspace for what sbench materializes. The
+	// verifier's sandbox gets a fresh one, whatever the candidate did to it.
+	trustedDir = "securebench"
+	checkerDir = "checker" // beside it, for compiler.Checker.Mount
+	assetsDir  = "assets"  // beside it, for read-only assets
+	pythonDir  = "python"  // beside it, modules for every Python that a checker starts
+	// sbenchDir holds sbench's own files in a sandbox.
+	sbenchDir = "/opt/sbench"
+)
+
+// Family returns the family terminal_task.
+func Family() verifiers.Family {
+	return verifiers.Family{
+		Family: compiler.TerminalTask(), Verify: verifiers.By(compiler.TerminalTaskOf, verifyTerminal), Sandboxed: true,
+		Solution: terminalSolution,
+	}
+}
+
+// terminalSolution finds the directory or the script that the hidden expected_state refers to.
+func terminalSolution(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error) {
+	all, err := workspace.PlanEvaluator(t, p)
+	if err != nil {
+		return workspace.Plan{}, err
+	}
+	var plan workspace.Plan
+	for _, e := range all.Entries {
+		if e.Lane != compiler.HiddenLane || e.Name != "expected_state" || e.Source.Root == "" {
+			continue
+		}
+		e.Dest = verifiers.SolutionDir
+		script := path.Join(e.Source.Path, verifiers.SolutionScript)
+		if !e.Source.Dir {
+			e.Dest, script = path.Join(e.Dest, verifiers.SolutionScript), e.Source.Path
+		}
+		if info, err := os.Lstat(filepath.Join(e.Source.Root, script)); err == nil && info.Mode().IsRegular() && path.Ext(script) == ".sh" {
+			plan.Entries = append(plan.Entries, e)
+		}
+	}
+	return plan, nil
+}
+
+// verifyTerminal runs the task's checker on a throw-away copy of the workspace. Exit code 0
+// passes.
+func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (verifiers.Verdict, error) {
+	capabilities, denied := needed(eval.NeededCommands, in.Permissions)
+	if denied != nil {
+		return *denied, nil
+	}
+	if eval.Checker.RunCandidate {
+		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
+	}
+	capabilities = append(capabilities, in.Task.Environment().Capabilities...)
+	in, done, err := asLeft(ctx, e, in)
+	if err != nil {
+		return verifiers.Verdict{}, fmt.Errorf("restore the workspace: %w", err)
+	}
+	if eval.Checker.Image != "" {
+		v, err := separately(ctx, e, in, eval, capabilities)
+		return v, errors.Join(err, done())
+	}
+	m, removeMachine, err := machine.Restore(ctx, e, in, eval)
+	if err != nil {
+		return verifiers.Verdict{}, errors.Join(fmt.Errorf("restore the machine: %w", err), done())
+	}
+	verdict, err := staged(ctx, e, terminalCheck{engine: e, in: in, image: m.Image, sealed: m.Sealed, eval: eval, capabilities: capabilities})
+	if len(m.Restored) > 0 && err == nil {
+		verdict = verdict.With("restored", m.Restored)
+	}
+	return verdict, errors.Join(err, removeMachine(), done())
+}
+
+// needed returns the capabilities that commands need or, if the operator forbids a command,
+// the verdict.
+func needed(commands []string, p verifiers.Permissions) ([]string, *verifiers.Verdict) {
+	var capabilities []string
+	for _, c := range commands {
+		if !p.AllowDangerous || slices.Contains(p.Deny, c) {
+			return nil, new(verifiers.Fail(verifiers.CommandDenied, fmt.Sprintf("the task needs the command %q, which the tester file does not allow", c)))
+		}
+		if c == "chroot" { // the only one that the schema allows
+			capabilities = append(capabilities, "CAP_SYS_CHROOT")
+		}
+	}
+	return capabilities, nil
+}
+
+// staged runs the check with a volume for files that the candidate must not change.
+func staged(ctx context.Context, e verifiers.Engine, c terminalCheck) (verifiers.Verdict, error) {
+	stage, err := c.in.Stage(ctx, e)
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	c.volume = stage.Path()
+	verdict, err := c.verify(ctx)
+	return verdict, errors.Join(err, stage.Close())
+}
+
+// terminalCheck is one verification.
+type terminalCheck struct {
+	engine       verifiers.Engine
+	in           verifiers.Input
+	image        runtime.Image // of in, with the changes of the candidate if it is a machine
+	sealed       []string      // paths that nothing may change
+	eval         compiler.TerminalEval
+	capabilities []string
+	volume       string
+	separate     bool       // the image is the checker's own; of the candidate there are only
+	artifacts    []artifact // these
+}
+
+func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
+
+// tests returns where the hidden files are: in the sandbox, and relative to a directory made
+// by stage. Both are "" if the task has none.
+func (c *terminalCheck) tests() (inside, stagedTests string) {
+	switch {
+	case c.eval.Checker.Path != "":
+		return c.eval.Checker.Mount(), checkerDir
+	case len(c.eval.Files) > 0:
+		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
+	}
+	return "", ""
+}
+
+func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
+	dir, err := c.stage(ctx, nil)
+	if err != nil {
+		return verifiers.Verdict{}, fmt.Errorf("stage the evaluation inputs: %w", err)
+	}
+	if v, err := c.scriptFault(ctx, dir); err != nil || v.Status != verifiers.Passed {
+		return v, err
+	}
+	if c.separate {
+		return c.judge(ctx, dir)
+	}
+	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, compiler.EvaluatorMount, sbenchDir}
+	left, denied, err := machine.ForgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	if len(denied) > 0 {
+		return verifiers.Fail("candidate_link_denied", fmt.Sprintf("%d symbolic links of the candidate lead to the checker's files, to devices, to /proc or to where a checker writes", len(denied))), nil
+	}
+	if len(left) == 0 {
+		return c.judge(ctx, dir)
+	}
+	in, done, err := withoutLinks(ctx, c.engine, c.in, left)
+	if err != nil {
+		return verifiers.Verdict{}, fmt.Errorf("leave out links: %w", err)
+	}
+	c.in = in
+	v, err := c.judge(ctx, dir)
+	if err = errors.Join(err, done()); err == nil {
+		v = v.With("left_out", left[:min(len(left), maxLeftOut)])
+	}
+	return v, err
+}
+
+// unchanged judges the candidate by the checker as staged in dir.
+func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Verdict, error) {
+	exit, logs, err := c.execute(ctx, dir)
+	switch {
+	case errors.Is(err, runtime.ErrDenied):
+		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
+	case errors.Is(err, runtime.ErrNotStarted):
+		return c.notStarted(), nil
+	case err != nil:
+		return verifiers.Verdict{}, err
+	}
+	v := verifiers.OfExit(exit)
+	if c.eval.Checker.Reward {
+		v = readReward(logs).verdict(exit, c.in.Reference)
+	}
+	v.Logs = checkerLogs(logs)
+	return c.withoutPytest(ctx, dir, v)
+}
+
+// scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
+// a pass otherwise.
+func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifiers.Verdict, err error) {
+	if c.eval.Checker.Source != compiler.CheckerScript {
+		return verifiers.Pass(), nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, checkerDir, path.Base(c.eval.Checker.Path)))
+	interpreters := []string{"/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"}
+	switch {
+	case err != nil:
+		return v, err
+	case bytes.HasPrefix(text, []byte("#!")):
+		line, _, _ := strings.Cut(string(text[2:]), "\n")
+		interpreters = append(strings.Fields(line), "")[:1]
+	case !c.eval.Checker.Shell():
+		return verifiers.Pass(), nil
+	}
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	v = verifiers.Fault("checker_not_runnable", "the image lacks the interpreter of the checker's script")
+	for _, name := range interpreters {
+		if _, err := view.Root().Lstat(machine.InImage(view.Root(), name)); err == nil {
+			v = verifiers.Pass()
+		}
+	}
+	return v, view.Close()
+}
+
+// notStarted returns the verdict if the checker could not be executed. The candidate is at
+// fault only if the program is in the workspace, or if something else there has taken the
+// place of the checker's working directory.
+func (c *terminalCheck) notStarted() verifiers.Verdict {
+	dir := c.in.Dir(c.eval.Checker.Workdir)
+	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")
+	blocked, at := false, c.in.Candidate.Workspace
+	for part := range strings.SplitSeq(strings.Trim(rel, "/"), "/") {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		blocked = blocked || err == nil && !info.IsDir()
+	}
+	args := c.eval.Checker.Args()
+	own := !c.separate && strings.Contains(args[0], "/") && (!path.IsAbs(args[0]) || strings.HasPrefix(args[0], c.workdir()+"/"))
+	if own || !c.separate && inside && blocked || c.image.UpperDir != "" { // what a machine lacks may have been the task
+		return verifiers.Fail("verifier_not_started", "the checker could not be executed in the candidate's workspace")
+	}
+	return verifiers.Fault("checker_not_runnable", "the checker cannot be executed in the task's image")
+}
+
+// withoutPytest returns v, or a Faulty verdict if v looks as if pytest were missing and the
+// checker says so without a candidate, too.
+func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v verifiers.Verdict) (verifiers.Verdict, error) {
+	if v.Status == verifiers.Passed || !suite.LacksPytest(v.Stdout, v.Stderr) {
+		return v, nil
+	}
+	exit, _, err := c.withoutCandidate(ctx, dir)
+	if errors.Is(err, runtime.ErrNotStarted) {
+		return v, nil
+	}
+	if err == nil && (c.eval.Checker.Reward || !exit.Success()) && suite.LacksPytest(exit.Stdout, exit.Stderr) {
+		v.Status, v.Reason, v.Message = verifiers.Faulty, "pytest_missing", "the task's image has no pytest"
+	}
+	return v, err
+}
+
+// withoutCandidate runs the checker on a workspace with nothing but the task's own files.
+func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, string, error) {
+	without := *c
+	without.image, without.artifacts = c.in.Image, nil
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
+	if err == nil {
+		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
+	}
+	if err == nil {
+		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
+	}
+	if err == nil {
+		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+	}
+	if err != nil {
+		return runtime.Exit{}, "", err
+	}
+	return without.execute(ctx, dir)
+}
+
+// execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
+// host directory that it saw as /logs.
+func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.Exit, logs string, err error) {
+	if logs, err = c.makeLogs(dir); err != nil {
+		return exit, "", err
+	}
+	mounts, err := c.mounts(dir, logs)
+	if err != nil {
+		return exit, "", err
+	}
+	args := c.eval.Checker.Args()
+	services := c.services()
+	if len(services) > 0 {
+		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
+			return exit, "", err // the engine sees only with-services
+		}
+	}
+	args, own, err := service.Beside(services, args)
+	if err != nil {
+		return exit, "", err
+	}
+	mounts = append(mounts, own...)
+	env, limits := c.in.Task.Environment(), c.in.Limits
+	limits.LayerBytes = c.in.WorkspaceBytes
+	cfg := runtime.Config{
+		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
+		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
+		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: c.env(dir),
+	}
+	if c.separate {
+		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
+	}
+	done := func() error { return nil }
+	if c.eval.Checker.Network && c.in.Network != nil {
+		var add func(*runtime.Config)
+		if add, done, err = c.in.Network(); err != nil {
+			return exit, "", err
+		}
+		add(&cfg)
+	}
+	exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
+	return exit, logs, errors.Join(err, done())
+}
+
+// services returns what runs beside the checker: the entry point of the image, if the task wants it,
+// and the task's services.
+func (c *terminalCheck) services() (all []service.Service) {
+	e := c.in.Task.Environment().Entrypoint
+	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate {
+		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
+	}
+	for _, s := range c.eval.Services {
+		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)})
+	}
+	return all
+}
+
+// judge judges the candidate by the checker, unchanged and changed. There is a reference solution
+// only if the candidate is it.
+func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
+	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
+	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
+		return verifiers.Verdict{}, err
+	}
+	digests, err := c.in.Task.Digests()
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	s.Key = fmt.Sprintf("%q %s", slices.Concat(s.Files, s.Others), digests.Evaluation)
+	return s.Judge(ctx, checkerCommand{c, s.Redirected != nil})
+}
+
+// checkerCommand is the checker as the command of a suite. Each run has files staged anew, so that no run
+// can be told from the others. The reference solution is the candidate.
+type checkerCommand struct {
+	*terminalCheck
+	redirected bool
+}
+
+// Unchanged implements suite.Command.
+func (c checkerCommand) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
+	dir, err := c.stage(ctx, nil)
+	if err != nil {
+		return verifiers.Verdict{}, err
+	}
+	return c.unchanged(ctx, dir)
+}
+
+// Run implements suite.Command.
+func (c checkerCommand) Run(ctx context.Context, on suite.Subject, files []contrast.File) (exit runtime.Exit, err error) {
+	dir, err := c.stage(ctx, files)
+	if err != nil {
+		return exit, err
+	}
+	var logs string
+	if on == suite.Unsolved {
+		exit, logs, err = c.withoutCandidate(ctx, dir)
+	} else {
+		exit, logs, err = c.execute(ctx, dir)
+	}
+	switch {
+	case err != nil:
+	case c.redirected && isRedirected(files):
+		exit = forgedExit(exit, logs)
+	case c.eval.Checker.Reward:
+		exit = readReward(logs).exit(exit)
+	}
+	return exit, err
+}
+
+// hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,
+// if there are none, all but the checker's script.
+func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
+	_, stagedTests := c.tests()
+	if stagedTests == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	var names []string
+	err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			names = append(names, name)
+		}
+		return err
+	})
+	checker, command := c.eval.Checker, strings.Join(c.eval.Checker.Args(), " ")
+	script := path.Join(stagedTests, path.Base(checker.Path))
+	s.Files = suite.ReadTests(root, suite.TestsBelow(root, stagedTests))
+	for _, f := range suite.ReadFiles(root, names) {
+		shell := path.Ext(f.Path) == ".sh"
+		own := checker.Source == compiler.CheckerScript && f.Path == script
+		if own || shell {
+			command += "\n" + f.Text
+		}
+		if len(s.Files) == 0 && !own {
+			s.Others = append(s.Others, f)
+		}
+	}
+	for _, f := range slices.Concat(s.Files, s.Others) {
+		s.Certain = s.Certain || suite.IsCode(f) && strings.Contains(command, path.Base(f.Path))
+	}
+	if s.Certain = s.Certain || len(s.Files) > 0 && runsTests.MatchString(command); !s.Certain {
+		s.Files = nil // the command runs no tests
+	}
+	if checker.Reward && !s.Certain {
+		if s.Others = redirectable(suite.ReadFiles(root, names)); len(s.Others) > 0 {
+			s.Redirected = redirect(s.Others)
+		}
+	}
+	return err
+}
+
+// runsTests matches commands that find tests by themselves.
+var runsTests = regexp.MustCompile(`\b(py\.?test|unittest)\b`)
