@@ -18,19 +18,21 @@ const module = "github.com/securebench/sbench/"
 // layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
+		"examples":                      {},
 		"pack":                          {"compiler", "workspace"},
 		"pack/harbor":                   {"pack", "compiler"},
 		"run":                           {"harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime", "proxy"},
 		"report":                        {"run", "harness", "verifiers", "candidate", "workspace"},
 		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
-		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
+		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
 		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "runtime"},
 		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/terminal":            {"verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "runtime"},
+		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/machine":             {"verifiers", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},

@@ -22,6 +22,7 @@ type AgentView struct {
 	environment Environment
 	rules       string
 	format      string
+	codeFile    string
 }
 
 // PublicValue is a field of a row's input.
@@ -49,7 +50,7 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone(), format: t.answerFormat()}
+	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone(), format: t.answerFormat(), codeFile: t.CodeFile()}
 	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
@@ -77,6 +78,9 @@ func (v AgentView) Rules() string { return v.rules }
 // AnswerFormat is a sentence for agents about the form of an answer; "" if the family has none, or the author
 // describes the form.
 func (v AgentView) AnswerFormat() string { return v.format }
+
+// CodeFile is the name of the file, in the workspace, that the agent leaves its code in.
+func (v AgentView) CodeFile() string { return v.codeFile }
 
 // Input returns the public values in the order of the row.
 func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }

@@ -20,11 +20,11 @@ func CodeCompletion() *Family {
 		Doc: "Write code. Tests that the agent never sees use the names it defines.",
 		Input: &schema.Object{Fields: []schema.Field{
 			required("prompt", schema.Text("What the code has to do.")),
-			optional("language", schema.Text("The language, python unless given. Only python has a verifier.")),
+			optional("language", schema.Text("The language, python unless given. For tests only python has a verifier.")),
 			optional("starter_code", schema.AnyText("Code to begin with.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			required("tests", &schema.Schema{
+			optional("tests", &schema.Schema{
 				Doc: "The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
 				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
 					optional("source", anything("Where the tests are: \"inline\".")),
@@ -34,6 +34,7 @@ func CodeCompletion() *Family {
 				}},
 				Check: checkCodeTests,
 			}),
+			splitField(),
 			optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
 			optional("extract", schema.Enum("How the candidate is found in what was written: \"none\", all of it, unless given; \"fenced\", the code in Markdown fences, or the body of the starter code's last function.", "none", Fenced)),
@@ -66,7 +67,10 @@ func inlineTests() *schema.Object {
 	}}
 }
 
-func checkCodeCompletion(c *schema.Checker, input, _ document.Value) {
+func checkCodeCompletion(c *schema.Checker, input, eval document.Value) {
+	if oneCheck(c, eval, "tests", `the tests: {"source": "inline", "code": "…"}; or give split`) {
+		return
+	}
 	if language := input.Get("language"); !isPython(language.Text()) {
 		c.Warnf(language, "", "only python has a verifier, not %q", language.Text())
 	}
@@ -196,4 +200,17 @@ func indented(body string) string {
 		}
 	}
 	return strings.Join(lines, "\n") + "\n"
+}
+
+// CodeFile returns the name of the file, in the workspace, that an agent leaves its code in.
+func (t *Task) CodeFile() string {
+	language := strings.ToLower(strings.TrimSpace(t.doc.Root().Get("input").Get("language").Text()))
+	extension := map[string]string{
+		"bash": "sh", "c": "c", "c++": "cpp", "cpp": "cpp", "go": "go", "golang": "go", "java": "java", "javascript": "js", "js": "js", "lua": "lua", "perl": "pl",
+		"php": "php", "r": "r", "ruby": "rb", "rust": "rs", "sh": "sh", "shell": "sh", "typescript": "ts",
+	}[language]
+	if isPython(language) || t.Split() == nil { // other tests than split ones are for Python
+		extension = "py"
+	}
+	return "candidate." + cmp.Or(extension, "txt")
 }

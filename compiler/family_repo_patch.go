@@ -20,14 +20,20 @@ func RepoPatch() *Family {
 			optional("hints", schema.Text("Help for the agent.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			required("tests", repoTestsSchema()),
+			optional("tests", repoTestsSchema()),
+			splitField(),
 			optional("candidate_policy", policySchema()),
 			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
 		}},
 		Inputs:  []string{"tests", "candidate_policy"},
 		Check:   checkRepoPatch,
 		Patches: []string{"gold_patch", "tests.setup_patch", "tests.test_patch"},
-		Rules:   func(t *Task) string { return RepoPatchOf(t).Policy.rules() },
+		Rules: func(t *Task) string {
+			if t.Split() != nil { // there are no tests in the repository
+				return ""
+			}
+			return RepoPatchOf(t).Policy.rules()
+		},
 	}
 }
 
@@ -67,6 +73,7 @@ func policySchema() *schema.Schema {
 }
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
+	oneCheck(c, eval, "tests", "the command that tests; or give split")
 	if top := eval.Get("candidate_policy"); top.Kind() != 0 && eval.Get("tests").Get("candidate_policy").Kind() != 0 {
 		c.Errorf(top, "keep one of the two", "eval.tests has a candidate_policy too")
 	}

@@ -30,7 +30,8 @@ func TerminalTask() *Family {
 			optional("context", textOrObject("What the instructions are about.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			required("checker", checkerSchema()),
+			optional("checker", checkerSchema()),
+			splitField(),
 			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
@@ -46,6 +47,9 @@ func TerminalTask() *Family {
 		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
 		Machine: true,
 		Checker: checkerOf,
+		Check: func(c *schema.Checker, _, eval document.Value) {
+			oneCheck(c, eval, "checker", "a command, or the path of a pytest file or script below asset_roots.eval; or give split", "run_tests", "test_files", "needed_commands", "services")
+		},
 	}
 }
 

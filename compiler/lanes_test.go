@@ -252,6 +252,25 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// TestSplitViews: of a split check, the driver's sandbox gets the driver alone; the oracle and the programs'
+// commands are hidden.
+func TestSplitViews(t *testing.T) {
+	const row = `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"split":{"questions":1,"driver":{"path":"a/driver"},"oracle":{"path":"a/oracle"}}}}`
+	_, tasks := openTasks(t, "id: p\nversion: 1\n", row)
+	names := func(v compiler.View) (names []string) {
+		for _, r := range v.Resources {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	if diff := cmp.Diff([]string{"instructions", "split.driver"}, names(tasks[0].TestSandboxView())); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"instructions", "split", "split.oracle"}, names(tasks[0].EvaluatorView())); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestViews pins, for each family, the eval fields that the sandbox of the tests gets, and the fields that only the
 // evaluator gets.
 func TestViews(t *testing.T) {
@@ -298,6 +317,9 @@ func TestViews(t *testing.T) {
 				fields = append(fields, field.Name)
 			}
 			written := strings.Fields(tt.inputs + " " + tt.hidden)
+			if slices.Contains([]string{"code_completion", "repo_patch", "terminal_task"}, family.Name) { // TestSplitViews
+				written = append(written, "split")
+			}
 			if diff := cmp.Diff(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(written))); diff != "" {
 				t.Fatalf("not every eval field is here with its lane: %s", diff)
 			}

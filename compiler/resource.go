@@ -44,5 +44,5 @@ func (f *Family) resources(root document.Value, readOnly bool) (all []resource) 
 		}
 		all = append(all, r)
 	}
-	return all
+	return append(all, splitResources(root.Get("eval"))...)
 }

@@ -124,10 +124,19 @@ func (t *Task) Judged() bool { return t.family.Judged != nil && t.family.Judged(
 
 // Checker returns the check of the final workspace; the zero Checker if there is none.
 func (t *Task) Checker() (c Checker) {
-	if t.family.Checker != nil {
+	if t.family.Checker != nil && t.eval().Get("checker").Given() {
 		c = t.family.Checker(t)
 	}
 	return c
+}
+
+// VerifierImage returns the image of the task's verifier, and the path of its field; "" if the verifier has
+// the task's image.
+func (t *Task) VerifierImage() (image, field string) {
+	if s := t.Split(); s != nil {
+		return s.Oracle.Image, "$.eval.split.oracle.image"
+	}
+	return t.Checker().Image, "$.eval.checker.image"
 }
 
 // String returns the task's family and id.

@@ -99,7 +99,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 	}
 	workdir := r.Task.Environment().Workdir
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
-		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r.Kind, workdir)+" "+r.Task.Rules()))
+		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r)+" "+r.Task.Rules()))
 	if format := r.Task.AnswerFormat(); format != "" {
 		fmt.Fprintf(&b, "\n%s\n", format)
 	}
@@ -107,12 +107,13 @@ func Prompt(r Request, taskFile string) (string, error) {
 }
 
 // collected tells the agent where to leave its result.
-func collected(kind compiler.CandidateKind, workdir string) string {
-	switch kind {
+func collected(r Request) string {
+	workdir := r.Task.Environment().Workdir
+	switch r.Kind {
 	case compiler.CandidateText:
 		return fmt.Sprintf("Write your final answer to the file %s/%s.", workdir, textFile)
 	case compiler.CandidateCode:
-		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/candidate.py; it is imported and tested.", workdir)
+		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/%s; it is loaded and tested.", workdir, r.Task.CodeFile())
 	case compiler.CandidatePatch:
 		return fmt.Sprintf("Change the repository in %s in place. The difference between its files and the original commit is your result, whether you commit or not; ignored files do not count. Tests are run that you do not see.", workdir)
 	}

@@ -308,8 +308,8 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 
 // finish extracts the candidate from a workspace that nothing writes to any more.
 func (p production) finish(ctx context.Context, dir string, result Result) (Result, error) {
-	r, file := p.request, ""
-	if r.Kind == compiler.CandidateText { // the other kinds have a fixed place
+	r, file := p.request, p.request.Task.CodeFile()
+	if r.Kind == compiler.CandidateText {
 		file = p.textFile
 	}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{

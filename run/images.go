@@ -65,9 +65,10 @@ func (found images) image(task *compiler.Task) runtime.Image {
 	return found[imageKey(task.Environment().Image, task.Environment().Setup)]
 }
 
-// checkerImage returns the image of a task's checker, if it has one of its own.
+// checkerImage returns the image of a task's checker or oracle, if it has one of its own.
 func (found images) checkerImage(task *compiler.Task) runtime.Image {
-	return found[imageKey(task.Checker().Image, nil)]
+	image, _ := task.VerifierImage()
+	return found[imageKey(image, nil)]
 }
 
 // sidecars returns the sidecars of a task whose images were resolved.

@@ -96,7 +96,8 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	}
 	want(env.Image, env.Setup, "$.environment.image")
 	for _, s := range task.Steps() {
-		want(s.Checker().Image, nil, "$.eval.checker.image")
+		image, field := s.VerifierImage()
+		want(image, nil, field)
 		t.cpus = max(t.cpus, p.limits(s.Environment()).CPUs)
 	}
 	for i, s := range env.Sidecars {

@@ -12,6 +12,7 @@
 //	code       the verifier of code_completion; pool keeps its sandboxes
 //	repo       the verifier of repo_patch
 //	terminal   the verifier of terminal_task; machine decides what a checker sees of a changed machine
+//	split      the verifier of tasks of any family with a driver and an oracle
 //	suite      hidden tests, as repo and terminal run them: unchanged, and changed so that they must fail
 //	contrast   changes to tests in Python
 //	text       answers in words
@@ -65,7 +66,7 @@ const (
 // A Verdict is the result of a verification. The zero Verdict is invalid.
 type Verdict struct {
 	Status    Status
-	Score     float64   // 0 to 1; 1 if and only if Status is Passed
+	Score     float64   // 0 to 1; 1 if Status is Passed, and else 0, unless an oracle says otherwise
 	Assurance Assurance // how sure the pass is; "" unless Status is Passed
 	Reason    string    // one word, such as "checker_failed"; "" if it passed
 	Message   string    // the reason for people; of what a process printed, at most the last line of a checker

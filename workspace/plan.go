@@ -135,6 +135,30 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	return plan
 }
 
+// PlanSplit plans the files of the driver and of the oracle of a task's split check, each relative to
+// compiler.CheckerMount in its own sandbox.
+func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err error) {
+	for _, r := range t.TestSandboxView().Resources {
+		if r.Name == "split.driver" {
+			driver.Entries = append(driver.Entries, programEntry(*r.File, p))
+		}
+	}
+	for _, r := range t.EvaluatorView().Resources {
+		if r.Name == "split.oracle" {
+			oracle.Entries = append(oracle.Entries, programEntry(*r.File, p))
+		}
+	}
+	driver, err1 := driver.resolve(p)
+	oracle, err2 := oracle.resolve(p)
+	return driver, oracle, errors.Join(err1, err2)
+}
+
+func programEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
+	e := fileEntry(ref, p)
+	e.Dest = path.Base(ref.Path)
+	return e
+}
+
 func valueEntry(name string, lane compiler.Lane, root string, text compiler.Hidden[[]byte]) Entry {
 	return Entry{
 		Name: name, Lane: lane, Dest: root + "/" + name + ".json", Mode: 0o644,

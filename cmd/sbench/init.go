@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/securebench/sbench/examples"
 	"github.com/securebench/sbench/runtime/images"
 )
 
 type initCmd struct {
 	Dir   string `arg:"" default:"." help:"Directory to create, or to add the files to. Default: the current one."`
+	Split bool   `help:"Write a pack whose tasks are judged by a driver beside the candidate and an oracle apart from it, the surest way to check (docs/authoring.md)."`
 	Image string `default:"docker.io/library/debian:12-slim" placeholder:"REF" help:"Image of the tasks. It needs bash, and whatever your agent needs. Default: ${default}."`
 	jsonFlag
 }
@@ -26,12 +28,18 @@ func (cmd *initCmd) Run(a *app) error {
 	if _, err := images.Normalize(cmd.Image); err != nil {
 		return fmt.Errorf("%w: --image: %w", errUsage, err)
 	}
+	files, err := fs.Sub(starter, "starter")
+	if cmd.Split {
+		files, err = fs.Sub(examples.Split, "split")
+	}
+	if err != nil {
+		return err
+	}
 	var names []string
-	err := fs.WalkDir(starter, "starter", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		name = strings.TrimPrefix(name, "starter/")
 		names = append(names, name)
 		if _, err := os.Lstat(filepath.Join(cmd.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(fmt.Errorf("%w: %s is there already: name another directory", errUsage, filepath.Join(cmd.Dir, name)), err)
@@ -42,7 +50,7 @@ func (cmd *initCmd) Run(a *app) error {
 		return err
 	}
 	for _, name := range names {
-		if err := cmd.write(name); err != nil {
+		if err := cmd.write(files, name); err != nil {
 			return marked(errUsage, err)
 		}
 	}
@@ -52,8 +60,8 @@ func (cmd *initCmd) Run(a *app) error {
 	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"))
 }
 
-func (cmd *initCmd) write(name string) error {
-	data, err := starter.ReadFile("starter/" + name)
+func (cmd *initCmd) write(files fs.FS, name string) error {
+	data, err := fs.ReadFile(files, name)
 	if err != nil {
 		return err
 	}

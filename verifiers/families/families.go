@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/code"
 	"github.com/securebench/sbench/verifiers/repo"
+	"github.com/securebench/sbench/verifiers/split"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
@@ -28,6 +29,9 @@ func All() []verifiers.Family { return slices.Clone(registry()) }
 func For(t *compiler.Task, more ...verifiers.Family) verifiers.Family {
 	for _, f := range slices.Concat(registry(), more) {
 		if f.Name == t.Family().Name {
+			if t.Split() != nil {
+				f.Verify, f.Sandboxed = split.Verify, true
+			}
 			return f
 		}
 	}

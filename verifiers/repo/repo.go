@@ -93,6 +93,37 @@ func verifyPatch(ctx context.Context, e verifiers.Engine, in verifiers.Input, ev
 	return v, errors.Join(err, vol.Close())
 }
 
+// Apply applies the candidate's patch to a fresh copy of the repository that has no tests of sbench's, and runs
+// none of the candidate's code. volume is an empty directory. If the verdict is a pass, the caller closes the
+// sandbox; otherwise there is none.
+func Apply(ctx context.Context, e verifiers.Engine, in verifiers.Input, volume string) (runtime.Sandbox, verifiers.Verdict, error) {
+	text, err := in.Candidate.Patch, error(nil)
+	if in.Candidate.Foreign {
+		text, _, err = patch.Clean(text)
+	}
+	var files []patch.File
+	if err == nil && strings.TrimSpace(text) != "" {
+		files, err = patch.Parse(text)
+	}
+	if err != nil {
+		return nil, verifiers.Fail("candidate_patch_invalid", "the candidate's patch cannot be read: "+err.Error()), nil
+	}
+	c := &repoCheck{engine: e, in: in, eval: compiler.RepoPatchOf(in.Task), volume: volume}
+	policy := pathPolicy{CandidatePolicy: c.eval.Policy}
+	for _, f := range files {
+		for _, name := range f.Paths() {
+			reason := policy.denies(name)
+			if f.Irregular() {
+				reason = "a link that leads out of the repository, a submodule or a special file"
+			}
+			if reason != "" {
+				return nil, verifiers.Fail("candidate_policy_denied", fmt.Sprintf("%q: %s", name, reason)), nil
+			}
+		}
+	}
+	return c.prepare(ctx, "candidate", files)
+}
+
 // packagesNamedTest returns the directories named like tests that the files are in, but that are
 // the product's: in the image's repository they hold no test, and are Python packages or have a name with
 // another meaning.

@@ -20,10 +20,10 @@ const (
 	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
 )
 
-// asLeft returns the input with a workspace whose files have the owners and modes that the
+// AsLeft returns the input with a workspace whose files have the owners and modes that the
 // agent gave them: the kept workspace or, if it has lost some, a copy in a new volume. done
 // removes the copy.
-func asLeft(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restored verifiers.Input, done func() error, err error) {
+func AsLeft(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restored verifiers.Input, done func() error, err error) {
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil
 	}

@@ -85,7 +85,7 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 		capabilities = append(capabilities, "CAP_SETUID", "CAP_SETGID")
 	}
 	capabilities = append(capabilities, in.Task.Environment().Capabilities...)
-	in, done, err := asLeft(ctx, e, in)
+	in, done, err := AsLeft(ctx, e, in)
 	if err != nil {
 		return verifiers.Verdict{}, fmt.Errorf("restore the workspace: %w", err)
 	}

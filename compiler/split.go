@@ -1,0 +1,131 @@
+package compiler
+
+import (
+	"path"
+	"path/filepath"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// maxQuestions bounds the questions of a split check: each has a sandbox of its own.
+const maxQuestions = 4096
+
+// splitField is the field of eval with a split check. It is hidden.
+func splitField() schema.Field {
+	program := func(doc string, more ...schema.Field) *schema.Schema {
+		return schema.Closed(doc, append([]schema.Field{
+			required("path", pathSchema("Its file or directory below asset_roots.eval, which its sandbox has as "+CheckerMount+"/NAME.")),
+			optional("command", commandSchema("Its command; the file at path itself unless given.")),
+			optional("timeout_seconds", secondsSchema("How long it may take for one answer, by default a minute.")),
+		}, more...)...)
+	}
+	questions := schema.PositiveInteger("How many questions the oracle asks.")
+	questions.Check = func(c *schema.Checker, v document.Value) {
+		if n, ok := v.Int64(); !ok || n > maxQuestions {
+			c.Errorf(v, "", "expected at most %d questions, found %s", maxQuestions, v.Raw())
+		}
+	}
+	return optional("split", schema.Closed("A check in two places: a driver beside the candidate puts questions to it, and an oracle, where no candidate ever is, asks them and judges the answers.",
+		required("questions", questions),
+		required("driver", program("The program that puts one question to the candidate. Each question has a new sandbox with the candidate and the driver.")),
+		required("oracle", program("The program that asks the questions and judges the answers, in a sandbox without the candidate.",
+			optional("image", imageSchema("The image of its sandbox, the task's unless given.")))),
+	))
+}
+
+// oneCheck reports a row that has neither eval.split nor the field other, or both.
+func oneCheck(c *schema.Checker, eval document.Value, other, what string, never ...string) (split bool) {
+	v := eval.Get("split")
+	if v.Kind() == 0 {
+		if eval.Get(other).Kind() == 0 {
+			c.Errorf(eval, what, "key %q is missing", other)
+		}
+		return false
+	}
+	for _, key := range append(never, other) {
+		if field := eval.Get(key); field.Given() {
+			c.Errorf(field, "remove one of the two", "a row with split has no %s", key)
+		}
+	}
+	return true
+}
+
+// Split says how a candidate is judged in two places; see package verifiers/split. It prints as "<redacted>".
+type Split struct {
+	redacted
+	Questions int          `key:"questions"`
+	Driver    SplitProgram `key:"driver"`
+	Oracle    SplitProgram `key:"oracle"`
+}
+
+// SplitProgram is a driver or an oracle.
+type SplitProgram struct {
+	Path    string        `key:"path"` // clean, relative to Pack.EvalRoot
+	Command Command       `key:"command"`
+	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
+	Image   string        `key:"image" trim:"space"`
+}
+
+// Mounted returns where the program's sandbox has Path.
+func (p SplitProgram) Mounted() string { return path.Join(CheckerMount, path.Base(p.Path)) }
+
+// Args returns the program's command line.
+func (p SplitProgram) Args() []string {
+	if p.Command.IsZero() {
+		return []string{p.Mounted()}
+	}
+	return p.Command.Args()
+}
+
+// Split returns the task's split check in sbench's own form; nil if it has none.
+func (t *Task) Split() *Split {
+	v := t.eval().Get("split")
+	if !v.Given() {
+		return nil
+	}
+	s := new(Split)
+	decode(v, s)
+	s.Driver.Path, _ = ParsePath(s.Driver.Path) // the schema's check has passed
+	s.Oracle.Path, _ = ParsePath(s.Oracle.Path)
+	return s
+}
+
+// splitResources returns the files of a split check: those of the driver are evaluation inputs, those of the
+// oracle are hidden.
+func splitResources(eval document.Value) (all []resource) {
+	for key, v := range eval.Get("split").Fields() {
+		lane := HiddenLane
+		switch {
+		case v.Get("path").Kind() != document.String:
+			continue
+		case key.Is("driver"):
+			lane = EvaluationInputs
+		}
+		ref := newFileRef("split."+key.Text(), lane, v, true)
+		if lane == EvaluationInputs {
+			ref.Mount = path.Join(CheckerMount, path.Base(ref.Path))
+		}
+		all = append(all, resource{Value: v, name: ref.Name, lane: lane, section: "split", file: &ref})
+	}
+	return all
+}
+
+// splitPrograms returns what is wrong with the programs of a split check that are executed as they are.
+func (c *Precheck) splitPrograms(t *Task) (all Problems) {
+	s := t.Split()
+	if s == nil {
+		return nil
+	}
+	for i, p := range []SplitProgram{s.Driver, s.Oracle} {
+		if !p.Command.IsZero() || !c.used[p.Path] {
+			continue
+		}
+		name := []string{"driver", "oracle"}[i]
+		if hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, p.Path)); err != nil {
+			all = append(all, c.at(t, "$.eval.split."+name, hint, "%s %q without a command %v", name, p.Path, err))
+		}
+	}
+	return all
+}

@@ -1,0 +1,174 @@
+package split_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/sandbox"
+	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/families"
+	"github.com/securebench/sbench/verifiers/terminal"
+)
+
+// splitWorld judges candidates of split tasks.
+type splitWorld struct {
+	run   *sandbox.Engine
+	image runtime.Image
+}
+
+func newSplitWorld(tb testing.TB) splitWorld {
+	tb.Helper()
+	run, image := containerdtest.NewRun(tb, containerdtest.Open(tb))
+	return splitWorld{run, image}
+}
+
+// splitTask is a terminal_task with a split check. driver and oracle begin with #!.
+type splitTask struct {
+	driver, oracle string
+	questions      int
+	timeout        int // seconds of the driver, 20 unless given
+}
+
+func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
+	tb.Helper()
+	dir := tb.TempDir()
+	if s.timeout == 0 {
+		s.timeout = 20
+	}
+	row, err := json.Marshal(map[string]any{
+		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write the program"}, "environment": map[string]any{"image": "x", "workdir": "/app"},
+		"eval": map[string]any{"split": map[string]any{
+			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": 20},
+		}},
+	})
+	must(tb, err)
+	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
+	writeFiles(tb, dir, files)
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(tb, err)
+	for task, err := range pack.Tasks() {
+		must(tb, err)
+		return task, pack
+	}
+	tb.Fatal("no task")
+	return nil, nil
+}
+
+func writeFiles(tb testing.TB, dir string, files map[string]string) {
+	tb.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		must(tb, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(tb, os.WriteFile(path, []byte(text), 0o755))
+	}
+}
+
+// judge judges a candidate of these files.
+func (w splitWorld) judge(tb testing.TB, task *compiler.Task, pack *compiler.Pack, files map[string]string) verifiers.Verdict {
+	tb.Helper()
+	dir := tb.TempDir()
+	must(tb, os.Chmod(dir, 0o755))
+	writeFiles(tb, dir, files)
+	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
+		Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: dir}, Image: w.image, Limits: runtime.DefaultLimits(),
+		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+	})
+	must(tb, err)
+	return v
+}
+
+const (
+	addDriver = `#!/usr/bin/python3
+import json, subprocess
+a, b = json.loads(input())
+try:
+    p = subprocess.run(["run-candidate", "python3", "add.py", str(a), str(b)], capture_output=True, timeout=1)
+    print(json.dumps(p.stdout[:100].decode("ascii", "replace").strip()))
+except subprocess.TimeoutExpired:
+    print(json.dumps("no answer in time"))
+`
+	addOracle = `#!/usr/bin/python3
+import json, random
+start = json.loads(input())
+rng = random.Random(start["seed"])
+sums = [[rng.randrange(10**6), rng.randrange(10**6)] for _ in range(start["questions"])]
+for s in sums:
+    print(json.dumps(s))
+good = [json.loads(input())["answer"] == str(a + b) for a, b in sums]
+print(json.dumps({"passed": all(good), "score": sum(good) / len(good)}))
+`
+	rightAdd = "import sys\nprint(int(sys.argv[1]) + int(sys.argv[2]))\n"
+)
+
+// TestSplit: what the parts of a split check do, and the verdict.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	w := newSplitWorld(t)
+	add := splitTask{driver: addDriver, oracle: addOracle, questions: 3}
+	noAnswer := splitTask{driver: "#!/bin/sh\ncat add.py\n", oracle: addOracle, questions: 1}
+	tests := []struct {
+		name   string
+		task   splitTask
+		files  map[string]string
+		status verifiers.Status
+		reason string
+	}{
+		{"right", add, map[string]string{"add.py": rightAdd}, verifiers.Passed, ""},
+		{"wrong", add, map[string]string{"add.py": "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n"}, verifiers.Failed, "oracle_rejected"},
+		{"sleeps", add, map[string]string{"add.py": "import time\ntime.sleep(60)\n"}, verifiers.Failed, "oracle_rejected"},
+		{"nothing", add, nil, verifiers.Failed, "oracle_rejected"},
+		{"driver breaks for a candidate", splitTask{driver: "#!/bin/sh\ntest ! -e add.py && echo 1\n", oracle: addOracle, questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Failed, "driver_broken"},
+		{"driver breaks", noAnswer, map[string]string{"add.py": rightAdd}, verifiers.Faulty, "driver_broken"},
+		{"driver cannot start", splitTask{driver: "#!/no/such\n", oracle: addOracle, questions: 1}, nil, verifiers.Faulty, "driver_broken"},
+		{"driver without end", splitTask{driver: "#!/bin/sh\nsleep 60\n", oracle: addOracle, questions: 1, timeout: 1}, nil, verifiers.Faulty, "driver_broken"},
+		{"oracle breaks for an answer", splitTask{driver: "#!/bin/sh\ntest -e add.py && echo 1 || echo 0\n", oracle: "#!/bin/sh\nread -r start\necho 1\nread -r answer\ncase $answer in *'\"answer\":0}') echo '{\"passed\": false}';; *) exit 3;; esac\n", questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Failed, "oracle_broken"},
+		{"oracle breaks", splitTask{driver: addDriver, oracle: "#!/bin/sh\nexit 0\n", questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Faulty, "oracle_broken"},
+		{"oracle says too much", splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\necho '{\"passed\": true}'\necho '{\"passed\": true}'\n", questions: 1}, nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle without a verdict", splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\necho '{\"passed\": 1}'\n", questions: 1}, nil, verifiers.Faulty, "oracle_broken"},
+	}
+	if os.Getenv("SBENCH_SOAK") == "" {
+		tests = tests[:2]
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			task, pack := test.task.load(t)
+			v := w.judge(t, task, pack, test.files)
+			if v.Status != test.status || v.Reason != test.reason || (v.Assurance == verifiers.Sealed) != (test.status == verifiers.Passed) {
+				t.Errorf("%s %s: %s, %s\n%s", v.Status, v.Reason, v.Message, v.Assurance, v.Stderr)
+			}
+		})
+	}
+}
+
+// BenchmarkSplit judges a candidate by 64 questions, each in a sandbox of its own.
+func BenchmarkSplit(b *testing.B) {
+	w := newSplitWorld(b)
+	task, pack := splitTask{driver: addDriver, oracle: addOracle, questions: 64}.load(b)
+	for b.Loop() {
+		if v := w.judge(b, task, pack, map[string]string{"add.py": rightAdd}); v.Status != verifiers.Passed {
+			b.Fatalf("%s %s", v.Status, v.Message)
+		}
+	}
+}
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestMain(m *testing.M) {
+	terminal.Inside()
+	containerdtest.Enter()
+	os.Exit(m.Run())
+}
