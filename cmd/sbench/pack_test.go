@@ -181,8 +181,8 @@ checked 3 task(s): reference passed 1, empty passed 1
 	})
 }
 
-// TestExamples: the rows that stand in for public benchmarks' measure, on images that sbench builds.
-func TestExamples(t *testing.T) {
+// TestExamplePacks: the rows that stand in for public benchmarks' measure, on images that sbench builds.
+func TestExamplePacks(t *testing.T) {
 	containerdtest.Open(t)
 	for _, tt := range []struct {
 		name, tasks string
