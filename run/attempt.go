@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
@@ -160,7 +161,7 @@ type pace struct {
 // Spare implements verifiers.Pace.
 func (p pace) Spare() (give func(), ok bool) {
 	need := p.cfg.need(p.task)
-	return func() { p.host.give(need) }, p.host.spare(need)
+	return func() { p.host.Give(need) }, p.host.Spare(need)
 }
 
 // Doing implements verifiers.Pace.
@@ -201,8 +202,8 @@ func (s *session) storeWorkspace(ctx context.Context, a attempt, c candidate.Can
 	if c.Workspace == "" {
 		return nil
 	}
-	changed, err := s.scrub(ctx, &c)
-	if errors.Is(err, errUnsearchable) { // an agent can cause this
+	changed, err := s.secrets.Scrub(ctx, &c)
+	if errors.Is(err, secrets.ErrUnsearchable) { // an agent can cause this
 		rec.Fail(candidate.Failure{Reason: "candidate_unreadable", Phase: "extraction", Message: err.Error()})
 		return nil
 	}
@@ -238,7 +239,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 	}
 	rec.EndedAt = time.Now().UTC()
 	private := a.log.writePrivate(&rec)
-	rec = s.secrets.record(rec)
+	rec = s.secrets.Record(rec)
 	rec.CandidateDigest = candidateDigest(rec)
 	err := errors.Join(private, a.log.moveLongOutputs(&rec))
 	a.log.fill(&rec)
@@ -267,7 +268,7 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	now := time.Now().UTC()
 	return record.Record{
 		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
-		Attempt: a.number, Try: a.try, HiddenValues: redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
+		Attempt: a.number, Try: a.try, HiddenValues: secrets.Redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
 		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.images.sidecarImages(a.task), Degraded: s.cfg.Degraded,
 		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
@@ -275,9 +276,9 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 
 // fillProduced records what the harness did. An attempt fails if its harness ended badly, unless the
 // policy has the candidate judged all the same.
-func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets redactor) {
+func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets secrets.Redactor) {
 	c := result.Candidate
-	rec.ProducerStdout, rec.ProducerStderr = secrets.output(result.Exit.Stdout), secrets.output(result.Exit.Stderr)
+	rec.ProducerStdout, rec.ProducerStderr = secrets.Output(result.Exit.Stdout), secrets.Output(result.Exit.Stderr)
 	rec.ProducerMetadata = result.Exit.Metadata()
 	if len(c.Dropped) > 0 {
 		rec.ProducerMetadata["dropped"] = c.Dropped

@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -76,7 +77,7 @@ func (e *egressFile) close() error {
 // its log directory, and the specifications of its sandboxes.
 type attemptLog struct {
 	egress  *egressFile
-	secrets redactor
+	secrets secrets.Redactor
 	out     *os.Root // the run's directory
 	dir     string   // relative to it
 
@@ -115,7 +116,7 @@ func (l *attemptLog) proxyLog(try int) *proxy.Log {
 		return nil
 	}
 	log := proxy.NewLog(l)
-	log.Try, log.Redact = try, l.secrets.text
+	log.Try, log.Redact = try, l.secrets.Text
 	return log
 }
 
@@ -161,7 +162,7 @@ func (l *attemptLog) create(name string) (*logFile, error) {
 }
 
 func (f *logFile) Write(p []byte) (int, error) {
-	text := f.of.secrets.text(string(p))
+	text := f.of.secrets.Text(string(p))
 	if f.Bytes+int64(len(text)) > maxLog {
 		f.Cut += int64(len(text))
 		return len(p), nil
@@ -244,6 +245,6 @@ func (s *session) openTrace(a attempt, request *harness.Request) (*logFile, erro
 		return nil, err
 	}
 	request.Trace = f
-	request.OnStep = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: a.log.secrets.text(text)}) }
+	request.OnStep = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: a.log.secrets.Text(text)}) }
 	return f, nil
 }

@@ -7,8 +7,12 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	goruntime "runtime"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -152,4 +156,27 @@ func (p Plan) cpus() (most float64) {
 		most = max(most, t.cpus)
 	}
 	return most
+}
+
+// defaultJobs returns how many attempts the cores can serve at the tasks' limits.
+func (p Plan) defaultJobs() int {
+	most := p.cpus()
+	if most <= 0 {
+		return 1
+	}
+	return max(1, int(float64(goruntime.NumCPU())/most))
+}
+
+// descriptors bounds the connections of each sandbox, so that no sandbox can use up the open files
+// of this process. A connection takes two.
+func descriptors(jobs int) proxy.EgressLimits {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return proxy.EgressLimits{} // the defaults
+	}
+	const own, ownEach, least = 256, 64, 8
+	usual := proxy.DefaultLimits()
+	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
+	most := int(max(least, left/int64(jobs)/4))
+	return proxy.EgressLimits{Connections: min(usual.Connections, most)}
 }

@@ -17,7 +17,7 @@ const maxCheckerEgress = 16 << 20
 // contain hidden tests, so it is in the private part.
 func (l *attemptLog) checkerLog(try int) *proxy.Log {
 	log := proxy.NewLog(checkerEgress{l})
-	log.Try, log.Redact = try, l.secrets.text
+	log.Try, log.Redact = try, l.secrets.Text
 	return log
 }
 
@@ -42,14 +42,14 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.private
-	for to, text := range map[*string]string{&p.Stdout: l.secrets.output(v.Stdout), &p.Stderr: l.secrets.output(v.Stderr)} {
+	for to, text := range map[*string]string{&p.Stdout: l.secrets.Output(v.Stdout), &p.Stderr: l.secrets.Output(v.Stderr)} {
 		if step != "" && text != "" {
 			text = fmt.Sprintf("--- step %s\n%s\n", step, strings.TrimSuffix(text, "\n"))
 		}
 		*to += text
 	}
 	for _, file := range v.Logs {
-		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.step, file.Name), Text: l.secrets.text(file.Text)})
+		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.step, file.Name), Text: l.secrets.Text(file.Text)})
 	}
 	if v.Contrast != nil {
 		p.Unread = append(p.Unread, v.Contrast.Unread...)

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/secrets"
 )
 
 // producer returns the identity of what makes the candidates; zero if the run only judges them.
@@ -59,10 +60,10 @@ func (c config) provenance() (record.Provenance, error) {
 }
 
 // settings returns the settings of the tester file without secrets.
-func (c config) settings(secrets redactor) map[string]string {
+func (c config) settings(secrets secrets.Redactor) map[string]string {
 	all := make(map[string]string, len(c.Tester.Settings))
 	for _, s := range c.Tester.Settings {
-		if all[s.Key] = secrets.text(s.Value); s.Key == "harness.config.command" { // as in record.Harness
+		if all[s.Key] = secrets.Text(s.Value); s.Key == "harness.config.command" { // as in record.Harness
 			all[s.Key] = record.Digest([]byte(s.Value))
 		}
 	}

@@ -69,7 +69,7 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
 	if failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "" {
 		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
-		return s.secrets.record(before), nil                                                                 // not judged again
+		return s.secrets.Record(before), nil                                                                 // not judged again
 	}
 	rec, err := s.newRecord(a)
 	if a.task.Stepped() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/admission"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -106,4 +107,28 @@ func (p Plan) limits(env compiler.Environment) runtime.Limits {
 	l.CPUs = min(l.CPUs, cmp.Or(most.CPUs, l.CPUs))
 	l.Pids = min(l.Pids, cmp.Or(most.Pids, l.Pids))
 	return l
+}
+
+// need returns the larger of the harness's and the verifier's needs: their sandboxes never
+// exist at the same time.
+func (c config) need(task *compiler.Task) admission.Need {
+	p := c.policy(task)
+	sandboxes := int64(1 + len(task.Environment().Sidecars))
+	n := admission.Need{Memory: sandboxes*p.Limits.Memory + c.held(), Pids: sandboxes * p.Limits.Pids, Disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
+	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
+		n.Memory += n.Disk
+	}
+	return n
+}
+
+// held returns the most memory that sbench and the kernel hold for the network access of one attempt, in bytes. No
+// sandbox is charged for it.
+func (c config) held() (n int64) {
+	if c.networked() {
+		n += c.Egress.Limits.SandboxBytes()
+	}
+	if r := c.producer().Relay; r != nil {
+		n += r.Limits.SandboxBytes()
+	}
+	return n
 }

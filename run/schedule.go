@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/securebench/sbench/run/admission"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -20,7 +21,7 @@ func (s *session) makeAttempts(ctx context.Context) error {
 	defer stop(nil)
 	go s.watchStop(producing, stop)
 	var err error
-	if s.host, err = newAdmission(s.cfg.Output, s.cfg.Jobs); err != nil {
+	if s.host, err = admission.New(s.cfg.Output, s.cfg.Jobs); err != nil {
 		return err
 	}
 	for a, todoErr := range s.todo() {
@@ -29,14 +30,14 @@ func (s *session) makeAttempts(ctx context.Context) error {
 		}
 		a.asked = time.Now()
 		need := s.cfg.need(a.task)
-		if err = s.host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
+		if err = s.host.Take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
 			break
 		}
 		if err = context.Cause(producing); err != nil || s.startNoMore.Load() { // what happened meanwhile
 			break
 		}
 		group.Go(func() error {
-			defer s.host.give(need)
+			defer s.host.Give(need)
 			return s.untilMeasured(work, producing, a)
 		})
 	}

@@ -16,7 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/securebench/sbench/run/admission"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/judge"
@@ -47,8 +49,8 @@ func (e lastRecord) hadError() bool { return e.retried || e.status == record.Err
 type session struct {
 	cfg          config // Jobs has its effective value
 	images       images
-	secrets      redactor   // values of harness.env
-	host         *admission // set once attempts are made
+	secrets      secrets.Redactor // values of harness.env
+	host         *admission.Host  // set once attempts are made
 	code         *pool.Pool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
@@ -88,15 +90,15 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
-	secrets := newRedactor(slices.Collect(maps.Values(cfg.Env))...)
-	common.Settings = cfg.settings(secrets)
+	redactor := secrets.New(slices.Collect(maps.Values(cfg.Env))...)
+	common.Settings = cfg.settings(redactor)
 	var grader *judge.Judge
 	if cfg.Judge != nil {
 		grader = &judge.Judge{Votes: cfg.Judge.Votes}
 	}
 	return &session{
 		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
-		secrets: secrets,
+		secrets: redactor,
 		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }

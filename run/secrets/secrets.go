@@ -1,4 +1,6 @@
-package run
+// Package secrets removes secrets from what a run keeps: from texts and records ([Redactor]), and from the
+// files of a candidate ([Redactor.Scrub]). The secrets are the values of harness.env.
+package secrets
 
 import (
 	"bytes"
@@ -17,19 +19,20 @@ import (
 )
 
 const (
-	redacted = "<redacted>"
+	// Redacted stands in place of a secret.
+	Redacted = "<redacted>"
 	minLine  = 16 // bytes from which a line of a secret is a secret
 )
 
-// redactor replaces secrets in texts. The zero redactor replaces nothing. It is safe for concurrent use.
-type redactor struct {
+// A Redactor replaces secrets. The zero Redactor replaces nothing. It is safe for concurrent use.
+type Redactor struct {
 	needles []string // the secrets in each encoding
 	longest int      // bytes of a needle
 }
 
-// newRedactor returns a redactor of the secrets and each of their lines, as they are and in common
+// New returns a Redactor of the secrets and each of their lines, as they are and in common
 // encodings. It ignores secrets shorter than compiler.MinSecret bytes, and lines shorter than minLine.
-func newRedactor(secrets ...string) (r redactor) {
+func New(secrets ...string) (r Redactor) {
 	for _, s := range secrets {
 		r.needles = append(r.needles, encodings(s)...)
 		for line := range strings.Lines(s) {
@@ -75,13 +78,14 @@ func encodings(s string) []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < compiler.MinSecret })
 }
 
-func (r redactor) text(s string) string { return r.cut(s, 0, len(s)) }
+// Text returns s without secrets.
+func (r Redactor) Text(s string) string { return r.cut(s, 0, len(s)) }
 
 // Replace and In implement layer.Secrets.
-func (r redactor) Replace(s string) string { return r.text(s) }
+func (r Redactor) Replace(s string) string { return r.Text(s) }
 
 // In reports whether from contains a secret. size is the expected number of bytes.
-func (r redactor) In(from io.Reader, size int64) (bool, error) {
+func (r Redactor) In(from io.Reader, size int64) (bool, error) {
 	piece, kept := make([]byte, max(min(size+1, 1<<20), 2*int64(r.longest))), 0
 	for {
 		n, err := io.ReadFull(from, piece[kept:])
@@ -100,7 +104,7 @@ func (r redactor) In(from io.Reader, size int64) (bool, error) {
 
 // cut redacts the secrets in s, and everything in s up to the offset before and from the
 // offset after. Overlapping secrets are replaced as one.
-func (r redactor) cut(s string, before, after int) string {
+func (r Redactor) cut(s string, before, after int) string {
 	type span struct{ from, to int }
 	var spans []span
 	for _, edge := range []span{{0, before}, {after, len(s)}} {
@@ -128,18 +132,18 @@ func (r redactor) cut(s string, before, after int) string {
 		for i++; i < len(spans) && spans[i].from < to; i++ {
 			to = max(to, spans[i].to)
 		}
-		clean.WriteString(s[done:from] + redacted)
+		clean.WriteString(s[done:from] + Redacted)
 		done = to
 	}
 	return clean.String() + s[done:]
 }
 
-// output redacts the bytes of a stream before they are made valid UTF-8. If the middle of the stream
+// Output redacts the bytes of a stream before they are made valid UTF-8. If the middle of the stream
 // is missing, it also redacts as many bytes next to the gap as could be part of a secret.
-func (r redactor) output(o runtime.Output) string {
+func (r Redactor) Output(o runtime.Output) string {
 	cut := o.Cut()
 	if cut <= 0 {
-		return strings.ToValidUTF8(r.text(string(o.Bytes())), "\uFFFD")
+		return strings.ToValidUTF8(r.Text(string(o.Bytes())), "\uFFFD")
 	}
 	edge := max(r.longest-1, 0)
 	o.Head = []byte(r.cut(string(o.Head), 0, max(len(o.Head)-edge, 0)))
@@ -148,25 +152,25 @@ func (r redactor) output(o runtime.Output) string {
 	return strings.ToValidUTF8(string(o.Bytes()), "\uFFFD")
 }
 
-// record redacts the texts of a record except identifiers.
-func (r redactor) record(rec record.Record) record.Record {
+// Record redacts the texts of a record except identifiers.
+func (r Redactor) Record(rec record.Record) record.Record {
 	for _, field := range []**string{&rec.CandidateText, &rec.CandidatePatch} {
 		if *field != nil {
-			*field = new(r.text(**field))
+			*field = new(r.Text(**field))
 		}
 	}
-	rec.ProducerStdout, rec.ProducerStderr = r.text(rec.ProducerStdout), r.text(rec.ProducerStderr)
-	rec.FailureMessage = r.text(rec.FailureMessage)
+	rec.ProducerStdout, rec.ProducerStderr = r.Text(rec.ProducerStdout), r.Text(rec.ProducerStderr)
+	rec.FailureMessage = r.Text(rec.FailureMessage)
 	rec.Steps = slices.Clone(rec.Steps)
 	for i := range rec.Steps {
-		rec.Steps[i].FailureMessage = r.text(rec.Steps[i].FailureMessage)
+		rec.Steps[i].FailureMessage = r.Text(rec.Steps[i].FailureMessage)
 	}
 	rec.ProducerMetadata, rec.VerifierMetadata = r.object(rec.ProducerMetadata), r.object(rec.VerifierMetadata)
 	return rec
 }
 
 // object converts m to plain JSON values and redacts the strings and keys among them.
-func (r redactor) object(m record.Metadata) record.Metadata {
+func (r Redactor) object(m record.Metadata) record.Metadata {
 	text, err := json.Marshal(m)
 	if err != nil || m == nil {
 		return m // writing the record will return the error
@@ -180,10 +184,10 @@ func (r redactor) object(m record.Metadata) record.Metadata {
 	return r.value(plain).(map[string]any)
 }
 
-func (r redactor) value(v any) any {
+func (r Redactor) value(v any) any {
 	switch v := v.(type) {
 	case string:
-		return r.text(v)
+		return r.Text(v)
 	case []any:
 		for i := range v {
 			v[i] = r.value(v[i])
@@ -192,7 +196,7 @@ func (r redactor) value(v any) any {
 	case map[string]any:
 		clean := make(map[string]any, len(v))
 		for key, value := range v {
-			clean[r.text(key)] = r.value(value)
+			clean[r.Text(key)] = r.value(value)
 		}
 		return clean
 	}

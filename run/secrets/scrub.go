@@ -1,4 +1,4 @@
-package run
+package secrets
 
 import (
 	"context"
@@ -21,17 +21,17 @@ import (
 // its whole content.
 const maxScrub = 64 << 20
 
-// errUnsearchable means that the workspace may still hold secrets, and so is not stored.
-var errUnsearchable = errors.New("the workspace could not be searched for secrets")
+// ErrUnsearchable means that the workspace may still hold secrets, and so is not stored.
+var ErrUnsearchable = errors.New("the workspace could not be searched for secrets")
 
 // hostErrors are not the candidate's fault.
 var hostErrors = []unix.Errno{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.EROFS, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
 
-// scrub removes the values of harness.env from the names, contents and link targets in a candidate's
+// Scrub removes the secrets from the names, contents and link targets in a candidate's
 // workspace and layer, and returns the number of changed entries. Hidden values stay: the agent did
 // not get them, and a right candidate may equal one.
-func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
-	if s.secrets.longest == 0 {
+func (r Redactor) Scrub(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
+	if r.longest == 0 {
 		return 0, nil
 	}
 	root, err := os.OpenRoot(c.Workspace)
@@ -39,7 +39,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 		return 0, err
 	}
 	defer func() { _ = root.Close() }()
-	sc := scrubber{secrets: s.secrets, root: root, renamed: map[string]string{}, taken: map[string]int{}}
+	sc := scrubber{secrets: r, root: root, renamed: map[string]string{}, taken: map[string]int{}}
 	err = sc.directory(ctx, ".")
 	var errno unix.Errno
 	switch {
@@ -48,20 +48,20 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 	case errors.As(err, &errno) && slices.Contains(hostErrors, errno):
 		return 0, fmt.Errorf("search the workspace for secrets: %w", errno)
 	case err != nil: // its text may contain a secret
-		return 0, errUnsearchable
+		return 0, ErrUnsearchable
 	case sc.changed > 0:
 		err = sc.update(ctx, c)
 	}
 	if err == nil && c.Layer != "" {
 		var more int
-		more, err = s.scrubLayer(ctx, c)
+		more, err = r.scrubLayer(ctx, c)
 		return sc.changed + more, err
 	}
 	return sc.changed, err
 }
 
-// scrubLayer is scrub for the candidate's layer.
-func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
+// scrubLayer is Scrub for the candidate's layer.
+func (r Redactor) scrubLayer(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
 	from, err := c.OpenLayer(ctx)
 	if err != nil {
 		return 0, err
@@ -73,7 +73,7 @@ func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 		return 0, err
 	}
 	defer func() { _ = os.Remove(to.Name()) }()
-	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerBudget(math.MaxInt64/2), s.secrets)
+	report, changed, err := layer.Redact(ctx, from, to, candidate.LayerBudget(math.MaxInt64/2), r)
 	err = errors.Join(err, to.Sync(), to.Close())
 	if err == nil && changed > 0 {
 		c.Layer, err = report.Digest, os.Rename(to.Name(), name)
@@ -83,7 +83,7 @@ func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (chang
 
 // scrubber removes secrets from a directory.
 type scrubber struct {
-	secrets redactor
+	secrets Redactor
 	root    *os.Root
 	renamed map[string]string // new names by old paths; see workspace.StoredTree
 	taken   map[string]int    // the numbers that freeName has given, by name
@@ -128,7 +128,7 @@ func (s *scrubber) directory(ctx context.Context, dir string) error {
 		case e.Type().IsRegular():
 			err = s.file(name)
 		}
-		if clean := s.secrets.text(e.Name()); err == nil && clean != e.Name() {
+		if clean := s.secrets.Text(e.Name()); err == nil && clean != e.Name() {
 			s.changed++
 			to := s.freeName(path.Join(dir, short(clean, maxName)))
 			err, s.renamed[name] = s.root.Rename(name, to), path.Base(to)
@@ -164,7 +164,7 @@ func (s *scrubber) freeName(name string) string {
 
 func (s *scrubber) link(name string) error {
 	target, err := s.root.Readlink(name)
-	clean := s.secrets.text(target)
+	clean := s.secrets.Text(target)
 	if err != nil || clean == target {
 		return err
 	}
@@ -190,10 +190,10 @@ func (s *scrubber) file(name string) error {
 	found, err := s.secrets.In(f, info.Size())
 	if found && err == nil {
 		s.changed++
-		clean := []byte(redacted)
+		clean := []byte(Redacted)
 		if info.Size() <= maxScrub {
 			clean, err = io.ReadAll(io.NewSectionReader(f, 0, maxScrub))
-			clean = []byte(s.secrets.text(string(clean)))
+			clean = []byte(s.secrets.Text(string(clean)))
 		}
 		if err == nil {
 			err = f.Truncate(0)

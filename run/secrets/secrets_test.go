@@ -1,11 +1,15 @@
-package run_test
+package secrets_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -30,13 +34,19 @@ func TestRedactor(t *testing.T) {
 		{"nothing but one", []string{"secret"}, "secret", "<redacted>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := run.NewRedactor(c.secrets...).Text(c.text); got != c.want {
+			if got := secrets.New(c.secrets...).Text(c.text); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
-	for _, e := range encoded(secret) {
-		if got := run.NewRedactor(secret).Text("x " + e + " y"); strings.Contains(got, e) || !strings.Contains(got, "<redacted>") {
+	const secret = "s3cret-token-value+/ü\"\\&"
+	quoted, _ := json.Marshal(secret)
+	encoded := []string{
+		secret, url.QueryEscape(secret), url.PathEscape(secret), string(quoted), hex.EncodeToString([]byte(secret)), base64.StdEncoding.EncodeToString([]byte(secret)),
+		base64.StdEncoding.EncodeToString([]byte("x" + secret + "yz")), base64.URLEncoding.EncodeToString([]byte("xy" + secret + "z")),
+	}
+	for _, e := range encoded {
+		if got := secrets.New(secret).Text("x " + e + " y"); strings.Contains(got, e) || !strings.Contains(got, "<redacted>") {
 			t.Errorf("%q is %q", e, got)
 		}
 	}
@@ -44,7 +54,7 @@ func TestRedactor(t *testing.T) {
 
 // TestRedactedRecord: no text of a record keeps a secret.
 func TestRedactedRecord(t *testing.T) {
-	got := run.NewRedactor("secret").Record(record.Record{CandidateText: new("a secret"), VerifierMetadata: record.Metadata{"read": "a secret", "secret": 1}})
+	got := secrets.New("secret").Record(record.Record{CandidateText: new("a secret"), VerifierMetadata: record.Metadata{"read": "a secret", "secret": 1}})
 	if *got.CandidateText != "a <redacted>" || got.VerifierMetadata["read"] != "a <redacted>" || got.VerifierMetadata["<redacted>"] == nil {
 		t.Errorf("%v %v", *got.CandidateText, got.VerifierMetadata)
 	}
@@ -55,7 +65,7 @@ func TestRedactedRecord(t *testing.T) {
 func TestRedactedEdges(t *testing.T) {
 	const word = "0123456789abcdef"
 	text := strings.Repeat("x", 400) + strings.Repeat(word, 5) + strings.Repeat("y", 400)
-	r := run.NewRedactor(word)
+	r := secrets.New(word)
 	for at := range len(text) {
 		o := runtime.Output{Head: []byte(text[:at]), Tail: []byte(text[at:]), Total: int64(len(text) + 7)}
 		got := r.Output(o)
@@ -70,7 +80,7 @@ func TestRedactedEdges(t *testing.T) {
 
 // TestIn: a secret is found wherever pieces of a file meet.
 func TestIn(t *testing.T) {
-	r := run.NewRedactor("the secret of the run")
+	r := secrets.New("the secret of the run")
 	for _, at := range []int{0, 1<<20 - 30, 1<<20 - 5, 1 << 20, 1<<20 + 1, 2<<20 - 21, 2<<20 - 1, 3 << 20} {
 		text := strings.Repeat(".", at) + "the secret of the run" + strings.Repeat(".", 17)
 		for want, text := range map[bool]string{true: text, false: strings.Replace(text, "secret", "report", 1)} {

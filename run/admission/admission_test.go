@@ -1,11 +1,11 @@
-package run_test
+package admission_test
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/admission"
 )
 
 // TestAvailableMemory: the least limit of all control groups counts, wherever it is set.
@@ -33,7 +33,7 @@ func TestAvailableMemory(t *testing.T) {
 			files := map[string]string{"proc/meminfo": "MemTotal:  2097152 kB\nMemAvailable:  1048576 kB\n", "proc/self/cgroup": tt.groups}
 			writeBelow(t, root, files)
 			writeBelow(t, root, tt.limits)
-			if got, err := run.AvailableMemory(root); err != nil || got != tt.want {
+			if got, err := admission.AvailableMemory(root); err != nil || got != tt.want {
 				t.Errorf("%d, %v, want %d", got, err, tt.want)
 			}
 		})
@@ -56,7 +56,7 @@ func TestPidsLeft(t *testing.T) {
 	} {
 		root := t.TempDir()
 		writeBelow(t, root, tt.files)
-		if got := run.PidsLeft(root); got != tt.want {
+		if got := admission.PidsLeft(root); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
