@@ -274,6 +274,27 @@ type Process struct {
 	// DefaultGrace.
 	Wall  time.Duration
 	Grace time.Duration
+	// Waited returns how much of the time so far does not count for Wall. Nil means that all of it counts.
+	Waited func() time.Duration
+}
+
+// Over returns a channel that is closed when Wall is over for a process that starts now, unless ctx ends first.
+func (p Process) Over(ctx context.Context) <-chan struct{} {
+	begun, over := time.Now(), make(chan struct{})
+	go func() {
+		for left := p.Wall; left > 0; {
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+			if left = p.Wall - time.Since(begun); p.Waited != nil {
+				left += p.Waited()
+			}
+		}
+		close(over)
+	}()
+	return over
 }
 
 // Defaults for the fields of [Process] that are 0.

@@ -2,9 +2,11 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay/request"
@@ -99,3 +101,9 @@ func Pending(key string, piece []byte) int {
 	_, _ = s.Write(piece)
 	return len(s.pending)
 }
+
+// Begin is begin.
+func (p *Pace) Begin(ctx context.Context) (time.Duration, bool) { return p.begin(ctx) }
+
+// End is end.
+func (p *Pace) End(status int, hold time.Duration) { p.end(status, hold) }

@@ -212,6 +212,8 @@ type Times struct {
 	Waited   float64 `json:"waited"` // for a job slot and resources; before a retry, since the record of the try before
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
+	// ProviderWait is the part of Producer in which the provider made the harness wait because of its load.
+	ProviderWait float64 `json:"provider_wait,omitempty"`
 }
 
 // A Log describes a log file beside the records.

@@ -166,17 +166,15 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		status, err := x.process.Wait(waitCtx)
 		done <- end{status, err}
 	}()
-	limit := time.NewTimer(x.p.Wall)
-	defer limit.Stop()
 	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
 	var ended bool
-	overflow := x.overflow(waitCtx)
+	overflow, over := x.overflow(waitCtx), x.p.Over(waitCtx)
 	select {
 	case e = <-done:
 		ended = true
 	case <-overflow:
-	case <-limit.C:
+	case <-over:
 		reason, grace = runtime.WallTime, cmp.Or(max(x.p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), x.killAll(ctx))
