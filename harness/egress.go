@@ -38,7 +38,7 @@ type EgressTotals struct {
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
-// Plus returns the sum of two totals, of which u counted later. Nil counts nothing.
+// Plus returns the sum of two totals; u was counted after t. Nil counts nothing.
 func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
 	if t == nil || u == nil {
 		return cmp.Or(t, u)
@@ -97,7 +97,7 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
+		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt, Explicit: !e.Transparent,
 	})
 	if err != nil || provider == nil {
 		return w, err
@@ -119,10 +119,8 @@ func (w *egressSession) network() *runtime.Network {
 	if w.relay != nil {
 		n.TCP = append(n.TCP, relayAddress)
 	}
-	if w.egress.Transparent {
-		n.TCP, n.UDP = append(n.TCP, dnsAddress), []string{dnsAddress}
-		n.Redirect, n.Nameserver = true, "127.0.0.1"
-	}
+	n.TCP, n.UDP, n.Nameserver = append(n.TCP, dnsAddress), []string{dnsAddress}, "127.0.0.1"
+	n.Redirect = w.egress.Transparent
 	return n
 }
 
@@ -134,12 +132,10 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 		w.listen(w.relay.Serve, rest[0])
 		rest = rest[1:]
 	}
-	if w.egress.Transparent {
-		w.listen(w.proxy.ServeDNSTCP, rest[0])
-		w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
-		for _, l := range s.Redirected {
-			w.listen(w.proxy.ServeRedirected, l)
-		}
+	w.listen(w.proxy.ServeDNSTCP, rest[0])
+	w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
+	for _, l := range s.Redirected {
+		w.listen(w.proxy.ServeRedirected, l)
 	}
 	return nil
 }

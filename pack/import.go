@@ -83,20 +83,29 @@ func checkOut(out string, o Options) error {
 	case err != nil:
 		return at.problem("", "%v", compiler.Bare(err))
 	case !o.Fill:
-		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest, and no rows but those of an import", "is there already")
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
 	for _, e := range entries {
 		switch {
+		case brought(e.Name()) && has(provenanceFile): // is replaced
 		case e.Name() == tasksFile:
-			return at.hinted("remove it first", "%s is there already", tasksFile)
+			return at.hinted("remove it first", "%s is there already, and no import made it", tasksFile)
 		case !e.Type().IsRegular():
 			return at.hinted("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
 		}
 	}
-	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestFile }) {
+	if !has(manifestFile) {
 		return at.problem("", "holds no %s", manifestFile)
 	}
 	return nil
+}
+
+// brought reports whether an import makes the file or directory of a pack.
+func brought(name string) bool {
+	return slices.Contains([]string{tasksFile, provenanceFile, HiddenDir, ImagesDir}, name)
 }
 
 // once makes the pack unless validation finds tasks unfit, which it then returns.

@@ -28,9 +28,21 @@ type need struct{ memory, pids, disk int64 } // memory and disk in bytes
 func (c config) need(task *compiler.Task) need {
 	p := c.policy(task)
 	sandboxes := int64(1 + len(task.Environment().Sidecars))
-	n := need{memory: sandboxes * p.Limits.Memory, pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
+	n := need{memory: sandboxes*p.Limits.Memory + c.held(), pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
 	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
 		n.memory += n.disk
+	}
+	return n
+}
+
+// held returns the most memory that sbench and the kernel hold for the network access of one attempt, in bytes. No
+// sandbox is charged for it.
+func (c config) held() (n int64) {
+	if c.networked() {
+		n += c.Egress.Limits.SandboxBytes()
+	}
+	if r := c.producer().Relay; r != nil {
+		n += r.Limits.SandboxBytes()
 	}
 	return n
 }
@@ -139,7 +151,7 @@ func descriptors(jobs int) proxy.EgressLimits {
 	usual := proxy.DefaultLimits()
 	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
 	most := int(max(least, left/int64(jobs)/4))
-	return proxy.EgressLimits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
+	return proxy.EgressLimits{Connections: min(usual.Connections, most)}
 }
 
 // availableMemory returns the memory that the kernel could hand out, in bytes, or the lowest limit

@@ -87,7 +87,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
-	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
+	secrets := newRedactor(slices.Collect(maps.Values(cfg.Env))...)
 	common.Settings = cfg.settings(secrets)
 	var grader *judge.Judge
 	if cfg.Judge != nil {
@@ -243,6 +243,7 @@ func (s *session) openFiles() error {
 	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
 		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
 	}
+	err = errors.Join(err, s.out.MkdirAll(record.PrivateDir, 0o700))
 	if err == nil {
 		s.egress, err = s.openEgress()
 	}

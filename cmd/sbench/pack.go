@@ -26,7 +26,7 @@ type packImportCmd struct {
 	Format  string   `arg:"" help:"Format of the source: ${formats}."`
 	Source  string   `arg:"" help:"File or directory with the benchmark's tasks."`
 	Out     string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
-	Fill    bool     `help:"Put the rows into an existing directory that has a manifest but no rows."`
+	Fill    bool     `help:"Put the rows into an existing directory that has a manifest, in place of rows of an earlier import."`
 	ID      string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
 	Limit   int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
 	Select  []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`

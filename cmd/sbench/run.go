@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -141,7 +142,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
-		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
+		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], pack.StandIn(filepath.Dir(in.Pack.ManifestPath))))
 	}
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }

@@ -51,7 +51,7 @@ func (x *exchange) forwardError(resp *http.Response) outcome {
 	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
 		out.cause = BadKey
 	}
-	m := newMeter(x.route.dialect, false)
+	m := newMeter(x.route.dialect, false, x.hold)
 	m.failed = true // an error costs only the tokens that it reports
 	m.write(body)
 	out.usage = m.close(x.bounds, false)
@@ -106,7 +106,7 @@ type sink interface {
 func (x *exchange) forwardAnswer(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	stream := media == "text/event-stream"
-	m := newMeter(x.route.dialect, stream)
+	m := newMeter(x.route.dialect, stream, x.hold)
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may come much later

@@ -1,31 +1,20 @@
 package relay
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"sync"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // The functions below let fuzzers and benchmarks run parts of the relay without a
 // connection.
 
-// CheckJSON returns the error of parse.
-func CheckJSON(data []byte) error {
-	_, _, err := parse(data)
-	return err
-}
-
 // IsKeyHeader is isKeyHeader.
 func IsKeyHeader(name string) bool { return isKeyHeader(name) }
-
-// Values returns the number of values in valid JSON.
-func Values(data []byte) int {
-	p := parser{data: data}
-	_, _ = p.value(nil, 0)
-	return p.values
-}
 
 // Routes returns the routes of a provider for the model "m", as "METHOD path parameter...".
 func Routes(p Provider) (all []string) {
@@ -35,13 +24,12 @@ func Routes(p Provider) (all []string) {
 	return all
 }
 
-// Inspect inspects the body of a POST to path for the model "m".
-func Inspect(p Provider, path string, body []byte) (out []byte, found []string, err error) {
+// Inspect checks the body of a POST to path for the model "m".
+func Inspect(p Provider, path string, body []byte) (out []byte, found request.Checked, err error) {
 	for _, r := range routes(p, "m") {
-		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
-			out, err = in.inspect(body, r.rules)
-			return out, in.found, err
+		if r.path == path && r.body != nil {
+			found, err = r.body.Check(body, request.Options{Model: "m", InPath: r.model != "", Stream: r.stream})
+			return bytes.Join(found.Body, nil), found, err
 		}
 	}
 	panic("no such path")
@@ -51,7 +39,7 @@ func Inspect(p Provider, path string, body []byte) (out []byte, found []string, 
 func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
 	for _, r := range routes(p, "m") {
 		if r.path == path {
-			m := newMeter(r.dialect, stream)
+			m := newMeter(r.dialect, stream, nil)
 			for _, piece := range pieces {
 				m.write(piece)
 			}
@@ -103,19 +91,6 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 		}
 	}
 	return h.flush()
-}
-
-// Work inspects a body as [Inspect] does. It returns the work that the allowance pays for besides the
-// body's size, in bytes, and the bound of the answer's output.
-func Work(p Provider, path string, body []byte) (work, output int64, err error) {
-	for _, r := range routes(p, "m") {
-		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
-			_, err = in.inspect(body, r.rules)
-			return in.work + in.tree, in.bounds().output, err
-		}
-	}
-	panic("no such path")
 }
 
 // Pending returns how many bytes a scrubber delays after a piece.

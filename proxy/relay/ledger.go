@@ -11,7 +11,11 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
-const maxStatuses = 16
+const (
+	maxStatuses = 16
+	// maxQuestion bounds the first generation in memory, in bytes. A larger one cannot be repeated.
+	maxQuestion = 4 << 20
+)
 
 // A ledger counts the facts and the budgets of one relay.
 type ledger struct {
@@ -21,7 +25,7 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	bodies   int64     // bytes of bodies in memory
+	held     int64     // bytes of bodies and answers in memory
 	reserved int64     // estimated input tokens of the requests in progress
 	path     string    // of the last generation; "" before the first
 	first    *question // the first generation; nil before it, and after any generation has succeeded
@@ -44,13 +48,13 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.cfg.Limits.InFlight
 }
 
-// leave ends what enter began and releases the reserved body. It records what the relay removed from
+// leave ends what enter began and releases its memory. It records what the relay removed from
 // the request, or why it refused the request.
 func (l *ledger) leave(x *exchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.bodies -= x.bodyBytes
+	l.held -= x.held.Load()
 	into := l.facts.Stripped
 	if x.refused {
 		l.facts.Refused++
@@ -60,20 +64,20 @@ func (l *ledger) leave(x *exchange) {
 		l.facts.Unlogged++
 	}
 	for _, name := range x.entry.Stripped {
-		if _, ok := into[name]; ok || len(into) < 8*maxFound {
+		if _, ok := into[name]; ok || len(into) < 256 {
 			into[name]++
 		}
 	}
 }
 
-// reserveBody reserves memory for a body. It returns false if there is not enough.
-func (l *ledger) reserveBody(bytes int64) bool {
+// hold reserves memory for a body or an answer. It returns false if there is not enough.
+func (l *ledger) hold(bytes int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bodies+bytes > l.cfg.Limits.Bodies {
+	if l.held+bytes > l.cfg.Limits.Bodies {
 		return false
 	}
-	l.bodies += bytes
+	l.held += bytes
 	return true
 }
 
@@ -95,7 +99,7 @@ func (l *ledger) admit(input int64, asked question) error {
 	l.facts.Sent++
 	l.reserved += input
 	l.path, _, _ = strings.Cut(asked.uri, "?")
-	if l.facts.Sent == 1 {
+	if l.facts.Sent == 1 && asked.body.Len() <= maxQuestion {
 		l.first = &asked
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/securebench/sbench/proxy"
 )
 
 // ErrClosed is the error of [Relay.Serve] once the relay is closed.
@@ -113,9 +115,11 @@ type connKey struct{}
 // calls it before connState.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
+	tcp, ok := c.(*net.TCPConn)
+	bounded := !ok || proxy.BoundClient(tcp) == nil // a connection from this process has no buffers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
+	if bounded && len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
 		r.conns[c] = pending
 		r.work.Add(1)
 	}

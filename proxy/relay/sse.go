@@ -15,6 +15,7 @@ type eventReader struct {
 	data     []byte            // of the current event
 	has      bool              // the current event has data
 	tooLarge bool              // the current event is too large and is skipped
+	memory   memory            // for line and data
 }
 
 // write takes the next piece. It does not retain p.
@@ -40,7 +41,7 @@ func (r *eventReader) close() {
 }
 
 func (r *eventReader) appendLine(p []byte) {
-	if len(r.line)+len(p) > maxEvent {
+	if len(r.line)+len(p) > maxEvent || !r.memory.enough(len(r.line)+len(p)+cap(r.data)) {
 		r.tooLarge = true
 		return
 	}
@@ -64,7 +65,7 @@ func (r *eventReader) oneLine(line []byte) {
 		return // another field
 	}
 	value = bytes.TrimPrefix(bytes.TrimPrefix(value, []byte{':'}), []byte{' '})
-	if len(r.data)+len(value) >= maxEvent {
+	if len(r.data)+len(value) >= maxEvent || !r.memory.enough(len(r.data)+len(value)+cap(r.line)) {
 		r.tooLarge = true
 		return
 	}

@@ -13,6 +13,9 @@ import (
 // maxAnswer bounds an unstreamed answer in memory, in bytes.
 const maxAnswer = 32 << 20
 
+// holdBytes is the least memory that is reserved at a time.
+const holdBytes = 64 << 10
+
 // maxTokens is more than any answer has. A count above it is garbage.
 const maxTokens = 1 << 40
 
@@ -23,6 +26,7 @@ type meter struct {
 	stream   bool
 	events   eventReader
 	body     []byte // of an unstreamed answer
+	memory   memory // for body
 	tooLarge bool   // the answer was too large to keep
 	bytes    int64  // of the answer
 
@@ -34,10 +38,30 @@ type meter struct {
 	begun  bool  // a stream has had a part of an answer; see begins
 }
 
-func newMeter(d dialect, stream bool) *meter {
-	m := &meter{dialect: d, tally: tallies()[d], stream: stream, usage: counts{}}
-	m.events.event = m.event
+// newMeter returns a meter that reserves its memory with hold.
+func newMeter(d dialect, stream bool, hold func(bytes int64) bool) *meter {
+	m := &meter{dialect: d, tally: tallies()[d], stream: stream, usage: counts{}, memory: memory{hold: hold}}
+	m.events.event, m.events.memory = m.event, memory{hold: hold}
 	return m
+}
+
+// memory is what a part of a relay has reserved. Without hold it has no bound.
+type memory struct {
+	hold func(bytes int64) bool
+	have int64
+}
+
+// enough reserves memory for so many bytes in all. It returns false if there is not enough.
+func (m *memory) enough(bytes int) bool {
+	// What does not fit any more is copied into twice the space.
+	more := max(2*int64(bytes)-m.have, holdBytes)
+	if int64(bytes) > m.have && m.hold != nil {
+		if !m.hold(more) {
+			return false
+		}
+		m.have += more
+	}
+	return true
 }
 
 // write takes the next bytes of the answer. It does not retain p.
@@ -46,7 +70,7 @@ func (m *meter) write(p []byte) {
 	switch {
 	case m.stream:
 		m.events.write(p)
-	case len(m.body)+len(p) > maxAnswer:
+	case len(m.body)+len(p) > maxAnswer || !m.memory.enough(len(m.body)+len(p)):
 		m.tooLarge, m.body = true, nil
 	case !m.tooLarge:
 		m.body = append(m.body, p...)
