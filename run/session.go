@@ -47,7 +47,8 @@ func (e lastRecord) hadError() bool { return e.retried || e.status == record.Err
 type session struct {
 	cfg          config // Jobs has its effective value
 	images       images
-	secrets      redactor // values of harness.env
+	secrets      redactor   // values of harness.env
+	host         *admission // set once attempts are made
 	code         *pool.Pool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none

@@ -26,6 +26,7 @@ import (
 type runCmd struct {
 	testerArgs
 	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
+	Contrast *string  `enum:"full,quick,off" placeholder:"EFFORT" help:"How much is done against candidates that follow their tests: full, quick or off. The same as --set verification.contrast=EFFORT."`
 	MaxCost  *float64 `placeholder:"USD" help:"Stop starting attempts once the run has cost this much. The same as --set run.max_cost_usd=USD."`
 
 	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
@@ -189,6 +190,9 @@ func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+	}
+	if cmd.Contrast != nil {
+		s.settings = append(s.settings, compiler.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
 	}
 	if cmd.MaxCost != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
