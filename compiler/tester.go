@@ -56,6 +56,7 @@ type VerificationSection struct {
 	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands"` // true unless the file says otherwise
 	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
 	AfterTimeout              *bool        `key:"after_timeout"`               // nil: as the task's environment says
+	Contrast                  string       `key:"contrast"`                    // full, quick or off; "" means full
 	Judge                     *JudgeConfig `key:"judge"`                       // nil if the file has none
 	// AllowedDomains may be reached by checkers that fetch what they need; nil if the file does not
 	// say, and then such checkers do not run.

@@ -39,6 +39,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
 			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed.", Boolean: true}),
+			optional("contrast", schema.Enum("How much is done against candidates that follow their tests. full is the default. quick makes one run with changed tests in place of two. off makes none, and a pass beside the tests is executed.", "full", "quick", "off")),
 			optional("judge", judgeSchema()),
 			optional("allowed_domains", domainsSchema("DNS names that checkers may reach which fetch what they need (eval.checker.network), and their subdomains. A run of such tasks needs the list; an empty one lets them reach nothing.")),
 		))),

@@ -44,7 +44,7 @@ type EgressTotals struct {
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
-// Plus returns the sum of two totals, of which u counted later. Nil counts nothing.
+// Plus returns the sum of two totals; u was counted after t. Nil counts nothing.
 func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
 	if t == nil || u == nil {
 		return cmp.Or(t, u)

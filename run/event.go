@@ -30,6 +30,7 @@ const (
 	ImagePull            Kind = "image_pull" // Detail is the reference, then ": done"
 	Stopping             Kind = "stopping"   // Options.Stop was closed
 	VerifierStart        Kind = "verifier_start"
+	VerifierRun          Kind = "verifier_run"           // a run of tests begins
 	VerifierPolicyDenied Kind = "verifier_policy_denied" // instead of verifier_done
 	VerifierDone         Kind = "verifier_done"
 	TaskDone             Kind = "task_done" // a try was recorded
@@ -54,7 +55,7 @@ type Event struct {
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
 	Sandbox        string  `json:"sandbox,omitempty"` // of events about a command in it
-	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
+	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event, or the verification so far, of a verifier_run event
 	// Totals of an egress event: decisions of the proxy, and tokens of the agent. OutputTokens, which
 	// the model wrote, are part of Tokens.
 	Allowed      int64   `json:"allowed,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
@@ -43,7 +44,8 @@ type imageRef struct {
 // daemon. The error holds compiler.Problems with everything that is wrong. It is an error to select
 // nothing.
 func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
-	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil}
+	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil && len(o.LeftOut) == 0}
+	p.LeftOut = slices.Clone(o.LeftOut)
 	p.Attempts, p.OwnFiles = max(o.Attempts, 1), o.OwnFiles || userns.Inside()
 	var err error
 	if p.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
@@ -66,16 +68,24 @@ func (p *Plan) read(ctx context.Context) error {
 		var problems compiler.Problems
 		switch {
 		case err == nil:
-			all = append(append(all, files.Task(task)...), p.stepProblems(task)...)
+			problems = append(files.Task(task), p.stepProblems(task)...)
 			for _, s := range task.Steps() {
-				all = append(all, p.fetches(s)...)
+				problems = append(problems, p.fetches(s)...)
 			}
+			if p.LeaveOut && len(problems) > 0 {
+				p.leaveOut(task.ID(), problems[0].Message+" ("+problems[0].Hint+")")
+				continue
+			}
+			all = append(all, problems...)
 			p.tasks = append(p.tasks, p.planTask(task))
 		case errors.As(err, &problems):
 			all = append(all, problems...)
 		default:
 			return err
 		}
+	}
+	if len(all) == 0 && len(p.tasks) == 0 && len(p.LeftOut) > 0 {
+		all = append(all, p.noneLeft())
 	}
 	if len(all) == 0 && len(p.tasks) == 0 && p.Select != nil && (p.Limit == nil || *p.Limit > 0) {
 		all = append(all, compiler.Problem{File: p.Pack.TasksPath, Message: "no task is selected (--task, and run.tasks of the tester file)"})
@@ -84,6 +94,21 @@ func (p *Plan) read(ctx context.Context) error {
 		return all
 	}
 	return context.Cause(ctx)
+}
+
+// leaveOut leaves out a task.
+func (p *Plan) leaveOut(id, reason string) {
+	p.LeftOut, p.whole = append(p.LeftOut, LeftOut{id, reason}), false
+	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return t.id == id })
+}
+
+func (p Plan) isLeftOut(id string) bool {
+	return slices.ContainsFunc(p.LeftOut, func(l LeftOut) bool { return l.Task == id })
+}
+
+// noneLeft is the problem that all tasks were left out.
+func (p Plan) noneLeft() compiler.Problem {
+	return compiler.Problem{File: p.Pack.TasksPath, Message: fmt.Sprintf("none of %d tasks can be prepared; %s: %s", len(p.LeftOut), p.LeftOut[0].Task, p.LeftOut[0].Reason)}
 }
 
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
@@ -132,7 +157,7 @@ func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
 		for task, err := range p.Pack.Tasks() {
-			if err == nil && p.Select != nil && !p.Select(task.ID()) {
+			if err == nil && (p.Select != nil && !p.Select(task.ID()) || p.isLeftOut(task.ID())) {
 				continue
 			}
 			if err == nil && p.Limit != nil && n == *p.Limit {

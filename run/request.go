@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -66,6 +67,9 @@ func (c config) policy(task *compiler.Task) record.Policy {
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, AfterTimeout: *cmp.Or(v.AfterTimeout, &env.VerifyAfterTimeout), Degraded: c.Degraded,
 		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
+	}
+	if effort := v.Contrast; effort != string(contrast.Full) {
+		p.Contrast = effort
 	}
 	if c.Judge != nil && task.Judged() {
 		p.Judge = c.Judge.String()

@@ -33,7 +33,7 @@ const (
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, or tasks that could not be prepared, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
@@ -213,7 +213,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeNotVerified
 	case errors.Is(err, errBelow):
 		return codeBelow
-	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
+	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
 		return codeUsage

@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -56,7 +58,10 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 	if s.engine, err = c.NewRun(ctx); err != nil {
 		return nil, err
 	}
-	found := &resolver{c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
+	found := &resolver{
+		c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup,
+		pack: filepath.Dir(plan.Pack.ManifestPath),
+	}
 	if t.Runtime.AllowCapabilities {
 		found.capabilities = compiler.PackageCapabilities()
 	}
@@ -84,10 +89,17 @@ type resolver struct {
 	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
+	pack         string // the directory of the pack, which may have Dockerfiles; "" for none
 }
 
 func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
 	img, err := r.find(ctx, env.Image)
+	if errors.Is(err, runtime.ErrNotFound) && r.pack != "" {
+		built, noRecord := pack.Images(r.pack)
+		if noRecord == nil && slices.ContainsFunc(built, func(i pack.BuiltImage) bool { return i.Ref == env.Image }) {
+			err = fmt.Errorf("%w; the pack has its Dockerfile: sbench image build --pack %s", err, quoted(r.pack))
+		}
+	}
 	if err != nil {
 		return img, err
 	}

@@ -45,8 +45,11 @@ type verdict struct {
 func TestVerdictsRecordByRecord(t *testing.T) {
 	h := newHost(t)
 	testers := []string{h.hostilePack()}
-	for _, pack := range []string{"terminal-task", "code-completion", "free-response", "multiple-choice", "short-answer"} {
-		path, err := filepath.Abs("../../benchmarks/" + pack + "-smoke/tester-command.yaml")
+	for _, pack := range []string{
+		"terminal-task-smoke", "code-completion-smoke", "free-response-smoke", "multiple-choice-smoke", "short-answer-smoke",
+		"humaneval-mini", "mmlu-abstract-algebra-mini",
+	} {
+		path, err := filepath.Abs("../../benchmarks/" + pack + "/tester-command.yaml")
 		must(t, err)
 		testers = append(testers, path)
 	}

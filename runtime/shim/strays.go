@@ -62,8 +62,8 @@ const (
 	threadsWait  = time.Second
 )
 
-// reapThreads reaps the ended threads of which this process is the tracer, each time that
-// childEnded gets a signal (SIGCHLD). A thread of a child of this
+// reapThreads reaps the ended threads that this process traces, each time that childEnded gets a
+// signal (SIGCHLD). A thread of a child of this
 // process can make this process its tracer (ptrace(2), PTRACE_TRACEME). The child does not end
 // before its thread is reaped.
 func (s *service) reapThreads(childEnded <-chan os.Signal) {
