@@ -64,6 +64,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.match(0)),
 			answer(errnoNOSYS, absent),
 			answer(errnoINVAL, []string{"splice"}), // as for files that do not support it; see getOptionRules
+			answer(0, []string{"ioprio_set"}),      // a priority over the host's own writes, on the host's disks
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), getOptionRules(), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),
@@ -155,7 +156,7 @@ func filterRules(ownFilters bool) []specs.LinuxSyscall {
 
 // optionRules admit all socket options except filters, options that use up memory or flow labels of
 // the whole host, and options that make the kernel change its code. For the first socket with a time
-// stamp, UDP encapsulation or a least TTL, and again after the last, the kernel interrupts every
+// stamp, UDP encapsulation, a least TTL or a delay, and again after the last, the kernel interrupts every
 // processor (static keys, static-keys.rst).
 //
 // IP_RECVERR and IPV6_RECVERR would make a socket store each datagram that is too long to be sent,
@@ -167,11 +168,11 @@ func optionRules(ownFilters bool) []specs.LinuxSyscall {
 		// Group memberships and source lists, charged to no cgroup: IP_MSFILTER,
 		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*. IP_RECVERR, IP_MINTTL.
 		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48, ipRecvErr, 21},
-		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
+		// TCP_TX_DELAY: a static key. TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
 		// that is charged to no cgroup. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY,
 		// TCP_AO_DEL_KEY, TCP_AO_INFO: keys for connections between routers, a thousand per
 		// socket, also charged to no cgroup.
-		solTCP: {8, 31, 14, 32, 38, 39, 40},
+		solTCP: {37, 8, 31, 14, 32, 38, 39, 40},
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
 		// host shares one pool of flow labels. IPV6_RECVERR, IPV6_MINHOPCOUNT.
 		solIPv6: {20, 27, 42, 43, 44, 46, 48, 32, ipv6RecvErr, 73},
@@ -204,8 +205,11 @@ func getOptionRules() []specs.LinuxSyscall {
 // ioctlRules admit all requests except requests that make the kernel load modules for any
 // caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
 // SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay (SIOCADDDLCI, SIOCDELDLCI).
+//
+// The time of a socket's last datagram (SIOCGSTAMP, SIOCGSTAMPNS, old and new) is denied, too: the first
+// question makes the kernel change its code, as time stamps do in [optionRules].
 func ioctlRules() []specs.LinuxSyscall {
-	return allowIn("ioctl", 1, allExcept(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1))
+	return allowIn("ioctl", 1, allExcept(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x8906, 0x8907, 0x80108906, 0x80108907))
 }
 
 // adviceRules admit madvise(2), as on a kernel that cannot merge equal pages

@@ -191,6 +191,35 @@ func TestNothingIsDefaulted(t *testing.T) {
 	}
 }
 
+// TestRlimits: a specification has every limit of a process, so that none is inherited, and none above
+// what the OCI runtime can set.
+func TestRlimits(t *testing.T) {
+	most := map[string]uint64{"RLIMIT_CORE": 0, "RLIMIT_STACK": 1 << 20, "RLIMIT_NOFILE": 1024, "RLIMIT_NPROC": 100, "RLIMIT_MEMLOCK": 1 << 40}
+	free, err := oci.New(rootfs, strict()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := oci.New(rootfs, strict(oci.WithHardLimits(most), oci.WithNProc(256))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kinds = 16 // RLIM_NLIMITS in the kernel's asm-generic/resource.h
+	seen := map[string]bool{}
+	for i, l := range bound.Process.Rlimits {
+		seen[l.Type] = true
+		want := free.Process.Rlimits[i]
+		if limit, ok := most[l.Type]; ok {
+			want.Soft, want.Hard = min(want.Soft, limit), min(want.Hard, limit)
+		}
+		if l != want {
+			t.Errorf("%+v, want %+v", l, want)
+		}
+	}
+	if len(seen) != kinds || len(bound.Process.Rlimits) != kinds {
+		t.Errorf("%d limits of %d kinds, want %d", len(bound.Process.Rlimits), len(seen), kinds)
+	}
+}
+
 // TestSeccompWithinDefault: the ecosystem's default profile, computed for a process without
 // capabilities, also allows every call that the filter allows.
 func TestSeccompWithinDefault(t *testing.T) {
@@ -322,7 +351,7 @@ func TestFilters(t *testing.T) {
 	const garbage = 0x1234_5678_0000_0000
 	denied := map[uint64][]uint64{
 		0: {11, 21, 35, 37, 38, 39, 41, 42, 43, 44, 46, 48}, 1: {26, 29, 35, 37, 50, 51, 52, 63, 64, 65, 73},
-		6: {8, 14, 31, 32, 38, 39, 40}, 17: {100, 104}, 41: {20, 25, 27, 32, 42, 43, 44, 46, 48, 73},
+		6: {8, 14, 31, 32, 37, 38, 39, 40}, 17: {100, 104}, 41: {20, 25, 27, 32, 42, 43, 44, 46, 48, 73},
 	}
 	for _, upper := range []uint64{0, garbage} {
 		for level := range uint64(300) {
@@ -413,6 +442,10 @@ func TestVerdicts(t *testing.T) {
 		{"EPERM", "ioctl", []uint64{0, 0x8940}},
 		{"EPERM", "ioctl", []uint64{0, 0x8983}},
 		{"EPERM", "ioctl", []uint64{0, 0x89a1}},
+		{"EPERM", "ioctl", []uint64{0, 0x8906}},     // SIOCGSTAMP
+		{"EPERM", "ioctl", []uint64{0, 0x80108907}}, // SIOCGSTAMPNS_NEW
+		{"allow", "ioctl", []uint64{0, 0x8905}},     // SIOCATMARK
+		{"pretend", "ioprio_set", []uint64{1, 0, 2 << 13}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCGWINSZ}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCSETD - 1}},
 		{"allow", "ioctl", []uint64{0, unix.FICLONE}},

@@ -25,7 +25,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), trialFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores),
+		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if h != nil {
 		if err := h.Close(ctx); err != nil {

@@ -237,13 +237,11 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 	}
 	inherited := n.engine.platform.Conn.Inherited
 	opts = append(opts,
-		oci.WithNoFile(min(n.cfg.Limits.Files, inherited.Files)),
+		oci.WithNoFile(n.cfg.Limits.Files),
+		oci.WithHardLimits(inherited.Hard),
 		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
 	)
-	if inherited.LowCores {
-		opts = append(opts, oci.WithLowCoreLimit())
-	}
 	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup)
 	if err != nil {
 		return nil, err

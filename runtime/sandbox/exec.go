@@ -101,6 +101,9 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, task.StartError(err)
 	}
 	proc := openProcess(s.container.First())
+	if err := checkNamespaces(proc.pid, spec); err != nil { // not killed: it may be a process of the host
+		return nil, errors.Join(err, proc.close())
+	}
 	if err := errors.Join(s.root.Check(proc.pid), s.verifyLimits(), s.attach(proc.pid)); err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -287,6 +288,43 @@ func TestShimThatDoesNotWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForeignProcess: a run with an OCI runtime that reports a process of the host, as one does whose
+// containers are virtual machines, fails before the mounts that this process sees are touched.
+func TestForeignProcess(t *testing.T) {
+	dir := t.TempDir()
+	program, pidFile := filepath.Join(dir, "runtime"), filepath.Join(dir, "pid")
+	report(t, os.WriteFile(program, []byte(`#!/bin/bash
+runc "$@"; status=$?
+for a; do
+	if [ "$last" = --pid-file ]; then
+		setsid unshare --mount --propagation private sleep 60 </dev/null >/dev/null 2>&1 &
+		echo -n $! | tee "$a" >`+pidFile+`
+	fi
+	last=$a
+done
+exit $status
+`), 0o755))
+	opts := containerdtest.Options()
+	opts.OCIRuntime = program
+	_, err := containerdtest.OpenWith(t, opts).NewRun(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another pid namespace than asked for") {
+		t.Errorf("a run with a foreign process: %v", err)
+	}
+	text, readErr := os.ReadFile(pidFile)
+	pid, pidErr := strconv.Atoi(string(text))
+	mounts, mountsErr := proc.Mounts(fmt.Sprintf("/proc/%d/mountinfo", pid), nil)
+	ours, oursErr := proc.Mounts("/proc/self/mountinfo", nil)
+	if err := errors.Join(readErr, pidErr, mountsErr, oursErr); err != nil {
+		t.Fatal(err)
+	}
+	for i := range ours {
+		if mounts[i].Options != ours[i].Options {
+			t.Errorf("%s has become %s", ours[i].Mountpoint, mounts[i].Options)
+		}
+	}
+	report(t, unix.Kill(pid, unix.SIGKILL))
 }
 
 // TestHangingRuntimeIsKilled: an OCI runtime that hangs is killed when sbench gives up.
