@@ -190,6 +190,7 @@ type RuntimeSection struct {
 	Snapshotter   string `key:"snapshotter"`
 	Handler       string `key:"handler"`        // the OCI runtime's shim; "" and auto mean sbench's own, or else containerd's
 	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto mean runc, or what the daemon has
+	Isolation     string `key:"isolation"`      // auto, container or gvisor; "" means auto
 	Pull          string `key:"pull"`           // missing, never or always
 	UserNamespace string `key:"user_namespace"` // auto or host
 	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their own

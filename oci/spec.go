@@ -51,7 +51,7 @@ func always(set func(*draft)) Option {
 type draft struct {
 	*specs.Spec
 	arch                                   string // of the filter
-	ownFilters, netlink, sealed            bool
+	ownFilters, netlink, sealed, ownKernel bool
 	withoutCgroup, withoutCPU, withoutSwap bool
 	rlimits                                map[string]uint64 // given by options
 	mostRlimits                            map[string]uint64 // that the OCI runtime can set
@@ -93,6 +93,9 @@ func (s *draft) complete() error {
 	if r := s.Linux.Resources; s.withoutSwap && r != nil && r.Memory != nil {
 		r.Memory.Swap = nil
 	}
+	if proc := &s.Mounts[0]; s.ownKernel && s.sealed { // gVisor's runsc knows no read-only paths
+		proc.Options = append(proc.Options, "ro")
+	}
 	s.setRlimits()
 	var err error
 	s.Linux.Seccomp, err = s.filter()
@@ -130,7 +133,7 @@ func base(rootfs string) *specs.Spec {
 }
 
 // baseMounts gives nosuid and nodev to every mount. Only /dev and /dev/pts lack nodev, since they
-// have devices. There is no /sys and no mqueue.
+// have devices. There is no /sys and no mqueue. /proc is the first.
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},

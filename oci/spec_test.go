@@ -50,6 +50,7 @@ func TestGolden(t *testing.T) {
 		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
 		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
+		{"own-kernel-amd64", strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel(specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}), oci.WithIsolatedProcesses())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
 			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithArchitecture("amd64"),
 			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
@@ -122,6 +123,7 @@ func TestRefused(t *testing.T) {
 		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
 		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping has size 0"},
 		{"relative user namespace", oci.WithUserNamespace("user", specs.LinuxIDMapping{Size: 1}), "not a clean absolute path"},
+		{"own kernel with no ids", oci.WithOwnKernel(specs.LinuxIDMapping{}), "a mapping has size 0"},
 		{"relative devices", oci.WithDevices("dev"), "not a clean absolute path"},
 		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is not between"},
 		{"negative memory", oci.WithMemoryLimit(-1), "memory limit of -1 bytes is not between"},
@@ -217,6 +219,28 @@ func TestRlimits(t *testing.T) {
 	}
 	if len(seen) != kinds || len(bound.Process.Rlimits) != kinds {
 		t.Errorf("%d limits of %d kinds, want %d", len(bound.Process.Rlimits), len(seen), kinds)
+	}
+}
+
+// TestOwnKernel: the filter for a kernel of the sandbox's own gives no error but EPERM, and leaves the rest
+// to that kernel.
+func TestOwnKernel(t *testing.T) {
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.Linux.Seccomp.Syscalls {
+		if r.Action != specs.ActAllow && *r.ErrnoRet != uint(unix.EPERM) {
+			t.Errorf("%v: error %d", r.Names, *r.ErrnoRet)
+		}
+	}
+	for call, want := range map[string]bool{"clone3": true, "read": true, "mq_open": false, "unshare": false} {
+		if got := admits(s, call); got != want {
+			t.Errorf("%s: allowed %v", call, got)
+		}
+	}
+	if hasCgroup := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace }); hasCgroup {
+		t.Error("a cgroup namespace, which such a runtime does not make")
 	}
 }
 

@@ -122,6 +122,9 @@ type observed struct {
 // Create implements harness.Engine.
 func (o observed) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	cfg.Observer = o
+	if o.attempt != nil {
+		cfg.Isolation = max(cfg.Isolation, runtime.Isolation(o.attempt.task.Environment().Isolation))
+	}
 	return o.Engine.Create(ctx, cfg)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -27,11 +28,12 @@ type Plan struct {
 
 // plannedTask is what a plan remembers of a task. The rest is read from its row again.
 type plannedTask struct {
-	id       string
-	line     int
-	images   []imageRef
-	inherits bool    // it has the working directory of its image
-	cpus     float64 // cores that a sandbox may use
+	id        string
+	isolation runtime.Isolation // that the task asks for; "" for none
+	line      int
+	images    []imageRef
+	inherits  bool    // it has the working directory of its image
+	cpus      float64 // cores that a sandbox may use
 }
 
 // imageRef is an image that a task names, at path of its row.
@@ -111,12 +113,22 @@ func (p Plan) noneLeft() compiler.Problem {
 	return compiler.Problem{File: p.Pack.TasksPath, Message: fmt.Sprintf("none of %d tasks can be prepared; %s: %s", len(p.LeftOut), p.LeftOut[0].Task, p.LeftOut[0].Reason)}
 }
 
+// Isolations returns what tasks of the plan ask for, without repetition.
+func (p Plan) Isolations() (all []runtime.Isolation) {
+	for _, t := range p.tasks {
+		if t.isolation != "" && !slices.Contains(all, t.isolation) {
+			all = append(all, t.isolation)
+		}
+	}
+	return all
+}
+
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := plannedTask{id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
+	t := plannedTask{isolation: runtime.Isolation(env.Isolation), id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
-			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup}, path})
+			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")

@@ -72,12 +72,14 @@ type Site struct {
 	Engine       harness.Engine
 	Images       Images
 	Producer     harness.Producer
-	Egress       harness.Egress // its Log is set for each attempt
-	Calibrations string         // directory for calibrations of changed tests; "" keeps them for this run only
-	Judge        *Judge         // nil for none
-	Degraded     []string       // limits that the host does not enforce
+	Egress       harness.Egress    // its Log is set for each attempt
+	Calibrations string            // directory for calibrations of changed tests; "" keeps them for this run only
+	Judge        *Judge            // nil for none
+	Degraded     []string          // limits that the host does not enforce
+	Isolation    runtime.Isolation // the least of all sandboxes
 	Version      record.Version
 	Host         record.Host
+	GVisor       string // the OCI runtime of sandboxes with that isolation, and its version; "" for none
 }
 
 // Options say what a run does with its inputs.

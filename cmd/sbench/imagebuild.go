@@ -172,17 +172,17 @@ func (cmd *imageBuildCmd) find(images []pack.BuiltImage) (string, error) {
 }
 
 // builder returns what runs the steps of a build, or of a task's set-up, in sandboxes.
-func (r *resolver) builder(temp string) build.Builder {
+func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
-		Engine: r.engine, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
+		Engine: isolated{r.engine, least}, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
 		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
 	}
 }
 
 // own returns the builder that runs commands in sbench's sandboxes.
 func (cmd *imageBuildCmd) own(a *app, images *resolver, temp string) builder {
-	b := images.builder(temp)
+	b := images.builder(temp, "")
 	b.Output = a.stderr
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)
