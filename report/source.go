@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -68,6 +69,8 @@ type Attempt struct {
 	Judge                     string   // the model that judged it; "" for none
 	Assurance                 string   // how certain a pass is; "" unless the attempt passed
 	Doubtful                  bool     // a pass that followed some of the changed tests
+	Uncalibrated              bool     // no reference solution has calibrated its changed tests
+	AfterTimeout              bool     // judged although its harness ended badly
 	rows                      string   // digests of the row and the evaluation
 }
 
@@ -239,6 +242,8 @@ func summarise(rec record.Record) Attempt {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
 	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
+	a.Uncalibrated = isUncalibrated(rec.Contrast) || slices.ContainsFunc(rec.Steps, func(s record.Step) bool { return isUncalibrated(s.Contrast) })
+	a.AfterTimeout = rec.ProducerFailure != nil && (a.Status == record.Passed || a.Status == record.Failed && rec.FailurePhase == "verifier")
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}
@@ -255,6 +260,8 @@ func summarise(rec record.Record) Attempt {
 	}
 	return a
 }
+
+func isUncalibrated(s *contrast.Summary) bool { return s != nil && s.State == contrast.Uncalibrated }
 
 func (t *Tokens) add(u Tokens) {
 	t.Input, t.Cached, t.Output, t.Reasoning = t.Input+u.Input, t.Cached+u.Cached, t.Output+u.Output, t.Reasoning+u.Reasoning
