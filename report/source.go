@@ -16,7 +16,6 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -242,8 +241,7 @@ func summarise(rec record.Record) Attempt {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
 	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
-	a.Uncalibrated = isUncalibrated(rec.Contrast) || slices.ContainsFunc(rec.Steps, func(s record.Step) bool { return isUncalibrated(s.Contrast) })
-	a.AfterTimeout = rec.ProducerFailure != nil && (a.Status == record.Passed || a.Status == record.Failed && rec.FailurePhase == "verifier")
+	a.Uncalibrated, a.AfterTimeout = rec.Uncalibrated(), rec.AfterTimeout()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}
@@ -260,8 +258,6 @@ func summarise(rec record.Record) Attempt {
 	}
 	return a
 }
-
-func isUncalibrated(s *contrast.Summary) bool { return s != nil && s.State == contrast.Uncalibrated }
 
 func (t *Tokens) add(u Tokens) {
 	t.Input, t.Cached, t.Output, t.Reasoning = t.Input+u.Input, t.Cached+u.Cached, t.Output+u.Output, t.Reasoning+u.Reasoning
