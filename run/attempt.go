@@ -102,6 +102,9 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	err = errors.Join(err, trace.close())
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
+	if e := result.Egress; e != nil && e.Relay != nil {
+		rec.Times.ProviderWait = e.Relay.ProviderWait
+	}
 	s.emitEgress(a, result.Egress)
 	if err != nil {
 		return result, err

@@ -99,7 +99,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	return &session{
 		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: redactor,
-		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
@@ -147,6 +147,9 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	if err == nil && s.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
+	}
+	if err == nil && len(s.summary.LeftOut) > 0 {
+		err = fmt.Errorf("%d %w", len(s.summary.LeftOut), ErrLeftOut)
 	}
 	return s.summary, err
 }
