@@ -152,6 +152,9 @@ func (v *validator) tester(ctx context.Context, path string) {
 	v.emit(warnings...)
 	if err != nil {
 		v.emit(problemsOf(path, err)...)
+		if manifest, tasks, ok := packOf(path); ok {
+			v.checkPack(ctx, manifest, tasks, nil)
+		}
 		return
 	}
 	testers := []*Tester{t}
@@ -173,6 +176,53 @@ func (v *validator) tester(ctx context.Context, path string) {
 		}
 	}
 	v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
+}
+
+// packOf returns the pack that a tester file with errors names; ok is false if it names no files.
+func packOf(path string) (manifest, tasks string, ok bool) {
+	doc, _ := readYAML(path)
+	if doc == nil {
+		return "", "", false
+	}
+	file := func(key string) string {
+		name := doc.Root().Get("benchmark").Get(key).Text()
+		if name != "" && !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		return name
+	}
+	manifest, tasks = file("manifest"), file("tasks")
+	for _, name := range []string{manifest, tasks} {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return "", "", false
+		}
+	}
+	return manifest, tasks, true
+}
+
+// maxPackProblems is how many problems of a pack are shown beside those of a tester file.
+const maxPackProblems = 20
+
+// PackProblems returns what is wrong with the manifest and the rows of the pack that a tester file names
+// which itself has errors.
+func PackProblems(tester string) (all Problems) {
+	manifest, tasks, ok := packOf(tester)
+	if !ok {
+		return nil
+	}
+	p, err := OpenPack(manifest, tasks)
+	if err != nil {
+		return problemsOf(manifest, err)
+	}
+	for _, err := range p.Tasks() {
+		if err != nil {
+			all = append(all, problemsOf(tasks, err)...)
+		}
+		if len(all) >= maxPackProblems {
+			break
+		}
+	}
+	return all
 }
 
 // beside returns an absolute path from a tester file in the way the file itself was named:
