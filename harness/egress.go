@@ -2,9 +2,11 @@ package harness
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
@@ -27,6 +29,10 @@ type Egress struct {
 	CABundle    string             // host file of certificates to trust, for images without any; "" for none
 	Log         *proxy.Log         // required if anything may be reached
 	Limits      proxy.EgressLimits // unset fields are the proxy's defaults
+	// WorkingClock says that the time in which a provider makes the harness wait does not count for its timeout.
+	WorkingClock bool
+	// SidecarsReachProvider lets a task's sidecars use the relay to the harness's provider.
+	SidecarsReachProvider bool
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.
@@ -58,6 +64,7 @@ type egressSession struct {
 	egress     Egress
 	proxy      *proxy.Proxy // nil for none
 	relay      *relay.Relay // nil for none
+	token      string       // without which the relay refuses; "" if nothing but the harness can connect
 	anyAddress bool
 	serving    sync.WaitGroup
 }
@@ -69,7 +76,28 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	if r.Task.Environment().NetworkNone {
 		e.Domains, e.Transparent = nil, false
 	}
+	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
+		own := *provider
+		own.Token = "sbench-" + rand.Text()
+		provider = &own
+	}
 	return e.open(r.Task.ID(), r.Attempt, provider)
+}
+
+// key returns the placeholder for the provider's key.
+func (w *egressSession) key() string { return cmp.Or(w.token, "sbench-placeholder-key") }
+
+// maxWait bounds the time that does not count, so that every attempt ends.
+const maxWait = time.Hour
+
+// waited returns how long the provider has made the harness wait, if that does not count; otherwise nil.
+func (w *egressSession) waited() func() time.Duration {
+	if w.relay == nil || !w.egress.WorkingClock {
+		return nil
+	}
+	return func() time.Duration {
+		return min(time.Duration(w.relay.Facts().ProviderWait*float64(time.Second)), maxWait)
+	}
 }
 
 // Access is open network access for one sandbox.
@@ -103,6 +131,7 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 		return w, err
 	}
 	cfg := *provider
+	w.token = cfg.Token
 	cfg.Log, cfg.Task, cfg.Attempt = e.Log, task, attempt
 	if w.relay, err = relay.New(cfg); err != nil {
 		return nil, errors.Join(err, w.proxy.Close())

@@ -24,7 +24,7 @@ const maxPasses = 3
 // wrong, the error holds compiler.Problems and there is no pack. An interrupted process may
 // leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
-	o.ID = cmp.Or(o.ID, defaultID(f, o.Source))
+	o.ID = cmp.Or(o.ID, DefaultID(f, o.Source))
 	out, err := filepath.Abs(o.Out)
 	if err != nil {
 		return Report{}, err
@@ -57,8 +57,8 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
 }
 
-// defaultID returns the format's name and the source's name without extensions.
-func defaultID(f Format, source string) string {
+// DefaultID returns the id of a pack that is given none: the format's name and the source's name without extensions.
+func DefaultID(f Format, source string) string {
 	name := filepath.Base(filepath.Clean(source))
 	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
 		name = strings.TrimSuffix(name, ending)

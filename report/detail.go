@@ -291,7 +291,7 @@ func facts(rec record.Record) [][2]string {
 		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
 		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},
 		{"containerd", h.Containerd}, {"runtime", h.Runtime}, {"kernel", join(h.OS, h.Arch, h.Kernel, h.Cgroups)},
-		{"user namespace", h.UserNamespace},
+		{"isolation", string(p.Policy.Isolation)}, {"user namespace", h.UserNamespace},
 		{"limits not enforced", strings.Join(slices.Concat(rec.Degraded, p.Policy.Degraded), ", ")},
 		{"line before", rec.Previous}, {"this line", rec.Digest},
 	}

@@ -53,7 +53,8 @@ type admission struct {
 	mu   sync.Mutex
 	jobs int
 	free need
-	used int // attempts under way
+	used int  // attempts under way, and further sandboxes of their verifications
+	wait bool // an attempt waits
 	wake chan struct{}
 }
 
@@ -78,7 +79,7 @@ func newAdmission(dir string, jobs int) (*admission, error) {
 func (h *admission) take(ctx context.Context, n need, waits func(short string)) error {
 	told := false
 	for {
-		short := h.try(n)
+		short := h.try(n, true)
 		if short == "" {
 			return nil
 		}
@@ -94,10 +95,17 @@ func (h *admission) take(ctx context.Context, n need, waits func(short string)) 
 	}
 }
 
-// try takes n, or returns what is short.
-func (h *admission) try(n need) string {
+// spare takes n for a further sandbox of an attempt under way, if no attempt waits for it.
+func (h *admission) spare(n need) bool { return h.try(n, false) == "" }
+
+// try takes n, or returns what is short. An attempt goes before others' further sandboxes.
+func (h *admission) try(n need, attempt bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !attempt && h.wait {
+		return "jobs"
+	}
+	h.wait = attempt // unless nothing is short
 	if h.used > 0 {
 		switch {
 		case h.used >= h.jobs:
@@ -111,6 +119,7 @@ func (h *admission) try(n need) string {
 		}
 	}
 	h.change(n, -1)
+	h.wait = false
 	return ""
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -100,6 +101,9 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	err = errors.Join(err, trace.close())
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
+	if e := result.Egress; e != nil && e.Relay != nil {
+		rec.Times.ProviderWait = e.Relay.ProviderWait
+	}
 	s.emitEgress(a, result.Egress)
 	if err != nil {
 		return result, err
@@ -125,7 +129,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
-		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
+		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Contrast: contrast.Effort(policy.Contrast), Pace: pace{s, a, begun}, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
 	})
 	rec.Times.Verifier = time.Since(begun).Seconds()
@@ -147,6 +151,24 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	}
 	s.emitFor(a, done)
 	return nil
+}
+
+// pace is the verifiers.Pace of an attempt.
+type pace struct {
+	*session
+	attempt
+	begun time.Time // when the verification began
+}
+
+// Spare implements verifiers.Pace.
+func (p pace) Spare() (give func(), ok bool) {
+	need := p.cfg.need(p.task)
+	return func() { p.host.give(need) }, p.host.spare(need)
+}
+
+// Doing implements verifiers.Pace.
+func (p pace) Doing(what string) {
+	p.emitFor(p.attempt, Event{Kind: VerifierRun, Detail: what, Seconds: time.Since(p.begun).Seconds()})
 }
 
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.

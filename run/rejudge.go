@@ -85,7 +85,7 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Workdir = before.Workdir
-	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
+	rec.Agent, rec.Times.Producer, rec.Times.ProviderWait = before.Agent, before.Times.Producer, before.Times.ProviderWait
 	var c candidate.Candidate
 	if err == nil {
 		c, err = Stored(ctx, original.dir, before)

@@ -61,7 +61,8 @@ func (e lastRecord) hadError() bool { return e.retried || e.status == record.Err
 type session struct {
 	cfg          config // Jobs has its effective value
 	images       images
-	secrets      redactor // values of harness.env
+	secrets      redactor   // values of harness.env
+	host         *admission // set once attempts are made
 	code         *pool.Pool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
@@ -111,7 +112,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	return &session{
 		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, alike: map[string]alike{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
-		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
@@ -168,6 +169,9 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, n, summary.Total)
 	case err == nil && summary.Errors > 0:
 		err = packFault{fmt.Errorf("the pack or its image is at fault in %d of %d attempts, which were not measured", summary.Errors, summary.Total)}
+	}
+	if err == nil && len(s.summary.LeftOut) > 0 {
+		err = fmt.Errorf("%d %w", len(s.summary.LeftOut), ErrLeftOut)
 	}
 	return s.summary, err
 }

@@ -81,6 +81,7 @@ func addStep(rec *record.Record, step *compiler.Task, part record.Record) (rewar
 	}
 	rec.Steps = append(rec.Steps, r)
 	rec.Times.Producer, rec.Times.Verifier = rec.Times.Producer+part.Times.Producer, rec.Times.Verifier+part.Times.Verifier
+	rec.Times.ProviderWait += part.Times.ProviderWait
 	rec.Agent, rec.Egress = part.Agent, rec.Egress.Plus(part.Egress)
 	rec.FailurePhase, rec.ProducerMetadata = part.FailurePhase, part.ProducerMetadata
 	if rec.ProducerFailure == nil {

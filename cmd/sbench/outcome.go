@@ -70,6 +70,12 @@ func writeOutcome(w io.Writer, s run.Summary, args []string, dir string) error {
 	}
 	list("failed, with an example of each cause:", func(st record.Status) bool { return st == record.Failed })
 	list("not measured, and in no score:", func(st record.Status) bool { return st != record.Failed })
+	if len(s.LeftOut) > 0 {
+		line("\nnot prepared, and in no score:")
+		for _, l := range s.LeftOut {
+			line("\t%s\t%s", report.Visible(l.Task, shownName), report.Visible(l.Reason, shownMessage))
+		}
+	}
 	if standIn := pack.StandIn(dir); standIn != "" {
 		line("\nthese rows stand in for the benchmark's, which this command brings:\n      %s", standIn)
 	}

@@ -55,7 +55,7 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 		return nil, err
 	}
 	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
-	if s.engine, err = c.NewRun(ctx); err != nil {
+	if s.engine, err = c.NewRun(ctx, plan.Isolations()...); err != nil {
 		return nil, err
 	}
 	found := &resolver{
@@ -66,7 +66,7 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 		found.capabilities = compiler.PackageCapabilities()
 	}
 	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
-	s.Version, s.Host = sbenchVersion(), hostFacts(c)
+	s.Version, s.Host, s.Isolation, s.GVisor = sbenchVersion(), hostFacts(c), c.Isolation(), c.GVisor()
 	return s, nil
 }
 
@@ -84,8 +84,8 @@ type resolver struct {
 	c        *host.Host
 	engine   *sandbox.Engine
 	policy   images.PullPolicy
-	progress func(run.Event) // nil for none
-	tried    bool            // a sandbox has worked
+	progress func(run.Event)     // nil for none
+	tried    []runtime.Isolation // with which a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
@@ -103,16 +103,29 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	if err != nil {
 		return img, err
 	}
-	if !r.tried {
-		if err := r.engine.Trial(ctx, img); err != nil {
+	least := runtime.Isolation(env.Isolation)
+	if !slices.Contains(r.tried, least) {
+		if err := r.engine.Trial(ctx, img, least); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
-		r.tried = true
+		r.tried = append(r.tried, least)
 	}
 	if len(env.Setup) == 0 {
 		return img, nil
 	}
-	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
+	return r.builder(os.TempDir(), least).Setup(ctx, img, env.Setup)
+}
+
+// isolated is an engine whose sandboxes have at least an isolation.
+type isolated struct {
+	*sandbox.Engine
+	least runtime.Isolation
+}
+
+// Create implements harness.Engine.
+func (e isolated) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	cfg.Isolation = max(cfg.Isolation, e.least)
+	return e.Engine.Create(ctx, cfg)
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {

@@ -78,7 +78,7 @@ func (r *Relay) Repeat(ctx context.Context) Facts {
 
 func (r *Relay) askFresh(ctx context.Context, q question) Facts {
 	cfg := r.cfg
-	cfg.MaxTotalTokens, cfg.MaxRequests, cfg.MaxCostUSD, cfg.Pace = 0, 0, 0, nil
+	cfg.MaxTotalTokens, cfg.MaxRequests, cfg.MaxCostUSD, cfg.Pace, cfg.Token = 0, 0, 0, nil, ""
 	fresh, err := New(cfg)
 	if err != nil { // impossible: New accepted the configuration for r
 		return Facts{}

@@ -64,15 +64,18 @@ type Config struct {
 	// tools, logs this and sends the rest.
 	RefuseExternalTools bool
 
-	// Budgets for generations (see [Facts]); 0 means none. Requests in progress may exceed the
+	// Budgets (see [Facts]); 0 means none. MaxRequests counts all requests to the provider. Requests in progress may exceed the
 	// budgets for tokens and cost, because the relay does not cut them.
 	MaxTotalTokens int64
 	MaxRequests    int64
 	MaxCostUSD     float64       // the cost of the tokens at Prices
 	Prices         *proxy.Prices // nil: unknown
-	// Pace bounds how fast the relays that share it may generate; nil means no bound. A request
+	// Pace bounds how fast the relays that share it may ask; nil means no bound. A request
 	// that is too early waits.
 	Pace *Pace
+	// Token is the placeholder for the key without which no request passes; "" means that any request does. It keeps
+	// out what shares the agent's network but not its environment.
+	Token string
 
 	Limits HostLimits
 

@@ -34,8 +34,9 @@ type exchange struct {
 	hide     bool         // hide the chunk that only counts tokens
 	entry    proxy.Entry
 	refused  bool
-	aborted  bool        // the answer broke off after its head
-	sent     atomic.Bool // the provider may have the whole request
+	aborted  bool          // the answer broke off after its head
+	pause    time.Duration // that the provider asks for
+	sent     atomic.Bool   // the provider may have the whole request
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
@@ -96,6 +97,8 @@ func (x *exchange) prepare() error {
 		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "sbench cannot write its log"}
 	case x.crowded:
 		return errTooMany
+	case !cfg.admits(x.req):
+		return &refusal{status: http.StatusUnauthorized, reason: noToken, message: "only the agent may ask its provider: send the key of its environment (sidecars_reach_provider)"}
 	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
@@ -227,19 +230,22 @@ func (x *exchange) write(status int, body []byte) {
 
 // forward sends the request and forwards the answer.
 func (x *exchange) forward() {
+	done, ok := x.relay.await(x.req.Context())
+	if !ok {
+		x.deny(errTooMany)
+		return
+	}
+	var out outcome
+	defer func() { done(out.status, x.pause) }()
 	input := int64(0)
 	if x.route.generates() {
-		if !x.relay.await(x.req.Context()) {
-			x.deny(errTooMany)
-			return
-		}
 		input = estimateInput(x.body.Len())
-		if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}); err != nil {
-			x.deny(err)
-			return
-		}
 	}
-	out := x.exchange()
+	if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}, x.route.generates()); err != nil {
+		x.deny(err)
+		return
+	}
+	out = x.exchange()
 	if x.route.generates() {
 		x.relay.ledger.complete(input, out)
 		if out.usage != (proxy.Usage{}) {
@@ -279,7 +285,7 @@ func (x *exchange) exchange() outcome {
 	}
 	resp.Body = newPatientBody(resp.Body, x.relay.cfg.Limits.Silence, cancel)
 	defer func() { _ = resp.Body.Close() }()
-	x.entry.Status = resp.StatusCode
+	x.entry.Status, x.pause = resp.StatusCode, retryAfter(resp.Header)
 	if unusable(resp) {
 		return x.unreachable(BrokenAnswer, resp.StatusCode/100 == 2)
 	}

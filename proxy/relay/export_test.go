@@ -2,12 +2,15 @@ package relay
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay/request"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // The functions below let fuzzers and benchmarks run parts of the relay without a
@@ -36,10 +39,10 @@ func Inspect(p Provider, path string, body []byte) (out []byte, found request.Ch
 }
 
 // Meter counts an answer that comes in the given pieces.
-func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
+func Meter(path string, p Provider, streamed bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
 	for _, r := range routes(p, "m") {
 		if r.path == path {
-			m := newMeter(r.dialect, stream, nil)
+			m := newMeter(r.dialect, streamed, nil)
 			for _, piece := range pieces {
 				m.write(piece)
 			}
@@ -52,50 +55,56 @@ func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usag
 
 // Events returns the data of the events of a stream that comes in pieces.
 func Events(pieces ...[]byte) (all []string) {
-	r := eventReader{event: func(data []byte) { all = append(all, string(data)) }}
+	r := stream.Events{Event: func(data []byte) { all = append(all, string(data)) }}
 	for _, p := range pieces {
-		r.write(p)
+		r.Add(p)
 	}
-	r.close()
+	r.Close()
 	return all
 }
 
 var secrets sync.Map // by key
 
 // secretOf returns the secret of a key. Like a relay, it makes the secret only once.
-func secretOf(key string) *secret {
+func secretOf(key string) *stream.Secret {
 	s, ok := secrets.Load(key)
 	if !ok {
-		s, _ = secrets.LoadOrStore(key, newSecret(NewKey(key), 8))
+		s, _ = secrets.LoadOrStore(key, stream.NewSecret(key, 8))
 	}
-	return s.(*secret)
+	return s.(*stream.Secret)
 }
 
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := &scrubber{secret: secretOf(key), out: out}
+	s := stream.NewScrubber(secretOf(key), out)
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
 		}
 	}
-	return s.flush()
+	return s.Flush()
 }
 
 // Hide writes pieces through a hider.
 func Hide(out io.Writer, pieces ...[]byte) error {
-	h := hider{out: &scrubber{secret: newSecret(Key{}, 8), out: out}}
+	h := stream.NewHider(stream.NewScrubber(stream.NewSecret("", 8), out))
 	for _, p := range pieces {
 		if _, err := h.Write(p); err != nil {
 			return err
 		}
 	}
-	return h.flush()
+	return h.Flush()
 }
 
 // Pending returns how many bytes a scrubber delays after a piece.
 func Pending(key string, piece []byte) int {
-	s := &scrubber{secret: secretOf(key), out: io.Discard}
+	s := stream.NewScrubber(secretOf(key), io.Discard)
 	_, _ = s.Write(piece)
-	return len(s.pending)
+	return s.Pending()
 }
+
+// Begin is begin.
+func (p *Pace) Begin(ctx context.Context) (time.Duration, bool) { return p.begin(ctx) }
+
+// End is end.
+func (p *Pace) End(status int, hold time.Duration) { p.end(status, hold) }

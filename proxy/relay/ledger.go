@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 )
@@ -27,6 +28,7 @@ type ledger struct {
 	inFlight int
 	held     int64     // bytes of bodies and answers in memory
 	reserved int64     // estimated input tokens of the requests in progress
+	waits    span      // that the provider asked for
 	path     string    // of the last generation; "" before the first
 	first    *question // the first generation; nil before it, and after any generation has succeeded
 }
@@ -81,20 +83,52 @@ func (l *ledger) hold(bytes int64) bool {
 	return true
 }
 
-// admit counts a generation towards the budgets, or refuses it. The tokens of a generation are known
+// A span is the union of spans of time that begin one after the other.
+type span struct {
+	total    time.Duration // of those that are over
+	from, to time.Time     // the last
+}
+
+// waited adds a span in which the provider made the agent wait. It may end in the future.
+func (l *ledger) waited(from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch w := &l.waits; {
+	case !to.After(from) || !to.After(w.to):
+	case from.After(w.to):
+		w.total, w.from, w.to = w.total+w.to.Sub(w.from), from, to
+	default:
+		w.to = to
+	}
+}
+
+// length returns the time until now.
+func (s span) length() time.Duration {
+	to := s.to
+	if now := time.Now(); to.After(now) {
+		to = now
+	}
+	return s.total + max(to.Sub(s.from), 0)
+}
+
+// admit counts a request towards the budgets, or refuses it. The tokens of a generation are known
 // only at its end, so admit compares the budget with the tokens so far and the estimated input of the
 // requests in progress.
-func (l *ledger) admit(input int64, asked question) error {
+func (l *ledger) admit(input int64, asked question, generates bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
 	switch cfg := l.cfg; {
-	case cfg.MaxRequests > 0 && l.facts.Sent >= cfg.MaxRequests:
+	case cfg.MaxRequests > 0 && l.facts.Sent+l.facts.Other >= cfg.MaxRequests:
 		return l.exceeded(RequestBudget)
 	case cfg.MaxTotalTokens > 0 && spent.Total() >= cfg.MaxTotalTokens:
 		return l.exceeded(TokenBudget)
 	case cfg.MaxCostUSD > 0 && l.prices.Cost(spent) >= cfg.MaxCostUSD:
 		return l.exceeded(CostBudget)
+	}
+	if !generates {
+		l.facts.Other++
+		return nil
 	}
 	l.facts.Sent++
 	l.reserved += input
@@ -164,6 +198,7 @@ func (l *ledger) snapshot() Facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.facts
+	f.ProviderWait = l.waits.length().Seconds()
 	f.Statuses = slices.Clone(f.Statuses)
 	f.Failed, f.Stripped, f.External = maps.Clone(f.Failed), maps.Clone(f.Stripped), maps.Clone(f.External)
 	return f

@@ -14,6 +14,7 @@ type reason string
 
 const (
 	badPath      reason = "path_not_allowed"
+	noToken      reason = "not_the_agent"
 	badHeader    reason = "header_not_allowed"
 	badHead      reason = "malformed_head" // net/http answered by itself
 	badEncoding  reason = "encoding_not_allowed"

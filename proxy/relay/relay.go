@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // ErrClosed is the error of [Relay.Serve] once the relay is closed.
@@ -27,7 +28,7 @@ type Relay struct {
 	base   *url.URL
 	routes []route
 	ledger *ledger
-	secret *secret // the key
+	secret *stream.Secret // the key
 	up     *http.Transport
 	server *http.Server
 
@@ -52,7 +53,7 @@ func New(cfg Config) (*Relay, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, apis()[cfg.Provider].publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
-		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
+		secret: stream.NewSecret(cfg.Key.value(), cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 		waiting: make(chan struct{}, 1),
 	}
 	r.allowance.rate = cfg.Limits.Inspect

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"cmp"
+	"crypto/subtle"
 	"net/http"
 	"net/url"
 	"slices"
@@ -146,6 +147,13 @@ func filterBetas(values []string) string {
 		}
 	}
 	return strings.Join(kept, ",")
+}
+
+// admits reports whether a request has the agent's token, in a place where providers' clients put a key.
+func (c Config) admits(r *http.Request) bool {
+	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	given := []string{bearer, r.Header.Get("X-Api-Key"), r.Header.Get("X-Goog-Api-Key"), r.Header.Get(cmp.Or(c.KeyHeader, "Api-Key")), r.URL.Query().Get("key")}
+	return c.Token == "" || slices.ContainsFunc(given, func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(c.Token)) == 1 })
 }
 
 // authorize adds the real credential.

@@ -8,13 +8,11 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // maxAnswer bounds an unstreamed answer in memory, in bytes.
 const maxAnswer = 32 << 20
-
-// holdBytes is the least memory that is reserved at a time.
-const holdBytes = 64 << 10
 
 // maxTokens is more than any answer has. A count above it is garbage.
 const maxTokens = 1 << 40
@@ -24,11 +22,11 @@ type meter struct {
 	dialect  dialect
 	tally    tally
 	stream   bool
-	events   eventReader
-	body     []byte // of an unstreamed answer
-	memory   memory // for body
-	tooLarge bool   // the answer was too large to keep
-	bytes    int64  // of the answer
+	events   stream.Events
+	body     []byte        // of an unstreamed answer
+	memory   stream.Memory // for body
+	tooLarge bool          // the answer was too large to keep
+	bytes    int64         // of the answer
 
 	usage  counts
 	final  bool  // a count of the whole output was read
@@ -39,29 +37,10 @@ type meter struct {
 }
 
 // newMeter returns a meter that reserves its memory with hold.
-func newMeter(d dialect, stream bool, hold func(bytes int64) bool) *meter {
-	m := &meter{dialect: d, tally: tallies()[d], stream: stream, usage: counts{}, memory: memory{hold: hold}}
-	m.events.event, m.events.memory = m.event, memory{hold: hold}
+func newMeter(d dialect, isStream bool, hold func(bytes int64) bool) *meter {
+	m := &meter{dialect: d, tally: tallies()[d], stream: isStream, usage: counts{}, memory: stream.Memory{Hold: hold}}
+	m.events.Event, m.events.Memory = m.event, stream.Memory{Hold: hold}
 	return m
-}
-
-// memory is what a part of a relay has reserved. Without hold it has no bound.
-type memory struct {
-	hold func(bytes int64) bool
-	have int64
-}
-
-// enough reserves memory for so many bytes in all. It returns false if there is not enough.
-func (m *memory) enough(bytes int) bool {
-	// What does not fit any more is copied into twice the space.
-	more := max(2*int64(bytes)-m.have, holdBytes)
-	if int64(bytes) > m.have && m.hold != nil {
-		if !m.hold(more) {
-			return false
-		}
-		m.have += more
-	}
-	return true
 }
 
 // write takes the next bytes of the answer. It does not retain p.
@@ -69,8 +48,8 @@ func (m *meter) write(p []byte) {
 	m.bytes += int64(len(p))
 	switch {
 	case m.stream:
-		m.events.write(p)
-	case len(m.body)+len(p) > maxAnswer || !m.memory.enough(len(m.body)+len(p)):
+		m.events.Add(p)
+	case len(m.body)+len(p) > maxAnswer || !m.memory.Enough(len(m.body)+len(p)):
 		m.tooLarge, m.body = true, nil
 	case !m.tooLarge:
 		m.body = append(m.body, p...)
@@ -82,7 +61,7 @@ func (m *meter) write(p []byte) {
 // answer cost, because the agent closed the connection or the relay stopped waiting.
 func (m *meter) close(b bounds, worst bool) proxy.Usage {
 	if m.stream {
-		m.events.close()
+		m.events.Close()
 	} else {
 		m.answer(m.body)
 	}

@@ -213,6 +213,8 @@ type Times struct {
 	Waited   float64 `json:"waited"` // for a job slot and resources; before a retry, since the record of the try before
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
+	// ProviderWait is the part of Producer in which the provider made the harness wait because of its load.
+	ProviderWait float64 `json:"provider_wait,omitempty"`
 }
 
 // A Log describes a log file beside the records.
@@ -268,21 +270,23 @@ type Harness struct {
 
 // Policy holds the limits and permissions under which the attempt was made.
 type Policy struct {
-	Limits         runtime.Limits `json:"limits"`
-	WorkspaceBytes int64          `json:"workspace_bytes"`           // largest workspace
-	OutputBytes    int64          `json:"output_bytes"`              // most that is kept of each output stream
-	TimeoutSeconds float64        `json:"timeout_seconds"`           // of the harness
-	Domains        []string       `json:"domains,omitempty"`         // that the harness may reach
-	CheckerDomains []string       `json:"checker_domains,omitempty"` // that the checker may reach
-	Transparent    bool           `json:"transparent,omitempty"`     // programs that ignore the proxy settings reach Domains, too
-	DenyCommands   []string       `json:"deny_commands,omitempty"`   // executables that the verifier must not start
-	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
-	AfterTimeout   bool           `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
-	Capabilities   []string       `json:"capabilities,omitempty"`  // of the task's sandboxes
-	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
-	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
-	Judge          string         `json:"judge,omitempty"`    // the model that judges the answer, and how
-	Degraded       []string       `json:"degraded,omitempty"` // limits that the host does not enforce
+	Isolation      runtime.Isolation `json:"isolation"` // of all sandboxes
+	Limits         runtime.Limits    `json:"limits"`
+	WorkspaceBytes int64             `json:"workspace_bytes"`           // largest workspace
+	OutputBytes    int64             `json:"output_bytes"`              // most that is kept of each output stream
+	TimeoutSeconds float64           `json:"timeout_seconds"`           // of the harness
+	Domains        []string          `json:"domains,omitempty"`         // that the harness may reach
+	CheckerDomains []string          `json:"checker_domains,omitempty"` // that the checker may reach
+	Transparent    bool              `json:"transparent,omitempty"`     // programs that ignore the proxy settings reach Domains, too
+	DenyCommands   []string          `json:"deny_commands,omitempty"`   // executables that the verifier must not start
+	AllowDangerous bool              `json:"allow_dangerous,omitempty"`
+	AfterTimeout   bool              `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
+	Contrast       string            `json:"contrast,omitempty"`      // quick or off; "" is full
+	Capabilities   []string          `json:"capabilities,omitempty"`  // of the task's sandboxes
+	AllowSeccomp   bool              `json:"allow_seccomp,omitempty"`
+	AllowNetlink   bool              `json:"allow_netlink,omitempty"`
+	Judge          string            `json:"judge,omitempty"`    // the model that judges the answer, and how
+	Degraded       []string          `json:"degraded,omitempty"` // limits that the host does not enforce
 }
 
 // Host describes the machine on which the attempt was made.
