@@ -135,28 +135,32 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanSplit plans the files of the driver and of the oracle of a task's split check, each relative to
-// compiler.CheckerMount in its own sandbox.
+// PlanSplit plans the files of the drivers and of the oracle of a task that is judged in two places. A driver is at
+// its mount, relative to the root or, for a split check, to compiler.CheckerMount. A file of an oracle is relative to
+// compiler.CheckerMount: below the name of its resource in a pack of SecureBench 2.0.
 func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err error) {
 	for _, r := range t.TestSandboxView().Resources {
-		if r.Name == "split.driver" {
-			driver.Entries = append(driver.Entries, programEntry(*r.File, p))
+		if r.File != nil && (r.Name == "split.driver" || t.Verification() != nil) {
+			e := fileEntry(*r.File, p)
+			if e.Dest = strings.TrimPrefix(e.Dest, "/"); t.Verification() == nil {
+				e.Dest = path.Base(e.Dest)
+			}
+			driver.Entries = append(driver.Entries, e)
 		}
 	}
 	for _, r := range t.EvaluatorView().Resources {
-		if r.Name == "split.oracle" {
-			oracle.Entries = append(oracle.Entries, programEntry(*r.File, p))
+		name, host := strings.CutPrefix(r.Name, "host.")
+		if r.File != nil && (host || r.Name == "split.oracle") {
+			e := fileEntry(*r.File, p)
+			if e.Dest = path.Base(r.File.Path); host {
+				e.Dest = path.Join(name, e.Dest)
+			}
+			oracle.Entries = append(oracle.Entries, e)
 		}
 	}
 	driver, err1 := driver.resolve(p)
 	oracle, err2 := oracle.resolve(p)
 	return driver, oracle, errors.Join(err1, err2)
-}
-
-func programEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
-	e := fileEntry(ref, p)
-	e.Dest = path.Base(ref.Path)
-	return e
 }
 
 func valueEntry(name string, lane compiler.Lane, root string, text compiler.Hidden[[]byte]) Entry {
