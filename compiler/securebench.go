@@ -403,7 +403,7 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 	env := r.pack.environment.withRow(own)
 	network := cmp.Or(own.Get("agent_network"), defaults.Get("agent_network"))
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
-	env.MaterializeWorkdirFromImage = f.Name == "terminal_task"
+	env.MaterializeWorkdirFromImage, env.IgnoredFiles = f.Name == "terminal_task", f.Name == "repo_patch"
 	var taken []document.Value
 	place := func(v document.Value, within error) {
 		switch inside := isBelow(v.Text(), env.Workdir); {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/securebench/sbench/compiler"
@@ -19,7 +20,7 @@ type images map[string]runtime.Image
 // resolve finds the images of the planned tasks. The error holds compiler.Problems, one for each
 // missing image. If the daemon cannot be reached, resolve returns its error at once.
 func (c config) resolve(ctx context.Context) (images, error) {
-	found := images{}
+	found, checked := images{}, map[string]error{}
 	var missing compiler.Problems
 	problem := func(t plannedTask, path string, err error) {
 		missing = append(missing, compiler.Problem{File: c.Pack.TasksPath, Line: t.line, Path: path, Message: err.Error()})
@@ -40,6 +41,15 @@ func (c config) resolve(ctx context.Context) (images, error) {
 				problem(task, "$.environment.setup", err)
 			case err != nil:
 				problem(task, w.path, err)
+			}
+		}
+		if task.oracle != "" && len(missing) == 0 {
+			key := task.oracle
+			if _, known := checked[key]; !known {
+				checked[key] = c.hasPython(ctx, found[key])
+			}
+			if err := checked[key]; err != nil {
+				problem(task, "$.verification.oracle", err)
 			}
 		}
 		if task.inherits {
@@ -66,9 +76,24 @@ func (found images) image(task *compiler.Task) runtime.Image {
 }
 
 // checkerImage returns the image of a task's checker or oracle, if it has one of its own.
-func (found images) checkerImage(task *compiler.Task) runtime.Image {
-	image, _ := task.VerifierImage()
+func (c config) checkerImage(found images, task *compiler.Task) runtime.Image {
+	image, _ := c.verifierImage(task)
 	return found[imageKey(image, nil)]
+}
+
+// hasPython returns an error unless the image has a python3.
+func (c config) hasPython(ctx context.Context, image runtime.Image) error {
+	view, err := c.Engine.View(ctx, image)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = view.Close() }()
+	for _, dir := range []string{"usr/local/bin", "usr/bin", "bin", "opt/conda/bin", "opt/venv/bin"} {
+		if _, err := view.Root().Lstat(path.Join(dir, "python3")); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the oracle runs in the image %s, which has no python3: set verification.oracle_image of the tester file to one that has", image.Ref)
 }
 
 // sidecars returns the sidecars of a task whose images were resolved.

@@ -73,6 +73,19 @@ func (p Plan) Split() (public, others Plan) {
 	return public, others
 }
 
+// Outside returns the entries in the workspace, and those that are elsewhere, relative to the root.
+func (p Plan) Outside() (inside, outside Plan) {
+	for _, e := range p.Entries {
+		if rel, ok := strings.CutPrefix(e.Dest, "/"); ok {
+			e.Dest = rel
+			outside.Entries = append(outside.Entries, e)
+		} else {
+			inside.Entries = append(inside.Entries, e)
+		}
+	}
+	return inside, outside
+}
+
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
 // files and the evaluation inputs below securebench/evaluation_inputs, without hidden files.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
@@ -196,7 +209,7 @@ func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 }
 
 func (e *Entry) resolve(pack *compiler.Pack) error {
-	if _, err := compiler.ParsePath(e.Dest); err != nil && e.Dest != "." {
+	if _, err := compiler.ParsePath(strings.TrimPrefix(e.Dest, "/")); err != nil && e.Dest != "." {
 		return err
 	}
 	if e.Source.Root == "" {
