@@ -49,12 +49,15 @@ dist:
 	$(call say,dist: $(VERSION))
 	@VERSION="$(VERSION)" scripts/dist.sh
 
-## demo: from a bare machine to a verdict table: set-up, build, image, one run
+## demo: from a bare machine to two verdict tables: set-up, build, image, two runs
 .PHONY: demo
 demo: setup build image
 	$(call say,demo: running the pack terminal-task-smoke (tasks of it fail on purpose))
 	@bin/sbench $(DEGRADED) run --config benchmarks/terminal-task-smoke/tester-command.yaml \
 		--output-dir "runs/demo-$$(date +%Y%m%d-%H%M%S)"
+	$(call say,demo: and functions of the form of HumanEval (one is wrong on purpose))
+	@bin/sbench $(DEGRADED) run --config benchmarks/humaneval-mini/tester-command.yaml \
+		--output-dir "runs/demo-humaneval-$$(date +%Y%m%d-%H%M%S)"
 
 ## test: from a bare machine: what must never break, with real sandboxes as root and as a user (10 minutes)
 .PHONY: test
@@ -153,6 +156,8 @@ image: build
 	$(call say,image: building and importing the base image)
 	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
 	@archive="$$(scripts/testbed-image.sh)"; [ -z "$$archive" ] || bin/sbench image import "$$archive"
+	@for pack in terminal-bench-first10 swe-bench-verified-codex-smoke; do \
+		bin/sbench $(DEGRADED) image build --pack "benchmarks/$$pack" 2>/dev/null || exit; done
 
 ## clean: remove bin/, dist/, the image archives and the emulated machines that make built
 .PHONY: clean

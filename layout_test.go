@@ -25,7 +25,7 @@ func layout() map[string][]string {
 		"pack":                          {"compiler", "workspace"},
 		"pack/harbor":                   {"pack", "compiler"},
 		"run":                           {"harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime", "proxy"},
-		"report":                        {"run", "harness", "verifiers", "candidate"},
+		"report":                        {"run", "harness", "verifiers", "candidate", "workspace"},
 		"harness":                       {"candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},

@@ -19,6 +19,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -117,8 +118,8 @@ func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 	case file == "":
 		file = codeFile
 	}
-	text, ok := readBounded(root, file)
-	if !ok {
+	text, err := foreign.Read(root, file, maxFileBytes)
+	if err != nil {
 		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", file, maxFileBytes)}
 	}
 	return c.setText(text, file)
@@ -130,17 +131,6 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 	}
 	c.Text = string(text)
 	return nil
-}
-
-// readBounded reads a regular file of at most maxFileBytes. It neither leaves root, nor follows a
-// link in the last element, nor waits for the other end of a pipe.
-func readBounded(root *os.Root, name string) (text []byte, ok bool) {
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxFileBytes {
-		return nil, false
-	}
-	text, err = root.ReadFile(name)
-	return text, err == nil
 }
 
 // copyWorkspace copies the workspace to s.Dest.
@@ -200,13 +190,13 @@ func (c *Candidate) WriteLayer(ctx context.Context, s runtime.Sandbox, dest stri
 }
 
 // OpenLayer opens the candidate's layer after checking its digest. The caller closes it.
-func (c Candidate) OpenLayer() (*os.File, error) {
+func (c Candidate) OpenLayer(ctx context.Context) (*os.File, error) {
 	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return layer.Open(root, filepath.Base(c.Workspace)+layer.Suffix, c.Layer)
+	return layer.Open(ctx, root, filepath.Base(c.Workspace)+layer.Suffix, c.Layer)
 }
 
 // LayerBudget returns the budget of a layer of at most maxBytes.

@@ -65,7 +65,7 @@ func (c Candidate) apply(ctx context.Context, e Engine, image runtime.Image, ove
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	changes, err := c.OpenLayer()
+	changes, err := c.OpenLayer(ctx)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,9 @@ type Environment struct {
 	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
 	// capabilities(7) and sorted; nil for none.
 	Capabilities []string
+	// Isolation is the least isolation of the task's sandboxes from the host's kernel: container or
+	// gvisor; "" leaves it to the tester.
+	Isolation string `key:"isolation"`
 	// Setup are shell commands that change the image before any harness runs in it.
 	Setup []string `key:"setup"`
 	// Entrypoint is the image's, run beside the harness and beside the checker; nil for none. It is
@@ -123,6 +126,7 @@ func environmentFields() []schema.Field {
 		optional("candidate", schema.Nullable(schema.Enum(
 			"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image.", "workspace", "machine"))),
 		optional("capabilities", capabilitiesSchema()),
+		optional("isolation", schema.Nullable(schema.Enum("How the task's sandboxes are kept apart from the host's kernel: container, the default, or gvisor, a kernel of their own. The tester file may ask for more.", isolations()...))),
 		optional("setup", schema.Nullable(schema.List("Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file.", schema.Text("A command.")))),
 		optional("entrypoint", schema.Nullable(schema.Closed("terminal_task only: run the image's entry point beside the harness, and beside the checker.",
 			optional("command", commandSchema("What follows the entry point in its place of the image's command, by default a command that only waits.")),
@@ -147,6 +151,8 @@ var environmentKeys = sync.OnceValue(func() []string {
 	}
 	return names
 })
+
+func isolations() []string { return []string{"container", "gvisor"} }
 
 // packagePowers in environment.capabilities stands for the capabilities that package managers need.
 const packagePowers = "packages"

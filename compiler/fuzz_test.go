@@ -155,7 +155,6 @@ func checkTask(t *testing.T, task *compiler.Task) {
 	case "repo_patch":
 		compiler.RepoPatchOf(task)
 	}
-	task.Secrets()
 }
 
 func checkRef(t *testing.T, r compiler.Resource) {

@@ -3,10 +3,8 @@ package compiler_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -251,44 +249,6 @@ func TestHidden(t *testing.T) {
 	var zero compiler.Hidden[int]
 	if zero.Reveal() != 0 {
 		t.Error("zero value")
-	}
-}
-
-func TestSecrets(t *testing.T) {
-	_, tasks := openTasks(t, "id: p\nversion: 1\n", secretRows())
-	for _, task := range tasks {
-		found := false
-		for _, s := range task.Secrets() {
-			found = found || strings.Contains(s, secret)
-			if len(s) < 8 || s == "contains_any" {
-				t.Errorf("%s: %q is no secret", task.ID(), s)
-			}
-		}
-		if want := task.ID() != "tp"; found != want {
-			t.Errorf("%s: secrets %q", task.ID(), task.Secrets())
-		}
-	}
-}
-
-// TestSecretsOfTests shows that each line of hidden tests is a secret, since a test
-// runner prints them by line, and that a file beyond the bound is not read.
-func TestSecretsOfTests(t *testing.T) {
-	patch := `diff --git a/t.py b/t.py\n--- a/t.py\n+++ b/t.py\n@@ -1 +1,2 @@\n context_line()\n+    assert add(2, 3) == 5\n`
-	row := `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":"0","instructions":"i"},"eval":{"tests":{"source":"command","command":"pytest","test_patch":"` + patch + `"}}}`
-	pack, tasks := openTasks(t, "id: p\nversion: 1\n", row+"\n"+
-		`{"id":"b","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"pytest","path":"b/test_b.py"}}}`)
-	directory := filepath.Join(pack.EvalRoot, "b")
-	if err := errors.Join(os.MkdirAll(directory, 0o755), os.WriteFile(filepath.Join(directory, "test_b.py"), []byte("def test():\n    assert total() == 4711\n"), 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	data := filepath.Join(directory, "z.data")
-	if err := errors.Join(os.WriteFile(data, nil, 0o644), os.Truncate(data, 1<<40)); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []string{"assert add(2, 3) == 5", "assert total() == 4711"} {
-		if !slices.Contains(tasks[i].Secrets(), want) {
-			t.Errorf("%q is no secret of %q", want, tasks[i].Secrets())
-		}
 	}
 }
 

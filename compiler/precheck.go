@@ -58,7 +58,16 @@ func (c *Precheck) forTester(t *Task) (all Problems) {
 	if c.tester != nil && !c.NoHarness && t.CandidateKind() == CandidateText {
 		all = c.image(t)
 	}
-	return slices.Concat(all, c.collisions(t), c.capabilities(t))
+	return slices.Concat(all, c.collisions(t), c.capabilities(t), c.isolation(t))
+}
+
+// isolation returns whether the task asks for more isolation than the tester file allows.
+func (c *Precheck) isolation(t *Task) Problems {
+	if c.tester == nil || c.tester.Runtime.Isolation != "container" || t.environment.Isolation != "gvisor" {
+		return nil
+	}
+	return Problems{c.at(t, "$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
+		"task asks for isolation by gvisor, and the tester file says container")}
 }
 
 // image returns that the task has no image, for the first one.

@@ -152,3 +152,15 @@ func (t *Task) MarshalJSON() ([]byte, error) {
 
 // LogValue returns the task's id.
 func (t *Task) LogValue() slog.Value { return slog.StringValue(t.id) }
+
+// Images returns the images that the task names: its own, those of its sidecars and of its checkers.
+func (t *Task) Images() (all []string) {
+	for _, s := range t.Steps() {
+		all = append(all, s.environment.Image, s.Checker().Image)
+		for _, c := range s.environment.Sidecars {
+			all = append(all, c.Image)
+		}
+	}
+	slices.Sort(all)
+	return slices.DeleteFunc(slices.Compact(all), func(ref string) bool { return ref == "" })
+}

@@ -56,6 +56,7 @@ type VerificationSection struct {
 	DisallowDangerousCommands bool         `key:"disallow_dangerous_commands"` // true unless the file says otherwise
 	DenyCommands              []string     `key:"deny_commands"`               // refused in any case
 	AfterTimeout              *bool        `key:"after_timeout"`               // nil: as the task's environment says
+	Contrast                  string       `key:"contrast"`                    // full, quick or off; "" means full
 	Judge                     *JudgeConfig `key:"judge"`                       // nil if the file has none
 	// AllowedDomains may be reached by checkers that fetch what they need; nil if the file does not
 	// say, and then such checkers do not run.
@@ -142,6 +143,9 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig `key:"prices"`                  // nil if the file has none
+	// WorkingClock says that time does not count for the timeout in which the provider makes the harness wait.
+	WorkingClock          bool `key:"clock" is:"working"`
+	SidecarsReachProvider bool `key:"sidecars_reach_provider"` // a task's sidecars may use the relay
 	// MCPServers are the tool servers that the agent is told about, by name.
 	MCPServers map[string]MCPServer `key:"mcp_servers" json:",omitempty"`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding
@@ -188,6 +192,7 @@ type RuntimeSection struct {
 	Snapshotter   string `key:"snapshotter"`
 	Handler       string `key:"handler"`        // the OCI runtime's shim; "" and auto mean sbench's own, or else containerd's
 	OCIRuntime    string `key:"oci_runtime"`    // the program that the shim executes, such as crun; "" and auto mean runc, or what the daemon has
+	Isolation     string `key:"isolation"`      // auto, container or gvisor; "" means auto
 	Pull          string `key:"pull"`           // missing, never or always
 	UserNamespace string `key:"user_namespace"` // auto or host
 	// AllowSeccomp and AllowNetlink let programs in sandboxes install filters of their own

@@ -39,6 +39,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			optional("disallow_dangerous_commands", schema.Boolean("Refuse the dangerous commands that tasks need.", true)),
 			optional("deny_commands", dangerousSchema("Dangerous commands that are refused in any case.")),
 			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed.", Boolean: true}),
+			optional("contrast", schema.Enum("How much is done against candidates that follow their tests. full is the default. quick makes one run with changed tests in place of two. off makes none, and a pass beside the tests is executed.", "full", "quick", "off")),
 			optional("judge", judgeSchema()),
 			optional("oracle_image", imageSchema("The image in which the oracles of a pack of SecureBench 2.0 run, which needs python3 if they are in Python. By default each oracle runs in its task's image.")),
 			optional("allowed_domains", domainsSchema("DNS names that checkers may reach which fetch what they need (eval.checker.network), and their subdomains. A run of such tasks needs the list; an empty one lets them reach nothing.")),
@@ -134,6 +135,7 @@ func runtimeSchema() *schema.Schema {
 		optional("snapshotter", schema.Text("The snapshotter.")),
 		optional("handler", schema.Text("The shim of the OCI runtime: auto (the default), which is sbench's own or, where that does not work, containerd's; io.containerd.sbench.v1, io.containerd.runc.v2, or another.")),
 		optional("oci_runtime", schema.Text("The program that the shim executes, by path or by name: auto (the default), which is runc, or crun or another.")),
+		optional("isolation", schema.Enum("How sandboxes are kept apart from the host's kernel: auto, the default, is container unless a task asks for gvisor; gvisor gives every sandbox a kernel of its own (runsc); container refuses tasks that ask for more.", append([]string{"auto"}, isolations()...)...)),
 		optional("pull", schema.Enum("When images are pulled; missing is the default.", "missing", "never", "always")),
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own: auto, the default, or host, which means none.", "auto", "host")),
 		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
@@ -203,6 +205,8 @@ func providerFields() []schema.Field {
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
+		optional("clock", schema.Enum("Whether time counts for the timeout in which the provider makes the harness wait because of its load: all time counts (wall, the default), or not this time (working), of which there may be an hour.", "wall", "working")),
+		optional("sidecars_reach_provider", schema.Boolean("Let the sidecars of a task ask the provider, at the operator's cost.", false)),
 	}
 }
 

@@ -38,7 +38,7 @@ type Summary struct {
 // error, a run of the pack, or with the tester file, would refuse to start. checks are further checks of
 // tester files. The returned error is the cause of ctx.
 func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem), checks ...func(*Tester) Problems) (Summary, error) {
-	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}, unfilled: map[string]bool{}}
+	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}}
 	for _, path := range paths {
 		v.path(ctx, filepath.Clean(path))
 	}
@@ -46,12 +46,11 @@ func Validate(ctx context.Context, paths []string, agents []AgentType, report fu
 }
 
 type validator struct {
-	agents   []AgentType
-	report   func(Problem)
-	checks   []func(*Tester) Problems
-	summary  Summary
-	unfilled map[string]bool // missing files of rows, which imports add; by absolute path
-	checked  map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
+	agents  []AgentType
+	report  func(Problem)
+	checks  []func(*Tester) Problems
+	summary Summary
+	checked map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
 }
 
 // again reports whether it has been called with the same paths before.
@@ -123,11 +122,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 		return true
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
-	hasRows := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == filepath.Base(TasksFile(dir)) })
-	switch {
-	case isPack && !hasRows && depth > 0:
-		v.withoutRows(dir)
-	case isPack:
+	if isPack {
 		v.checkPack(ctx, filepath.Join(dir, manifestName), TasksFile(dir), nil)
 	}
 	found = isPack
@@ -142,16 +137,6 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 		}
 	}
 	return found
-}
-
-// withoutRows checks a pack found by searching that has no rows yet: an import adds them. In
-// a pack that the user names, missing rows are an error.
-func (v *validator) withoutRows(dir string) {
-	v.summary.Packs++
-	v.emit((&Pack{ManifestPath: filepath.Join(dir, manifestName), families: Families()}).readManifest()...)
-	tasks := filepath.Join(dir, tasksName)
-	v.unfilled[absolute(tasks)] = true
-	v.emit(Problem{File: tasks, Message: "pack has no rows yet", Hint: "sbench pack import --fill brings them", Warning: true})
 }
 
 func isYAML(name string) bool {
@@ -202,9 +187,7 @@ func (v *validator) tester(ctx context.Context, path string) {
 			v.emit(check(t)...)
 		}
 	}
-	if !v.unfilled[t.Benchmark.Tasks] {
-		v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
-	}
+	v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
 }
 
 // beside returns an absolute path from a tester file in the way the file itself was named:

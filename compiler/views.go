@@ -1,10 +1,7 @@
 package compiler
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -97,103 +94,10 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 	return all
 }
 
-// MinSecret is the least length, in bytes, of a string of the pack or harness.env that is searched for in
-// other text as a secret. Shorter strings occur by chance, and redacting them would reveal more than it
+// MinSecret is the least length, in bytes, of a value of harness.env that is searched for in other text as
+// a secret. Shorter strings occur by chance, and redacting them would reveal more than it
 // hides.
 const MinSecret = 6
-
-// Secrets returns the strings to replace in logs, each once, the longest first. They are the strings of
-// the evaluation inputs and hidden values, and the lines of patches and of a terminal task's checker and
-// eval files. Not among them are
-//
-//   - strings shorter than [MinSecret] bytes
-//   - strings that are also in a public value
-//   - object keys, paths and keywords of sbench
-//   - short words of commands, such as names of programs
-func (t *Task) Secrets() []string {
-	var secrets []string
-	if t.Stepped() {
-		for _, s := range t.steps {
-			secrets = append(secrets, s.Secrets()...)
-		}
-		return sortedSecrets(secrets)
-	}
-	var public strings.Builder
-	for _, v := range t.resources() {
-		switch {
-		case v.lane == Public:
-			eachString(v.key, v.Value, func(_ document.Value, text string) { public.WriteString(text + "\n") })
-		case v.file == nil:
-			secrets = append(secrets, secretsIn(v, MinSecret)...)
-		}
-	}
-	for _, text := range secrets {
-		if strings.Contains(text, "\n@@ ") {
-			secrets = append(secrets, longLines(text, "+- ", MinSecret)...) // of a patch, without their signs
-		}
-	}
-	if split := t.Split(); t.family.Checker != nil || split != nil {
-		places := []string{t.Checker().Files()}
-		for _, f := range t.evaluationFiles() {
-			places = append(places, f.Path)
-		}
-		if split != nil {
-			places = append(places, split.Oracle.Path)
-		}
-		secrets = append(secrets, t.pack.fileLines(places)...)
-	}
-	// Names of images and the paths of artifacts are known to who has seen the task, and no answers.
-	image, _ := t.VerifierImage()
-	known := append(t.Checker().Artifacts, image)
-	secrets = slices.DeleteFunc(secrets, func(s string) bool { return strings.Contains(public.String(), s) || slices.Contains(known, s) })
-	return sortedSecrets(secrets)
-}
-
-func sortedSecrets(secrets []string) []string {
-	slices.SortFunc(secrets, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
-	return slices.Compact(secrets)
-}
-
-// maxSecretFiles bounds the size in bytes of all files whose lines are secrets.
-const maxSecretFiles = 256 << 10
-
-// fileLines returns the lines of at least minLeak bytes in the text files at or below
-// places, which are relative to the eval root.
-func (p *Pack) fileLines(places []string) (lines []string) {
-	left := int64(maxSecretFiles)
-	eval := assetRoot{path: p.EvalRoot}
-	defer eval.close()
-	for _, place := range places {
-		if place == "" {
-			continue
-		}
-		// A place with an error has no files for a sandbox.
-		_ = eval.walk(place, func(name string, info fs.FileInfo) error {
-			if info.IsDir() {
-				return nil
-			}
-			if left -= info.Size(); left < 0 {
-				return fs.SkipAll
-			}
-			if text, err := eval.root.ReadFile(name); err == nil && bytes.IndexByte(text, 0) < 0 {
-				lines = append(lines, longLines(string(text), "", minLeak)...)
-			}
-			return nil
-		})
-	}
-	return lines
-}
-
-// longLines returns the lines of at least shortest bytes, without signs at their beginning and
-// white space around them.
-func longLines(text, signs string, shortest int) (lines []string) {
-	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(strings.TrimLeft(line, signs)); len(line) >= shortest {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
 
 // secretsIn returns the strings in a value that are content and at least shortest bytes long.
 func secretsIn(v resource, shortest int) (secrets []string) {

@@ -26,12 +26,11 @@ import (
 )
 
 const (
-	toolsDest      = "/opt/sbench/agent" // read-only, the same for all attempts
-	nodeDest       = "/opt/sbench/node"  // read-only, the same for all attempts
-	agentState     = "/opt/sbench/home"  // writable, one per attempt
-	placeholderKey = "sbench-placeholder-key"
-	textFile       = "candidate.txt"
-	preflightWall  = time.Minute
+	toolsDest     = "/opt/sbench/agent" // read-only, the same for all attempts
+	nodeDest      = "/opt/sbench/node"  // read-only, the same for all attempts
+	agentState    = "/opt/sbench/home"  // writable, one per attempt
+	textFile      = "candidate.txt"
+	preflightWall = time.Minute
 )
 
 // Agent is a harness that runs an agent's command-line program in the task's image. The
@@ -85,14 +84,14 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	args, env, files := a.process(p.in)
+	args, env, files := a.process(p.in, session.key())
 	events := &eventReader{read: a.CLI.Read, trace: r.Trace, onStep: r.OnStep}
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
 		env:     append(append(session.env(), a.withoutKeys(r.Env)...), env...), // the later overrides the earlier
 		mounts:  slices.Concat(session.mounts(), p.mounts(), a.Files.Mounts),
-		network: session.network(),
+		network: session.network(), waited: session.waited(),
 	}.run(ctx)
 	events.end()
 	result, err = session.close(result, err)
@@ -129,13 +128,13 @@ func (p prepared) interpreter() string {
 }
 
 // process returns the agent's process in sandboxes: arguments, variables, and files below agentState.
-func (a *Agent) process(in agentcli.Installed) (args, env []string, files map[string]string) {
+func (a *Agent) process(in agentcli.Installed, key string) (args, env []string, files map[string]string) {
 	servers, table := a.CLI.servers(a.MCPServers)
 	values := map[string]string{}
 	maps.Copy(values, a.Own)
 	maps.Copy(values, map[string]string{
 		"program": path.Join(toolsDest, in.Program), "node": nodeDest + "/bin/node", "model": a.Model,
-		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": placeholderKey, "home": agentState, mcpJSON: servers, mcpTOML: table,
+		"base_url": a.CLI.Provider.AgentURL(relayAddress), "key": key, "home": agentState, mcpJSON: servers, mcpTOML: table,
 	})
 	args, env, files = a.CLI.expand(values)
 	return args, append(env, "IS_SANDBOX=1"), files
@@ -241,7 +240,7 @@ var (
 // runVersion runs the beginning of the command, up to the program, with --version.
 func (a *Agent) runVersion(ctx context.Context, e Engine, r Request, p prepared) error {
 	in := p.in
-	args, _, _ := a.process(in)
+	args, _, _ := a.process(in, "")
 	args = append(args[:slices.Index(args, path.Join(toolsDest, in.Program))+1:len(args)], "--version")
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: SandboxName + "-preflight", Image: r.Image, Limits: r.Limits, Workdir: "/tmp", User: r.Task.Environment().User,

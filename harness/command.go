@@ -35,7 +35,7 @@ type CommandProvider struct {
 }
 
 // env returns the variables that the command gets.
-func (p *CommandProvider) env(given []string) []string {
+func (p *CommandProvider) env(given []string, token string) []string {
 	baseURL, key := "OPENAI_BASE_URL", "OPENAI_API_KEY"
 	switch p.Relay.Provider {
 	case relay.Anthropic:
@@ -44,7 +44,7 @@ func (p *CommandProvider) env(given []string) []string {
 		baseURL, key = "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"
 	}
 	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Secret+"=") })
-	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+placeholderKey)
+	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+token)
 	return append(env, cmp.Or(p.Model, "SBENCH_MODEL")+"="+p.Relay.Model)
 }
 
@@ -53,15 +53,18 @@ func (p *CommandProvider) env(given []string) []string {
 func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, error) {
 	env, provider := r.Env, (*relay.Config)(nil)
 	if c.Provider != nil {
-		env, provider = c.Provider.env(env), &c.Provider.Relay
+		provider = &c.Provider.Relay
 	}
 	session, err := openSession(r, provider)
 	if err != nil {
 		return Result{}, err
 	}
+	if c.Provider != nil {
+		env = c.Provider.env(env, session.key())
+	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(session.env(), env...), mounts: append(session.mounts(), c.Files.Mounts...), network: session.network(),
+		env: append(session.env(), env...), mounts: append(session.mounts(), c.Files.Mounts...), network: session.network(), waited: session.waited(),
 	}.run(ctx)
 	if result, err = session.close(result, err); err != nil || c.Provider == nil {
 		return result, err

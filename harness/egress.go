@@ -2,9 +2,11 @@ package harness
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
@@ -27,6 +29,10 @@ type Egress struct {
 	CABundle    string             // host file of certificates to trust, for images without any; "" for none
 	Log         *proxy.Log         // required if anything may be reached
 	Limits      proxy.EgressLimits // unset fields are the proxy's defaults
+	// WorkingClock says that the time in which a provider makes the harness wait does not count for its timeout.
+	WorkingClock bool
+	// SidecarsReachProvider lets a task's sidecars use the relay to the harness's provider.
+	SidecarsReachProvider bool
 }
 
 // EgressTotals count what one attempt did through its proxy and its relay.
@@ -38,7 +44,7 @@ type EgressTotals struct {
 	AnyAddress bool `json:"any_address,omitempty"`
 }
 
-// Plus returns the sum of two totals, of which u counted later. Nil counts nothing.
+// Plus returns the sum of two totals; u was counted after t. Nil counts nothing.
 func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
 	if t == nil || u == nil {
 		return cmp.Or(t, u)
@@ -58,6 +64,7 @@ type egressSession struct {
 	egress     Egress
 	proxy      *proxy.Proxy // nil for none
 	relay      *relay.Relay // nil for none
+	token      string       // without which the relay refuses; "" if nothing but the harness can connect
 	anyAddress bool
 	serving    sync.WaitGroup
 }
@@ -69,7 +76,28 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	if r.Task.Environment().NetworkNone {
 		e.Domains, e.Transparent = nil, false
 	}
+	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
+		own := *provider
+		own.Token = "sbench-" + rand.Text()
+		provider = &own
+	}
 	return e.open(r.Task.ID(), r.Attempt, provider)
+}
+
+// key returns the placeholder for the provider's key.
+func (w *egressSession) key() string { return cmp.Or(w.token, "sbench-placeholder-key") }
+
+// maxWait bounds the time that does not count, so that every attempt ends.
+const maxWait = time.Hour
+
+// waited returns how long the provider has made the harness wait, if that does not count; otherwise nil.
+func (w *egressSession) waited() func() time.Duration {
+	if w.relay == nil || !w.egress.WorkingClock {
+		return nil
+	}
+	return func() time.Duration {
+		return min(time.Duration(w.relay.Facts().ProviderWait*float64(time.Second)), maxWait)
+	}
 }
 
 // Access is open network access for one sandbox.
@@ -97,12 +125,13 @@ func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressS
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt,
+		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt, Explicit: !e.Transparent,
 	})
 	if err != nil || provider == nil {
 		return w, err
 	}
 	cfg := *provider
+	w.token = cfg.Token
 	cfg.Log, cfg.Task, cfg.Attempt = e.Log, task, attempt
 	if w.relay, err = relay.New(cfg); err != nil {
 		return nil, errors.Join(err, w.proxy.Close())
@@ -119,10 +148,8 @@ func (w *egressSession) network() *runtime.Network {
 	if w.relay != nil {
 		n.TCP = append(n.TCP, relayAddress)
 	}
-	if w.egress.Transparent {
-		n.TCP, n.UDP = append(n.TCP, dnsAddress), []string{dnsAddress}
-		n.Redirect, n.Nameserver = true, "127.0.0.1"
-	}
+	n.TCP, n.UDP, n.Nameserver = append(n.TCP, dnsAddress), []string{dnsAddress}, "127.0.0.1"
+	n.Redirect = w.egress.Transparent
 	return n
 }
 
@@ -134,12 +161,10 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 		w.listen(w.relay.Serve, rest[0])
 		rest = rest[1:]
 	}
-	if w.egress.Transparent {
-		w.listen(w.proxy.ServeDNSTCP, rest[0])
-		w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
-		for _, l := range s.Redirected {
-			w.listen(w.proxy.ServeRedirected, l)
-		}
+	w.listen(w.proxy.ServeDNSTCP, rest[0])
+	w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
+	for _, l := range s.Redirected {
+		w.listen(w.proxy.ServeRedirected, l)
 	}
 	return nil
 }

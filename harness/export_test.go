@@ -9,6 +9,16 @@ import (
 // Unexported functions for tests.
 var IsCredential = isCredential
 
+// SessionKey returns the placeholder for a provider's key that a request's harness gets.
+func SessionKey(r Request, provider *relay.Config) (string, error) {
+	w, err := openSession(r, provider)
+	if err != nil {
+		return "", err
+	}
+	_, err = w.close(Result{}, nil)
+	return w.key(), err
+}
+
 // A Prober answers with facts that a test gives, and counts its questions.
 type Prober struct {
 	Probed, Repeated relay.Facts

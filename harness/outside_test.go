@@ -29,6 +29,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 )
 
 // outsider is an agent that this package does not know.
@@ -172,6 +173,25 @@ func TestCommandGetsNoKey(t *testing.T) {
 	must(t, err)
 	if env["LANG"] != "C" || env["OPENAI_API_KEY"] == "" || strings.Contains(fmt.Sprint(env), key) {
 		t.Errorf("the command got %v", env)
+	}
+}
+
+// TestKeyBesideSidecars: only the harness knows the placeholder that the relay asks for where a task has sidecars,
+// unless the operator lets them ask the provider.
+func TestKeyBesideSidecars(t *testing.T) {
+	view, _ := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
+	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", compiler.HarnessConfig{Model: "m"})
+	must(t, err)
+	key := func(sidecars int, reach bool) string {
+		key, err := harness.SessionKey(harness.Request{
+			Task: view, Sidecars: make([]service.Sidecar, sidecars), Egress: harness.Egress{Log: proxy.NewLog(io.Discard), SidecarsReachProvider: reach},
+		}, &to)
+		must(t, err)
+		return key
+	}
+	usual := key(0, false)
+	if key(1, true) != usual || key(1, false) == usual || key(1, false) == key(1, false) {
+		t.Errorf("usual %s, with a sidecar %s and %s, allowed %s", usual, key(1, false), key(1, false), key(1, true))
 	}
 }
 

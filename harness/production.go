@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +55,7 @@ type production struct {
 	env        []string          // NAME=value, over the task's
 	mounts     []runtime.Mount
 	network    *runtime.Network
+	waited     func() time.Duration // of the process's time, what does not count; nil for nothing
 }
 
 // run produces the candidate, however the process ends. It extracts a patch and a machine's layer
@@ -98,7 +100,7 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
-	p.process.Wall, p.process.OutputBytes = r.Timeout, r.OutputBytes
+	p.process.Wall, p.process.Waited, p.process.OutputBytes = r.Timeout, p.waited, r.OutputBytes
 	result.Exit, err = sandbox.Exec(ctx, p.process)
 	result.Ended = ended(r, result.Exit)
 	if err == nil && r.Kind == compiler.CandidatePatch {

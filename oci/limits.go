@@ -98,11 +98,13 @@ func WithNoFile(limit uint64) Option {
 	return rlimit("RLIMIT_NOFILE", limit, 16, "bound of %d open files is below 16")
 }
 
-// WithLowCoreLimit sets RLIMIT_CORE to 0 instead of 1, for an OCI runtime that has a hard limit of 0.
-// The price: if kernel.core_pattern is a pipe, a crash in the sandbox starts the host's core dump
-// handler (core(5)), which only a limit of 1 prevents.
-func WithLowCoreLimit() Option {
-	return always(func(s *draft) { s.Process.Rlimits[0] = specs.POSIXRlimit{Type: rlimitCore} })
+// WithHardLimits lowers the limits of each process, soft and hard, to the given values, by names such
+// as RLIMIT_STACK. It is for an OCI runtime without CAP_SYS_RESOURCE, which cannot set a limit above
+// its own hard limit (setrlimit(2)). The price of an RLIMIT_CORE of 0: if kernel.core_pattern is a
+// pipe, a crash in the sandbox starts the host's core dump handler (core(5)), which only a limit of 1
+// prevents.
+func WithHardLimits(most map[string]uint64) Option {
+	return always(func(s *draft) { s.mostRlimits = most })
 }
 
 // WithNProc bounds the number of processes and threads of the sandbox's user (RLIMIT_NPROC),
@@ -132,16 +134,61 @@ func WithOOMScoreAdj(adj int) Option {
 	}
 }
 
+// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file, which
+// would carry memory out of the sandbox. If kernel.core_pattern is a pipe, the kernel starts the
+// host's handler, outside all limits, for each crash in a sandbox. Only 1 prevents this
+// (fs/coredump.c), and 0 does not (core(5)).
+const noCores = 1
+
+const unlimited = math.MaxUint64 // RLIM_INFINITY
+
+// defaultRlimits has every resource limit of Linux (setrlimit(2)), because a process inherits a limit
+// that nobody sets: the operator's shell would decide it. RLIMIT_NOFILE has no default.
+func defaultRlimits() []specs.POSIXRlimit {
+	same := func(name string, limit uint64) specs.POSIXRlimit {
+		return specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit}
+	}
+	return []specs.POSIXRlimit{
+		same("RLIMIT_CORE", noCores),
+		same("RLIMIT_NOFILE", 0),
+		// The kernel's own defaults. A stack is memory of the sandbox, so that a process may have a larger one.
+		{Type: "RLIMIT_STACK", Soft: 8 << 20, Hard: unlimited},
+		same("RLIMIT_MEMLOCK", 8<<20),
+		same("RLIMIT_MSGQUEUE", 819_200),
+		same("RLIMIT_SIGPENDING", 16_384),
+		// No priority above the usual: quotas of processor time do not bound real-time processes.
+		same("RLIMIT_NICE", 0), same("RLIMIT_RTPRIO", 0), same("RLIMIT_RTTIME", unlimited),
+		// The sandbox's limits bound these as a whole.
+		same("RLIMIT_AS", unlimited), same("RLIMIT_DATA", unlimited), same("RLIMIT_RSS", unlimited),
+		same("RLIMIT_NPROC", unlimited), same("RLIMIT_CPU", unlimited), same("RLIMIT_FSIZE", unlimited), same("RLIMIT_LOCKS", unlimited),
+	}
+}
+
+// setRlimits sets all resource limits: those that options have given, and the defaults.
+func (s *draft) setRlimits() {
+	all := defaultRlimits()
+	for i := range all {
+		l := &all[i]
+		if given, ok := s.rlimits[l.Type]; ok {
+			l.Soft, l.Hard = given, given
+		}
+		if most, ok := s.mostRlimits[l.Type]; ok {
+			l.Soft, l.Hard = min(l.Soft, most), min(l.Hard, most)
+		}
+	}
+	s.Process.Rlimits = all
+}
+
 // rlimit bounds a resource of each process, soft and hard. A limit below least is an error.
 func rlimit(name string, limit, least uint64, tooLow string) Option {
 	return func(s *draft) error {
 		if limit < least {
 			return fmt.Errorf(tooLow, limit)
 		}
-		if hasRlimit(s, name) {
+		if _, ok := s.rlimits[name]; ok {
 			return fmt.Errorf("%s: given twice", name)
 		}
-		s.Process.Rlimits = append(s.Process.Rlimits, specs.POSIXRlimit{Type: name, Soft: limit, Hard: limit})
+		s.rlimits[name] = limit
 		return nil
 	}
 }

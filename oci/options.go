@@ -84,6 +84,26 @@ func WithUserNamespace(p string, mappings ...specs.LinuxIDMapping) Option {
 	}
 }
 
+// WithOwnKernel is for an OCI runtime that brings a kernel of its own, such as gVisor's runsc. Such a
+// runtime joins no user namespace: it makes one with the given mappings, which apply to user and group ids
+// alike; none leave the sandbox in the caller's. It has no use for a cgroup namespace either. It fails if
+// a user namespace was given before, or if a mapping has size 0.
+func WithOwnKernel(mappings ...specs.LinuxIDMapping) Option {
+	return func(s *draft) error {
+		s.ownKernel = true
+		s.Linux.Namespaces = slices.DeleteFunc(s.Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == specs.CgroupNamespace })
+		if len(mappings) == 0 {
+			return nil
+		}
+		if hasNamespace(s, specs.UserNamespace) || slices.ContainsFunc(mappings, func(m specs.LinuxIDMapping) bool { return m.Size == 0 }) {
+			return errors.New("user namespace: given twice, or a mapping has size 0")
+		}
+		s.Linux.UIDMappings, s.Linux.GIDMappings = slices.Clone(mappings), slices.Clone(mappings)
+		s.Linux.Namespaces = append(s.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		return nil
+	}
+}
+
 func joinNamespace(s *draft, kind specs.LinuxNamespaceType, p string) error {
 	if !cleanAbs(p) {
 		return fmt.Errorf("%s namespace %q is not a clean absolute path", kind, p)

@@ -54,6 +54,9 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	} else {
 		absent = append(absent, landlock...) // each denial would be a line in the host's audit log
 	}
+	if s.ownKernel { // gVisor has the names of POSIX queues, which nothing bounds, without the queues
+		allowed = slices.DeleteFunc(allowed, func(name string) bool { return strings.HasPrefix(name, "mq_") })
+	}
 	if s.withoutCgroup {
 		absent = append(absent, "memfd_create")
 		hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
@@ -64,6 +67,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.match(0)),
 			answer(errnoNOSYS, absent),
 			answer(errnoINVAL, []string{"splice"}), // as for files that do not support it; see getOptionRules
+			answer(0, []string{"ioprio_set"}),      // a priority over the host's own writes, on the host's disks
 		},
 		filterRules(s.ownFilters), optionRules(s.ownFilters), getOptionRules(), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),
@@ -71,11 +75,24 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
 		rules = append(rules, allow("chroot"))
 	}
+	if s.ownKernel {
+		forOwnKernel(rules)
+	}
 	return &specs.LinuxSeccomp{
 		DefaultAction: specs.ActErrno, DefaultErrnoRet: &perm,
 		Architectures: []specs.Arch{native},
 		Syscalls:      rules,
 	}, nil
+}
+
+// forOwnKernel makes the rules of a filter those for WithOwnKernel. The sandbox's kernel applies them, and
+// knows no other error than EPERM (gVisor's runsc). It answers itself what would get another error.
+func forOwnKernel(rules []specs.LinuxSyscall) {
+	for i := range rules {
+		if r := &rules[i]; r.Action == specs.ActErrno && *r.ErrnoRet != errnoPERM {
+			r.Action, r.ErrnoRet = specs.ActAllow, nil
+		}
+	}
 }
 
 // socketRules admit UNIX sockets, and INET and INET6 sockets of the protocols built into the
@@ -155,7 +172,7 @@ func filterRules(ownFilters bool) []specs.LinuxSyscall {
 
 // optionRules admit all socket options except filters, options that use up memory or flow labels of
 // the whole host, and options that make the kernel change its code. For the first socket with a time
-// stamp, UDP encapsulation or a least TTL, and again after the last, the kernel interrupts every
+// stamp, UDP encapsulation, a least TTL or a delay, and again after the last, the kernel interrupts every
 // processor (static keys, static-keys.rst).
 //
 // IP_RECVERR and IPV6_RECVERR would make a socket store each datagram that is too long to be sent,
@@ -167,11 +184,11 @@ func optionRules(ownFilters bool) []specs.LinuxSyscall {
 		// Group memberships and source lists, charged to no cgroup: IP_MSFILTER,
 		// IP_*_SOURCE, IP_ADD_MEMBERSHIP, MCAST_*. IP_RECVERR, IP_MINTTL.
 		solIP: {35, 37, 38, 39, 41, 42, 43, 44, 46, 48, ipRecvErr, 21},
-		// TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
+		// TCP_TX_DELAY: a static key. TCP_LINGER2: how long a connection outlives its process. TCP_ULP: 1 KiB of state
 		// that is charged to no cgroup. TCP_MD5SIG, TCP_MD5SIG_EXT, TCP_AO_ADD_KEY,
 		// TCP_AO_DEL_KEY, TCP_AO_INFO: keys for connections between routers, a thousand per
 		// socket, also charged to no cgroup.
-		solTCP: {8, 31, 14, 32, 38, 39, 40},
+		solTCP: {37, 8, 31, 14, 32, 38, 39, 40},
 		// IPV6_JOIN_GROUP, IPV6_JOIN_ANYCAST, MCAST_*, as above. IPV6_FLOWLABEL_MGR: the whole
 		// host shares one pool of flow labels. IPV6_RECVERR, IPV6_MINHOPCOUNT.
 		solIPv6: {20, 27, 42, 43, 44, 46, 48, 32, ipv6RecvErr, 73},
@@ -204,8 +221,11 @@ func getOptionRules() []specs.LinuxSyscall {
 // ioctlRules admit all requests except requests that make the kernel load modules for any
 // caller: terminal line disciplines (TIOCSETD), bridges (SIOCGIFBR, SIOCSIFBR, SIOCBRADDBR,
 // SIOCBRDELBR), VLANs (SIOCGIFVLAN, SIOCSIFVLAN) and frame relay (SIOCADDDLCI, SIOCDELDLCI).
+//
+// The time of a socket's last datagram (SIOCGSTAMP, SIOCGSTAMPNS, old and new) is denied, too: the first
+// question makes the kernel change its code, as time stamps do in [optionRules].
 func ioctlRules() []specs.LinuxSyscall {
-	return allowIn("ioctl", 1, allExcept(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1))
+	return allowIn("ioctl", 1, allExcept(0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x8906, 0x8907, 0x80108906, 0x80108907))
 }
 
 // adviceRules admit madvise(2), as on a kernel that cannot merge equal pages

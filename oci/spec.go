@@ -33,14 +33,6 @@ const (
 // pseudo-terminals of the whole host (devpts.rst).
 const maxTerminals = 256
 
-// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file, which
-// would carry memory out of the sandbox. If kernel.core_pattern is a pipe, the kernel starts the
-// host's handler, outside all limits, for each crash in a sandbox. Only 1 prevents this
-// (fs/coredump.c), and 0 does not (core(5)).
-const noCores = 1
-
-const rlimitCore = "RLIMIT_CORE" // the first in every specification
-
 // An Option opens or sizes one point of a specification. It returns an error if it cannot do exactly
 // this. Options have no state: the same Option may be used for several specifications, concurrently.
 // A nil Option panics.
@@ -59,8 +51,10 @@ func always(set func(*draft)) Option {
 type draft struct {
 	*specs.Spec
 	arch                                   string // of the filter
-	ownFilters, netlink, sealed            bool
+	ownFilters, netlink, sealed, ownKernel bool
 	withoutCgroup, withoutCPU, withoutSwap bool
+	rlimits                                map[string]uint64 // given by options
+	mostRlimits                            map[string]uint64 // that the OCI runtime can set
 }
 
 // New returns a specification for a process in the root file system at rootfs, a clean
@@ -76,7 +70,7 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	if !cleanAbs(rootfs) {
 		errs = append(errs, fmt.Errorf("rootfs %q is not a clean absolute path", rootfs))
 	}
-	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH}
+	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH, rlimits: map[string]uint64{}}
 	for _, opt := range opts {
 		errs = append(errs, opt(s))
 	}
@@ -87,7 +81,7 @@ func New(rootfs string, opts ...Option) (*specs.Spec, error) {
 	return s.Spec, nil
 }
 
-// complete makes the filter, and annotates for people what options left out or opened.
+// complete makes the filter, sets the resource limits, and annotates for people what options left out or opened.
 func (s *draft) complete() error {
 	for key, set := range map[string]bool{
 		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
@@ -99,6 +93,10 @@ func (s *draft) complete() error {
 	if r := s.Linux.Resources; s.withoutSwap && r != nil && r.Memory != nil {
 		r.Memory.Swap = nil
 	}
+	if proc := &s.Mounts[0]; s.ownKernel && s.sealed { // gVisor's runsc knows no read-only paths
+		proc.Options = append(proc.Options, "ro")
+	}
+	s.setRlimits()
 	var err error
 	s.Linux.Seccomp, err = s.filter()
 	return err
@@ -118,9 +116,6 @@ func base(rootfs string) *specs.Spec {
 			},
 			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
 			NoNewPrivileges: true,
-			Rlimits: []specs.POSIXRlimit{
-				{Type: rlimitCore, Soft: noCores, Hard: noCores},
-			},
 		},
 		Mounts:      baseMounts(),
 		Annotations: map[string]string{}, // left out of JSON while empty
@@ -138,7 +133,7 @@ func base(rootfs string) *specs.Spec {
 }
 
 // baseMounts gives nosuid and nodev to every mount. Only /dev and /dev/pts lack nodev, since they
-// have devices. There is no /sys and no mqueue.
+// have devices. There is no /sys and no mqueue. /proc is the first.
 func baseMounts() []specs.Mount {
 	return []specs.Mount{
 		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
@@ -184,7 +179,7 @@ func missing(s *draft) []error {
 	}
 	need(len(s.Process.Args) > 0, "no arguments: use WithArgs")
 	need(hasNamespace(s, specs.NetworkNamespace), "no network namespace: use WithNetworkNamespace")
-	need(hasRlimit(s, "RLIMIT_NOFILE"), "no bound on open files: use WithNoFile")
+	need(s.rlimits["RLIMIT_NOFILE"] > 0, "no bound on open files: use WithNoFile")
 	if s.Linux.Resources == nil && s.Linux.CgroupsPath == "" {
 		need(s.withoutCgroup, "no limits: use WithCgroup and the limits, or WithoutCgroup")
 		return errs
@@ -200,10 +195,6 @@ func missing(s *draft) []error {
 
 func hasNamespace(s *draft, t specs.LinuxNamespaceType) bool {
 	return slices.ContainsFunc(s.Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == t })
-}
-
-func hasRlimit(s *draft, name string) bool {
-	return slices.ContainsFunc(s.Process.Rlimits, func(l specs.POSIXRlimit) bool { return l.Type == name })
 }
 
 // cleanAbs reports whether p is absolute, clean, and free of bytes that would truncate it in

@@ -50,6 +50,7 @@ func TestGolden(t *testing.T) {
 		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
 		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
 			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
+		{"own-kernel-amd64", strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel(specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}), oci.WithIsolatedProcesses())},
 		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
 			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithArchitecture("amd64"),
 			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
@@ -122,6 +123,7 @@ func TestRefused(t *testing.T) {
 		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
 		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping has size 0"},
 		{"relative user namespace", oci.WithUserNamespace("user", specs.LinuxIDMapping{Size: 1}), "not a clean absolute path"},
+		{"own kernel with no ids", oci.WithOwnKernel(specs.LinuxIDMapping{}), "a mapping has size 0"},
 		{"relative devices", oci.WithDevices("dev"), "not a clean absolute path"},
 		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is not between"},
 		{"negative memory", oci.WithMemoryLimit(-1), "memory limit of -1 bytes is not between"},
@@ -188,6 +190,57 @@ func TestNothingIsDefaulted(t *testing.T) {
 	}
 	if _, err := oci.New(rootfs, oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64)); err == nil {
 		t.Error("no limits at all were taken for WithoutCgroup")
+	}
+}
+
+// TestRlimits: a specification has every limit of a process, so that none is inherited, and none above
+// what the OCI runtime can set.
+func TestRlimits(t *testing.T) {
+	most := map[string]uint64{"RLIMIT_CORE": 0, "RLIMIT_STACK": 1 << 20, "RLIMIT_NOFILE": 1024, "RLIMIT_NPROC": 100, "RLIMIT_MEMLOCK": 1 << 40}
+	free, err := oci.New(rootfs, strict()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := oci.New(rootfs, strict(oci.WithHardLimits(most), oci.WithNProc(256))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const kinds = 16 // RLIM_NLIMITS in the kernel's asm-generic/resource.h
+	seen := map[string]bool{}
+	for i, l := range bound.Process.Rlimits {
+		seen[l.Type] = true
+		want := free.Process.Rlimits[i]
+		if limit, ok := most[l.Type]; ok {
+			want.Soft, want.Hard = min(want.Soft, limit), min(want.Hard, limit)
+		}
+		if l != want {
+			t.Errorf("%+v, want %+v", l, want)
+		}
+	}
+	if len(seen) != kinds || len(bound.Process.Rlimits) != kinds {
+		t.Errorf("%d limits of %d kinds, want %d", len(bound.Process.Rlimits), len(seen), kinds)
+	}
+}
+
+// TestOwnKernel: the filter for a kernel of the sandbox's own gives no error but EPERM, and leaves the rest
+// to that kernel.
+func TestOwnKernel(t *testing.T) {
+	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range s.Linux.Seccomp.Syscalls {
+		if r.Action != specs.ActAllow && *r.ErrnoRet != uint(unix.EPERM) {
+			t.Errorf("%v: error %d", r.Names, *r.ErrnoRet)
+		}
+	}
+	for call, want := range map[string]bool{"clone3": true, "read": true, "mq_open": false, "unshare": false} {
+		if got := admits(s, call); got != want {
+			t.Errorf("%s: allowed %v", call, got)
+		}
+	}
+	if hasCgroup := slices.ContainsFunc(s.Linux.Namespaces, func(n specs.LinuxNamespace) bool { return n.Type == specs.CgroupNamespace }); hasCgroup {
+		t.Error("a cgroup namespace, which such a runtime does not make")
 	}
 }
 
@@ -322,7 +375,7 @@ func TestFilters(t *testing.T) {
 	const garbage = 0x1234_5678_0000_0000
 	denied := map[uint64][]uint64{
 		0: {11, 21, 35, 37, 38, 39, 41, 42, 43, 44, 46, 48}, 1: {26, 29, 35, 37, 50, 51, 52, 63, 64, 65, 73},
-		6: {8, 14, 31, 32, 38, 39, 40}, 17: {100, 104}, 41: {20, 25, 27, 32, 42, 43, 44, 46, 48, 73},
+		6: {8, 14, 31, 32, 37, 38, 39, 40}, 17: {100, 104}, 41: {20, 25, 27, 32, 42, 43, 44, 46, 48, 73},
 	}
 	for _, upper := range []uint64{0, garbage} {
 		for level := range uint64(300) {
@@ -413,6 +466,10 @@ func TestVerdicts(t *testing.T) {
 		{"EPERM", "ioctl", []uint64{0, 0x8940}},
 		{"EPERM", "ioctl", []uint64{0, 0x8983}},
 		{"EPERM", "ioctl", []uint64{0, 0x89a1}},
+		{"EPERM", "ioctl", []uint64{0, 0x8906}},     // SIOCGSTAMP
+		{"EPERM", "ioctl", []uint64{0, 0x80108907}}, // SIOCGSTAMPNS_NEW
+		{"allow", "ioctl", []uint64{0, 0x8905}},     // SIOCATMARK
+		{"pretend", "ioprio_set", []uint64{1, 0, 2 << 13}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCGWINSZ}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCSETD - 1}},
 		{"allow", "ioctl", []uint64{0, unix.FICLONE}},

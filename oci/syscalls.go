@@ -40,8 +40,8 @@ func allowedSyscalls() []string {
 		 get_robust_list get_thread_area getcpu getpgid getpgrp getpid getppid getpriority getrusage getsid gettid kill
 		 pidfd_open pidfd_send_signal ptrace restart_syscall rseq set_robust_list set_thread_area
 		 set_tid_address setpgid setpriority setsid tgkill tkill vfork wait4 waitid`,
-		// scheduling
-		`ioprio_get ioprio_set sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
+		// scheduling; ioprio_set has its own rule
+		`ioprio_get sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr
 		 sched_getparam sched_getscheduler sched_rr_get_interval sched_setaffinity sched_setattr sched_setparam
 		 sched_setscheduler sched_yield`,
 		// credentials; without capabilities a process can only give up privileges

@@ -221,9 +221,14 @@ func TestFill(t *testing.T) {
 		t.Errorf("files %v", files)
 	}
 	checkPack(t, out)
+	must(t, os.MkdirAll(filepath.Join(out, "hidden/of-an-earlier-import"), 0o755))
+	if _, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true}); err != nil || len(texts(readTree(t, out))) != 4 {
+		t.Errorf("a second time: %v, files %v", err, texts(readTree(t, out)))
+	}
+	must(t, os.Remove(filepath.Join(out, "provenance.json")))
 	_, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
-	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already") {
-		t.Errorf("a second time: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already, and no import made it") {
+		t.Errorf("over rows that no import made: %v", err)
 	}
 }
 

@@ -43,14 +43,14 @@ func (b *Builder) describe(ctx context.Context) error {
 	return err
 }
 
-// keep copies the files of the directory to fill, except an old provenance.
+// keep copies the files of the directory to fill, except what an earlier import brought.
 func (b *Builder) keep() error {
 	entries, err := os.ReadDir(b.Out)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == provenanceFile {
+		if brought(e.Name()) {
 			continue
 		}
 		name := filepath.Join(b.Out, e.Name())

@@ -24,7 +24,7 @@ const maxPasses = 3
 // wrong, the error holds compiler.Problems and there is no pack. An interrupted process may
 // leave a directory .sbench-import-* beside Out.
 func Import(ctx context.Context, f Format, o Options) (Report, error) {
-	o.ID = cmp.Or(o.ID, defaultID(f, o.Source))
+	o.ID = cmp.Or(o.ID, DefaultID(f, o.Source))
 	out, err := filepath.Abs(o.Out)
 	if err != nil {
 		return Report{}, err
@@ -57,8 +57,8 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	return Report{}, fmt.Errorf("import %s: tasks are unfit after %d passes", o.Source, maxPasses)
 }
 
-// defaultID returns the format's name and the source's name without extensions.
-func defaultID(f Format, source string) string {
+// DefaultID returns the id of a pack that is given none: the format's name and the source's name without extensions.
+func DefaultID(f Format, source string) string {
 	name := filepath.Base(filepath.Clean(source))
 	for _, ending := range []string{".gz", ".jsonl", ".json", ".csv"} {
 		name = strings.TrimSuffix(name, ending)
@@ -83,20 +83,29 @@ func checkOut(out string, o Options) error {
 	case err != nil:
 		return at.problem("", "%v", compiler.Bare(err))
 	case !o.Fill:
-		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest and no rows", "is there already")
+		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest, and no rows but those of an import", "is there already")
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == name })
 	}
 	for _, e := range entries {
 		switch {
+		case brought(e.Name()) && has(provenanceFile): // is replaced
 		case e.Name() == tasksFile:
-			return at.hinted("remove it first", "%s is there already", tasksFile)
+			return at.hinted("remove it first", "%s is there already, and no import made it", tasksFile)
 		case !e.Type().IsRegular():
 			return at.hinted("only a directory of plain files can be filled", "holds %s, which is no plain file", e.Name())
 		}
 	}
-	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestFile }) {
+	if !has(manifestFile) {
 		return at.problem("", "holds no %s", manifestFile)
 	}
 	return nil
+}
+
+// brought reports whether an import makes the file or directory of a pack.
+func brought(name string) bool {
+	return slices.Contains([]string{tasksFile, provenanceFile, HiddenDir, ImagesDir}, name)
 }
 
 // once makes the pack unless validation finds tasks unfit, which it then returns.

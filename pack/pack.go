@@ -64,7 +64,7 @@ func Named(formats []Format, name string) (Format, error) {
 type Options struct {
 	Source string `json:"-"` // file or directory
 	Out    string `json:"-"` // directory to make; see Fill
-	// Fill adds rows to the existing directory Out, which must contain a manifest, no rows,
+	// Fill adds rows to the existing directory Out, which must contain a manifest, no rows but those of an import,
 	// and only plain files. Its manifest and tester files stay as they are.
 	Fill    bool     `json:"-"`
 	ID      string   `json:"-"`                 // of the pack; empty derives one from the format and the source

@@ -69,18 +69,6 @@ func (a *access) deny(why reason, rule string) decision {
 	return a.refuse(why, rule)
 }
 
-// takeTunnel takes one of the sandbox's tunnels, which the caller must give back. If all tunnels are
-// in use, it refuses the access and returns false.
-func (a *access) takeTunnel() bool {
-	select {
-	case a.p.tunnels <- struct{}{}:
-		return true
-	default:
-		a.refuse(reasonTunnels, "")
-		return false
-	}
-}
-
 // dial connects to the host. If it cannot, it ends the access and returns nil.
 func (a *access) dial() *upstream {
 	up, err := a.p.dial(a.p.ctx, a.last.Host, a.last.Port)

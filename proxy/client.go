@@ -38,7 +38,7 @@ type client struct {
 // returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	tcp, ok := conn.(*net.TCPConn)
-	if !ok {
+	if !ok || BoundClient(tcp) != nil {
 		_ = conn.Close()
 		return nil
 	}
@@ -85,9 +85,7 @@ func (c *client) Write(b []byte) (int, error) {
 	if c.logged.Swap(true) {
 		return len(b), nil
 	}
-	if _, err := c.tcp.Write(c.malformed(why).raw()); err != nil {
-		return 0, err
-	}
+	c.last(c.malformed(why).raw())
 	return len(b), nil
 }
 
@@ -142,15 +140,19 @@ func (c *client) Close() error {
 	return err
 }
 
-// reject sends a last answer, gives the client time to read it, and closes. Closing at once would
-// reset the connection if the client still sends.
+// reject sends a last answer and closes.
 func (c *client) reject(answer []byte) {
-	defer func() { _ = c.Close() }()
+	c.last(answer)
+	_ = c.Close()
+}
+
+// last sends a last answer and gives the client time to read it. Closing at once would reset the connection if
+// the client still sends.
+func (c *client) last(answer []byte) {
 	_ = c.tcp.SetDeadline(time.Now().Add(time.Second))
-	if _, err := c.tcp.Write(answer); err != nil || c.tcp.CloseWrite() != nil {
-		return
+	if _, err := c.tcp.Write(answer); err == nil && c.tcp.CloseWrite() == nil {
+		_, _ = io.CopyN(io.Discard, c.tcp, 8<<20)
 	}
-	_, _ = io.CopyN(io.Discard, c.tcp, 64<<10)
 }
 
 // connState tracks the server's connections.

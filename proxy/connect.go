@@ -69,7 +69,7 @@ func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // handleConnect decides on a CONNECT. It hijacks the connection in any case.
 func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
 	a := p.newAccess(KindConnect)
-	allowed := a.decideConnect(ctx.Req).Allowed && a.takeTunnel()
+	allowed := a.decideConnect(ctx.Req).Allowed
 	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
 		then := func(c *client) { p.connect(a, c) }
 		if !allowed {
@@ -97,7 +97,6 @@ func (a *access) decideConnect(r *http.Request) decision {
 
 // connect connects to the host, and lets only TLS for this host through.
 func (p *Proxy) connect(a *access, c *client) {
-	defer func() { <-p.tunnels }()
 	up := a.dial()
 	if up == nil {
 		c.reject(a.last.raw())

@@ -58,7 +58,7 @@ func (n *names) name(a netip.Addr) (string, bool) {
 
 // ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own address in
 // 198.18.0.0/15, and no other name exists. [Proxy.ServeRedirected] serves connections to these
-// addresses. No question leaves the host. ServeDNS returns when c or the proxy is closed, and
+// addresses. No question leaves the host. With Config.Explicit, no name exists. ServeDNS returns when c or the proxy is closed, and
 // closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	done := p.closeAtEnd(c)
@@ -143,6 +143,9 @@ func (p *Proxy) resolve(a *access, q dnsmessage.Question) (dnsmessage.RCode, []d
 	d := a.decide(request{Kind: KindDNS, Host: q.Name.String()})
 	switch {
 	case !d.Allowed:
+		return dnsmessage.RCodeNameError, nil
+	case p.cfg.Explicit:
+		a.refuse(reasonLookup, "")
 		return dnsmessage.RCodeNameError, nil
 	case q.Type != dnsmessage.TypeA:
 		return dnsmessage.RCodeSuccess, nil

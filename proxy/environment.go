@@ -1,6 +1,10 @@
 package proxy
 
-import "strings"
+import (
+	"fmt"
+	"net"
+	"strings"
+)
 
 // Environment returns the variables, as NAME=value, that make a sandbox's programs use the
 // proxy at address, a "host:port", except for the sandbox's own loopback addresses. It returns each
@@ -13,5 +17,7 @@ func Environment(address string) []string {
 	} {
 		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
 	}
-	return append(env, "NODE_USE_ENV_PROXY=1")
+	host, port, _ := net.SplitHostPort(address)
+	java := fmt.Sprintf("-Dhttp.proxyHost=%[1]s -Dhttp.proxyPort=%[2]s -Dhttps.proxyHost=%[1]s -Dhttps.proxyPort=%[2]s -Dhttp.nonProxyHosts=localhost|127.*|[::1]", host, port)
+	return append(env, "NODE_USE_ENV_PROXY=1", "JAVA_TOOL_OPTIONS="+java)
 }

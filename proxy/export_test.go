@@ -7,16 +7,17 @@ import (
 )
 
 // Hooks are the parts of a proxy that only tests may change: the name server, which addresses are
-// the host's own, and where a socket connects after its address has passed the check.
+// the host's own, whether to keep addresses, and where a socket connects after its address has passed the check.
 type Hooks struct {
 	Resolver *net.Resolver
+	Forget   bool
 	Control  func(network, address string, c syscall.RawConn) error
 	Local    func(netip.Addr) (bool, error)
 }
 
 // WithHooks returns the configuration with hooks.
 func WithHooks(cfg Config, h Hooks) Config {
-	cfg.hooks = hooks{h.Resolver, h.Control, h.Local}
+	cfg.hooks = hooks{h.Resolver, h.Control, h.Forget, h.Local}
 	return cfg
 }
 
@@ -42,8 +43,8 @@ func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {
 // AnswerDNS is answerDNS.
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 
-// FreeTunnels returns how many more tunnels may be opened.
-func (p *Proxy) FreeTunnels() int { return cap(p.tunnels) - len(p.tunnels) }
-
 // IsLocal is isLocal.
 func IsLocal(a netip.Addr) (bool, error) { return isLocal(a) }
+
+// ConnectionBytes is connectionBytes.
+const ConnectionBytes = connectionBytes

@@ -11,7 +11,6 @@ import (
 // [DefaultLimits]. A negative field is an error.
 type EgressLimits struct {
 	Connections int   // from the sandbox, at a time
-	Tunnels     int   // at a time
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
 	Names       int   // to which the name server assigns addresses, in total
 
@@ -31,7 +30,7 @@ type EgressLimits struct {
 // DefaultLimits returns the limits for fields that are not set.
 func DefaultLimits() EgressLimits {
 	return EgressLimits{
-		Connections: 512, Tunnels: 128, Requests: 100_000, Names: 4096,
+		Connections: 64, Requests: 100_000, Names: 4096,
 		HeaderBytes: 64 << 10, BodyBytes: 64 << 20,
 		Up: 64 << 20, Down: 8 << 30, TunnelUp: 64 << 20, TunnelDown: 8 << 30,
 		HeaderTime: 10 * time.Second, DialTime: 10 * time.Second, HelloTime: 10 * time.Second,

@@ -27,26 +27,6 @@ func refused(t *testing.T, address, host, want string) {
 	}
 }
 
-// TestTooManyTunnels: the proxy refuses a tunnel above the limit until another tunnel has ended.
-func TestTooManyTunnels(t *testing.T) {
-	w := newWorld(t)
-	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Tunnels: 2}})
-	address := serveLocal(t, p)
-	openTunnel(t, address)
-	one, _ := openTunnel(t, address)
-	refused(t, address, "raw.allowed.test", "too_many_tunnels")
-	if e := log.next(t); words(e) != "connect deny too_many_tunnels" {
-		t.Errorf("%+v", e)
-	}
-	report(t, one.Close())
-	if e := log.next(t); words(e) != "connect allow" {
-		t.Errorf("%+v", e)
-	}
-	waitFor(t, func() bool { return p.FreeTunnels() == 1 })
-	openTunnel(t, address)
-}
-
 // TestTooManyConnections: a connection above the limit is closed.
 func TestTooManyConnections(t *testing.T) {
 	w := newWorld(t)

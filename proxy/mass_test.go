@@ -72,7 +72,7 @@ func TestCrowd(t *testing.T) {
 	const crowd, limit = 2000, 600
 	w := newWorld(t)
 	w.raw(echo)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: limit, Tunnels: limit, HelloTime: time.Minute}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: limit, HelloTime: time.Minute}})
 	s := newSandbox(t, p, false)
 	goroutines := runtime.NumGoroutine()
 	got := s.ask(ask{Code: helloCode(t) + fmt.Sprintf(`
@@ -114,11 +114,11 @@ func TestSlowloris(t *testing.T) {
 	got := s.ask(ask{Code: helloCode(t) + `
 begun = time.monotonic()
 heads, tunnels = [], []
-for _ in range(50):
+for _ in range(30):
     s = socket.create_connection(PROXY, TIMEOUT)
     s.sendall(b'GET http://allowed.test/ HTTP/1.1\r\n')
     heads.append(s)
-for _ in range(50):
+for _ in range(30):
     s = socket.create_connection(PROXY, TIMEOUT)
     s.sendall(b'CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n')
     s.recv(1000)
@@ -142,10 +142,10 @@ result = [len(open_), served]`})
 		t.Errorf("%s", got)
 	}
 	count := map[string]int{}
-	for range 101 {
+	for range 61 {
 		count[words(log.next(t))]++
 	}
-	if count["malformed deny header_timeout"] != 50 || count["http allow"] != 1 || count["connect deny hello_timeout"] != 50 {
+	if count["malformed deny header_timeout"] != 30 || count["http allow"] != 1 || count["connect deny hello_timeout"] != 30 {
 		t.Errorf("%v", count)
 	}
 }

@@ -20,7 +20,10 @@ import (
 type Config struct {
 	Allowed Allowlist
 	Limits  EgressLimits // unset fields mean DefaultLimits
-	Log     *Log         // required; after an error of the log, nothing leaves the sandbox
+	// Explicit says that programs reach hosts only by the forward proxy. Then ServeDNS answers that no name
+	// exists, and logs the question.
+	Explicit bool
+	Log      *Log // required; after an error of the log, nothing leaves the sandbox
 	// Task and Attempt are written into the log's entries.
 	Task    string
 	Attempt int
@@ -33,6 +36,8 @@ type hooks struct {
 	resolver *net.Resolver
 	// control runs on a socket after its address passed the check.
 	control func(network, address string, c syscall.RawConn) error
+	// forget makes the proxy ask the name server for each connection.
+	forget bool
 	// local reports whether an address is the host's own.
 	local func(netip.Addr) (bool, error)
 }
@@ -51,9 +56,9 @@ type Proxy struct {
 	transport  *http.Transport
 	check      func(netip.Addr) error // of addresses to dial
 	buffers    sync.Pool              // of *[copyBytes]byte; an idle tunnel has no buffer
+	hosts      hosts
 	names      *names
 	up, down   *budget
-	tunnels    chan struct{} // has one element per open tunnel
 	counts     counts
 	ctx        context.Context // ends when the proxy is closed
 	end        context.CancelFunc
@@ -99,9 +104,9 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
-	p.tunnels = make(chan struct{}, p.limits.Tunnels)
 	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
+	p.hosts.all = map[string]resolved{}
 	p.check = newAddressCheck(p.cfg.hooks.local)
 	p.transport = p.newTransport()
 	p.dispatcher = p.newDispatcher()

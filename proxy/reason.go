@@ -18,7 +18,8 @@ const (
 	reasonBadName        reason = "bad_name"   // not an ASCII DNS name
 	reasonIPLiteral      reason = "ip_literal" // an address, in whatever spelling
 	reasonHost           reason = "host_not_allowed"
-	reasonHostMismatch   reason = "host_mismatch" // a redirected request names another host than its address does
+	reasonLookup         reason = "lookup_not_served" // Config.Explicit
+	reasonHostMismatch   reason = "host_mismatch"     // a redirected request names another host than its address does
 )
 
 // Reasons that arise on the way to the host.
@@ -42,7 +43,6 @@ const (
 // Limits, and the end of the sandbox.
 const (
 	reasonConnections reason = "too_many_connections"
-	reasonTunnels     reason = "too_many_tunnels"
 	reasonRequests    reason = "too_many_requests"
 	reasonNames       reason = "too_many_names"
 	reasonUp          reason = "bytes_up"   // Limits.Up or Limits.TunnelUp
@@ -78,6 +78,7 @@ func reasons() map[reason]refusal {
 		reasonBadName:        {403, "use the host's ASCII DNS name"},
 		reasonIPLiteral:      {403, "use the host's name; the proxy refuses addresses"},
 		reasonHost:           {403, "add the host to harness.config.allowed_domains"},
+		reasonLookup:         {403, "use the proxy variables, or set runtime.network.transparent"},
 		reasonHostMismatch:   {403, "ask the host whose name was looked up"},
 		reasonAddress:        {403, "nothing; the proxy connects only to public addresses"},
 		reasonResolve:        {502, "check the name and the name server of the host"},
@@ -90,7 +91,6 @@ func reasons() map[reason]refusal {
 		reasonSNIMismatch:    {403, "send the name of the CONNECT in the TLS ClientHello"},
 		reasonECH:            {403, "switch Encrypted Client Hello off in the client"},
 		reasonConnections:    {429, limit},
-		reasonTunnels:        {429, limit},
 		reasonRequests:       {429, limit},
 		reasonNames:          {403, limit},
 		reasonUp:             {403, limit},

@@ -56,11 +56,6 @@ func (p *Proxy) redirected(c *client) {
 
 func (p *Proxy) redirectedTLS(a *access, c *client, first []byte) {
 	defer func() { _ = c.Close() }()
-	if !a.takeTunnel() {
-		a.end(0, 0)
-		return
-	}
-	defer func() { <-p.tunnels }()
 	if up := a.dial(); up != nil {
 		defer func() { _ = up.Close() }()
 		p.runTunnel(a, c, up, first)

@@ -242,7 +242,7 @@ func TestClose(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	const tunnels = 200
 	log := newBook()
-	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Tunnels: tunnels}}
+	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Connections: tunnels + 1}}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ type world struct {
 	special map[string]net.Listener // by "address:port" in the world
 	own     []netip.Addr            // the addresses that count as the host's own
 	real    bool                    // ask the kernel for the host's addresses instead
+	forget  bool                    // the proxy keeps no addresses
 
 	mu      sync.Mutex
 	zone    map[string][]string // addresses by name; see lead
@@ -232,7 +233,7 @@ func (w *world) hooks() proxy.Hooks {
 		Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "udp", w.dns.LocalAddr().String())
 		}},
-		Local: local,
+		Local: local, Forget: w.forget,
 		Control: func(network, address string, c syscall.RawConn) error {
 			to := netip.MustParseAddrPort(address)
 			w.mu.Lock()

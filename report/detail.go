@@ -4,30 +4,31 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
+	"math"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // A Detail is everything that can be shown of one attempt. Its texts are cut.
 type Detail struct {
-	Message   string          `json:"message,omitempty"`
-	Prompt    Text            `json:"prompt"`
-	Public    []Named         `json:"public,omitempty"` // the task's public values, if there is no prompt
-	Trace     *Trace          `json:"trace,omitempty"`  // nil if there is none
-	Candidate Candidate       `json:"candidate"`
-	Read      *Read           `json:"read,omitempty"` // nil unless the candidate is an answer in words
-	Producer  Output          `json:"producer"`
-	Verifier  Output          `json:"verifier"`
+	Message   string    `json:"message,omitempty"`
+	Prompt    Text      `json:"prompt"`
+	Public    []Named   `json:"public,omitempty"` // the task's public values, if there is no prompt
+	Trace     *Trace    `json:"trace,omitempty"`  // nil if there is none
+	Candidate Candidate `json:"candidate"`
+	Read      *Read     `json:"read,omitempty"` // nil unless the candidate is an answer in words
+	Producer  Output    `json:"producer"`
+	Verifier  Output    `json:"verifier"` // its output is in the private part of the record
+	// Private says what became of the record's private part: "shown", "withheld" or "missing"; "" if it has none.
+	Private   string          `json:"private,omitempty"`
 	Logs      []Named         `json:"logs,omitempty"`   // other log files of the attempt
 	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
 	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
@@ -82,7 +83,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	d := Detail{
 		Message: cutText(rec.FailureMessage, 2000).Head, Times: rec.Times,
 		Producer:  output(rec.ProducerStdout, rec.ProducerStderr, rec.ProducerMetadata, share),
-		Verifier:  output(rec.VerifierStdout, rec.VerifierStderr, rec.VerifierMetadata, share),
+		Verifier:  output("", "", rec.VerifierMetadata, share),
 		Assurance: string(rec.PassAssurance()), Doubtful: rec.Doubtful(),
 		Limits: asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
 	}
@@ -90,6 +91,7 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		rule, _ := rec.VerifierMetadata[record.MetadataRule].(string)
 		d.Read = &Read{cutText(read, share), rule}
 	}
+	s.private(&d, rec, share)
 	s.candidate(ctx, &d, rec, share)
 	s.logs(&d, rec, share)
 	if d.Prompt.Empty() {
@@ -102,9 +104,38 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 	return d, ctx.Err()
 }
 
+// private adds the private part of a record if the reader asked for it.
+func (s *Source) private(d *Detail, rec record.Record, most int) {
+	switch {
+	case rec.PrivateDigest == "":
+		return
+	case !s.Private:
+		d.Private = "withheld"
+		return
+	}
+	p, err := record.ReadPrivate(s.root, &rec)
+	if err != nil {
+		d.Private = "missing"
+		d.Missing = append(d.Missing, "private part: "+err.Error())
+		return
+	}
+	d.Private = "shown"
+	d.Verifier.Stdout, d.Verifier.Stderr = cutText(p.Stdout, most), cutText(p.Stderr, most)
+	for i, l := range p.Logs {
+		if i == maxLogs {
+			d.Missing = append(d.Missing, count(len(p.Logs)-i, "further file")+" of the checker")
+			break
+		}
+		d.Logs = append(d.Logs, Named{"checker-" + cutText(l.Name, 200).Head, cutText(l.Text, most)})
+	}
+	if p.Egress != "" {
+		d.Logs = append(d.Logs, Named{"checker-egress.jsonl", cutText(p.Egress, most)})
+	}
+}
+
 // reread reads a record again, with all its texts.
 func (s *Source) reread(t Try) (record.Record, error) {
-	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
+	f, err := foreign.Open(s.root, record.RecordsFile, math.MaxInt64)
 	if err != nil {
 		return record.Record{}, err
 	}
@@ -214,15 +245,7 @@ func (s *Source) parserOf(rec record.Record) func([]byte) ([]harness.Step, bool)
 const maxDescriptor = 1 << 20
 
 func (s *Source) descriptor(name string) (harness.CLI, bool) {
-	if !filepath.IsLocal(name) {
-		return harness.CLI{}, false
-	}
-	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
-	if err != nil {
-		return harness.CLI{}, false
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxDescriptor))
+	text, err := foreign.Read(s.root, name, maxDescriptor)
 	if err != nil {
 		return harness.CLI{}, false
 	}
@@ -231,10 +254,7 @@ func (s *Source) descriptor(name string) (harness.CLI, bool) {
 }
 
 func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {
-	if !filepath.IsLocal(l.Path) {
-		return errors.New("a log's path leads out of the run's directory")
-	}
-	f, err := record.OpenFile(s.root, l.Path, os.O_RDONLY)
+	f, err := foreign.Open(s.root, l.Path, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -271,7 +291,7 @@ func facts(rec record.Record) [][2]string {
 		{"image", rec.Image}, {"image digest", rec.ImageID}, {"pack manifest", p.Pack.Manifest}, {"row", p.Row}, {"evaluation", p.Evaluation}, {"assets", p.Assets},
 		{"inputs", p.Inputs}, {"candidate", rec.CandidateDigest}, {"egress log", rec.EgressDigest},
 		{"containerd", h.Containerd}, {"runtime", h.Runtime}, {"kernel", join(h.OS, h.Arch, h.Kernel, h.Cgroups)},
-		{"user namespace", h.UserNamespace},
+		{"isolation", string(p.Policy.Isolation)}, {"user namespace", h.UserNamespace},
 		{"limits not enforced", strings.Join(slices.Concat(rec.Degraded, p.Policy.Degraded), ", ")},
 		{"line before", rec.Previous}, {"this line", rec.Digest},
 	}

@@ -6,10 +6,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"os"
+	"math"
 	"time"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -67,7 +68,7 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return nil
 	}
 	index := map[attemptKey]*egressIndex{}
-	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
+	f, err := foreign.Open(s.root, record.EgressFile, math.MaxInt64)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.egress = index
 		return nil
@@ -121,7 +122,7 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	}
 	e := index.Egress
 	e.Entries = []Entry{}
-	f, err := record.OpenFile(s.root, record.EgressFile, os.O_RDONLY)
+	f, err := foreign.Open(s.root, record.EgressFile, math.MaxInt64)
 	if err != nil {
 		d.Missing = append(d.Missing, err.Error())
 		return &e

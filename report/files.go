@@ -2,18 +2,16 @@ package report
 
 import (
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"math"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // A File is part of a candidate's workspace.
@@ -34,16 +32,7 @@ const (
 
 // files lists a candidate's directory, and reads text files in it, most bytes in total. It follows no links.
 func (s *Source) files(directory string, most int) (list []File, more bool, err error) {
-	if !filepath.IsLocal(directory) {
-		return nil, false, errors.New("its directory leads out of the run's directory")
-	}
-	// Opening a FIFO would block.
-	if info, err := s.root.Stat(directory); err != nil {
-		return nil, false, err
-	} else if !info.IsDir() {
-		return nil, false, errors.New("its directory is none")
-	}
-	root, err := s.root.OpenRoot(directory)
+	root, err := foreign.OpenDir(s.root, directory)
 	if err != nil {
 		return nil, false, err
 	}
@@ -107,7 +96,7 @@ func (w *walker) add(name string) {
 
 // text returns nil for a file that cannot be read or is not text.
 func (w *walker) text(name string) *Text {
-	f, err := record.OpenFile(w.root, name, os.O_RDONLY)
+	f, err := foreign.Open(w.root, name, math.MaxInt64)
 	if err != nil {
 		return nil
 	}
@@ -142,10 +131,7 @@ func ends(f *os.File, most int) (Text, error) {
 
 // changes lists what a layer changes, and reads text files in it up to most bytes in total.
 func (s *Source) changes(ctx context.Context, name, digest string, most int) (list []File, more bool, err error) {
-	if !filepath.IsLocal(name) {
-		return nil, false, errors.New("the layer leads out of the run's directory")
-	}
-	f, err := layer.Open(s.root, name, digest)
+	f, err := layer.Open(ctx, s.root, name, digest)
 	if err != nil {
 		return nil, false, err
 	}

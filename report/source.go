@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -29,7 +31,10 @@ var ErrNoRun = errors.New("not the directory of a run")
 
 // A Source gives access to a run's directory. It must not be used by two goroutines at once.
 type Source struct {
-	Dir      string          // as given to [Open]
+	Dir string // as given to [Open]
+	// Private makes details include the private parts of the records, where they are there. They can hold
+	// hidden tests.
+	Private  bool
 	Manifest record.Manifest // zero if there is none
 	Planned  *int            // attempts that were to be run in all; nil: unknown
 	Attempts []Attempt       // in the order of their first tries
@@ -107,7 +112,7 @@ func (s *Source) read(ctx context.Context) error {
 	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
 		s.Planned = &planned
 	}
-	f, err := record.OpenFile(s.root, record.RecordsFile, os.O_RDONLY)
+	f, err := foreign.Open(s.root, record.RecordsFile, math.MaxInt64)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
 	}
@@ -140,12 +145,12 @@ func (s *Source) problem(file string, line int, message string) {
 
 // readFile decodes a file of the run, which may be missing.
 func (s *Source) readFile(name string, into any) {
-	f, err := record.OpenFile(s.root, name, os.O_RDONLY)
+	data, err := foreign.Read(s.root, name, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	if err == nil {
-		err = errors.Join(json.NewDecoder(io.LimitReader(f, maxManifest)).Decode(into), f.Close())
+		err = json.Unmarshal(data, into)
 	}
 	if err != nil {
 		s.problem(name, 0, err.Error())

@@ -28,9 +28,21 @@ type need struct{ memory, pids, disk int64 } // memory and disk in bytes
 func (c config) need(task *compiler.Task) need {
 	p := c.policy(task)
 	sandboxes := int64(1 + len(task.Environment().Sidecars))
-	n := need{memory: sandboxes * p.Limits.Memory, pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
+	n := need{memory: sandboxes*p.Limits.Memory + c.held(), pids: sandboxes * p.Limits.Pids, disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
 	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
 		n.memory += n.disk
+	}
+	return n
+}
+
+// held returns the most memory that sbench and the kernel hold for the network access of one attempt, in bytes. No
+// sandbox is charged for it.
+func (c config) held() (n int64) {
+	if c.networked() {
+		n += c.Egress.Limits.SandboxBytes()
+	}
+	if r := c.producer().Relay; r != nil {
+		n += r.Limits.SandboxBytes()
 	}
 	return n
 }
@@ -41,7 +53,8 @@ type admission struct {
 	mu   sync.Mutex
 	jobs int
 	free need
-	used int // attempts under way
+	used int  // attempts under way, and further sandboxes of their verifications
+	wait bool // an attempt waits
 	wake chan struct{}
 }
 
@@ -66,7 +79,7 @@ func newAdmission(dir string, jobs int) (*admission, error) {
 func (h *admission) take(ctx context.Context, n need, waits func(short string)) error {
 	told := false
 	for {
-		short := h.try(n)
+		short := h.try(n, true)
 		if short == "" {
 			return nil
 		}
@@ -82,10 +95,17 @@ func (h *admission) take(ctx context.Context, n need, waits func(short string)) 
 	}
 }
 
-// try takes n, or returns what is short.
-func (h *admission) try(n need) string {
+// spare takes n for a further sandbox of an attempt under way, if no attempt waits for it.
+func (h *admission) spare(n need) bool { return h.try(n, false) == "" }
+
+// try takes n, or returns what is short. An attempt goes before others' further sandboxes.
+func (h *admission) try(n need, attempt bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if !attempt && h.wait {
+		return "jobs"
+	}
+	h.wait = attempt // unless nothing is short
 	if h.used > 0 {
 		switch {
 		case h.used >= h.jobs:
@@ -99,6 +119,7 @@ func (h *admission) try(n need) string {
 		}
 	}
 	h.change(n, -1)
+	h.wait = false
 	return ""
 }
 
@@ -139,7 +160,7 @@ func descriptors(jobs int) proxy.EgressLimits {
 	usual := proxy.DefaultLimits()
 	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
 	most := int(max(least, left/int64(jobs)/4))
-	return proxy.EgressLimits{Connections: min(usual.Connections, most), Tunnels: min(usual.Tunnels, most)}
+	return proxy.EgressLimits{Connections: min(usual.Connections, most)}
 }
 
 // availableMemory returns the memory that the kernel could hand out, in bytes, or the lowest limit

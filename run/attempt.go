@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -101,6 +101,9 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	err = errors.Join(err, trace.close())
 	rec.Times.Producer = time.Since(begun).Seconds()
 	rec.Agent, rec.Egress = result.Agent, result.Egress
+	if e := result.Egress; e != nil && e.Relay != nil {
+		rec.Times.ProviderWait = e.Relay.ProviderWait
+	}
 	s.emitEgress(a, result.Egress)
 	if err != nil {
 		return result, err
@@ -126,19 +129,19 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
-		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Judge: s.judge, Model: s.asker(a),
+		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Contrast: contrast.Effort(policy.Contrast), Pace: pace{s, a, begun}, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
 	})
 	rec.Times.Verifier = time.Since(begun).Seconds()
 	if err != nil {
 		return err
 	}
-	fillVerdict(rec, verdict, a.log.secrets)
-	for _, l := range verdict.Logs {
-		if err := a.log.writeText("checker-"+l.Name, l.Text); err != nil {
-			return err
-		}
+	fillVerdict(rec, verdict)
+	step := ""
+	if a.log.step != "" {
+		step = a.part.Step().Name
 	}
+	a.log.keep(verdict, step)
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
@@ -150,6 +153,24 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	return nil
 }
 
+// pace is the verifiers.Pace of an attempt.
+type pace struct {
+	*session
+	attempt
+	begun time.Time // when the verification began
+}
+
+// Spare implements verifiers.Pace.
+func (p pace) Spare() (give func(), ok bool) {
+	need := p.cfg.need(p.task)
+	return func() { p.host.give(need) }, p.host.spare(need)
+}
+
+// Doing implements verifiers.Pace.
+func (p pace) Doing(what string) {
+	p.emitFor(p.attempt, Event{Kind: VerifierRun, Detail: what, Seconds: time.Since(p.begun).Seconds()})
+}
+
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
 func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() error, err error) {
 	domains := s.cfg.Tester.Verification.AllowedDomains
@@ -157,7 +178,7 @@ func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), d
 		return nil
 	}
 	egress := s.cfg.Egress
-	egress.Domains, egress.Log = *domains, a.log.proxyLog(a.try)
+	egress.Domains, egress.Log = *domains, a.log.checkerLog(a.try)
 	return func() (func(*runtime.Config), func() error, error) {
 		access, err := egress.Open(a.task.ID(), a.number)
 		return func(cfg *runtime.Config) {
@@ -219,11 +240,10 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	// a.log.secrets includes s.secrets: in one pass, a short secret within a longer one does not
-	// leave the rest of the longer one.
-	rec = s.secrets.wholeRecord(a.log.secrets.record(rec))
+	private := a.log.writePrivate(&rec)
+	rec = s.secrets.record(rec)
 	rec.CandidateDigest = candidateDigest(rec)
-	err := a.log.moveLongOutputs(&rec)
+	err := errors.Join(private, a.log.moveLongOutputs(&rec))
 	a.log.fill(&rec)
 	if err != nil && cause == nil {
 		setError(&rec, err)
@@ -235,21 +255,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 // record.WorkspacesDir, where they never change.
 const unjudgedDir = "unjudged"
 
-// numbers returns the attempt's number, followed by the number of the try if it is a retry.
-func (a attempt) numbers() string {
-	if a.try > 1 {
-		return fmt.Sprintf("%d.%d", a.number, a.try)
-	}
-	return fmt.Sprint(a.number)
-}
-
-func (a attempt) workspaceName() string {
-	name := workspace.TaskDir(a.task.ID())
-	if n := a.numbers(); n != "1" {
-		name += "." + n
-	}
-	return name
-}
+func (a attempt) workspaceName() string { return record.WorkspaceName(a.task.ID(), a.number, a.try) }
 
 // removeWorkspace removes an attempt's workspace in dir, and the files that belong to it.
 func (s *session) removeWorkspace(dir string, a attempt) error {
@@ -292,7 +298,8 @@ func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harnes
 	}
 }
 
-func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
+// fillVerdict records a verdict without anything that the verifier printed or read.
+func fillVerdict(rec *record.Record, v verifiers.Verdict) {
 	rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Status(v.Status), v.Reason, v.Message
 	passed := v.Status == verifiers.Passed
 	if passed || v.Status == verifiers.Pending {
@@ -301,8 +308,11 @@ func fillVerdict(rec *record.Record, v verifiers.Verdict, secrets redactor) {
 	if passed || v.Status == verifiers.Failed {
 		rec.Passed, rec.Score = &passed, &v.Score
 	}
-	rec.VerifierStdout, rec.VerifierStderr = secrets.output(v.Stdout), secrets.output(v.Stderr)
-	rec.VerifierMetadata, rec.Contrast, rec.Assurance = v.Metadata, v.Contrast, v.Assurance
+	rec.VerifierMetadata, rec.Assurance = v.Metadata, v.Assurance
+	if v.Contrast != nil {
+		public := *v.Contrast
+		public.Unread, rec.Contrast = nil, &public
+	}
 }
 
 // setError gives a record the status error.

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 // diffChanges logs how a candidate changed small texts of the image, up to maxDiff bytes in total. The
 // layer is the file name in the run's directory.
 func (s *session) diffChanges(ctx context.Context, a attempt, name, digest string) error {
-	f, err := layer.Open(s.out, name, digest)
+	f, err := layer.Open(ctx, s.out, name, digest)
 	if err != nil {
 		return err
 	}
@@ -75,13 +76,8 @@ func diffs(ctx context.Context, changes io.Reader, image *os.Root) (string, erro
 
 // imageText returns the text of a small file of an image.
 func imageText(image *os.Root, name string) (text string, ok bool) {
-	f, err := record.OpenFile(image, name, os.O_RDONLY)
-	if err != nil {
-		return "", false
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxDiffed+1))
-	return string(data), err == nil && len(data) <= maxDiffed && isText(data)
+	data, err := foreign.Read(image, name, maxDiffed)
+	return string(data), err == nil && isText(data)
 }
 
 func isText(data []byte) bool { return utf8.Valid(data) && !bytes.Contains(data, []byte{0}) }

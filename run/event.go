@@ -30,6 +30,7 @@ const (
 	ImagePull            Kind = "image_pull" // Detail is the reference, then ": done"
 	Stopping             Kind = "stopping"   // Options.Stop was closed
 	VerifierStart        Kind = "verifier_start"
+	VerifierRun          Kind = "verifier_run"           // a run of tests begins
 	VerifierPolicyDenied Kind = "verifier_policy_denied" // instead of verifier_done
 	VerifierDone         Kind = "verifier_done"
 	TaskDone             Kind = "task_done" // a try was recorded
@@ -54,14 +55,15 @@ type Event struct {
 	FailureMessage string  `json:"failure_message,omitempty"`
 	Detail         string  `json:"detail,omitempty"`  // for people; an agent's output has its line breaks
 	Sandbox        string  `json:"sandbox,omitempty"` // of events about a command in it
-	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event
+	Seconds        float64 `json:"seconds,omitempty"` // that the try took, of a task_done event, or the verification so far, of a verifier_run event
 	// Totals of an egress event: decisions of the proxy, and tokens of the agent. OutputTokens, which
 	// the model wrote, are part of Tokens.
-	Allowed      int64 `json:"allowed,omitempty"`
-	Denied       int64 `json:"denied,omitempty"`
-	Tokens       int64 `json:"tokens,omitempty"`
-	OutputTokens int64 `json:"output_tokens,omitempty"`
-	Again        bool  `json:"again,omitempty"` // of a task_done event that another try follows
+	Allowed      int64   `json:"allowed,omitempty"`
+	Denied       int64   `json:"denied,omitempty"`
+	Tokens       int64   `json:"tokens,omitempty"`
+	OutputTokens int64   `json:"output_tokens,omitempty"`
+	CostUSD      float64 `json:"cost_usd,omitempty"` // of Tokens, if the prices are known
+	Again        bool    `json:"again,omitempty"`    // of a task_done event that another try follows
 	// Totals of a run_start event; Attempts is the number for all tasks together.
 	Tasks    int      `json:"tasks,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
@@ -96,8 +98,14 @@ func (s *session) emitEgress(a attempt, totals *harness.EgressTotals) {
 		e.Detail = fmt.Sprintf("%d allowed, %d denied", p.Allowed, p.Denied)
 	}
 	if r := totals.Relay; r != nil {
-		e.Tokens, e.OutputTokens = r.Usage.Total(), r.Usage.Output
-		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent, e.Tokens)
+		e.Tokens, e.OutputTokens, e.CostUSD = r.Usage.Total(), r.Usage.Output, r.CostUSD
+		e.Detail += fmt.Sprintf(", %d requests to the provider, %d tokens", r.Sent+r.Other, e.Tokens)
+		if e.CostUSD > 0 {
+			e.Detail += fmt.Sprintf(", %.2f USD", e.CostUSD)
+		}
+		if r.ProviderWait >= 1 {
+			e.Detail += fmt.Sprintf(", %.0f s of waiting for it", r.ProviderWait)
+		}
 	}
 	s.emitFor(a, e)
 }
@@ -114,6 +122,9 @@ type observed struct {
 // Create implements harness.Engine.
 func (o observed) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	cfg.Observer = o
+	if o.attempt != nil {
+		cfg.Isolation = max(cfg.Isolation, runtime.Isolation(o.attempt.task.Environment().Isolation))
+	}
 	return o.Engine.Create(ctx, cfg)
 }
 

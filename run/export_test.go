@@ -10,17 +10,14 @@ import (
 // A Redactor is a redactor of secrets.
 type Redactor struct{ r redactor }
 
-// NewRedactor is redactor.with.
-func NewRedactor(secrets ...string) Redactor { return Redactor{redactor{}.with(secrets...)} }
+// NewRedactor is newRedactor.
+func NewRedactor(secrets ...string) Redactor { return Redactor{newRedactor(secrets...)} }
 
 // Text is redactor.text.
 func (r Redactor) Text(s string) string { return r.r.text(s) }
 
 // Record is redactor.record.
 func (r Redactor) Record(rec record.Record) record.Record { return r.r.record(rec) }
-
-// Everything is redactor.wholeRecord.
-func (r Redactor) Everything(rec record.Record) record.Record { return r.r.wholeRecord(rec) }
 
 // In is redactor.in.
 func (r Redactor) In(from io.Reader, size int64) (bool, error) { return r.r.In(from, size) }

@@ -18,51 +18,72 @@ import (
 type images map[string]runtime.Image
 
 // resolve finds the images of the planned tasks. The error holds compiler.Problems, one for each
-// missing image. If the daemon cannot be reached, resolve returns its error at once.
-func (c config) resolve(ctx context.Context) (images, error) {
-	found, checked := images{}, map[string]error{}
+// missing image, unless tasks without one are left out. If the daemon cannot be reached, resolve returns
+// its error at once.
+func (c *config) resolve(ctx context.Context) (images, error) {
+	found, failed := images{}, map[string]error{}
 	var missing compiler.Problems
-	problem := func(t plannedTask, path string, err error) {
-		missing = append(missing, compiler.Problem{File: c.Pack.TasksPath, Line: t.line, Path: path, Message: err.Error()})
+	for _, task := range slices.Clone(c.tasks) {
+		problems, err := c.resolveTask(ctx, task, found, failed)
+		switch {
+		case err != nil:
+			return nil, err
+		case c.LeaveOut && len(problems) > 0:
+			c.leaveOut(task.id, problems[0].Message)
+			continue
+		}
+		for _, p := range problems {
+			if !slices.ContainsFunc(missing, func(m compiler.Problem) bool { return m.Message == p.Message && m.Path == p.Path }) {
+				missing = append(missing, p)
+			}
+		}
 	}
-	for _, task := range c.tasks {
-		for _, w := range task.images {
-			key := imageKey(w.env.Image, w.env.Setup)
-			if _, known := found[key]; known {
-				continue
-			}
-			img, err := c.Images.Resolve(ctx, w.env)
-			if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
-				return nil, err
-			}
-			found[key] = img // also if there is none, so that it is reported only once
-			switch {
-			case errors.Is(err, harness.ErrPreparation):
-				problem(task, "$.environment.setup", err)
-			case err != nil:
-				problem(task, w.path, err)
-			}
-		}
-		if task.oracle != "" && len(missing) == 0 {
-			key := task.oracle
-			if _, known := checked[key]; !known {
-				checked[key] = c.hasPython(ctx, found[key])
-			}
-			if err := checked[key]; err != nil {
-				problem(task, "$.verification.oracle", err)
-			}
-		}
-		if task.inherits {
-			env := task.images[0].env
-			if _, err := compiler.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
-				problem(task, "$.environment.workdir", err)
-			}
-		}
+	if len(c.tasks) == 0 && len(c.LeftOut) > 0 {
+		missing = append(missing, c.noneLeft())
 	}
 	if len(missing) > 0 {
 		return nil, missing
 	}
 	return found, context.Cause(ctx)
+}
+
+// resolveTask adds the images of a task to found, and what was wrong with an image to failed.
+func (c *config) resolveTask(ctx context.Context, task plannedTask, found images, failed map[string]error) (problems compiler.Problems, err error) {
+	problem := func(path string, err error) {
+		problems = append(problems, compiler.Problem{File: c.Pack.TasksPath, Line: task.line, Path: path, Message: err.Error()})
+	}
+	for _, w := range task.images {
+		key := imageKey(w.env.Image, w.env.Setup)
+		if _, known := found[key]; !known {
+			img, err := c.Images.Resolve(ctx, w.env)
+			if errors.Is(err, runtime.ErrUnavailable) || ctx.Err() != nil {
+				return nil, err
+			}
+			found[key], failed[key] = img, err
+		}
+		switch err := failed[key]; {
+		case errors.Is(err, harness.ErrPreparation):
+			problem("$.environment.setup", err)
+		case err != nil:
+			problem(w.path, err)
+		}
+	}
+	if task.oracle != "" && len(problems) == 0 {
+		const python = "python of "
+		if _, known := failed[python+task.oracle]; !known {
+			failed[python+task.oracle] = c.hasPython(ctx, found[task.oracle])
+		}
+		if err := failed[python+task.oracle]; err != nil {
+			problem("$.verification.oracle", err)
+		}
+	}
+	if task.inherits {
+		env := task.images[0].env
+		if _, err := compiler.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
+			problem("$.environment.workdir", err)
+		}
+	}
+	return problems, nil
 }
 
 // placed returns the task with the working directory of its image, if it has none of its own.

@@ -82,16 +82,17 @@ type attemptLog struct {
 
 	step string // the directory in it of a task's step; "" for none
 
-	mu    sync.Mutex
-	lines hash.Hash         // of the egress entries; nil for none
-	specs map[string]string // digests of OCI specifications by sandbox name
-	logs  []record.Log
+	mu      sync.Mutex
+	lines   hash.Hash         // of the egress entries; nil for none
+	private record.Private    // what verifiers printed and left
+	specs   map[string]string // digests of OCI specifications by sandbox name
+	logs    []record.Log
 }
 
 func (s *session) newLog(a attempt) *attemptLog {
 	return &attemptLog{
-		egress: s.egress, secrets: s.secrets.with(a.task.Secrets()...), out: s.out,
-		dir: filepath.Join(record.LogsDir, workspace.TaskDir(a.task.ID()), a.numbers()), specs: map[string]string{},
+		egress: s.egress, secrets: s.secrets, out: s.out,
+		dir: record.LogDir(a.task.ID(), a.number, a.try), specs: map[string]string{},
 	}
 }
 
@@ -208,7 +209,6 @@ func (l *attemptLog) moveLongOutputs(r *record.Record) error {
 		text *string
 	}{
 		{"harness-stdout.txt", &r.ProducerStdout}, {"harness-stderr.txt", &r.ProducerStderr},
-		{"verifier-stdout.txt", &r.VerifierStdout}, {"verifier-stderr.txt", &r.VerifierStderr},
 	} {
 		name, text := output.name, output.text
 		if len(*text) <= inlineBytes {

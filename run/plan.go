@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"iter"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -27,12 +29,13 @@ type Plan struct {
 
 // plannedTask is what a plan remembers of a task. The rest is read from its row again.
 type plannedTask struct {
-	id       string
-	line     int
-	images   []imageRef
-	inherits bool    // it has the working directory of its image
-	oracle   string  // the key of the image in which its oracle needs a Python; "" for none
-	cpus     float64 // cores that a sandbox may use
+	id        string
+	isolation runtime.Isolation // that the task asks for; "" for none
+	line      int
+	images    []imageRef
+	oracle    string  // the key of the image in which its oracle needs a Python; "" for none
+	inherits  bool    // it has the working directory of its image
+	cpus      float64 // cores that a sandbox may use
 }
 
 // imageRef is an image that a task names, at path of its row.
@@ -45,7 +48,8 @@ type imageRef struct {
 // daemon. The error holds compiler.Problems with everything that is wrong. It is an error to select
 // nothing.
 func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
-	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil}
+	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil && len(o.LeftOut) == 0}
+	p.LeftOut = slices.Clone(o.LeftOut)
 	p.Attempts, p.OwnFiles = max(o.Attempts, 1), o.OwnFiles || userns.Inside()
 	var err error
 	if p.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
@@ -68,16 +72,24 @@ func (p *Plan) read(ctx context.Context) error {
 		var problems compiler.Problems
 		switch {
 		case err == nil:
-			all = append(append(all, files.Task(task)...), p.stepProblems(task)...)
+			problems = append(files.Task(task), p.stepProblems(task)...)
 			for _, s := range task.Steps() {
-				all = append(all, p.fetches(s)...)
+				problems = append(problems, p.fetches(s)...)
 			}
+			if p.LeaveOut && len(problems) > 0 {
+				p.leaveOut(task.ID(), problems[0].Message+" ("+problems[0].Hint+")")
+				continue
+			}
+			all = append(all, problems...)
 			p.tasks = append(p.tasks, p.planTask(task))
 		case errors.As(err, &problems):
 			all = append(all, problems...)
 		default:
 			return err
 		}
+	}
+	if len(all) == 0 && len(p.tasks) == 0 && len(p.LeftOut) > 0 {
+		all = append(all, p.noneLeft())
 	}
 	if len(all) == 0 && len(p.tasks) == 0 && p.Select != nil && (p.Limit == nil || *p.Limit > 0) {
 		all = append(all, compiler.Problem{File: p.Pack.TasksPath, Message: "no task is selected (--task, and run.tasks of the tester file)"})
@@ -88,12 +100,37 @@ func (p *Plan) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// leaveOut leaves out a task.
+func (p *Plan) leaveOut(id, reason string) {
+	p.LeftOut, p.whole = append(p.LeftOut, LeftOut{id, reason}), false
+	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return t.id == id })
+}
+
+func (p Plan) isLeftOut(id string) bool {
+	return slices.ContainsFunc(p.LeftOut, func(l LeftOut) bool { return l.Task == id })
+}
+
+// noneLeft is the problem that all tasks were left out.
+func (p Plan) noneLeft() compiler.Problem {
+	return compiler.Problem{File: p.Pack.TasksPath, Message: fmt.Sprintf("none of %d tasks can be prepared; %s: %s", len(p.LeftOut), p.LeftOut[0].Task, p.LeftOut[0].Reason)}
+}
+
+// Isolations returns what tasks of the plan ask for, without repetition.
+func (p Plan) Isolations() (all []runtime.Isolation) {
+	for _, t := range p.tasks {
+		if t.isolation != "" && !slices.Contains(all, t.isolation) {
+			all = append(all, t.isolation)
+		}
+	}
+	return all
+}
+
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := plannedTask{id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
+	t := plannedTask{isolation: runtime.Isolation(env.Isolation), id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
-			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup}, path})
+			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
@@ -151,7 +188,7 @@ func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
 		for task, err := range p.Pack.Tasks() {
-			if err == nil && p.Select != nil && !p.Select(task.ID()) {
+			if err == nil && (p.Select != nil && !p.Select(task.ID()) || p.isLeftOut(task.ID())) {
 				continue
 			}
 			if err == nil && p.Limit != nil && n == *p.Limit {

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
 )
 
 // producer returns the identity of what makes the candidates; zero if the run only judges them.
@@ -105,6 +106,9 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	}
 	p.Row, p.Evaluation, p.Assets = digests.Row, digests.Evaluation, digests.Assets
 	p.Policy = s.cfg.policy(task)
+	if p.Policy.Isolation == runtime.GVisor {
+		p.Host.Runtime = s.cfg.GVisor
+	}
 	image := s.images.image(task)
 	checkers := ""
 	for _, step := range task.Steps() {

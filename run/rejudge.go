@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // An Original is a run whose stored candidates are judged again; see [Options.Rejudge].
@@ -68,8 +68,8 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 	judges := badEnd == nil || s.cfg.policy(a.task).AfterTimeout
 	failed := before.VerificationStatus == record.Failed && before.FailurePhase != "verifier" // without a verdict
 	if failed && (badEnd == nil || !judges) || ok && before.CandidateDigest == "" {
-		before.Logs, before.EgressDigest, before.CandidateWorkspace = nil, "", nil // files of the old directory
-		return s.secrets.wholeRecord(before), nil                                  // not judged again
+		before.Logs, before.EgressDigest, before.PrivateDigest, before.CandidateWorkspace = nil, "", "", nil // files of the old directory
+		return s.secrets.record(before), nil                                                                 // not judged again
 	}
 	rec, err := s.newRecord(a)
 	if a.task.Stepped() {
@@ -85,7 +85,7 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 	rec.CandidateText, rec.CandidatePatch = before.CandidateText, before.CandidatePatch
 	rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = before.WorkspaceDigest, before.WorkspaceAttributes, before.LayerDigest
 	rec.Workdir = before.Workdir
-	rec.Agent, rec.Times.Producer = before.Agent, before.Times.Producer
+	rec.Agent, rec.Times.Producer, rec.Times.ProviderWait = before.Agent, before.Times.Producer, before.Times.ProviderWait
 	var c candidate.Candidate
 	if err == nil {
 		c, err = Stored(ctx, original.dir, before)
@@ -141,13 +141,9 @@ func inDirectory(dir, name string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if !filepath.IsLocal(name) {
-		return fs.ErrInvalid
+	found, err := foreign.OpenDir(root, name)
+	if err != nil {
+		return err
 	}
-	for part := filepath.Clean(name); part != "."; part = filepath.Dir(part) {
-		if info, err := root.Lstat(part); err != nil || !info.IsDir() {
-			return errors.Join(err, fmt.Errorf("%s is no directory", part))
-		}
-	}
-	return nil
+	return found.Close()
 }

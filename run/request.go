@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -65,7 +66,11 @@ func (c config) policy(task *compiler.Task) record.Policy {
 		OutputBytes:    cmp.Or(c.Tester.Runtime.Limits.OutputBytes, defaultOutputBytes),
 		TimeoutSeconds: c.timeout(task).Seconds(),
 		DenyCommands:   v.DenyCommands, AllowDangerous: !v.DisallowDangerousCommands, AfterTimeout: *cmp.Or(v.AfterTimeout, &env.VerifyAfterTimeout), Degraded: c.Degraded,
+		Isolation:    max(c.Isolation, runtime.Isolation(env.Isolation)),
 		Capabilities: env.Capabilities, AllowSeccomp: c.Tester.Runtime.AllowSeccomp, AllowNetlink: c.Tester.Runtime.AllowNetlink,
+	}
+	if effort := v.Contrast; effort != string(contrast.Full) {
+		p.Contrast = effort
 	}
 	if c.Judge != nil && task.Judged() {
 		p.Judge = c.Judge.String()

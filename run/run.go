@@ -72,12 +72,14 @@ type Site struct {
 	Engine       harness.Engine
 	Images       Images
 	Producer     harness.Producer
-	Egress       harness.Egress // its Log is set for each attempt
-	Calibrations string         // directory for calibrations of changed tests; "" keeps them for this run only
-	Judge        *Judge         // nil for none
-	Degraded     []string       // limits that the host does not enforce
+	Egress       harness.Egress    // its Log is set for each attempt
+	Calibrations string            // directory for calibrations of changed tests; "" keeps them for this run only
+	Judge        *Judge            // nil for none
+	Degraded     []string          // limits that the host does not enforce
+	Isolation    runtime.Isolation // the least of all sandboxes
 	Version      record.Version
 	Host         record.Host
+	GVisor       string // the OCI runtime of sandboxes with that isolation, and its version; "" for none
 }
 
 // Options say what a run does with its inputs.
@@ -92,6 +94,11 @@ type Options struct {
 	Select   func(id string) bool // nil selects all
 	Progress func(Event)          // nil for none; calls never overlap
 	Shard    *Shard               // makes only this part of the selected attempts; nil for all
+
+	// LeaveOut leaves out tasks that cannot be prepared, such as those without an image, and does not keep
+	// the others from running. LeftOut are those that the caller has left out itself.
+	LeaveOut bool
+	LeftOut  []LeftOut
 
 	CandidatesExist bool        // the producer needs no sandbox, and so no image
 	Jobs            int         // attempts at a time; 0 means as many as the cores can serve
@@ -112,20 +119,30 @@ type Options struct {
 	original *Original // nil unless its candidates are judged; see Rejudge
 }
 
+// A LeftOut is a task that cannot be prepared.
+type LeftOut struct {
+	Task   string `json:"task"`
+	Reason string `json:"reason"` // for people
+}
+
+// ErrLeftOut means that tasks were left out; the others were measured.
+var ErrLeftOut = errors.New("tasks could not be prepared")
+
 // A Summary counts attempts by the last record of each.
 type Summary struct {
-	RunID   string   `json:"run_id"`
-	Total   int      `json:"total"`   // less than Planned if the run was interrupted or stopped early
-	Planned int      `json:"planned"` // attempts that the run was to make, including Resumed
-	Passed  int      `json:"passed"`
-	Failed  int      `json:"failed"`
-	Pending int      `json:"pending"`           // without a verdict, mostly for lack of a verifier
-	Errors  int      `json:"errors"`            // could not be measured
-	Retried int      `json:"retried,omitempty"` // part of Passed: an earlier try could not be measured
-	Resumed int      `json:"resumed,omitempty"` // part of Total: recorded before this run resumed
-	Causes  []Cause  `json:"causes,omitempty"`  // why attempts did not pass, the most frequent first
-	Changes []Change `json:"changes,omitempty"` // verdicts that differ from those of the original run; see Options.Rejudge
-	Output  string   `json:"output"`            // the records file
+	RunID   string    `json:"run_id"`
+	Total   int       `json:"total"`   // less than Planned if the run was interrupted or stopped early
+	Planned int       `json:"planned"` // attempts that the run was to make, including Resumed
+	Passed  int       `json:"passed"`
+	Failed  int       `json:"failed"`
+	Pending int       `json:"pending"`            // without a verdict, mostly for lack of a verifier
+	Errors  int       `json:"errors"`             // could not be measured
+	Retried int       `json:"retried,omitempty"`  // part of Passed: an earlier try could not be measured
+	Resumed int       `json:"resumed,omitempty"`  // part of Total: recorded before this run resumed
+	Causes  []Cause   `json:"causes,omitempty"`   // why attempts did not pass, the most frequent first
+	Changes []Change  `json:"changes,omitempty"`  // verdicts that differ from those of the original run; see Options.Rejudge
+	LeftOut []LeftOut `json:"left_out,omitempty"` // see Options.LeaveOut
+	Output  string    `json:"output"`             // the records file
 }
 
 // Verified returns the number of attempts with a verdict.

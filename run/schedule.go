@@ -19,8 +19,8 @@ func (s *session) makeAttempts(ctx context.Context) error {
 	producing, stop := context.WithCancelCause(work)
 	defer stop(nil)
 	go s.watchStop(producing, stop)
-	host, err := newAdmission(s.cfg.Output, s.cfg.Jobs)
-	if err != nil {
+	var err error
+	if s.host, err = newAdmission(s.cfg.Output, s.cfg.Jobs); err != nil {
 		return err
 	}
 	for a, todoErr := range s.todo() {
@@ -29,14 +29,14 @@ func (s *session) makeAttempts(ctx context.Context) error {
 		}
 		a.asked = time.Now()
 		need := s.cfg.need(a.task)
-		if err = host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
+		if err = s.host.take(producing, need, func(short string) { s.emit(Event{Kind: Waiting, Task: a.task.ID(), Detail: short}) }); err != nil {
 			break
 		}
 		if err = context.Cause(producing); err != nil || s.startNoMore.Load() { // what happened meanwhile
 			break
 		}
 		group.Go(func() error {
-			defer host.give(need)
+			defer s.host.give(need)
 			return s.untilMeasured(work, producing, a)
 		})
 	}

@@ -62,7 +62,7 @@ func (s *session) scrub(ctx context.Context, c *candidate.Candidate) (changed in
 
 // scrubLayer is scrub for the candidate's layer.
 func (s *session) scrubLayer(ctx context.Context, c *candidate.Candidate) (changed int, err error) {
-	from, err := c.OpenLayer()
+	from, err := c.OpenLayer(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +98,7 @@ func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err erro
 			return err
 		}
 		defer func() { _ = kept.Root.Close() }()
-		if c.Attributes, err = kept.Renamed(s.renamed); err != nil {
+		if c.Attributes, err = kept.Renamed(ctx, s.renamed); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,8 @@ func (e lastRecord) hadError() bool { return e.retried || e.status == record.Err
 type session struct {
 	cfg          config // Jobs has its effective value
 	images       images
-	secrets      redactor // values of harness.env
+	secrets      redactor   // values of harness.env
+	host         *admission // set once attempts are made
 	code         *pool.Pool
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
@@ -87,7 +88,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	cfg.Egress.Limits = descriptors(cfg.Jobs)
 	common, err := cfg.provenance()
-	secrets := redactor{}.with(slices.Collect(maps.Values(cfg.Env))...)
+	secrets := newRedactor(slices.Collect(maps.Values(cfg.Env))...)
 	common.Settings = cfg.settings(secrets)
 	var grader *judge.Judge
 	if cfg.Judge != nil {
@@ -96,7 +97,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	return &session{
 		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: secrets,
-		summary: Summary{RunID: cfg.Tester.Run.ID, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
+		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
 
@@ -144,6 +145,9 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
 	if err == nil && s.summary.Errors > 0 {
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
+	}
+	if err == nil && len(s.summary.LeftOut) > 0 {
+		err = fmt.Errorf("%d %w", len(s.summary.LeftOut), ErrLeftOut)
 	}
 	return s.summary, err
 }
@@ -240,6 +244,7 @@ func (s *session) openFiles() error {
 	for _, dir := range []string{record.WorkspacesDir, record.LogsDir, unjudgedDir} {
 		err = errors.Join(err, s.out.MkdirAll(dir, 0o755))
 	}
+	err = errors.Join(err, s.out.MkdirAll(record.PrivateDir, 0o700))
 	if err == nil {
 		s.egress, err = s.openEgress()
 	}

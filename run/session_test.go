@@ -376,7 +376,7 @@ func TestTooLargeForTheHost(t *testing.T) {
 }
 
 // TestPlanted: a secret and a hidden answer, printed in several encodings, are neither in
-// the run's directory nor in the progress.
+// the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
 	if err != nil {
@@ -390,8 +390,17 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
-	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.VerifierStdout, "want") || rec.ProducerMetadata["redacted_entries"] == nil {
+	if rec.FailureReason != "checker_failed" || rec.ProducerMetadata["redacted_entries"] == nil {
 		t.Fatalf("%+v", rec)
+	}
+	root, err := os.OpenRoot(cfg.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	private, err := record.ReadPrivate(root, &rec)
+	if info, statErr := root.Stat(rec.PrivateFile()); err != nil || statErr != nil || info.Mode() != 0o600 || !strings.Contains(private.Stdout, rot13(hiddenAnswer)) {
+		t.Errorf("%v, %v, %+v", err, info, private)
 	}
 	everything := map[string]string{"the progress": progress.String()}
 	err = filepath.WalkDir(cfg.Output, func(path string, d fs.DirEntry, err error) error {
@@ -419,7 +428,11 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for where, text := range everything {
-		for _, planted := range append(encoded(secret), encoded(hiddenAnswer)...) {
+		all := encoded(secret)
+		if !strings.HasPrefix(where, filepath.Join(cfg.Output, record.PrivateDir)+"/") {
+			all = append(append(all, encoded(hiddenAnswer)...), rot13(hiddenAnswer))
+		}
+		for _, planted := range all {
 			planted = strings.Trim(planted, `"=`)
 			if len(planted) > 12 { // base64 characters that also hold neighboring bytes may stay
 				planted = planted[4 : len(planted)-4]

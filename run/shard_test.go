@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -114,11 +115,39 @@ func TestMergeRefuses(t *testing.T) {
 	must(t, os.CopyFS(torn, os.DirFS(dirs[1])))
 	must(t, os.RemoveAll(filepath.Join(torn, record.WorkspacesDir)))
 	must(t, os.Mkdir(filepath.Join(torn, record.WorkspacesDir), 0o755))
+	changed := func(name string, change func(dir string)) string {
+		to := filepath.Join(dir, name)
+		must(t, os.CopyFS(to, os.DirFS(dirs[1])))
+		change(to)
+		return to
+	}
+	nested := changed("nested", func(dir string) {
+		rewrite(t, dir, func(r *record.Record) {
+			*r.CandidateWorkspace = record.WorkspacesDir + "/" + record.WorkspaceName("a", 1, 1) + "/x"
+		})
+	})
+	log := changed("log", func(dir string) {
+		rewrite(t, dir, func(r *record.Record) { r.Logs = []record.Log{{Path: record.LogDir("a", 1, 1) + "/prompt.txt"}} })
+	})
+	egress := changed("egress", func(dir string) {
+		must(t, os.WriteFile(filepath.Join(dir, record.EgressFile), []byte(firstOf(t, dirs[0])), 0o644))
+	})
+	pipe := changed("pipe", func(dir string) {
+		must(t, os.RemoveAll(filepath.Join(dir, record.WorkspacesDir)))
+		rewrite(t, dir, func(r *record.Record) {
+			must(t, os.MkdirAll(filepath.Join(dir, record.WorkspacesDir), 0o755))
+			must(t, unix.Mkfifo(filepath.Join(dir, *r.CandidateWorkspace), 0o644))
+		})
+	})
 	for _, tt := range []struct {
 		name string
 		dirs []string
 		want string
 	}{
+		{"workspace in another shard's", []string{dirs[0], nested}, "is not the attempt's own"},
+		{"log of another attempt", []string{dirs[0], log}, "is not in the attempt's own directory"},
+		{"egress of another shard's attempt", []string{dirs[0], egress}, "which does not belong to it"},
+		{"workspace is a pipe", []string{dirs[0], pipe}, pipe + ": records are damaged: workspaces/"},
 		{"damaged record", []string{dirs[0], damaged}, damaged + ": records are damaged: candidates.jsonl:"},
 		{"workspace is missing", []string{dirs[0], torn}, torn + ": records are damaged: workspaces/"},
 		{"twice", []string{dirs[0], dirs[0]}, "are both shard 1"},
@@ -171,6 +200,17 @@ func TestMergedHeads(t *testing.T) {
 	if err != nil || v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "not those that were merged") {
 		t.Errorf("%+v, %v", v, err)
 	}
+}
+
+// firstOf returns an egress entry of the first attempt in a run.
+func firstOf(t *testing.T, dir string) (entry string) {
+	t.Helper()
+	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+		entry = fmt.Sprintf(`{"task":%q,"attempt":%d,"try":7}`+"\n", r.TaskID, r.Attempt)
+		return nil
+	})
+	must(t, err)
+	return entry
 }
 
 // spoil replaces a text in a file.

@@ -25,6 +25,7 @@ const beforeDir = unjudgedDir + "/before"
 func (s *session) steps(ctx, producing context.Context, a attempt, rec *record.Record) (left candidate.Candidate, err error) {
 	defer func() { err = errors.Join(err, s.removeWorkspace(beforeDir, a)) }()
 	missed := ""
+	var rewards []map[string]float64 // of the steps that were made
 	for i, step := range a.task.Steps() {
 		if i > 0 {
 			if err := s.setAside(a, &left); err != nil {
@@ -36,7 +37,7 @@ func (s *session) steps(ctx, producing context.Context, a attempt, rec *record.R
 		part := *rec
 		part.Steps, part.VerificationStatus = nil, ""
 		left, err = s.solve(ctx, producing, a, &part)
-		addStep(rec, step, part)
+		rewards = append(rewards, addStep(rec, step, part))
 		if err != nil {
 			return left, err
 		}
@@ -45,7 +46,7 @@ func (s *session) steps(ctx, producing context.Context, a attempt, rec *record.R
 		}
 	}
 	a.log.step = ""
-	sumSteps(rec, a.task.Steps(), missed)
+	sumSteps(rec, a.task.Steps(), rewards, missed)
 	return left, nil
 }
 
@@ -62,35 +63,38 @@ func (s *session) setAside(a attempt, left *candidate.Candidate) error {
 	return err
 }
 
-// addStep adds the record of a step to that of its task.
-func addStep(rec *record.Record, step *compiler.Task, part record.Record) {
+// addStep adds the record of a step to that of its task. It returns all rewards that the checker left, or
+// the score alone if it leaves none.
+func addStep(rec *record.Record, step *compiler.Task, part record.Record) (rewards map[string]float64) {
 	r := record.Step{
 		Name: step.Step().Name, Status: part.VerificationStatus, Assurance: part.PassAssurance(), Contrast: part.Contrast, ProducerFailure: part.ProducerFailure,
 		FailureReason: part.FailureReason, FailurePhase: part.FailurePhase, FailureMessage: part.FailureMessage, Times: part.Times, Agent: part.Agent, Egress: part.Egress,
 	}
 	if part.Score != nil {
-		r.Score, r.Rewards = *part.Score, map[string]float64{"reward": *part.Score}
+		r.Score, rewards = *part.Score, map[string]float64{"reward": *part.Score}
 	}
 	if left, ok := part.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
-		r.Rewards = left
+		rewards = left
 	}
 	if part.Doubtful() {
 		rec.VerifierMetadata = record.Metadata{"doubtful": true}
 	}
 	rec.Steps = append(rec.Steps, r)
 	rec.Times.Producer, rec.Times.Verifier = rec.Times.Producer+part.Times.Producer, rec.Times.Verifier+part.Times.Verifier
+	rec.Times.ProviderWait += part.Times.ProviderWait
 	rec.Agent, rec.Egress = part.Agent, rec.Egress.Plus(part.Egress)
 	rec.FailurePhase, rec.ProducerMetadata = part.FailurePhase, part.ProducerMetadata
 	if rec.ProducerFailure == nil {
 		rec.ProducerFailure = part.ProducerFailure
 	}
 	for to, text := range map[*string]string{
-		&rec.ProducerStdout: part.ProducerStdout, &rec.ProducerStderr: part.ProducerStderr, &rec.VerifierStdout: part.VerifierStdout, &rec.VerifierStderr: part.VerifierStderr,
+		&rec.ProducerStdout: part.ProducerStdout, &rec.ProducerStderr: part.ProducerStderr,
 	} {
 		if text != "" {
 			*to += fmt.Sprintf("--- step %s\n%s\n", r.Name, strings.TrimSuffix(text, "\n"))
 		}
 	}
+	return rewards
 }
 
 // unearned says why the steps after this one are not made; "" if they are.
@@ -110,16 +114,16 @@ func unearned(step *compiler.Task, part record.Record) string {
 
 // sumSteps gives a task's record the verdict on its steps. missed says why not all of them were made;
 // "" if they were, or the last one ended it.
-func sumSteps(rec *record.Record, all []*compiler.Task, missed string) {
+func sumSteps(rec *record.Record, all []*compiler.Task, rewards []map[string]float64, missed string) {
 	made := rec.Steps
 	last := made[len(made)-1]
 	counted := made
 	if all[0].Step().Final {
-		counted = made[len(made)-1:]
+		counted, rewards = made[len(made)-1:], rewards[len(made)-1:]
 	}
 	total := map[string]float64{}
-	for _, step := range counted {
-		for name, n := range step.Rewards {
+	for _, left := range rewards {
+		for name, n := range left {
 			total[name] += n / float64(len(counted))
 		}
 	}

@@ -65,6 +65,24 @@ func forge(t *testing.T, dir string) {
 	}
 }
 
+// rewrite changes the records of a run, links them into a chain again, and seals it.
+func rewrite(t *testing.T, dir string, change func(*record.Record)) {
+	t.Helper()
+	var all []record.Record
+	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error { all = append(all, r); return nil })
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, record.SealFile)))
+	must(t, os.Truncate(filepath.Join(dir, record.RecordsFile), 0))
+	l, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
+	must(t, err)
+	for _, r := range all {
+		change(&r)
+		_, err := l.Append(r)
+		must(t, err)
+	}
+	must(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
+}
+
 // judgeAgain judges the candidates of the run in dir again.
 func judgeAgain(cfg setup, dir string) (run.Summary, error) {
 	kept, err := run.ReadOriginal(dir, cfg.Trust)
@@ -163,7 +181,7 @@ func TestIrregularOutput(t *testing.T) {
 		name string
 		make func(path string) error
 	}{
-		{record.WorkspacesDir, link}, {record.LogsDir, link}, {record.WorkspacesDir, pipe}, {record.EgressFile, pipe},
+		{record.WorkspacesDir, link}, {record.LogsDir, link}, {record.PrivateDir, link}, {record.WorkspacesDir, pipe}, {record.EgressFile, pipe},
 		{record.EgressFile, func(path string) error { return os.Symlink(filepath.Join(elsewhere, "log"), path) }},
 		{record.RecordsFile, pipe}, {record.ManifestFile, link},
 	} {

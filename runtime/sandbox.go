@@ -133,11 +133,22 @@ type View interface {
 	Close() error
 }
 
+// Isolation is what keeps a sandbox apart from the host's kernel. The stricter one compares greater.
+type Isolation string
+
+// The kinds of isolation.
+const (
+	Container Isolation = "container" // namespaces, filters and control groups of the host's kernel
+	GVisor    Isolation = "gvisor"    // a kernel of its own in user space, which runsc brings
+)
+
 // Config describes a sandbox. Image or Base must be given, and every field of
 // Limits must be positive.
 type Config struct {
 	Name  string // for people, in labels; need not be unique
 	Image Image
+	// Isolation is the least that the sandbox gets; "" leaves it to the engine.
+	Isolation Isolation
 	// Base is a one-shot sandbox of the same engine that has run its process. The root file
 	// system that this process left is read-only below the new sandbox. Base must stay open until
 	// the new sandbox is closed.
@@ -274,6 +285,27 @@ type Process struct {
 	// DefaultGrace.
 	Wall  time.Duration
 	Grace time.Duration
+	// Waited returns how much of the time so far does not count for Wall. Nil means that all of it counts.
+	Waited func() time.Duration
+}
+
+// Over returns a channel that is closed when Wall is over for a process that starts now, unless ctx ends first.
+func (p Process) Over(ctx context.Context) <-chan struct{} {
+	begun, over := time.Now(), make(chan struct{})
+	go func() {
+		for left := p.Wall; left > 0; {
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return
+			}
+			if left = p.Wall - time.Since(begun); p.Waited != nil {
+				left += p.Waited()
+			}
+		}
+		close(over)
+	}()
+	return over
 }
 
 // Defaults for the fields of [Process] that are 0.

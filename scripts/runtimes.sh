@@ -3,13 +3,25 @@
 #
 # Runs the contract suite, the probe and the example packs on each OCI runtime: runc-vX.Y.Z,
 # which is compiled and runs under the newest containerd, or a program in PATH, which runs
-# under the installed one. Without arguments: the newest runc, and crun. For root.
+# under the installed one. runsc is the newest gVisor, which is compiled, and has a suite of its own.
+# Without arguments: the newest runc, crun, and runsc. For root.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source-path=SCRIPTDIR source=events.sh
 . "$here/events.sh"
-readonly default=(runc-v1.5.2 crun)
+readonly default=(runc-v1.5.2 crun runsc)
+readonly gvisor=v0.0.0-20260905035102-160fafc42237
+
+# gvisor_suite runs what shows that a sandbox with a kernel of its own is one, and judges as others do.
+gvisor_suite() {
+	local bin="${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/runsc-$gvisor"
+	[ -x "$bin/runsc" ] || CGO_ENABLED=0 GOBIN="$bin" go install "gvisor.dev/gvisor/runsc@$gvisor"
+	export SBENCH_TEST_ISOLATION=gvisor PATH="$bin:$PATH"
+	suite 'Contract$|NotStarted|Probe|NothingIsLeftBehind|LimitReasons' ./runtime/sandbox
+	suite VerdictsRecordByRecord ./cmd/sbench
+	unset SBENCH_TEST_ISOLATION
+}
 
 # suite PATTERN PACKAGE...
 suite() {
@@ -22,6 +34,12 @@ main() {
 	[ "${#runtimes[@]}" -gt 0 ] || runtimes=("${default[@]}")
 	for runtime in "${runtimes[@]}"; do
 		case "$runtime" in
+		runsc)
+			unset SBENCH_TEST_OCI_RUNTIME
+			PATH="$path"
+			gvisor_suite
+			continue
+			;;
 		runc-v*)
 			program="$("$here/runc.sh" "${runtime#runc-}")"
 			PATH="$("$here/containerd2.sh"):$program:$path"

@@ -140,6 +140,15 @@ type Engine interface {
 	View(ctx context.Context, image runtime.Image) (runtime.View, error)
 }
 
+// Pace is what a verification of several runs asks and tells. Its methods are safe for concurrent use.
+type Pace interface {
+	// Spare takes room for one more of the verification's sandboxes at the same time, if the host has it
+	// and nothing else waits for it. give returns the room.
+	Spare() (give func(), ok bool)
+	// Doing says what is being done, for people.
+	Doing(what string)
+}
+
 // Permissions says which dangerous commands the operator permits. The zero Permissions
 // permits none.
 type Permissions struct {
@@ -170,6 +179,9 @@ type Input struct {
 	Code *pool.Pool
 	// Calibrations stores calibrations of changed tests; nil stores none.
 	Calibrations *contrast.Store
+	// Contrast says how much is done against candidates that follow their tests.
+	Contrast contrast.Effort
+	Pace     Pace // nil if nobody is told, and only one sandbox of the verification runs at a time
 	// Judge judges free responses by rubrics in prose, by what Model says; nil judges none.
 	Judge *judge.Judge
 	Model judge.Model

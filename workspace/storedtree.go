@@ -4,19 +4,17 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // AttributesSuffix is added to the name of a stored tree to name its list of lost attributes.
@@ -33,47 +31,17 @@ type StoredTree struct {
 }
 
 // list opens the list after checking its digest. The reader is nil if there is no list.
-func (t StoredTree) list() (*attributesReader, error) {
+func (t StoredTree) list(ctx context.Context) (*attributesReader, error) {
 	if t.List == "" {
 		return nil, nil
 	}
-	f, err := OpenChecked(t.Root, path.Clean(t.Name)+AttributesSuffix, t.List, maxListBytes)
+	f, err := foreign.OpenDigest(ctx, t.Root, path.Clean(t.Name)+AttributesSuffix, t.List, maxListBytes)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAttributes, err)
 	}
 	r := &attributesReader{file: f, in: bufio.NewReaderSize(f, maxListLine), remaining: maxListBytes}
 	r.advance()
 	return r, nil
-}
-
-// OpenChecked opens the file name in root if it is a regular file of at most limit bytes and has the
-// digest. The caller closes it. Errors do not name the file.
-func OpenChecked(root *os.Root, name, digest string, limit int64) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("it is missing")
-	}
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.New()
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = fmt.Errorf("it is no regular file of at most %d bytes", limit)
-	}
-	if err == nil {
-		_, err = io.Copy(sum, io.LimitReader(f, limit))
-	}
-	if err == nil && DigestOf(sum) != digest {
-		err = errors.New("its bytes are not what its digest says")
-	}
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // DigestOf returns "sha256:" and the hexadecimal sum of a SHA-256 hash.
@@ -93,12 +61,12 @@ func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions)
 
 // Copy is CopyTree for the tree as it was before it was copied or, if dst is nil, DigestTree.
 func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	list, err := t.list()
+	list, err := t.list(ctx)
 	if err != nil {
 		return TreeReport{}, err
 	}
 	defer list.close()
-	tree, err := t.Root.OpenRoot(t.Name)
+	tree, err := foreign.OpenDir(t.Root, t.Name)
 	if err != nil {
 		return TreeReport{}, err
 	}
@@ -112,8 +80,8 @@ func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (T
 // Renamed rewrites the list after entries of the tree were renamed, and returns its digest. names
 // maps the old path of each renamed entry to its new last element. If the process dies meanwhile,
 // there may be no list.
-func (t StoredTree) Renamed(names map[string]string) (digest string, err error) {
-	list, err := t.list()
+func (t StoredTree) Renamed(ctx context.Context, names map[string]string) (digest string, err error) {
+	list, err := t.list(ctx)
 	if list == nil || err != nil {
 		return "", err
 	}

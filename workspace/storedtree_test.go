@@ -233,7 +233,7 @@ func TestStoredTreeRenamed(t *testing.T) {
 	if _, err := kept.Digest(t.Context()); !errors.Is(err, workspace.ErrAttributes) {
 		t.Errorf("with the old list: %v", err)
 	}
-	kept.List, err = kept.Renamed(names)
+	kept.List, err = kept.Renamed(t.Context(), names)
 	must(t, err)
 	if got, err := kept.Digest(t.Context()); err != nil || got.Digest != want.Digest {
 		t.Errorf("digest %s, want %s, %v", got.Digest, want.Digest, err)

@@ -29,6 +29,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Suffix is added to the name of a workspace to name the layer that belongs to it.
@@ -103,8 +104,8 @@ func (e *Entry) Peek(n int) ([]byte, error) {
 }
 
 // Open opens the layer name in root if its content has the digest. The caller closes the file.
-func Open(root *os.Root, name, digest string) (*os.File, error) {
-	f, err := workspace.OpenChecked(root, name, digest, math.MaxInt64)
+func Open(ctx context.Context, root *os.Root, name, digest string) (*os.File, error) {
+	f, err := foreign.OpenDigest(ctx, root, name, digest, math.MaxInt64)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}

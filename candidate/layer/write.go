@@ -91,7 +91,7 @@ type writer struct {
 	report  *Report
 }
 
-// directory writes the entries of a directory, of which dirs are the parts, the topmost first.
+// directory writes the entries of a directory that merges dirs, the topmost first.
 func (w *writer) directory(dirs []*os.Root, rel string, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: more than %d directories deep", workspace.ErrTooBig, maxDepth)
@@ -194,7 +194,7 @@ func (w *writer) mark(name string) error {
 	return w.archive.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600})
 }
 
-// entry writes an entry of the topmost of dirs, all of which have one of this name.
+// entry writes the named entry of the topmost of dirs. All of dirs have an entry of this name.
 func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	dir := dirs[0]
 	info, err := dir.Lstat(name)

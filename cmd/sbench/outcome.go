@@ -34,8 +34,8 @@ func score(s run.Summary) scored {
 }
 
 // writeOutcome prints the score of a run, why attempts did not pass or were not measured, and what to do
-// next. args is the command line after the program's name.
-func writeOutcome(w io.Writer, s run.Summary, args []string) error {
+// next. args is the command line after the program's name; for standIn see pack.StandIn.
+func writeOutcome(w io.Writer, s run.Summary, args []string, standIn string) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(tw, format+"\n", values...) } // an error comes back from Flush
 	line("")
@@ -69,6 +69,15 @@ func writeOutcome(w io.Writer, s run.Summary, args []string) error {
 	}
 	list("failed, with an example of each cause:", func(st record.Status) bool { return st == record.Failed })
 	list("not measured, and in no score:", func(st record.Status) bool { return st != record.Failed })
+	if len(s.LeftOut) > 0 {
+		line("\nnot prepared, and in no score:")
+		for _, l := range s.LeftOut {
+			line("\t%s\t%s", report.Visible(l.Task, shownName), report.Visible(l.Reason, shownMessage))
+		}
+	}
+	if standIn != "" {
+		line("\nthese rows stand in for the benchmark's, which this command brings:\n      %s", standIn)
+	}
 	line("\nnext: sbench report %s", quoted(filepath.Dir(s.Output)))
 	if s.Interrupted() || s.Errors > 0 {
 		again := joined(args, " ", quoted)

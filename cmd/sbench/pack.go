@@ -26,7 +26,7 @@ type packImportCmd struct {
 	Format  string   `arg:"" help:"Format of the source: ${formats}."`
 	Source  string   `arg:"" help:"File or directory with the benchmark's tasks."`
 	Out     string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
-	Fill    bool     `help:"Put the rows into an existing directory that has a manifest but no rows."`
+	Fill    bool     `help:"Put the rows into an existing directory that has a manifest, in place of rows of an earlier import."`
 	ID      string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
 	Limit   int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
 	Select  []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
@@ -126,22 +126,23 @@ func pinner(c *host.Host) func(context.Context, string) (string, error) {
 // maxShown bounds the problems of each kind that are printed; JSON has all of them.
 const maxShown = 20
 
+// printShown prints the first problems of a kind.
+func (a *app) printShown(what string, problems compiler.Problems) {
+	for i, p := range problems {
+		if i == maxShown {
+			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: … and %d more (pack import --json has all)\n", what, len(problems)-i)
+			break
+		}
+		_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", what, p)
+	}
+}
+
 func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 	if cmd.JSON {
 		return a.json(r)
 	}
-	for _, list := range []struct {
-		what     string
-		problems compiler.Problems
-	}{{"left out", r.Left}, {"note", r.Notes}} {
-		for i, p := range list.problems {
-			if i == maxShown {
-				_, _ = fmt.Fprintf(a.stderr, "sbench: %s: … and %d more (--json has all)\n", list.what, len(list.problems)-i)
-				break
-			}
-			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", list.what, p)
-		}
-	}
+	a.printShown("left out", r.Left)
+	a.printShown("note", r.Notes)
 	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Tasks, r.Out, len(r.Left))
 	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
 		err = errors.Join(err, a.printf("%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out))

@@ -181,6 +181,32 @@ checked 3 task(s): reference passed 1, empty passed 1
 	})
 }
 
+// TestExamplePacks: the rows that stand in for public benchmarks' measure, on images that sbench builds.
+func TestExamplePacks(t *testing.T) {
+	containerdtest.Open(t)
+	for _, tt := range []struct {
+		name, tasks string
+		images      bool
+	}{
+		{"humaneval-mini", "3", false},
+		{"mmlu-abstract-algebra-mini", "4", false},
+		{"terminal-bench-first10", "3", true},
+		{"swe-bench-verified-codex-smoke", "2", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join("../../benchmarks", tt.name)
+			if tt.images {
+				code, _, stderr := sbench(t, "run", "-c", filepath.Join(dir, "tester-command.yaml"), "-o", filepath.Join(t.TempDir(), "out"))
+				if code != codeUsage || !strings.Contains(stderr, "sbench image build --pack ") {
+					t.Errorf("without its images: exit code %d\n%s", code, stderr)
+				}
+				expect(t, codeMeasured, "sbench.local/"+tt.name, "image", "build", "--pack", dir)
+			}
+			expect(t, codeMeasured, "checked "+tt.tasks+" task(s): reference passed "+tt.tasks+", empty passed 0", "pack", "check", "--progress", "none", dir)
+		})
+	}
+}
+
 // withImage imports an image for the duration of the test.
 func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()

@@ -23,6 +23,8 @@ const (
 	shownName    = 100  // characters of a task's id
 	shownMessage = 200  // characters of a failure message
 	shownLine    = 2000 // characters of a line of agents' output, and of other details
+	// slowVerification is after how many seconds the runs of a verification are shown.
+	slowVerification = 10
 )
 
 // progress returns the function that shows events on standard error, or nil to show none. It ignores
@@ -156,6 +158,11 @@ func eventLines(e run.Event, p pace) []string {
 		return lines
 	case run.SandboxCommand, run.SandboxResult:
 		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, shownName)), " ")}
+	case run.VerifierRun:
+		if e.Seconds < slowVerification {
+			return nil
+		}
+		return []string{fmt.Sprintf("sbench: verifying for %s: %s: %s", tookSeconds(e.Seconds), task, detail)}
 	case run.ImagePull:
 		return []string{"sbench: pulling " + detail}
 	case run.Waiting:

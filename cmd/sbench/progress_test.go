@@ -127,7 +127,7 @@ next: sbench report /a
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			must(t, writeOutcome(&out, tt.s, tt.args))
+			must(t, writeOutcome(&out, tt.s, tt.args, ""))
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Error(diff)
 			}

@@ -21,6 +21,7 @@ type runDirs struct {
 	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
 	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 
+	Private        bool `help:"Show what verifiers printed, where the private part of the run is there. It can contain hidden tests: do not publish the result."`
 	AcceptUnsigned bool `help:"Sum up records even if they are damaged, or not signed by --key. The report says so."`
 }
 
@@ -87,6 +88,7 @@ func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 		if err != nil {
 			return sources, err
 		}
+		s.Private = cmd.Private
 		sources = append(sources, s)
 		if err := cmd.checkTrust(s, key); err != nil {
 			return sources, err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -25,12 +26,15 @@ import (
 type runCmd struct {
 	testerArgs
 	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
+	Contrast *string  `enum:"full,quick,off" placeholder:"EFFORT" help:"How much is done against candidates that follow their tests: full, quick or off. The same as --set verification.contrast=EFFORT."`
 	MaxCost  *float64 `placeholder:"USD" help:"Stop starting attempts once the run has cost this much. The same as --set run.max_cost_usd=USD."`
 
 	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
 	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
-	Harness   string   `enum:",reference,empty" default:"" placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution)."`
+	Exclude   []string `placeholder:"GLOB" help:"Do not run the tasks whose id matches one of these patterns."`
+	Harness   string   `placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution). With a directory: also the type of an agent, such as codex."`
+	Allow     []string `placeholder:"DOMAIN" help:"With a directory: domain that builds of its images may reach, with its subdomains; can be repeated. Default: none."`
 	OutputDir string   `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
 	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
 	progressFlags
@@ -50,11 +54,18 @@ type runCmd struct {
 
 	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
 
-	graded *gradeCmd // has the source of the candidates; nil if the run makes them
+	graded  *gradeCmd     // has the source of the candidates; nil if the run makes them
+	leftOut []run.LeftOut // of a directory; nil for a tester file, whose tasks all have to run
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
+	if cmd.isDirectory() {
+		return cmd.runDirectory(ctx, a)
+	}
+	if !slices.Contains([]string{"", string(run.Reference), string(run.Empty)}, cmd.Harness) || len(cmd.Allow) > 0 {
+		return fmt.Errorf("%w: --harness %s and --allow are for a directory of tasks; a tester file names its agent", errUsage, cmd.Harness)
+	}
 	source, err := cmd.source()
 	if err != nil {
 		return err
@@ -132,7 +143,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
-		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:]))
+		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], pack.StandIn(filepath.Dir(in.Pack.ManifestPath))))
 	}
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
@@ -179,6 +190,9 @@ func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+	}
+	if cmd.Contrast != nil {
+		s.settings = append(s.settings, compiler.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
 	}
 	if cmd.MaxCost != nil {
 		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
@@ -277,7 +291,8 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 // egress and the judge.
 func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
-		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Task, in.Tester.Run.Tasks),
+		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: without(cmd.Exclude, selector(cmd.Task, in.Tester.Run.Tasks)),
+		LeaveOut: cmd.leftOut != nil, LeftOut: cmd.leftOut,
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
@@ -335,6 +350,16 @@ func selector(lists ...[]string) func(string) bool {
 			}
 		}
 		return true
+	}
+}
+
+// without returns a function that reports whether an id is selected and matches no glob; nil selects all.
+func without(globs []string, selected func(string) bool) func(string) bool {
+	if len(globs) == 0 {
+		return selected
+	}
+	return func(id string) bool {
+		return (selected == nil || selected(id)) && !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) })
 	}
 }
 

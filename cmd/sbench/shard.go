@@ -91,6 +91,7 @@ type mergeCmd struct {
 	OutputDir string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the whole run. It may hold an earlier merge, which is brought up to date."`
 	Key       string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed every shard."`
 	Sign      string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
+	Private   bool     `help:"Also merge what verifiers printed, where the shards have it. It can contain hidden tests."`
 	JSON      bool     `name:"json" help:"Print what was merged as JSON."`
 }
 
@@ -108,7 +109,7 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign})
+	merged, err := record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign, Private: cmd.Private})
 	switch {
 	case errors.Is(err, record.ErrDamaged):
 		return marked(errNotVerified, err)

@@ -22,6 +22,7 @@ type showCmd struct {
 	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
 	jsonFlag
 
+	Private        bool `help:"Show what the verifier printed, where the private part of the run is there. It can contain hidden tests."`
 	AcceptUnsigned bool `help:"Show records even if they are damaged, or not signed by --key."`
 }
 
@@ -43,7 +44,7 @@ type attemptView struct {
 }
 
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
-	sources, err := (&runDirs{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
+	sources, err := (&runDirs{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, Private: cmd.Private, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err = errors.Join(err, notNegative("--attempt", cmd.Attempt)); err != nil {
 		return err
@@ -137,6 +138,9 @@ func (v attemptView) print(w io.Writer) error {
 		for _, t := range v.Tries {
 			fact("try", strings.TrimSpace(fmt.Sprintf("line %d: %s %s", t.Line, t.Status, t.Reason)))
 		}
+	}
+	if v.Private == "withheld" {
+		fact("verifier", "its output can contain hidden tests: --private shows it")
 	}
 	for _, missing := range v.Missing {
 		fact("missing", missing)

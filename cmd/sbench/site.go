@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -53,15 +55,18 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 		return nil, err
 	}
 	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
-	if s.engine, err = c.NewRun(ctx); err != nil {
+	if s.engine, err = c.NewRun(ctx, plan.Isolations()...); err != nil {
 		return nil, err
 	}
-	found := &resolver{c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup}
+	found := &resolver{
+		c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup,
+		pack: filepath.Dir(plan.Pack.ManifestPath),
+	}
 	if t.Runtime.AllowCapabilities {
 		found.capabilities = compiler.PackageCapabilities()
 	}
 	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
-	s.Version, s.Host = sbenchVersion(), hostFacts(c)
+	s.Version, s.Host, s.Isolation, s.GVisor = sbenchVersion(), hostFacts(c), c.Isolation(), c.GVisor()
 	return s, nil
 }
 
@@ -79,28 +84,48 @@ type resolver struct {
 	c        *host.Host
 	engine   *sandbox.Engine
 	policy   images.PullPolicy
-	progress func(run.Event) // nil for none
-	tried    bool            // a sandbox has worked
+	progress func(run.Event)     // nil for none
+	tried    []runtime.Isolation // with which a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
+	pack         string // the directory of the pack, which may have Dockerfiles; "" for none
 }
 
 func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
 	img, err := r.find(ctx, env.Image)
+	if errors.Is(err, runtime.ErrNotFound) && r.pack != "" {
+		built, noRecord := pack.Images(r.pack)
+		if noRecord == nil && slices.ContainsFunc(built, func(i pack.BuiltImage) bool { return i.Ref == env.Image }) {
+			err = fmt.Errorf("%w; the pack has its Dockerfile: sbench image build --pack %s", err, quoted(r.pack))
+		}
+	}
 	if err != nil {
 		return img, err
 	}
-	if !r.tried {
-		if err := r.engine.Trial(ctx, img); err != nil {
+	least := runtime.Isolation(env.Isolation)
+	if !slices.Contains(r.tried, least) {
+		if err := r.engine.Trial(ctx, img, least); err != nil {
 			return img, fmt.Errorf("%w: no sandbox could be started on the image %s here: %w", runtime.ErrUnavailable, img.Ref, err)
 		}
-		r.tried = true
+		r.tried = append(r.tried, least)
 	}
 	if len(env.Setup) == 0 {
 		return img, nil
 	}
-	return r.builder(os.TempDir()).Setup(ctx, img, env.Setup)
+	return r.builder(os.TempDir(), least).Setup(ctx, img, env.Setup)
+}
+
+// isolated is an engine whose sandboxes have at least an isolation.
+type isolated struct {
+	*sandbox.Engine
+	least runtime.Isolation
+}
+
+// Create implements harness.Engine.
+func (e isolated) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
+	cfg.Isolation = max(cfg.Isolation, e.least)
+	return e.Engine.Create(ctx, cfg)
 }
 
 func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) {

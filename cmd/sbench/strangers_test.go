@@ -10,10 +10,12 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/record"
 )
 
-// TestStrangers: of tasks in Harbor's form as people write them, each reference passes and each empty
-// candidate fails.
+// TestStrangers: of a directory of tasks in Harbor's form as people write them, each reference passes and
+// each empty candidate fails. Those that cannot be prepared are named.
 func TestStrangers(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	archive, err := txtar.ParseFile("testdata/strangers/tasks.txtar")
@@ -34,12 +36,28 @@ func TestStrangers(t *testing.T) {
 		}
 		write(f.Name, string(f.Data))
 	}
-	pack, out := filepath.Join(t.TempDir(), "pack"), filepath.Join(t.TempDir(), "check")
-	expect(t, codeMeasured, "imported 6 task(s)", "pack", "import", "--out", pack, "harbor", source)
-	expect(t, codeMeasured, "sbench.local/harbor-", "image", "build", "--with", "sbench", "--pack", pack)
-	expect(t, codeMeasured, "checked 6 task(s): reference passed 6, empty passed 0", "pack", "check", "-o", out, "--progress", "plain", pack)
-	if files, err := filepath.Glob(filepath.Join(out, "reference", "logs", "root-*", "1", "checker-reward.json")); err != nil || len(files) != 1 {
-		t.Errorf("the checker's files were not kept: %v %v", files, err)
+	out := t.TempDir()
+	for standIn, passed := range map[string]int{"reference": 6, "empty": 0} {
+		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")
+		var summary run.Summary
+		if err := json.Unmarshal([]byte(stdout), &summary); err != nil || code != codeInfrastructure || summary.Verified() != 6 || summary.Passed != passed {
+			t.Errorf("%s: exit code %d, %v\n%s%s", standIn, code, err, stdout, stderr)
+		}
+		for i, want := range []run.LeftOut{{Task: "gpus", Reason: "with GPUs"}, {Task: "broken", Reason: "that went wrong"}, {Task: "absent", Reason: "image sbench.local/absent:1"}} {
+			if i >= len(summary.LeftOut) || summary.LeftOut[i].Task != want.Task || !strings.Contains(summary.LeftOut[i].Reason, want.Reason) {
+				t.Errorf("left out %+v, want %+v", summary.LeftOut, want)
+			}
+		}
+	}
+	kept := false
+	_, err = record.Read(filepath.Join(out, "reference"), record.Trust{}, func(r record.Record) error {
+		for _, l := range privateOf(t, filepath.Join(out, "reference"), r).Logs {
+			kept = kept || l.Name == "reward.json"
+		}
+		return nil
+	})
+	if must(t, err); !kept {
+		t.Error("the checker's files were not kept")
 	}
 }
 

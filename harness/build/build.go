@@ -70,8 +70,8 @@ func (f Fault) Unwrap() error { return f.error }
 // stepName is the name of the images of steps, which end with a part of their key.
 const stepName = "sbench.local/build-step:"
 
-// Build builds the Dockerfile file, relative to the directory dir, whose files it may copy, and
-// names the image as. Errors name the line of the Dockerfile.
+// Build builds the Dockerfile file, a path relative to the directory dir, and names the image as. The
+// Dockerfile may copy the files in dir. Errors name the line of the Dockerfile.
 func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image, error) {
 	if b.Output == nil {
 		b.Output = io.Discard

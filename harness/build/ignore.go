@@ -44,8 +44,8 @@ func (t tree) skip(name string) (skip, whole bool, err error) {
 	return skip, skip && !t.ignored.Exclusions(), err
 }
 
-// openContext opens a build context without what its ignore file names: that of the Dockerfile, or
-// .dockerignore.
+// openContext opens a build context without what its ignore file names. The ignore file is the
+// Dockerfile's own or, if there is none, .dockerignore.
 func openContext(dir, file string) (tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

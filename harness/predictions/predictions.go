@@ -71,7 +71,7 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 
 // copyLayer copies a candidate's layer after checking its digest and its entries.
 func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits layer.Budget) error {
-	from, err := c.OpenLayer()
+	from, err := c.OpenLayer(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,13 @@ func Formats() []pack.Format {
 	return []pack.Format{harbor(tasks), terminalBench(tasks)}
 }
 
+// Markers returns the names of formats by the file that a task directory of the format has.
+func Markers() map[string]string {
+	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
+}
+
+const harborFile, terminalBenchFile = "task.toml", "task.yaml"
+
 // harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
 func harbor(o *taskOptions) pack.Format {
 	return pack.Format{
@@ -126,7 +133,7 @@ type harborHealthCheck struct {
 // readHarbor turns each directory into a task checked by tests/test.sh.
 func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
 	b := &builder{Builder: to}
-	return b.tasks(ctx, "task.toml", func(t *task) error {
+	return b.tasks(ctx, harborFile, func(t *task) error {
 		var spec harborTask
 		unknown, ok := t.toml("task.toml", &spec)
 		if !ok {

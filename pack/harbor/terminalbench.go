@@ -35,7 +35,7 @@ const (
 // readTerminalBench turns each directory into a task checked by run-tests.sh.
 func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) error {
 	b := &builder{Builder: to}
-	return b.tasks(ctx, "task.yaml", func(t *task) error {
+	return b.tasks(ctx, terminalBenchFile, func(t *task) error {
 		spec := t.yaml("task.yaml")
 		if spec.Kind() != document.Object {
 			return nil

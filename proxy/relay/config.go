@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // Provider names a company's API, which determines authentication, paths and request
@@ -63,15 +64,18 @@ type Config struct {
 	// tools, logs this and sends the rest.
 	RefuseExternalTools bool
 
-	// Budgets for generations (see [Facts]); 0 means none. Requests in progress may exceed the
+	// Budgets (see [Facts]); 0 means none. MaxRequests counts all requests to the provider. Requests in progress may exceed the
 	// budgets for tokens and cost, because the relay does not cut them.
 	MaxTotalTokens int64
 	MaxRequests    int64
 	MaxCostUSD     float64       // the cost of the tokens at Prices
 	Prices         *proxy.Prices // nil: unknown
-	// Pace bounds how fast the relays that share it may generate; nil means no bound. A request
+	// Pace bounds how fast the relays that share it may ask; nil means no bound. A request
 	// that is too early waits.
 	Pace *Pace
+	// Token is the placeholder for the key without which no request passes; "" means that any request does. It keeps
+	// out what shares the agent's network but not its environment.
+	Token string
 
 	Limits HostLimits
 
@@ -83,7 +87,7 @@ type Config struct {
 // HostLimits bound what one sandbox may cost the host. If a field is 0, the default beside it counts.
 type HostLimits struct {
 	Body     int64 // bytes of a request; 32 MiB
-	Bodies   int64 // bytes of all requests at once, more get 429; twice Body
+	Bodies   int64 // bytes in memory of all requests and answers at once, more get 429; Body and 8 MiB
 	InFlight int   // requests at once, more get 429; 16
 	Conns    int   // connections at once, more are closed; 64
 	// Inspect bounds the bytes of requests that the relay inspects per second on average, each
@@ -102,11 +106,17 @@ type HostLimits struct {
 func (l HostLimits) withDefaults() HostLimits {
 	body := cmp.Or(l.Body, 32<<20)
 	return HostLimits{
-		Body: body, Bodies: max(cmp.Or(l.Bodies, 2*body), body), InFlight: cmp.Or(l.InFlight, 16), Conns: cmp.Or(l.Conns, 64),
+		Body: body, Bodies: max(cmp.Or(l.Bodies, body+8<<20), body), InFlight: cmp.Or(l.InFlight, 16), Conns: cmp.Or(l.Conns, 64),
 		Inspect: cmp.Or(l.Inspect, 32<<20), Requests: cmp.Or(l.Requests, proxy.DefaultLimits().Requests),
 		Head: cmp.Or(l.Head, 10*time.Second), Upload: cmp.Or(l.Upload, time.Minute), Silence: cmp.Or(l.Silence, 15*time.Minute),
 		Download: cmp.Or(l.Download, time.Minute), Linger: cmp.Or(l.Linger, 30*time.Second),
 	}
+}
+
+// SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox.
+func (l HostLimits) SandboxBytes() int64 {
+	l = l.withDefaults()
+	return int64(l.Conns)*proxy.ClientBytes + int64(l.InFlight)*(proxy.HostBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
 }
 
 // check returns all errors at once. No message contains the key.
@@ -125,7 +135,7 @@ func (c Config) check() error {
 		"key header %q: must be a header for keys only, such as api-key", c.KeyHeader)
 	refuse(c.Model == "", "model: there is none")
 	inPath := c.Model != "" && c.Provider == Google
-	refuse(inPath && (cleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
+	refuse(inPath && (request.CleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
 		"model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model)
 	refuse(c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0, "budget: is negative")
 	for field, limit := range reflect.ValueOf(c.Limits).Fields() {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // An exchange is one request of the agent and its answer.
@@ -24,18 +24,19 @@ type exchange struct {
 	req   *http.Request
 	ctl   *http.ResponseController
 
-	number    int64 // of the relay's requests, from 1
-	crowded   bool  // too many requests were in progress at its beginning
-	route     route
-	body      []byte // to send
-	bounds    bounds // of the answer
-	unlogged  bool   // beyond Limits.Requests: counted but not logged
-	bodyBytes int64  // bytes that the ledger has reserved for the body
-	hide      bool   // hide the chunk that only counts tokens
-	entry     proxy.Entry
-	refused   bool
-	aborted   bool        // the answer broke off after its head
-	sent      atomic.Bool // the provider may have the whole request
+	number   int64 // of the relay's requests, from 1
+	crowded  bool  // too many requests were in progress at its beginning
+	route    route
+	body     request.Body // to send
+	bounds   bounds       // of the answer
+	unlogged bool         // beyond Limits.Requests: counted but not logged
+	held     atomic.Int64 // bytes that the ledger has reserved for the body and the answer
+	hide     bool         // hide the chunk that only counts tokens
+	entry    proxy.Entry
+	refused  bool
+	aborted  bool          // the answer broke off after its head
+	pause    time.Duration // that the provider asks for
+	sent     atomic.Bool   // the provider may have the whole request
 }
 
 func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
@@ -96,6 +97,8 @@ func (x *exchange) prepare() error {
 		return &refusal{status: http.StatusServiceUnavailable, reason: logFailed, message: "sbench cannot write its log"}
 	case x.crowded:
 		return errTooMany
+	case !cfg.admits(x.req):
+		return &refusal{status: http.StatusUnauthorized, reason: noToken, message: "only the agent may ask its provider: send the key of its environment (sidecars_reach_provider)"}
 	}
 	route, ok := find(x.relay.routes, x.req)
 	if !ok {
@@ -122,7 +125,7 @@ func (x *exchange) prepare() error {
 	if x.req.ContentLength < 0 { // chunked; net/http drops a length beside chunks
 		return &refusal{status: http.StatusLengthRequired, reason: badEncoding, message: "a body must have a length, and no chunks"}
 	}
-	if route.rules == nil {
+	if route.body == nil {
 		if x.req.ContentLength != 0 {
 			return malformed("this request has no body")
 		}
@@ -146,17 +149,19 @@ func (x *exchange) inspect() error {
 		return err
 	}
 	x.entry.Up = int64(len(raw))
-	in := &inspector{model: cfg.Model, allow: cfg.AllowExternalTools, refuse: cfg.RefuseExternalTools, chat: x.route.dialect == chat, asked: x.route.model, stream: x.route.stream}
+	var found request.Checked
 	refused := x.relay.allowance.spend(func() int64 {
-		x.body, err = in.inspect(raw, x.route.rules)
-		return in.size + in.work + in.tree
+		found, err = x.route.body.Check(raw, request.Options{
+			Model: cfg.Model, InPath: x.route.model != "", Stream: x.route.stream, Allow: cfg.AllowExternalTools, Refuse: cfg.RefuseExternalTools,
+		})
+		return found.Work
 	})
 	if refused != nil { // meanwhile, other requests used up the allowance
 		return refused
 	}
-	x.bounds = in.bounds()
-	x.entry.Model, x.entry.Stream, x.hide = in.asked, in.stream, in.hideUsage
-	x.entry.Stripped = in.found
+	x.body, x.bounds = found.Body, bounds{input: int64(len(raw)), output: found.Output}
+	x.entry.Model, x.entry.Stream, x.hide = found.Model, found.Stream, found.HideUsage
+	x.entry.Stripped = found.Removed
 	return err
 }
 
@@ -166,11 +171,10 @@ func (x *exchange) read() ([]byte, error) {
 	if x.req.ContentLength > limits.Body {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
 	}
-	if !x.relay.ledger.reserveBody(x.req.ContentLength) {
+	if !x.hold(x.req.ContentLength) {
 		return nil, errTooMany
 	}
-	x.bodyBytes = x.req.ContentLength
-	raw := make([]byte, x.bodyBytes)
+	raw := make([]byte, x.req.ContentLength)
 	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	_, err := io.ReadFull(x.req.Body, raw)
 	_ = x.ctl.SetReadDeadline(time.Time{})
@@ -180,10 +184,18 @@ func (x *exchange) read() ([]byte, error) {
 	return raw, nil
 }
 
+// hold reserves memory until the end of the exchange. It returns false if there is not enough.
+func (x *exchange) hold(bytes int64) bool {
+	ok := x.relay.ledger.hold(bytes)
+	if ok {
+		x.held.Add(bytes)
+	}
+	return ok
+}
+
 // deny answers with the relay's own refusal.
 func (x *exchange) deny(err error) {
-	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
-	_ = errors.As(err, &ref)
+	ref := refusalOf(err)
 	x.refused = true
 	if ref.reason != externalTool { // no request was sent, so nothing was removed from it
 		x.entry.Stripped = nil
@@ -218,19 +230,22 @@ func (x *exchange) write(status int, body []byte) {
 
 // forward sends the request and forwards the answer.
 func (x *exchange) forward() {
+	done, ok := x.relay.await(x.req.Context())
+	if !ok {
+		x.deny(errTooMany)
+		return
+	}
+	var out outcome
+	defer func() { done(out.status, x.pause) }()
 	input := int64(0)
 	if x.route.generates() {
-		if !x.relay.await(x.req.Context()) {
-			x.deny(errTooMany)
-			return
-		}
-		input = estimateInput(int64(len(x.body)))
-		if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}); err != nil {
-			x.deny(err)
-			return
-		}
+		input = estimateInput(x.body.Len())
 	}
-	out := x.exchange()
+	if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}, x.route.generates()); err != nil {
+		x.deny(err)
+		return
+	}
+	out = x.exchange()
 	if x.route.generates() {
 		x.relay.ledger.complete(input, out)
 		if out.usage != (proxy.Usage{}) {
@@ -270,7 +285,7 @@ func (x *exchange) exchange() outcome {
 	}
 	resp.Body = newPatientBody(resp.Body, x.relay.cfg.Limits.Silence, cancel)
 	defer func() { _ = resp.Body.Close() }()
-	x.entry.Status = resp.StatusCode
+	x.entry.Status, x.pause = resp.StatusCode, retryAfter(resp.Header)
 	if unusable(resp) {
 		return x.unreachable(BrokenAnswer, resp.StatusCode/100 == 2)
 	}
@@ -288,8 +303,8 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	}
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
 	var body io.Reader
-	if x.route.rules != nil {
-		body = bytes.NewReader(x.body)
+	if x.route.body != nil {
+		body = x.body.Reader()
 	}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), x.route.method, target.String(), body)
 	if err != nil {
@@ -297,6 +312,8 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header = header(cfg.Provider, x.req.Header)
 	if body != nil {
+		req.ContentLength = x.body.Len()
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(x.body.Reader()), nil }
 		req.Header.Set("Content-Type", "application/json")
 	}
 	cfg.authorize(req.Header)
@@ -320,7 +337,7 @@ func (x *exchange) unreadUsage(worst bool) proxy.Usage {
 	if !x.sent.Load() {
 		return proxy.Usage{}
 	}
-	return newMeter(x.route.dialect, false).close(x.bounds, worst)
+	return newMeter(x.route.dialect, false, x.hold).close(x.bounds, worst)
 }
 
 // gone reports whether the agent closed the connection or the relay was closed.

@@ -1,31 +1,23 @@
 package relay
 
 import (
+	"bytes"
+	"context"
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/request"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // The functions below let fuzzers and benchmarks run parts of the relay without a
 // connection.
 
-// CheckJSON returns the error of parse.
-func CheckJSON(data []byte) error {
-	_, _, err := parse(data)
-	return err
-}
-
 // IsKeyHeader is isKeyHeader.
 func IsKeyHeader(name string) bool { return isKeyHeader(name) }
-
-// Values returns the number of values in valid JSON.
-func Values(data []byte) int {
-	p := parser{data: data}
-	_, _ = p.value(nil, 0)
-	return p.values
-}
 
 // Routes returns the routes of a provider for the model "m", as "METHOD path parameter...".
 func Routes(p Provider) (all []string) {
@@ -35,23 +27,22 @@ func Routes(p Provider) (all []string) {
 	return all
 }
 
-// Inspect inspects the body of a POST to path for the model "m".
-func Inspect(p Provider, path string, body []byte) (out []byte, found []string, err error) {
+// Inspect checks the body of a POST to path for the model "m".
+func Inspect(p Provider, path string, body []byte) (out []byte, found request.Checked, err error) {
 	for _, r := range routes(p, "m") {
-		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
-			out, err = in.inspect(body, r.rules)
-			return out, in.found, err
+		if r.path == path && r.body != nil {
+			found, err = r.body.Check(body, request.Options{Model: "m", InPath: r.model != "", Stream: r.stream})
+			return bytes.Join(found.Body, nil), found, err
 		}
 	}
 	panic("no such path")
 }
 
 // Meter counts an answer that comes in the given pieces.
-func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
+func Meter(path string, p Provider, streamed bool, pieces ...[]byte) (u proxy.Usage, whole bool, cause Cause) {
 	for _, r := range routes(p, "m") {
 		if r.path == path {
-			m := newMeter(r.dialect, stream)
+			m := newMeter(r.dialect, streamed, nil)
 			for _, piece := range pieces {
 				m.write(piece)
 			}
@@ -64,63 +55,56 @@ func Meter(path string, p Provider, stream bool, pieces ...[]byte) (u proxy.Usag
 
 // Events returns the data of the events of a stream that comes in pieces.
 func Events(pieces ...[]byte) (all []string) {
-	r := eventReader{event: func(data []byte) { all = append(all, string(data)) }}
+	r := stream.Events{Event: func(data []byte) { all = append(all, string(data)) }}
 	for _, p := range pieces {
-		r.write(p)
+		r.Add(p)
 	}
-	r.close()
+	r.Close()
 	return all
 }
 
 var secrets sync.Map // by key
 
 // secretOf returns the secret of a key. Like a relay, it makes the secret only once.
-func secretOf(key string) *secret {
+func secretOf(key string) *stream.Secret {
 	s, ok := secrets.Load(key)
 	if !ok {
-		s, _ = secrets.LoadOrStore(key, newSecret(NewKey(key), 8))
+		s, _ = secrets.LoadOrStore(key, stream.NewSecret(key, 8))
 	}
-	return s.(*secret)
+	return s.(*stream.Secret)
 }
 
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := &scrubber{secret: secretOf(key), out: out}
+	s := stream.NewScrubber(secretOf(key), out)
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
 		}
 	}
-	return s.flush()
+	return s.Flush()
 }
 
 // Hide writes pieces through a hider.
 func Hide(out io.Writer, pieces ...[]byte) error {
-	h := hider{out: &scrubber{secret: newSecret(Key{}, 8), out: out}}
+	h := stream.NewHider(stream.NewScrubber(stream.NewSecret("", 8), out))
 	for _, p := range pieces {
 		if _, err := h.Write(p); err != nil {
 			return err
 		}
 	}
-	return h.flush()
-}
-
-// Work inspects a body as [Inspect] does. It returns the work that the allowance pays for besides the
-// body's size, in bytes, and the bound of the answer's output.
-func Work(p Provider, path string, body []byte) (work, output int64, err error) {
-	for _, r := range routes(p, "m") {
-		if r.path == path && r.rules != nil {
-			in := &inspector{model: "m", chat: r.dialect == chat, asked: r.model, stream: r.stream}
-			_, err = in.inspect(body, r.rules)
-			return in.work + in.tree, in.bounds().output, err
-		}
-	}
-	panic("no such path")
+	return h.Flush()
 }
 
 // Pending returns how many bytes a scrubber delays after a piece.
 func Pending(key string, piece []byte) int {
-	s := &scrubber{secret: secretOf(key), out: io.Discard}
+	s := stream.NewScrubber(secretOf(key), io.Discard)
 	_, _ = s.Write(piece)
-	return len(s.pending)
+	return s.Pending()
 }
+
+// Begin is begin.
+func (p *Pace) Begin(ctx context.Context) (time.Duration, bool) { return p.begin(ctx) }
+
+// End is end.
+func (p *Pace) End(status int, hold time.Duration) { p.end(status, hold) }

@@ -42,7 +42,8 @@ type Facts struct {
 	Refused int64 `json:"refused"` // of Seen, answered by the relay alone
 	// Unlogged counts the refused requests beyond Limits.Requests, which have no log entry.
 	Unlogged int64 `json:"unlogged,omitempty"`
-	Sent     int64 `json:"sent"` // generations sent to the provider, including retries; 0 if no model was asked
+	Other    int64 `json:"other,omitempty"` // other requests sent to the provider, for lists of models and counts of tokens
+	Sent     int64 `json:"sent"`            // generations sent to the provider, including retries; 0 if no model was asked
 
 	Succeeded int64           `json:"succeeded"`        // of Sent, answered with 2xx and to the end
 	Failed    map[Cause]int64 `json:"failed,omitempty"` // of Sent, failed on the provider's side
@@ -57,6 +58,10 @@ type Facts struct {
 	// the cause of the last failure and is never reset.
 	Outage    int64 `json:"outage,omitempty"`
 	LastCause Cause `json:"last_cause,omitempty"`
+
+	// ProviderWait is for how many seconds the provider's load made the agent wait: because it asked for this, or
+	// allowed fewer requests at once. Waits at the same time count once.
+	ProviderWait float64 `json:"provider_wait,omitempty"`
 
 	Exceeded Budget      `json:"exceeded,omitempty"` // the first budget that refused a request; empty if none did
 	Usage    proxy.Usage `json:"usage"`              // of all requests

@@ -59,15 +59,15 @@ func TestGoogleTools(t *testing.T) {
 			case c.want == "=":
 				c.want = c.body
 			}
-			first := append(found, "")[0]
+			first := append(found.Removed, "")[0]
 			if err != nil || string(out) != c.want || first != c.found {
-				t.Errorf("%s, %v, %v", out, found, err)
+				t.Errorf("%s, %v, %v", out, found.Removed, err)
 			}
 		})
 	}
 	count := `{"generateContentRequest":{"model":"models/m","contents":[{"parts":[{"fileData":{}}]}]}}`
-	if out, found, err := relay.Inspect(relay.Google, "/v1beta/models/m:countTokens", []byte(count)); err != nil || len(found) != 1 || strings.Contains(string(out), "fileData") {
-		t.Errorf("%s, %v, %v", out, found, err)
+	if out, found, err := relay.Inspect(relay.Google, "/v1beta/models/m:countTokens", []byte(count)); err != nil || len(found.Removed) != 1 || strings.Contains(string(out), "fileData") {
+		t.Errorf("%s, %v, %v", out, found.Removed, err)
 	}
 	if _, _, err := relay.Inspect(relay.Google, "/v1beta/models/m:countTokens", []byte(strings.Replace(count, "models/m", "models/other", 1))); err == nil {
 		t.Error("another model's tokens were counted")

@@ -3,9 +3,11 @@ package relay
 import (
 	"fmt"
 	"log/slog"
+
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
-const redacted = "<redacted>"
+const redacted = stream.Redacted
 
 // A Key is a provider's credential. It cannot be printed by accident: formatting, logging
 // and encoding give a placeholder, even within other structs. The zero Key has no credential.

@@ -7,11 +7,16 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 )
 
-const maxStatuses = 16
+const (
+	maxStatuses = 16
+	// maxQuestion bounds the first generation in memory, in bytes. A larger one cannot be repeated.
+	maxQuestion = 4 << 20
+)
 
 // A ledger counts the facts and the budgets of one relay.
 type ledger struct {
@@ -21,8 +26,9 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	bodies   int64     // bytes of bodies in memory
+	held     int64     // bytes of bodies and answers in memory
 	reserved int64     // estimated input tokens of the requests in progress
+	waits    span      // that the provider asked for
 	path     string    // of the last generation; "" before the first
 	first    *question // the first generation; nil before it, and after any generation has succeeded
 }
@@ -44,13 +50,13 @@ func (l *ledger) enter() (n int64, crowded bool) {
 	return l.facts.Seen, l.inFlight > l.cfg.Limits.InFlight
 }
 
-// leave ends what enter began and releases the reserved body. It records what the relay removed from
+// leave ends what enter began and releases its memory. It records what the relay removed from
 // the request, or why it refused the request.
 func (l *ledger) leave(x *exchange) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inFlight--
-	l.bodies -= x.bodyBytes
+	l.held -= x.held.Load()
 	into := l.facts.Stripped
 	if x.refused {
 		l.facts.Refused++
@@ -60,42 +66,74 @@ func (l *ledger) leave(x *exchange) {
 		l.facts.Unlogged++
 	}
 	for _, name := range x.entry.Stripped {
-		if _, ok := into[name]; ok || len(into) < 8*maxFound {
+		if _, ok := into[name]; ok || len(into) < 256 {
 			into[name]++
 		}
 	}
 }
 
-// reserveBody reserves memory for a body. It returns false if there is not enough.
-func (l *ledger) reserveBody(bytes int64) bool {
+// hold reserves memory for a body or an answer. It returns false if there is not enough.
+func (l *ledger) hold(bytes int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bodies+bytes > l.cfg.Limits.Bodies {
+	if l.held+bytes > l.cfg.Limits.Bodies {
 		return false
 	}
-	l.bodies += bytes
+	l.held += bytes
 	return true
 }
 
-// admit counts a generation towards the budgets, or refuses it. The tokens of a generation are known
+// A span is the union of spans of time that begin one after the other.
+type span struct {
+	total    time.Duration // of those that are over
+	from, to time.Time     // the last
+}
+
+// waited adds a span in which the provider made the agent wait. It may end in the future.
+func (l *ledger) waited(from, to time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch w := &l.waits; {
+	case !to.After(from) || !to.After(w.to):
+	case from.After(w.to):
+		w.total, w.from, w.to = w.total+w.to.Sub(w.from), from, to
+	default:
+		w.to = to
+	}
+}
+
+// length returns the time until now.
+func (s span) length() time.Duration {
+	to := s.to
+	if now := time.Now(); to.After(now) {
+		to = now
+	}
+	return s.total + max(to.Sub(s.from), 0)
+}
+
+// admit counts a request towards the budgets, or refuses it. The tokens of a generation are known
 // only at its end, so admit compares the budget with the tokens so far and the estimated input of the
 // requests in progress.
-func (l *ledger) admit(input int64, asked question) error {
+func (l *ledger) admit(input int64, asked question, generates bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
 	switch cfg := l.cfg; {
-	case cfg.MaxRequests > 0 && l.facts.Sent >= cfg.MaxRequests:
+	case cfg.MaxRequests > 0 && l.facts.Sent+l.facts.Other >= cfg.MaxRequests:
 		return l.exceeded(RequestBudget)
 	case cfg.MaxTotalTokens > 0 && spent.Total() >= cfg.MaxTotalTokens:
 		return l.exceeded(TokenBudget)
 	case cfg.MaxCostUSD > 0 && l.prices.Cost(spent) >= cfg.MaxCostUSD:
 		return l.exceeded(CostBudget)
 	}
+	if !generates {
+		l.facts.Other++
+		return nil
+	}
 	l.facts.Sent++
 	l.reserved += input
 	l.path, _, _ = strings.Cut(asked.uri, "?")
-	if l.facts.Sent == 1 {
+	if l.facts.Sent == 1 && asked.body.Len() <= maxQuestion {
 		l.first = &asked
 	}
 	return nil
@@ -160,6 +198,7 @@ func (l *ledger) snapshot() Facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.facts
+	f.ProviderWait = l.waits.length().Seconds()
 	f.Statuses = slices.Clone(f.Statuses)
 	f.Failed, f.Stripped, f.External = maps.Clone(f.Failed), maps.Clone(f.Stripped), maps.Clone(f.External)
 	return f

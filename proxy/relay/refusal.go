@@ -2,37 +2,38 @@ package relay
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
-	"strings"
+
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // A reason says in the log why a request was refused or not answered. Failures on the
-// provider's side have a [Cause] instead.
+// provider's side have a [Cause] instead. A [request.Reason] is a reason, too.
 type reason string
 
 const (
-	badPath       reason = "path_not_allowed"
-	badHeader     reason = "header_not_allowed"
-	badHead       reason = "malformed_head" // net/http answered by itself
-	badEncoding   reason = "encoding_not_allowed"
-	tooLarge      reason = "body_too_large"
-	unreadable    reason = "body_unreadable"
-	badJSON       reason = "malformed_json"
-	badRequest    reason = "malformed_request"
-	badModel      reason = "model_not_allowed"
-	externalTool  reason = "external_tool"
-	providerState reason = "state_not_allowed"
-	overBudget    reason = "budget_exceeded"
-	tooMany       reason = "too_many_requests"
-	tooMuch       reason = "inspection_limit"
-	tooManyInAll  reason = "request_limit"
-	logFailed     reason = "log_failed"
-	agentLeft     reason = "agent_left"
-	relayClosed   reason = "relay_closed"
+	badPath      reason = "path_not_allowed"
+	noToken      reason = "not_the_agent"
+	badHeader    reason = "header_not_allowed"
+	badHead      reason = "malformed_head" // net/http answered by itself
+	badEncoding  reason = "encoding_not_allowed"
+	tooLarge     reason = "body_too_large"
+	unreadable   reason = "body_unreadable"
+	badRequest   reason = reason(request.Bad)
+	badModel     reason = reason(request.BadModel)
+	externalTool reason = reason(request.External)
+	overBudget   reason = "budget_exceeded"
+	tooMany      reason = "too_many_requests"
+	tooMuch      reason = "inspection_limit"
+	tooManyInAll reason = "request_limit"
+	logFailed    reason = "log_failed"
+	agentLeft    reason = "agent_left"
+	relayClosed  reason = "relay_closed"
 )
 
 // A refusal is the relay's own answer. The agent sees its message, which consists of fixed texts, the
-// configured model and names that passed [cleanName].
+// configured model and names that passed [request.CleanName].
 //
 // The status for "not permitted" depends on the provider, so that its own client does not retry:
 // codex repeats a request six times after a 403, and claude repeats it without beta features after a
@@ -55,6 +56,19 @@ var errTooMany = &refusal{status: http.StatusTooManyRequests, reason: tooMany, m
 // errTooMuch also tells the agent to retry: inspecting its requests costs the host more than allowed.
 var errTooMuch = &refusal{status: http.StatusTooManyRequests, reason: tooMuch, message: "too many bytes of requests to inspect"}
 
+// refusalOf returns the refusal of a body, or of anything else.
+func refusalOf(err error) *refusal {
+	ref := &refusal{status: http.StatusInternalServerError, reason: badRequest, message: "internal error"}
+	if bad := (*request.Error)(nil); errors.As(err, &bad) {
+		ref = &refusal{reason: reason(bad.Reason), message: bad.Message}
+		if bad.Reason == request.Bad || bad.Reason == request.BadJSON {
+			ref.status = http.StatusBadRequest
+		}
+	}
+	_ = errors.As(err, &ref)
+	return ref
+}
+
 func malformed(message string) error {
 	return &refusal{status: http.StatusBadRequest, reason: badRequest, message: message}
 }
@@ -73,14 +87,4 @@ func errorBody(p Provider, status int, code, message string) []byte {
 	}
 	b, _ := json.Marshal(body) // cannot fail: strings and a number
 	return append(b, '\n')
-}
-
-// cleanName returns a name from the agent for logs and messages; "unknown" if it is too long
-// or has characters that names do not have.
-func cleanName(s string) string {
-	const known = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@[]"
-	if s == "" || len(s) > 64 || strings.Trim(s, known) != "" {
-		return "unknown"
-	}
-	return s
 }

@@ -13,6 +13,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // ErrClosed is the error of [Relay.Serve] once the relay is closed.
@@ -25,7 +28,7 @@ type Relay struct {
 	base   *url.URL
 	routes []route
 	ledger *ledger
-	secret *secret // the key
+	secret *stream.Secret // the key
 	up     *http.Transport
 	server *http.Server
 
@@ -50,7 +53,7 @@ func New(cfg Config) (*Relay, error) {
 	cfg.Limits = cfg.Limits.withDefaults()
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, apis()[cfg.Provider].publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
-		secret: newSecret(cfg.Key, cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
+		secret: stream.NewSecret(cfg.Key.value(), cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 		waiting: make(chan struct{}, 1),
 	}
 	r.allowance.rate = cfg.Limits.Inspect
@@ -113,9 +116,11 @@ type connKey struct{}
 // calls it before connState.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
+	tcp, ok := c.(*net.TCPConn)
+	bounded := !ok || proxy.BoundClient(tcp) == nil // a connection from this process has no buffers
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
+	if bounded && len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {
 		r.conns[c] = pending
 		r.work.Add(1)
 	}

@@ -2,10 +2,13 @@ package relay
 
 import (
 	"cmp"
+	"crypto/subtle"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // A dialect is the format of an answer's token counts.
@@ -22,7 +25,7 @@ const (
 // A route is a kind of request that may be sent to a provider.
 type route struct {
 	method, path string
-	rules        map[string]rule // nil: a request without a body
+	body         *request.Form // nil: a request without a body
 	dialect      dialect
 	query        []string // parameters to forward
 	model        string   // that the path names; "" if the body does
@@ -38,25 +41,28 @@ func routes(p Provider, model string) []route {
 	const get, post = http.MethodGet, http.MethodPost
 	switch p {
 	case OpenAI:
+		responsesBody, chatBody := request.Responses(), request.Chat()
 		return []route{
-			{method: post, path: "/v1/responses", rules: responsesRules(), dialect: responses},
-			{method: post, path: "/v1/responses/compact", rules: responsesRules(), dialect: responses},
-			{method: post, path: "/v1/chat/completions", rules: chatRules(), dialect: chat},
+			{method: post, path: "/v1/responses", body: &responsesBody, dialect: responses},
+			{method: post, path: "/v1/responses/compact", body: &responsesBody, dialect: responses},
+			{method: post, path: "/v1/chat/completions", body: &chatBody, dialect: chat},
 			{method: get, path: "/v1/models", query: []string{"client_version"}},
 		}
 	case Google:
 		at := "/v1beta/models/" + model
+		generateBody, countBody := request.Generate(), request.CountTokens()
 		return []route{
-			{method: post, path: at + ":generateContent", rules: googleRules(), dialect: generateContent, model: model},
-			{method: post, path: at + ":streamGenerateContent", rules: googleRules(), dialect: generateContent, model: model, stream: true, query: []string{"alt"}},
-			{method: post, path: at + ":countTokens", rules: googleCountRules(), model: model},
+			{method: post, path: at + ":generateContent", body: &generateBody, dialect: generateContent, model: model},
+			{method: post, path: at + ":streamGenerateContent", body: &generateBody, dialect: generateContent, model: model, stream: true, query: []string{"alt"}},
+			{method: post, path: at + ":countTokens", body: &countBody, model: model},
 			{method: get, path: at, model: model},
 			{method: get, path: "/v1beta/models"},
 		}
 	}
+	messagesBody := request.Messages()
 	return []route{
-		{method: post, path: "/v1/messages", rules: anthropicRules(), dialect: messages, query: []string{"beta"}},
-		{method: post, path: "/v1/messages/count_tokens", rules: anthropicRules(), query: []string{"beta"}},
+		{method: post, path: "/v1/messages", body: &messagesBody, dialect: messages, query: []string{"beta"}},
+		{method: post, path: "/v1/messages/count_tokens", body: &messagesBody, query: []string{"beta"}},
 		{method: get, path: "/v1/models", query: []string{"beta", "limit", "after_id", "before_id"}},
 	}
 }
@@ -79,7 +85,7 @@ func (r route) target(p Provider, base *url.URL, query url.Values) *url.URL {
 	u := base.JoinPath(strings.TrimPrefix(r.path, apis()[p].base))
 	kept := url.Values{}
 	for _, name := range r.query {
-		if v := query.Get(name); v != "" && cleanName(v) == v {
+		if v := query.Get(name); v != "" && request.CleanName(v) == v {
 			kept.Set(name, v)
 		}
 	}
@@ -122,19 +128,32 @@ func copyField(out, in http.Header, name string) {
 	}
 }
 
-// filterBetas drops the names of beta features that the inspector removes from requests, in case the
-// name alone has an effect.
+// passingBetas returns the beta features, without dates, that neither lead outside nor raise the price.
+func passingBetas() []string {
+	return []string{
+		"advanced-tool-use", "claude-code", "compact", "context-management", "effort", "fine-grained-tool-streaming", "interleaved-thinking",
+		"mid-conversation-tool-changes", "model-context-window-exceeded", "output-128k", "pdfs", "prompt-caching", "prompt-caching-scope", "redact-thinking",
+		"structured-outputs", "task-budgets", "thinking-display-updates", "thinking-token-count", "token-counting", "token-efficient-tools", "tool-examples",
+	}
+}
+
+// filterBetas keeps only those names, since the name alone may have an effect.
 func filterBetas(values []string) string {
 	var kept []string
 	for name := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		name = strings.TrimSpace(name)
-		if cleanName(name) == name && len(kept) < 32 && !slices.ContainsFunc(
-			[]string{"mcp-client", "code-execution", "files-api", "web-search", "web-fetch", "skills", "advisor", "managed-agents", "fast-mode", "server-side-fallback", "message-batches", "oauth"},
-			func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if undated := strings.TrimRight(name, "-0123456789"); len(kept) < 32 && slices.Contains(passingBetas(), undated) {
 			kept = append(kept, name)
 		}
 	}
 	return strings.Join(kept, ",")
+}
+
+// admits reports whether a request has the agent's token, in a place where providers' clients put a key.
+func (c Config) admits(r *http.Request) bool {
+	bearer, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	given := []string{bearer, r.Header.Get("X-Api-Key"), r.Header.Get("X-Goog-Api-Key"), r.Header.Get(cmp.Or(c.KeyHeader, "Api-Key")), r.URL.Query().Get("key")}
+	return c.Token == "" || slices.ContainsFunc(given, func(s string) bool { return subtle.ConstantTimeCompare([]byte(s), []byte(c.Token)) == 1 })
 }
 
 // authorize adds the real credential.

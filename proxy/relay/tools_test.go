@@ -86,10 +86,23 @@ func anthropicCases() []toolCase {
 		{"container upload", `"messages":[{"role":"user","content":[{"type":"container_upload","file_id":"f"}]}]}`,
 			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "container_upload"},
 		{"a block without a type", `"messages":[{"role":"user","content":[{"source":{"type":"url"}}]}]}`, "!malformed_request", ""},
+		{"unknown fields of messages, parts, sources and tools",
+			`"messages":[{"role":"user","url":"https://evil.test/1","content":[{"type":"text","text":"x","source":{"type":"url","url":"https://evil.test/2"}},{"type":"document","source":{"type":"text","data":"x","at":"u"},"url":"u"}]}],"tools":[{"name":"f","url":"https://evil.test/3"}],"diagnostics":{"url":"u"}}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"x"},{"type":"document","source":{"type":"text","data":"x"}}]}],"tools":[{"name":"f"}]}`, "url source at diagnostics"},
+		{"citation of an address", `"messages":[{"role":"user","content":[{"type":"text","text":"x","citations":[{"type":"web_search_result_location","url":"https://x.test"}]}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"x","citations":[{"type":"web_search_result_location"}]}]}]}`, "url"},
+		{"source that is an address", `"messages":[{"role":"user","content":[{"type":"search_result","source":"https://evil.test","title":"t","content":[]}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "source search_result"},
+		{"callers at the provider", `"tools":[{"name":"f","allowed_callers":["direct","code_execution_20250825"]}],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{},"caller":{"type":"code_execution_20250825"}}]}]}`,
+			`"tools":[{"name":"f","allowed_callers":["direct"]}],"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"a","name":"f","input":{}}]}]}`, "allowed_callers code_execution_20250825"},
+		{"an hour's cache", `"cache_control":{"type":"ephemeral","ttl":"1h"},"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"5m"}}]}`,
+			`"cache_control":{"type":"ephemeral"},"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral","ttl":"5m"}}]}`, "cache_control.ttl"},
+		{"another model's thoughts", `"thinking":{"type":"adaptive","model":"other"},"context_management":{"edits":[{"type":"compact_20260112","model":"other"}]}}`,
+			`"thinking":{"type":"adaptive"},"context_management":{"edits":[{"type":"compact_20260112"}]}}`, "model"},
 		{"data that looks like tools",
 			`"tools":[{"name":"a","description":"web_search_20250305","input_schema":{"type":"object","properties":{"tools":{"type":"array","items":{"type":"web_search_20250305"}},"Type":{"type":"string"},"mcp_servers":{"type":"url"}}}}],` +
 				`"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"a","input":{"type":"image","Source":{"type":"url","url":"https://x.test"},"tools":[{"type":"mcp"}],"mcp_servers":[1]}}]},` +
-				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"{\"type\":\"web_search_20250305\"}"},{"type":"text","text":"https://x.test","citations":[{"type":"web_search_result_location","url":"https://x.test"}]}]}],` +
+				`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"{\"type\":\"web_search_20250305\"}"},{"type":"text","text":"https://x.test","citations":[{"type":"char_location","cited_text":"https://x.test"}]}]}],` +
 				`"metadata":{"user_id":"{\"tools\":1}"},"thinking":{"type":"enabled"},"context_management":{"edits":[]}}`, "=", ""},
 	}
 }
@@ -118,7 +131,7 @@ func responsesCases() []toolCase {
 		{"only mcp in additional tools", `"input":[{"type":"additional_tools","tools":[{"type":"mcp"}]},{"role":"user","content":"hi"}],"tool_choice":"required"}`,
 			`"input":[{"role":"user","content":"hi"}]}`, "mcp"},
 		{"mcp in the output of a search", `"input":[{"type":"tool_search_output","call_id":"c","tools":[{"type":"mcp"}]}]}`, `"input":[{"type":"tool_search_output","call_id":"c","tools":[]}]}`, "mcp"},
-		{"mcp in a message", `"input":[{"role":"user","content":"hi","tools":[{"type":"mcp"}]}]}`, `"input":[{"role":"user","content":"hi","tools":[]}]}`, "mcp"},
+		{"mcp in a message", `"input":[{"role":"user","content":"hi","tools":[{"type":"mcp"}]}]}`, `"input":[{"role":"user","content":"hi"}]}`, "tools"},
 		{"mcp approval", `"input":[{"type":"mcp_approval_response","approve":true},{"role":"user","content":"hi"}]}`, `"input":[{"role":"user","content":"hi"}]}`, "input:mcp_approval_response"},
 		{"computer", `"input":[{"type":"computer_call_output","output":{"type":"computer_screenshot","image_url":"https://evil.test"}}]}`, `"input":[]}`, "input:computer_call_output"},
 		{"reference", `"input":[{"type":"item_reference","id":"msg_1"}]}`, "!state_not_allowed", ""},
@@ -139,13 +152,19 @@ func responsesCases() []toolCase {
 		{"image of a URL behind a space", `"input":[{"role":"user","content":[{"type":"input_image","image_url":" data:,https://evil.test"}]}]}`,
 			`"input":[{"role":"user","content":[{"type":"input_text","text":"` + notice + `"}]}]}`, "input_image"},
 		{"image of the model's own", `"input":[{"role":"assistant","content":[{"type":"input_image","file_id":"f"}]}]}`,
-			`"input":[{"role":"assistant","content":[{"type":"output_text","text":"` + notice + `"}]}]}`, "input_image"},
+			`"input":[{"role":"assistant","content":[{"type":"output_text","text":"` + notice + `"}]}]}`, "file_id input_image"},
 		{"file of a URL", `"input":[{"role":"user","content":[{"type":"input_file","file_url":"https://evil.test"}]}]}`,
-			`"input":[{"role":"user","content":[{"type":"input_text","text":"` + notice + `"}]}]}`, "input_file"},
+			`"input":[{"role":"user","content":[{"type":"input_text","text":"` + notice + `"}]}]}`, "file_url input_file"},
 		{"image in a tool's output", `"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_image","image_url":"http://evil.test"}]}]}`,
 			`"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"` + notice + `"}]}]}`, "input_image"},
 		{"image in a custom tool's output", `"input":[{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_image","image_url":"http://evil.test"}]}]}`,
 			`"input":[{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_text","text":"` + notice + `"}]}]}`, "input_image"},
+		{"audio of a URL", `"input":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"https://evil.test","format":"wav"}}]}]}`,
+			`"input":[{"role":"user","content":[{"type":"input_text","text":"` + notice + `"}]}]}`, "input_audio"},
+		{"URLs in reasoning and outputs", `"input":[{"type":"reasoning","summary":[],"encrypted_content":"e","content":[{"type":"input_image","image_url":"https://evil.test"}]},{"type":"shell_call_output","call_id":"a","output":[{"type":"input_image","image_url":"https://evil.test"}]},{"type":"local_shell_call_output","id":"a","output":[{"type":"input_image"}]},{"type":"apply_patch_call_output","call_id":"a","output":[{"type":"input_file","file_url":"u"}]}]}`,
+			`"input":[{"type":"reasoning","summary":[],"encrypted_content":"e","content":[{"type":"input_image"}]},{"type":"shell_call_output","call_id":"a","output":[{"type":"input_image"}]},{"type":"local_shell_call_output","id":"a","output":"` + notice + `"},{"type":"apply_patch_call_output","call_id":"a","output":"` + notice + `"}]}`, "image_url output"},
+		{"a tool's server", `"tools":[{"type":"function","name":"f","parameters":{"$ref":"https://evil.test/s.json","$defs":{"a":{"$ref":"#/x"}}},"server_url":"https://evil.test","connector_id":"c"},{"type":"shell","environment":{"type":"local","skills":[{"skill_id":"s"}],"network_policy":{}}}]}`,
+			`"tools":[{"type":"function","name":"f","parameters":{"$defs":{"a":{"$ref":"#/x"}}}},{"type":"shell","environment":{"type":"local"}}]}`, "ref server_url connector_id skills network_policy"},
 		{"data that looks like tools",
 			`"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{"tools":{"type":"mcp"},"Type":{}}}}],` +
 				`"input":[{"type":"function_call","call_id":"c","name":"f","arguments":"{\"tools\":[{\"type\":\"mcp\"}]}"},` +
@@ -158,8 +177,7 @@ func responsesCases() []toolCase {
 func chatCases() []toolCase {
 	return []toolCase{
 		{"function", `"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"f"}}]}`, "=", ""},
-		{"URL in capitals", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA==","URL":"https://evil.test"}}]}]}`,
-			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
+		{"URL in capitals", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA==","URL":"https://evil.test"}}]}]}`, "!malformed_request", ""},
 		{"file in capitals", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:x"},"File":{"file_id":"f"}}]}]}`, "!malformed_request", ""},
 		{"tier in capitals", `"Service_Tier":"priority"}`, "!malformed_request", ""},
 		{"hosted", `"tools":[{"type":"web_search"},{"type":"function","function":{"name":"f"}}]}`, `"tools":[{"type":"function","function":{"name":"f"}}]}`, "web_search"},
@@ -172,11 +190,22 @@ func chatCases() []toolCase {
 			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
 		{"file of bytes", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,AA=="}}]}]}`, "=", ""},
 		{"file at the provider", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_id":"f"}}]}]}`,
-			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "file"},
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "file_id file"},
 		{"file of a URL as data", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"https://evil.test"}}]}]}`,
 			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "file"},
 		{"priority", `"service_tier":"priority"}`, `}`, "service_tier"},
-		{"choice among tools", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"web_search"}]}}}`, `}`, "tool_choice:web_search"},
+		{"choice among tools", `"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"web_search"}]}}}`, `}`, "tool_choice:web_search tool_choice:allowed_tools"},
+		{"audio of a URL", `"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"https://evil.test","format":"wav"}}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "input_audio"},
+		{"audio of bytes", `"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"UklGR\/+A=","format":"wav"}}]}]}`, "=", ""},
+		{"file of a URL without a scheme", `"messages":[{"role":"user","content":[{"type":"file","file":{"filename":"a","file_data":"//evil.test/x"}}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "file"},
+		{"image in a prediction", `"prediction":{"type":"content","content":[{"type":"image_url","image_url":{"url":"https://evil.test"}}]}}`,
+			`"prediction":{"type":"content","content":[{"type":"text","text":"` + notice + `"}]}}`, "image_url"},
+		{"unknown fields of messages and parts", `"messages":[{"role":"user","content":[{"type":"text","text":"x","video_url":{"url":"u"}}],"images":["https://evil.test"],"name":"https://evil.test"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"web_search"}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"x"}]},{"role":"assistant","content":null,"tool_calls":[]}]}`, "video_url images name tool_calls:web_search"},
+		{"a schema elsewhere", `"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{"\u0024ref":"https://evil.test/s.json"}}}}`,
+			`"response_format":{"type":"json_schema","json_schema":{"name":"a","schema":{}}}}`, "ref"},
 		{"stream", `"stream":true}`, `"stream":true,"stream_options":{"include_usage":true}}`, ""},
 		{"stream with null options", `"stream_options":null,"stream":true}`, `"stream":true,"stream_options":{"include_usage":true}}`, ""},
 		{"stream that shall not count", `"stream_options":{"include_usage":false,"include_obfuscation":false},"stream":true}`,
@@ -287,7 +316,7 @@ func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 // provider or ask another model.
 func TestAllowExternalTools(t *testing.T) {
 	stays := map[string]bool{
-		"advisor": true, "fallbacks": true, "fast": true, "priority": true, "region": true,
+		"advisor": true, "fallbacks": true, "an hour's cache": true, "another model's thoughts": true, "fast": true, "priority": true, "region": true,
 		"stream": true, "stream with null options": true, "stream that shall not count": true,
 	}
 	for _, api := range []struct {

@@ -10,10 +10,13 @@ import (
 	"github.com/securebench/sbench/proxy"
 )
 
+// streamBytes is how much of an answer net/http keeps until it is read.
+const streamBytes = 256 << 10
+
 // newUpstream returns the transport to the provider. The end of ctx, the relay's context, closes all
 // connections, even idle ones.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
-	dialer := net.Dialer{Timeout: 15 * time.Second}
+	dialer := net.Dialer{Timeout: 15 * time.Second, Control: proxy.BoundHost}
 	return &http.Transport{
 		Proxy: cfg.Proxy,
 		DialContext: func(dialing context.Context, network, address string) (net.Conn, error) {
@@ -31,6 +34,9 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		MaxResponseHeaderBytes: 256 << 10,
 		DisableCompression:     true,
 		ForceAttemptHTTP2:      true, // off by default with a DialContext
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: streamBytes,
+			MaxReceiveBufferPerConnection: int(cfg.Limits.withDefaults().InFlight) * streamBytes,
+		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay/stream"
 )
 
 // maxAnswer bounds an unstreamed answer in memory, in bytes.
@@ -21,10 +22,11 @@ type meter struct {
 	dialect  dialect
 	tally    tally
 	stream   bool
-	events   eventReader
-	body     []byte // of an unstreamed answer
-	tooLarge bool   // the answer was too large to keep
-	bytes    int64  // of the answer
+	events   stream.Events
+	body     []byte        // of an unstreamed answer
+	memory   stream.Memory // for body
+	tooLarge bool          // the answer was too large to keep
+	bytes    int64         // of the answer
 
 	usage  counts
 	final  bool  // a count of the whole output was read
@@ -34,9 +36,10 @@ type meter struct {
 	begun  bool  // a stream has had a part of an answer; see begins
 }
 
-func newMeter(d dialect, stream bool) *meter {
-	m := &meter{dialect: d, tally: tallies()[d], stream: stream, usage: counts{}}
-	m.events.event = m.event
+// newMeter returns a meter that reserves its memory with hold.
+func newMeter(d dialect, isStream bool, hold func(bytes int64) bool) *meter {
+	m := &meter{dialect: d, tally: tallies()[d], stream: isStream, usage: counts{}, memory: stream.Memory{Hold: hold}}
+	m.events.Event, m.events.Memory = m.event, stream.Memory{Hold: hold}
 	return m
 }
 
@@ -45,8 +48,8 @@ func (m *meter) write(p []byte) {
 	m.bytes += int64(len(p))
 	switch {
 	case m.stream:
-		m.events.write(p)
-	case len(m.body)+len(p) > maxAnswer:
+		m.events.Add(p)
+	case len(m.body)+len(p) > maxAnswer || !m.memory.Enough(len(m.body)+len(p)):
 		m.tooLarge, m.body = true, nil
 	case !m.tooLarge:
 		m.body = append(m.body, p...)
@@ -58,7 +61,7 @@ func (m *meter) write(p []byte) {
 // answer cost, because the agent closed the connection or the relay stopped waiting.
 func (m *meter) close(b bounds, worst bool) proxy.Usage {
 	if m.stream {
-		m.events.close()
+		m.events.Close()
 	} else {
 		m.answer(m.body)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -49,4 +50,19 @@ func browser(t *testing.T, address string, more ...string) (printed string, cons
 		t.Fatal(err)
 	}
 	return stdout.String(), regexp.MustCompile(`(?m)^.*:CONSOLE.*$`).FindAllString(stderr.String(), -1)
+}
+
+// TestColours: a program is coloured in linear time, whatever a candidate writes.
+func TestColours(t *testing.T) {
+	code, err := os.ReadFile("assets/code.js")
+	check(t, err)
+	name := filepath.Join(t.TempDir(), "page.html")
+	check(t, os.WriteFile(name, []byte(`<p></p><script>`+string(code)+`
+let n = 0;
+for (const piece of ['"' + '\\"'.repeat(200000), "'" + "\\'".repeat(200000), "\x60" + "\n\x60".repeat(200000)]) for (const m of piece.matchAll(tokens)) n++;
+document.querySelector("p").textContent = "found " + n;
+</script>`), 0o644))
+	if shown := dump(t, "file://"+name); !strings.Contains(shown, "found 200003") {
+		t.Error(shown)
+	}
 }

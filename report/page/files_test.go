@@ -21,7 +21,7 @@ func (w *writer) logs(rec *record.Record, s *subject) error {
 		return err
 	}
 	for name, text := range map[string]string{
-		"prompt.txt": s.kind.prompt + w.Hostile, record.TraceFile: w.trace(s), "verifier-stdout.txt": "collected 20 items\n" + w.noise(s) + w.Hostile,
+		"prompt.txt": s.kind.prompt + w.Hostile, record.TraceFile: w.trace(s), "harness-stdout.txt": "collected 20 items\n" + w.noise(s) + w.Hostile,
 		"harness-stderr.txt": "a log of the harness\n" + w.noise(s) + w.Hostile,
 	} {
 		file := filepath.Join(dir, name)

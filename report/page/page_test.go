@@ -20,6 +20,7 @@ func write(t *testing.T, runs ...example) string {
 		s, err := report.Open(t.Context(), dir)
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Close()) })
+		s.Private = true
 		sources = append(sources, s)
 	}
 	return pageOf(t, sources...)

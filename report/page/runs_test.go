@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -53,6 +54,7 @@ type writer struct {
 	previous string
 	records  *os.File
 	egress   *os.File
+	private  record.Private // of the record that is being invented
 }
 
 func (w *writer) run() error {
@@ -178,10 +180,19 @@ func (w *writer) try(s *subject, try int) (record.Record, bool, error) {
 	if err := w.produce(&rec, s); err != nil {
 		return rec, false, err
 	}
+	w.private = record.Private{}
 	w.judge(&rec, s)
 	err = w.pass(&rec, 1)
 	w.poison(&rec)
-	return rec, false, err
+	if err != nil || rec.VerifierMetadata == nil {
+		return rec, false, err
+	}
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		return rec, false, err
+	}
+	err = record.WritePrivate(root, &rec, w.private)
+	return rec, false, errors.Join(err, root.Close())
 }
 
 func (w *writer) blank(s *subject, try int) (record.Record, error) {
@@ -291,7 +302,7 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 	rec.Passed, rec.Score = &ok, &score
 	rec.VerifierMetadata = record.Metadata{"exit_reason": "exited", "exit_code": 1 - int(score), "wall_seconds": 2.25}
 	if ok {
-		rec.VerificationStatus, rec.VerifierStdout = record.Passed, "....................                       [100%]\n20 passed in 1.82s\n"
+		rec.VerificationStatus, w.private.Stdout = record.Passed, "....................                       [100%]\n20 passed in 1.82s\n"
 		rec.Assurance = map[string]verifiers.Assurance{text: verifiers.Sealed, patch: verifiers.Contrasted, directory: verifiers.Executed}[s.kind.candidate]
 		return
 	}
@@ -303,8 +314,8 @@ func (w *writer) judge(rec *record.Record, s *subject) {
 		rec.Passed, rec.Score, rec.VerifierMetadata = nil, nil, nil
 		return
 	}
-	rec.VerifierStdout = failedTests() + w.noise(s)
-	rec.VerifierStderr = "\x1b[31mFAILED\x1b[0m tests/test_words.py::test_slug_dashes\n"
+	w.private.Stdout = failedTests() + w.noise(s)
+	w.private.Stderr = "\x1b[31mFAILED\x1b[0m tests/test_words.py::test_slug_dashes\n"
 }
 
 // poison puts hostile text wherever a candidate's text could be.
@@ -314,7 +325,7 @@ func (w *writer) poison(rec *record.Record) {
 	}
 	for _, text := range []*string{
 		&rec.Category, &rec.FailureReason, &rec.FailurePhase, &rec.FailureMessage, &rec.ProducerStdout, &rec.ProducerStderr,
-		&rec.VerifierStdout, &rec.VerifierStderr, &rec.BenchmarkID, &rec.Image, &rec.ImageID, &rec.CandidateDigest, &rec.Agent.Model,
+		&w.private.Stdout, &w.private.Stderr, &rec.BenchmarkID, &rec.Image, &rec.ImageID, &rec.CandidateDigest, &rec.Agent.Model,
 		&rec.Provenance.Row, &rec.Provenance.Host.Kernel, &rec.Provenance.Harness.Version,
 	} {
 		*text += w.Hostile

@@ -21,10 +21,17 @@ func TestDetail(t *testing.T) {
 	}
 	kinds := map[string]int{}
 	for i, a := range s.Attempts {
+		public, err := s.Detail(t.Context(), i, 60000)
+		check(t, err)
+		s.Private = true
 		d, err := s.Detail(t.Context(), i, 60000)
 		check(t, err)
 		if len(d.Missing) > 0 || len(d.Facts) < 15 || len(d.Tries) != len(a.Tries) {
 			t.Errorf("%s: missing %v, %d facts, %d tries", a.Task, d.Missing, len(d.Facts), len(d.Tries))
+		}
+		s.Private = false
+		if judged := public.Private != ""; judged != (d.Private == "shown") || judged != !d.Verifier.Stdout.Empty() || !public.Verifier.Stdout.Empty() {
+			t.Errorf("%s: %q without the private part, and with it %q", a.Task, public.Private, d.Private)
 		}
 		data, err := json.Marshal(d)
 		check(t, err)

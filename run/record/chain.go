@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Trust says what the records in a directory must prove before they are used. The
@@ -82,7 +85,7 @@ func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 // finding. It calls each for every line, even a damaged line, with the fields that could be decoded.
 // An error comes from each, or means that the directory could not be read.
 func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
-	manifest, err := readSmall(root, ManifestFile)
+	manifest, err := foreign.Read(root, ManifestFile, maxSmall)
 	if err != nil {
 		return err
 	}
@@ -93,7 +96,7 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	if err != nil {
 		return err
 	}
-	f, err := OpenFile(root, RecordsFile, os.O_RDONLY)
+	f, err := foreign.Open(root, RecordsFile, maxLines)
 	if err != nil {
 		return err
 	}
@@ -135,14 +138,14 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 // readSeal reads the seal and its signature. What is wrong becomes a finding. The seal is nil if it is
 // missing or invalid.
 func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
-	signed, err := readSmall(root, SignatureFile)
+	signed, err := foreign.Read(root, SignatureFile, maxSmall)
 	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if !c.signature && key != nil {
 		c.unsigned = errors.New("it is missing: a run is signed when it ends")
 	}
-	data, err := readSmall(root, SealFile)
+	data, err := foreign.Read(root, SealFile, maxSmall)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.signature:
 		c.wrong(SealFile, 0, "is missing, and %s is there", SignatureFile)
@@ -223,7 +226,7 @@ func decodeSeal(data []byte) (Seal, error) {
 	return s, nil
 }
 
-// OpenFile opens a regular file in a run's directory, creating it with mode 0644 if flags
+// OpenFile opens a regular file in a run's directory for writing, creating it with mode 0644 if flags
 // say so. The directory may come from somebody else, so OpenFile follows no symbolic link to
 // the file or out of the directory, and neither waits for a pipe nor opens a device.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
@@ -242,23 +245,17 @@ func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// maxSmall bounds a file that is read into memory as a whole, in bytes.
-const maxSmall = 16 << 20
-
-func readSmall(root *os.Root, name string) ([]byte, error) {
-	f, err := OpenFile(root, name, os.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSmall))
-	return data, errors.Join(err, f.Close())
-}
+// Bounds, in bytes.
+const (
+	maxSmall = 16 << 20      // of a file that is read into memory as a whole
+	maxLine  = 256 << 20     // of a line: a candidate has at most 16 MiB, and JSON takes up to six bytes for one
+	maxLines = math.MaxInt64 // of a file that is read line by line
+)
 
 // eachLine calls each with every line of r, without the newline, numbered from 1. A last
 // line without a newline is skipped; torn is its length. line is valid only during the
 // call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	const maxLine = 256 << 20 // a candidate has at most 16 MiB, and JSON takes up to six bytes for one
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxLine)
 	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {

@@ -11,14 +11,11 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 	"unique"
 
-	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // ErrShards means that shards cannot be merged: a shard is damaged, or they are not of one run.
@@ -28,6 +25,8 @@ var ErrShards = errors.New("the shards cannot be merged")
 type MergeOptions struct {
 	Key  ed25519.PublicKey // must have signed each shard; nil requires no signature
 	Sign *Key              // nil for no signature
+	// Private also merges the private parts of the records, where they are there.
+	Private bool
 }
 
 // A MergeReport says what was merged.
@@ -45,7 +44,8 @@ type MergeReport struct {
 // Merge verifies the shards in dirs, in whatever order, and writes one run with the records of all to
 // output, which is missing or holds an earlier merge. It leaves out a shard that has not ended, and
 // does not verify again a shard that output already holds. If a shard is damaged or does not fit the
-// other shards, the error is ErrShards, and output is unchanged.
+// other shards, the error is ErrShards, and output is unchanged. Merge verifies the merged run before it
+// seals it; a merged run that is not what the shards were has no manifest, and is none.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, before: map[string]Merged{}, unfinished: map[int]bool{}}
 	defer func() {
@@ -93,6 +93,8 @@ type shard struct {
 	reused   bool                              // the output holds it
 	done     map[attempt]unique.Handle[origin] // the attempts that are recorded; the last record counts
 	files    []string                          // beside the records, relative to root
+	private  []string                          // the private parts of the records
+	logged   []attempt                         // attempts in the egress log
 }
 
 type attempt struct {
@@ -113,7 +115,7 @@ func (m *merger) open(output string) error {
 	var data []byte
 	root, err := os.OpenRoot(output)
 	if err == nil {
-		data, err = readSmall(root, ManifestFile)
+		data, err = foreign.Read(root, ManifestFile, maxSmall)
 		err = errors.Join(err, root.Close())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +146,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
 		}
 	}()
-	data, err := readSmall(root, ManifestFile)
+	data, err := foreign.Read(root, ManifestFile, maxSmall)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +156,9 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 		if !known || n > part.Records {
 			v.record(n, r)
 		}
-		s.take(r)
+		if err := s.take(r); err != nil {
+			v.wrong(RecordsFile, n, "%v", err)
+		}
 		return ctx.Err()
 	})
 	s.manifest, s.sealed = v.manifest, v.at
@@ -166,6 +170,9 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	}
 	if s.reused = known && part.Records == v.records && part.Last == v.last; !s.reused {
 		v.egressLines()
+	}
+	if s.logged = v.logged; v.public {
+		s.private = nil
 	}
 	if err := v.damage(); err != nil {
 		return nil, err
@@ -182,24 +189,16 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 }
 
 // take notes what a record is made from, and which files belong to it.
-func (s *shard) take(r Record) {
+func (s *shard) take(r Record) error {
 	p := r.Provenance
 	is := origin{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
 	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(is)
-	for _, l := range r.Logs {
-		s.files = append(s.files, l.Path)
+	if r.PrivateDigest != "" {
+		s.private = append(s.private, r.PrivateFile())
 	}
-	if r.CandidateWorkspace == nil {
-		return
-	}
-	name := filepath.Clean(*r.CandidateWorkspace)
-	s.files = append(s.files, name)
-	if r.WorkspaceAttributes != "" {
-		s.files = append(s.files, name+workspace.AttributesSuffix)
-	}
-	if r.LayerDigest != "" {
-		s.files = append(s.files, name+layer.Suffix)
-	}
+	files, err := r.files()
+	s.files = append(s.files, files...)
+	return err
 }
 
 // checkFit checks that the shards are parts of one run.
@@ -209,7 +208,7 @@ func (m *merger) checkFit() error {
 	}
 	first := m.shards[0]
 	known := agreement{images: map[string]string{}}
-	owners, files := map[attempt]int{}, map[string]bool{}
+	owners := map[attempt]int{}
 	for i, s := range m.shards {
 		if i > 0 && s.part.Index == m.shards[i-1].part.Index {
 			return fmt.Errorf("%s and %s are both shard %d", m.shards[i-1].dir, s.dir, s.part.Index)
@@ -233,11 +232,10 @@ func (m *merger) checkFit() error {
 				return err
 			}
 		}
-		for _, name := range s.files {
-			if files[name] || !filepath.IsLocal(name) || !strings.HasPrefix(name, WorkspacesDir+"/") && !strings.HasPrefix(name, LogsDir+"/") {
-				return fmt.Errorf("%s: %s cannot be a file of this shard alone", s.dir, name)
+		for _, a := range s.logged {
+			if owners[a] != s.part.Index {
+				return fmt.Errorf("%s: %s has entries of attempt %d of task %q, which does not belong to it", s.dir, EgressFile, a.number, a.task)
 			}
-			files[name] = true
 		}
 		s.part.Missing = s.manifest.Shard.Planned() - len(s.done)
 	}
@@ -343,10 +341,14 @@ func (m *merger) write(ctx context.Context, output string) error {
 		if s.sealed.After(last) {
 			last = s.sealed
 		}
-		if s.reused {
-			continue
+		var files []string
+		if !s.reused {
+			files = s.files
 		}
-		for _, name := range s.files {
+		if m.options.Private {
+			files = append(files, s.private...)
+		}
+		for _, name := range files {
 			if err := linkTree(ctx, s.root, l.root, name); err != nil {
 				return fmt.Errorf("%s: %w", s.dir, err)
 			}
@@ -365,10 +367,32 @@ func (m *merger) write(ctx context.Context, output string) error {
 	if err := m.egress(l); err != nil {
 		return err
 	}
+	for _, name := range []string{SealFile, SignatureFile} { // of an earlier merge
+		if err := l.root.RemoveAll(name); err != nil {
+			return err
+		}
+	}
 	if err := l.writeWhole(ManifestFile, data); err != nil {
 		return err
 	}
+	if err := verifyMerged(ctx, l.root); err != nil {
+		return errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, output, err), l.root.Remove(ManifestFile))
+	}
 	return l.Seal(l.seal, m.options.Sign)
+}
+
+// verifyMerged verifies a run that has no seal yet.
+func verifyMerged(ctx context.Context, root *os.Root) error {
+	v := newVerifier(ctx, root)
+	err := v.follow(root, nil, func(n int, r Record) error {
+		v.record(n, r)
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	v.egressLines()
+	return v.damage()
 }
 
 // records writes the records of all shards as one chain.
@@ -426,7 +450,7 @@ func (m *merger) egress(l *Ledger) error {
 }
 
 func (s *shard) lines(name string, each func(n int, line []byte) error) error {
-	f, err := OpenFile(s.root, name, os.O_RDONLY)
+	f, err := foreign.Open(s.root, name, maxLines)
 	if err != nil {
 		return err
 	}

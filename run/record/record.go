@@ -33,6 +33,7 @@ const (
 	StepPrefix    = "step-"           // and a number from 1: the directory in it for a step of the task
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
+	PrivateDir    = "private" // what verifiers printed and left; see [Private]
 )
 
 // Status is the outcome that a record states. The zero Status is invalid and cannot be
@@ -78,9 +79,7 @@ type Record struct {
 	Score  *float64 `json:"score,omitempty"` // 0 to 1
 	// Assurance says how certain a pass is; "" unless the candidate passed.
 	Assurance        verifiers.Assurance `json:"assurance,omitempty"`
-	VerifierStdout   string              `json:"verifier_stdout,omitempty"`
-	VerifierStderr   string              `json:"verifier_stderr,omitempty"`
-	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"`
+	VerifierMetadata Metadata            `json:"verifier_metadata,omitempty"` // nothing that a verifier printed
 	// Contrast is how the candidate did on changed tests; nil if none were changed.
 	Contrast *contrast.Summary `json:"contrast,omitempty"`
 
@@ -129,6 +128,9 @@ type Record struct {
 	// if there are none.
 	EgressDigest string `json:"egress_digest,omitempty"`
 
+	// PrivateDigest is the [Digest] of the file with the record's [Private] part; "" if there is none.
+	PrivateDigest string `json:"private_digest,omitempty"`
+
 	// Previous is the Digest of the previous line or, in the first line, of the run's
 	// manifest. Digest covers this line up to the digest itself. See [Ledger].
 	Previous string `json:"previous"`
@@ -140,7 +142,6 @@ type Step struct {
 	Name            string                `json:"name"`
 	Status          Status                `json:"verification_status"`
 	Score           float64               `json:"score"`
-	Rewards         map[string]float64    `json:"rewards,omitempty"` // all that the checker left; Score alone if it leaves none
 	Assurance       verifiers.Assurance   `json:"assurance,omitempty"`
 	Contrast        *contrast.Summary     `json:"contrast,omitempty"`
 	FailureReason   string                `json:"failure_reason,omitempty"`
@@ -212,6 +213,8 @@ type Times struct {
 	Waited   float64 `json:"waited"` // for a job slot and resources; before a retry, since the record of the try before
 	Producer float64 `json:"producer"`
 	Verifier float64 `json:"verifier"`
+	// ProviderWait is the part of Producer in which the provider made the harness wait because of its load.
+	ProviderWait float64 `json:"provider_wait,omitempty"`
 }
 
 // A Log describes a log file beside the records.
@@ -267,21 +270,23 @@ type Harness struct {
 
 // Policy holds the limits and permissions under which the attempt was made.
 type Policy struct {
-	Limits         runtime.Limits `json:"limits"`
-	WorkspaceBytes int64          `json:"workspace_bytes"`           // largest workspace
-	OutputBytes    int64          `json:"output_bytes"`              // most that is kept of each output stream
-	TimeoutSeconds float64        `json:"timeout_seconds"`           // of the harness
-	Domains        []string       `json:"domains,omitempty"`         // that the harness may reach
-	CheckerDomains []string       `json:"checker_domains,omitempty"` // that the checker may reach
-	Transparent    bool           `json:"transparent,omitempty"`     // programs that ignore the proxy settings reach Domains, too
-	DenyCommands   []string       `json:"deny_commands,omitempty"`   // executables that the verifier must not start
-	AllowDangerous bool           `json:"allow_dangerous,omitempty"`
-	AfterTimeout   bool           `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
-	Capabilities   []string       `json:"capabilities,omitempty"`  // of the task's sandboxes
-	AllowSeccomp   bool           `json:"allow_seccomp,omitempty"`
-	AllowNetlink   bool           `json:"allow_netlink,omitempty"`
-	Judge          string         `json:"judge,omitempty"`    // the model that judges the answer, and how
-	Degraded       []string       `json:"degraded,omitempty"` // limits that the host does not enforce
+	Isolation      runtime.Isolation `json:"isolation"` // of all sandboxes
+	Limits         runtime.Limits    `json:"limits"`
+	WorkspaceBytes int64             `json:"workspace_bytes"`           // largest workspace
+	OutputBytes    int64             `json:"output_bytes"`              // most that is kept of each output stream
+	TimeoutSeconds float64           `json:"timeout_seconds"`           // of the harness
+	Domains        []string          `json:"domains,omitempty"`         // that the harness may reach
+	CheckerDomains []string          `json:"checker_domains,omitempty"` // that the checker may reach
+	Transparent    bool              `json:"transparent,omitempty"`     // programs that ignore the proxy settings reach Domains, too
+	DenyCommands   []string          `json:"deny_commands,omitempty"`   // executables that the verifier must not start
+	AllowDangerous bool              `json:"allow_dangerous,omitempty"`
+	AfterTimeout   bool              `json:"after_timeout,omitempty"` // the candidate is judged even if the harness ended badly
+	Contrast       string            `json:"contrast,omitempty"`      // quick or off; "" is full
+	Capabilities   []string          `json:"capabilities,omitempty"`  // of the task's sandboxes
+	AllowSeccomp   bool              `json:"allow_seccomp,omitempty"`
+	AllowNetlink   bool              `json:"allow_netlink,omitempty"`
+	Judge          string            `json:"judge,omitempty"`    // the model that judges the answer, and how
+	Degraded       []string          `json:"degraded,omitempty"` // limits that the host does not enforce
 }
 
 // Host describes the machine on which the attempt was made.

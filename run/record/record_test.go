@@ -30,6 +30,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// What the names of the sample's files begin with.
+const (
+	aLog     = "logs/a-ca978112ca1bbdca/1/agent-trace.log"
+	cPrivate = "private/c-2e7d2c03a9507ae2/1.json"
+	cPlace   = "workspaces/c-2e7d2c03a9507ae2"
+)
+
 // sample makes a run's directory with everything that records refer to.
 func sample(t *testing.T) string {
 	t.Helper()
@@ -43,18 +50,21 @@ func sample(t *testing.T) string {
 	must(t, os.WriteFile(tester, []byte("x"), 0o644))
 	l, err := record.Create(dir, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: tester, Digest: record.Digest([]byte("x"))}}})
 	must(t, err)
-	text, patch, place := "42", "diff", "workspaces/c"
+	text, patch, place := "42", "diff", string(cPlace)
 	egress := `{"task":"a","attempt":1,"try":1,"host":"x"}` + "\n"
 	write("egress.jsonl", egress)
-	log := write("logs/a/1/agent-trace.log", "said\n")
+	log := write(aLog, "said\n")
 	tree, attributes := kept(t, filepath.Join(dir, place))
 	for _, r := range []record.Record{
 		{TaskID: "a", CandidateText: &text, CandidateDigest: record.Digest([]byte(text)), EgressDigest: record.Digest([]byte(egress)),
-			Logs: []record.Log{{Path: "logs/a/1/agent-trace.log", Bytes: 5, Digest: log}}},
+			Logs: []record.Log{{Path: aLog, Bytes: 5, Digest: log}}},
 		{TaskID: "b", CandidatePatch: &patch, CandidateDigest: record.Digest([]byte(patch))},
 		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest, WorkspaceAttributes: attributes},
 	} {
 		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
+		if r.TaskID == "c" {
+			must(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: "expected 42"}))
+		}
 		_, err := l.Append(r)
 		must(t, err)
 	}
@@ -141,13 +151,16 @@ func TestTampered(t *testing.T) {
 		{"all gone", record.RecordsFile, func(string) string { return "" }, "the seal covers 3"},
 		{"entry of a recorded try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":1}` + "\n" }, `task "b"`},
 		{"entry of another try", record.EgressFile, func(s string) string { return s + `{"task":"b","attempt":1,"try":2}` + "\n" }, ""},
-		{"file in a workspace", "workspaces/c/more", func(string) string { return "x" }, "not what line 3 recorded"},
-		{"list of attributes removed", "workspaces/c.attributes.jsonl", nil, "workspaces/c.attributes.jsonl: the workspace of line 3: the list of owners and modes does not fit: it is missing"},
-		{"list of attributes emptied", "workspaces/c.attributes.jsonl", func(string) string { return "" }, "not what its digest says"},
-		{"another owner", "workspaces/c.attributes.jsonl", func(s string) string { return strings.Replace(s, `"uid":`, `"uid":1`, 1) }, "not what its digest says"},
-		{"file with a lost mode removed", "workspaces/c/locked", nil, "names an entry that does not exist"},
+		{"file in a workspace", cPlace + "/more", func(string) string { return "x" }, "not what line 3 recorded"},
+		{"list of attributes removed", cPlace + ".attributes.jsonl", nil, cPlace + ".attributes.jsonl: the workspace of line 3: the list of owners and modes does not fit: it is missing"},
+		{"list of attributes emptied", cPlace + ".attributes.jsonl", func(string) string { return "" }, "not what its digest says"},
+		{"another owner", cPlace + ".attributes.jsonl", func(s string) string { return strings.Replace(s, `"uid":`, `"uid":1`, 1) }, "not what its digest says"},
+		{"file with a lost mode removed", cPlace + "/locked", nil, "names an entry that does not exist"},
 		{"seal removed", record.SealFile, nil, ""},
-		{"log removed", "logs/a/1/agent-trace.log", nil, "missing"},
+		{"file that no record names", "logs/more", func(string) string { return "x" }, ""},
+		{"private part removed", cPrivate, nil, cPrivate + ": the private part of line 3"},
+		{"private part changed", cPrivate, func(s string) string { return s + " " }, "the private part is not what line 3 recorded"},
+		{"log removed", aLog, nil, "missing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +186,7 @@ func TestTampered(t *testing.T) {
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
-	log := filepath.Join(dir, "logs/a/1/agent-trace.log")
+	log := filepath.Join(dir, aLog)
 	must(t, os.Remove(log))
 	must(t, os.Symlink("/etc/passwd", log))
 	if v := verify(t, dir); v.OK() {
@@ -184,7 +197,21 @@ func TestForeignDirectory(t *testing.T) {
 	if v := verify(t, dir); v.OK() {
 		t.Error("a log that is a pipe is good")
 	}
-	for _, path := range []string{"/dev/zero", "/dev/stdin", filepath.Join(dir, "logs/a/1/agent-trace.log")} {
+	dir = sample(t)
+	must(t, os.RemoveAll(filepath.Join(dir, record.PrivateDir)))
+	if v := verify(t, dir); !v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "public form") {
+		t.Errorf("without the private part: %v", v.Findings)
+	}
+	must(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
+	if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "what sbench never keeps: more (fifo)") {
+		t.Errorf("a pipe in a workspace: %v", v.Findings)
+	}
+	must(t, os.RemoveAll(filepath.Join(dir, cPlace)))
+	must(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))
+	if v := verify(t, dir); v.OK() {
+		t.Error("a workspace that is a pipe is good")
+	}
+	for _, path := range []string{"/dev/zero", "/dev/stdin", filepath.Join(dir, aLog)} {
 		run := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(run, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: path, Digest: "sha256:00"}}})
 		must(t, err)

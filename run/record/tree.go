@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path"
 	"syscall"
 
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // linkTree puts the file or directory name, below from, at the same place below to, and replaces what is
@@ -25,7 +27,7 @@ func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 	if err := to.Mkdir(name, 0o700); err != nil {
 		return err
 	}
-	source, err := from.OpenRoot(name)
+	source, err := foreign.OpenDir(from, name)
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func linkFile(from, to *os.Root, name string) error {
 	if linked, err := workspace.Link(source, target, path.Base(name)); linked || err != nil {
 		return err
 	}
-	in, err := OpenFile(from, name, os.O_RDONLY)
+	in, err := foreign.Open(from, name, math.MaxInt64)
 	if err != nil {
 		return err
 	}

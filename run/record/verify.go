@@ -9,17 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
+	"strings"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // A Finding is something that [Verify] reports about a file.
@@ -81,6 +80,7 @@ func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verificatio
 	}
 	v.inputs()
 	v.egressLines()
+	v.unnamed()
 	return Verification{
 		Records: v.records, Sealed: v.sealed, Signed: key != nil && v.sealed && v.unsigned == nil,
 		Findings: append([]Finding{}, v.findings...),
@@ -99,16 +99,22 @@ type verifier struct {
 	ctx     context.Context
 	root    *os.Root
 	claimed map[egressKey]claim
+	named   map[string]bool // paths that the records name
+	strange int             // paths that no record names
+	logged  []attempt       // that the egress log has entries of
+	public  bool            // the private part is not here
 }
 
 // A claim is what a line says about the egress log.
 type claim struct {
-	line   int
-	digest string
+	line    int
+	digest  string
+	private bool // it has a private part
 }
 
 func newVerifier(ctx context.Context, root *os.Root) *verifier {
-	return &verifier{ctx: ctx, root: root, claimed: map[egressKey]claim{}}
+	_, err := root.Lstat(PrivateDir)
+	return &verifier{ctx: ctx, root: root, claimed: map[egressKey]claim{}, named: map[string]bool{}, public: errors.Is(err, fs.ErrNotExist)}
 }
 
 // inputs compares the present contents of the input files with their digests. These files are not in the
@@ -116,7 +122,7 @@ func newVerifier(ctx context.Context, root *os.Root) *verifier {
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]
-		digest, _, err := digestFile(openInput(in.Path))
+		digest, err := v.digest(foreign.OpenPath(in.Path, maxInput))
 		switch {
 		case err != nil:
 			v.note(ManifestFile, "the %s file %s cannot be compared: %v", name, in.Path, err)
@@ -132,20 +138,29 @@ func (v *verifier) record(n int, r Record) {
 			v.wrong(RecordsFile, n, "candidate_digest is not the candidate's digest")
 		}
 	}
+	if r.CandidateWorkspace != nil && !filepath.IsLocal(*r.CandidateWorkspace) { // grade leaves it where it is
+		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, *r.CandidateWorkspace)
+		r.CandidateWorkspace = nil
+	}
+	files, err := r.files()
+	if err != nil {
+		v.wrong(RecordsFile, n, "%v", err)
+		return
+	}
+	for _, name := range files {
+		v.named[name] = true
+	}
 	if r.CandidateWorkspace != nil && r.WorkspaceDigest != "" {
 		v.workspace(n, *r.CandidateWorkspace, r)
 	}
 	for _, l := range r.Logs {
 		v.log(n, l)
 	}
-	v.claimed[egressKey{r.TaskID, r.Attempt, r.Try}] = claim{n, r.EgressDigest}
+	v.private(n, &r)
+	v.claimed[egressKey{r.TaskID, r.Attempt, r.Try}] = claim{n, r.EgressDigest, r.PrivateDigest != ""}
 }
 
 func (v *verifier) workspace(n int, path string, r Record) {
-	if !filepath.IsLocal(path) {
-		v.note(RecordsFile, "line %d: candidate_workspace %q is not in this directory, and was not checked", n, path)
-		return
-	}
 	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
 	switch {
 	case errors.Is(err, workspace.ErrAttributes):
@@ -154,11 +169,13 @@ func (v *verifier) workspace(n int, path string, r Record) {
 		v.wrong(path, 0, "the workspace of line %d: %v", n, err)
 	case report.Digest != r.WorkspaceDigest:
 		v.wrong(path, 0, "the workspace is not what line %d recorded", n)
+	case report.DroppedCount > 0:
+		v.wrong(path, 0, "the workspace of line %d has what sbench never keeps: %s", n, strings.Join(report.Dropped, ", "))
 	}
 	if r.LayerDigest == "" {
 		return
 	}
-	f, err := layer.Open(v.root, filepath.Clean(path)+layer.Suffix, r.LayerDigest)
+	f, err := layer.Open(v.ctx, v.root, filepath.Clean(path)+layer.Suffix, r.LayerDigest)
 	if err == nil {
 		err = f.Close()
 	}
@@ -167,49 +184,84 @@ func (v *verifier) workspace(n int, path string, r Record) {
 	}
 }
 
-func (v *verifier) log(n int, l Log) {
-	if !filepath.IsLocal(l.Path) {
-		v.wrong(RecordsFile, n, "log %q leads out of the directory", l.Path)
-		return
+// maxInput bounds an input file that is compared, in bytes.
+const maxInput = 1 << 30
+
+// digest digests and closes f. It takes the results of an open: if err is not nil, it returns err.
+func (v *verifier) digest(f *os.File, err error) (string, error) {
+	if err != nil {
+		return "", err
 	}
-	digest, size, err := digestFile(OpenFile(v.root, l.Path, os.O_RDONLY))
+	digest, err := foreign.Digest(v.ctx, f)
+	return digest, errors.Join(err, f.Close())
+}
+
+func (v *verifier) log(n int, l Log) {
+	digest, err := v.digest(foreign.Open(v.root, l.Path, l.Bytes))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		v.wrong(l.Path, 0, "the log of line %d is missing", n)
 	case err != nil:
 		v.wrong(l.Path, 0, "the log of line %d: %v", n, err)
-	case digest != l.Digest || size != l.Bytes:
+	case digest != l.Digest:
 		v.wrong(l.Path, 0, "the log is not what line %d recorded", n)
 	}
 }
 
-// openInput opens a regular file. The name may now refer to something else, so it neither waits
-// for a pipe nor reads a device.
-func openInput(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+// private checks the private part of a record.
+func (v *verifier) private(n int, r *Record) {
+	name := r.PrivateFile()
+	if r.PrivateDigest == "" || v.public {
+		return
 	}
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(errors.New("is no regular file"), err, f.Close())
+	v.named[name] = true
+	switch digest, err := v.digest(foreign.Open(v.root, name, maxLine)); {
+	case err != nil:
+		v.wrong(name, 0, "the private part of line %d: %v", n, err)
+	case digest != r.PrivateDigest:
+		v.wrong(name, 0, "the private part is not what line %d recorded", n)
 	}
-	return f, nil
 }
 
-// digestFile digests and closes f. It takes the results of an open: if err is not nil, it returns err.
-func digestFile(f *os.File, err error) (digest string, size int64, _ error) {
+// maxStrange bounds the findings about files that no record names.
+const maxStrange = 20
+
+// unnamed notes files that no record names: an interrupted attempt left them, or somebody added them.
+func (v *verifier) unnamed() {
+	own := []string{RecordsFile, ManifestFile, SealFile, SignatureFile, EgressFile, lockFile, WorkspacesDir, LogsDir, PrivateDir}
+	err := fs.WalkDir(v.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		inside := strings.HasPrefix(name, LogsDir+"/") || strings.HasPrefix(name, PrivateDir+"/")
+		switch {
+		case err != nil:
+			return err
+		case v.named[name] && d.IsDir():
+			return fs.SkipDir
+		case v.named[name], slices.Contains(own, name), name == ".", d.IsDir() && inside:
+			return v.ctx.Err()
+		}
+		if v.strange++; v.strange <= maxStrange {
+			v.note(name, "no record names it: an interrupted attempt left it, or it was added")
+		}
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+		return v.ctx.Err()
+	})
 	if err != nil {
-		return "", 0, err
+		v.wrong(".", 0, "%v", err)
 	}
-	h := sha256.New()
-	size, err = io.Copy(h, f)
-	return workspace.DigestOf(h), size, errors.Join(err, f.Close())
+	if more := v.strange - maxStrange; more > 0 {
+		v.note(".", "%d more files or directories that no record names", more)
+	}
+	if v.public && slices.ContainsFunc(slices.Collect(maps.Values(v.claimed)), func(c claim) bool { return c.private }) {
+		v.note(PrivateDir, "is not here, and was not checked: this is the public form of the run")
+	}
 }
 
 // egressLines digests the egress log by try, and compares the digests with the records.
 func (v *verifier) egressLines() {
 	logged := map[egressKey]hash.Hash{}
-	f, err := OpenFile(v.root, EgressFile, os.O_RDONLY)
+	f, err := foreign.Open(v.root, EgressFile, maxLines)
 	if err == nil {
 		defer func() { _ = f.Close() }()
 		_, err = eachLine(f, func(n int, line []byte) error {
@@ -219,6 +271,7 @@ func (v *verifier) egressLines() {
 				return nil
 			}
 			if logged[key] == nil {
+				v.logged = append(v.logged, attempt{key.Task, key.Attempt})
 				logged[key] = sha256.New()
 			}
 			_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error

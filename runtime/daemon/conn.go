@@ -189,41 +189,79 @@ func Native(err error) error {
 // Inherited are the limits that every container inherits from the daemon. Raising one
 // needs CAP_SYS_RESOURCE.
 type Inherited struct {
-	Files       uint64 // the hard limit on open files per process
+	// Hard are the hard limits of a process that the OCI runtime cannot raise, by names such as
+	// RLIMIT_STACK; nil if it can raise them all (setrlimit(2)).
+	Hard        map[string]uint64
 	OOMScoreAdj int
 	SysResource bool // the OCI runtime can have CAP_SYS_RESOURCE
-	LowCores    bool // the OCI runtime cannot set RLIMIT_CORE above 0
+}
+
+// LowCores says that the OCI runtime cannot set RLIMIT_CORE above 0.
+func (i Inherited) LowCores() bool {
+	limit, ok := i.Hard["RLIMIT_CORE"]
+	return ok && limit == 0
+}
+
+// rlimits returns the numbers of all limits of a process (setrlimit(2)).
+func rlimits() map[string]int {
+	return map[string]int{
+		"RLIMIT_AS": unix.RLIMIT_AS, "RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA,
+		"RLIMIT_FSIZE": unix.RLIMIT_FSIZE, "RLIMIT_LOCKS": unix.RLIMIT_LOCKS, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK, "RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE,
+		"RLIMIT_NICE": unix.RLIMIT_NICE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC, "RLIMIT_RSS": unix.RLIMIT_RSS,
+		"RLIMIT_RTPRIO": unix.RLIMIT_RTPRIO, "RLIMIT_RTTIME": unix.RLIMIT_RTTIME, "RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING, "RLIMIT_STACK": unix.RLIMIT_STACK,
+	}
 }
 
 // inspect reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
 // fails if that process is in another PID namespace, or in another mount namespace that does not
-// have the same files in dirs.
+// have the same files in dirs. A daemon that ends meanwhile is one that restarts: the next one is
+// inspected.
 func inspect(address string, dirs ...string) (Inherited, error) {
-	var l Inherited
-	pid, err := proc.Listener(address, dialTimeout)
-	if err != nil {
-		return l, err
+	for end := time.Now().Add(dialTimeout); ; time.Sleep(pollInterval) {
+		pid, err := proc.Listener(address, dialTimeout)
+		if err != nil {
+			return Inherited{}, err
+		}
+		l, err := inspectProcess(pid, dirs)
+		if err == nil || proc.Alive(pid) || time.Now().After(end) {
+			return l, err
+		}
 	}
+}
+
+func inspectProcess(pid int, dirs []string) (Inherited, error) {
+	var l Inherited
 	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
 	if !proc.SharesNamespace(pid, 0, "pid") || !proc.SharesNamespace(pid, 0, "mnt") && slices.ContainsFunc(dirs, apart) {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
-	var files, cores unix.Rlimit
-	err = errors.Join(unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &files), unix.Prlimit(pid, unix.RLIMIT_CORE, nil, &cores))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 	if err == nil {
-		var text []byte
-		text, err = os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-		if err == nil {
-			l.OOMScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
-		}
+		l.OOMScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	if err == nil {
+		l.SysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
+	}
+	if err == nil && !(l.SysResource && userns.HostRoot()) {
+		l.Hard, err = hardLimits(pid)
 	}
 	if err != nil {
 		return l, fmt.Errorf("limits of containerd: %w", err)
 	}
-	l.SysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
-	l.Files, l.LowCores = files.Max, cores.Max == 0 && !(l.SysResource && userns.HostRoot())
-	return l, err
+	return l, nil
+}
+
+func hardLimits(pid int) (map[string]uint64, error) {
+	hard := map[string]uint64{}
+	for name, number := range rlimits() {
+		var limit unix.Rlimit
+		if err := unix.Prlimit(pid, number, nil, &limit); err != nil {
+			return nil, err
+		}
+		hard[name] = limit.Max
+	}
+	return hard, nil
 }
 
 // mayHave reports whether a capability is in a process's bounding set.

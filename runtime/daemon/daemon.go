@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	client "github.com/containerd/containerd/v2/client"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/filelock"
@@ -56,7 +57,10 @@ type Config struct {
 	// OCIRuntime is the path or name of the OCI runtime, which must be installed in
 	// addition to containerd; "" means runc.
 	OCIRuntime string
-	Logger     *slog.Logger // nil for none
+	// Timeout is how long a daemon that runs already may take to answer before it is replaced; 0
+	// means 10 seconds.
+	Timeout time.Duration
+	Logger  *slog.Logger // nil for none
 }
 
 // A Daemon is this process's share of a private containerd. The caller closes it.
@@ -122,8 +126,14 @@ func (d *Daemon) lock(ctx context.Context, name string, mode filelock.Mode) (*os
 
 // ensure makes a daemon answer at the socket. The caller holds start.lock.
 func (d *Daemon) ensure(ctx context.Context) error {
-	if Answers(d.Address()) {
-		return nil
+	if Answers(d.Address()) { // even a stopped process's socket accepts connections
+		err := d.ask(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		if d.cfg.Logger != nil {
+			d.cfg.Logger.Warn("the private containerd does not answer, and is replaced", "address", d.Address(), "cause", err)
+		}
 	}
 	if err := d.stop(ctx); err != nil { // a hung daemon would keep its database locked
 		return err
@@ -147,6 +157,18 @@ func (d *Daemon) ensure(ctx context.Context) error {
 		d.cfg.Logger.Debug("started a private containerd", "pid", cmd.Process.Pid, "address", d.Address())
 	}
 	return nil
+}
+
+// ask returns an error unless the daemon answers in time.
+func (d *Daemon) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(d.cfg.Timeout, dialTimeout))
+	defer cancel()
+	cl, err := client.New(d.Address())
+	if err != nil {
+		return err
+	}
+	_, err = cl.Version(ctx)
+	return errors.Join(err, cl.Close())
 }
 
 // Answers reports whether something accepts connections at the socket.
@@ -178,6 +200,7 @@ func (d *Daemon) stopOne(ctx context.Context, pid int) error {
 	if proc.Signal(pid, unix.SIGTERM, still) != nil {
 		return nil // it has ended
 	}
+	_ = proc.Signal(pid, unix.SIGCONT, still) // a stopped process takes no other signal
 	for begun := time.Now(); proc.Alive(pid); time.Sleep(pollInterval) {
 		waited := time.Since(begun)
 		if ctx.Err() != nil || waited > 2*stopTimeout {

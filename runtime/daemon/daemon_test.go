@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/daemon"
 )
@@ -86,6 +89,33 @@ func TestStarterKilled(t *testing.T) {
 	}
 	if left, err := daemon.Find(cfg.State); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestStopped: a daemon that is stopped, so that it accepts connections and answers nothing, is replaced.
+func TestStopped(t *testing.T) {
+	ctx, cfg := context.Background(), config(t)
+	cfg.Timeout = time.Second
+	first, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := daemon.Find(cfg.State)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %v, %v", found, err)
+	}
+	if err := unix.Kill(found[0], unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	second, err := daemon.Start(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
+		t.Errorf("found %v after %v, %v", again, found, err)
+	}
+	if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/hostcheck"
 	"github.com/securebench/sbench/runtime/shim"
@@ -22,10 +23,10 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 	if err != nil {
 		findings = append(findings, hostcheck.Failure("daemon", err.Error(), "install the packages containerd and runc, or name a running daemon with --address"))
 	} else {
-		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), trialFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
+		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), isolationFinding(h), trialFinding(ctx, h), gvisorFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores),
+		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if h != nil {
 		if err := h.Close(ctx); err != nil {
@@ -46,7 +47,55 @@ func ociRuntimeFinding(h *Host) hostcheck.Finding {
 	if !strings.Contains(strings.ToLower(text), "seccomp") { // runc names libseccomp, crun +SECCOMP
 		return hostcheck.Warning(check, text+": it does not say that it is built with seccomp", "install a runc or crun that is")
 	}
+	if escapable(h.program.version) {
+		return hostcheck.Warning(check, text+": runc before 1.2.8, and 1.3 before 1.3.3, has known ways out of a container (CVE-2024-21626, CVE-2025-31133, CVE-2025-52565, CVE-2025-52881), unless your distribution has closed them",
+			"update runc, or look up what your distribution's package has closed")
+	}
 	return hostcheck.Fine(check, text)
+}
+
+// escapable reports whether a version, as runc prints it, has the known ways out of a container that were
+// published in 2024 and 2025.
+func escapable(version string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "runc version %d.%d.%d", &major, &minor, &patch); n < 3 {
+		return false // another runtime
+	}
+	switch {
+	case major != 1:
+		return major < 1
+	case minor == 2:
+		return patch < 8
+	case minor == 3:
+		return patch < 3
+	case minor == 4 && patch == 0:
+		return strings.Contains(version, "1.4.0-rc.1") || strings.Contains(version, "1.4.0-rc.2")
+	}
+	return minor < 2
+}
+
+// isolationFinding says plainly what keeps sandboxes apart from the host.
+func isolationFinding(h *Host) hostcheck.Finding {
+	if h.Isolation() == runtime.GVisor {
+		return hostcheck.Fine("isolation", "gvisor: every sandbox has a kernel of its own")
+	}
+	return hostcheck.Fine("isolation", "container: shared kernel: a flaw of the host's kernel can be a way out of every sandbox")
+}
+
+// gvisorFinding reports whether sandboxes can have a kernel of their own here.
+func gvisorFinding(ctx context.Context, h *Host) hostcheck.Finding {
+	const check = "gvisor"
+	e, err := h.NewRun(ctx, runtime.GVisor)
+	if err == nil {
+		err = e.Close(ctx)
+	}
+	switch {
+	case err == nil:
+		return hostcheck.Fine(check, h.GVisor()+": tasks that ask for it, or all with --isolation gvisor, get a kernel of their own")
+	case h.Isolation() == runtime.GVisor:
+		return hostcheck.Failure(check, err.Error(), "install the package "+runsc)
+	}
+	return hostcheck.Fine(check, "cannot be had: "+err.Error())
 }
 
 // trialFinding creates, runs and removes a sandbox, as every run does before its first task.

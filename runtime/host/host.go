@@ -42,6 +42,8 @@ const (
 	HandlerAuto        = "auto" // sbench's own shim if it is installed and works, otherwise RuncHandler
 	RuncHandler        = "io.containerd.runc.v2"
 	ociRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
+	// IsolationAuto, as an isolation, means containers, and gVisor for tasks that ask for it.
+	IsolationAuto = "auto"
 	// NoAddress, as an address, asks for a private daemon even if another one runs.
 	NoAddress = "none"
 )
@@ -59,7 +61,10 @@ type Options struct {
 	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
 	// otherwise what the daemon has. It must be one of these two if Handler is neither
 	// sbench's shim nor containerd's for runc.
-	OCIRuntime  string
+	OCIRuntime string
+	// Isolation is the least that every sandbox gets: a runtime.Isolation; "" and IsolationAuto mean a
+	// container.
+	Isolation   string
 	Root, State string // directories for persistent and for volatile state
 	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
 	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
@@ -107,19 +112,20 @@ type Host struct {
 	closed   bool
 
 	choosing sync.Mutex
-	chosen   bool
-	ids      idMode // valid once chosen
-	shim     string // the daemon's name of the shim, valid once chosen
+	chosen   map[runtime.Isolation]choice
 }
 
 // Open connects to a daemon, starting a private one if necessary. The caller closes the
 // host. The error is runtime.ErrUnavailable if no daemon can be used, and
 // runtime.ErrInvalid if one of opts is invalid.
 func Open(ctx context.Context, opts Options) (*Host, error) {
-	h := &Host{opts: withDefaults(opts)}
+	h := &Host{opts: withDefaults(opts), chosen: map[runtime.Isolation]choice{}}
 	h.log = h.opts.Logger
 	if mode := h.opts.UserNamespace; mode != "" && mode != userNamespaceAuto && mode != hostUserNamespace {
 		return nil, fmt.Errorf("user namespace %q %w: it is neither %s nor %s", mode, runtime.ErrInvalid, userNamespaceAuto, hostUserNamespace)
+	}
+	if i := h.opts.Isolation; i != "" && i != IsolationAuto && h.Isolation() != runtime.Isolation(i) {
+		return nil, fmt.Errorf("isolation %q %w: it is none of %s, %s and %s", i, runtime.ErrInvalid, IsolationAuto, runtime.Container, runtime.GVisor)
 	}
 	var err error
 	for _, dir := range []*string{&h.opts.Root, &h.opts.State} {
@@ -156,23 +162,33 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 	h.platform = sandbox.Platform{
 		Conn: h.conn, Limits: h.limits, Root: h.opts.Root, LayersOnDisk: onDisk,
 		Layers:       cmp.Or(layers, h.opts.Root), // which is assumed to be on the same file system
-		AllowSeccomp: h.opts.AllowSeccomp, AllowNetlink: h.opts.AllowNetlink,
+		AllowSeccomp: h.opts.AllowSeccomp, AllowNetlink: h.opts.AllowNetlink, Isolation: h.Isolation(),
 		Slots: make(chan struct{}, 2*goruntime.NumCPU()), Logger: h.log,
 	}
 	return h, nil
 }
 
-// NewRun makes a run and returns its engine, which the caller closes. The first
-// run of a host finds out how this host can run sandboxes; if it cannot, the error is
-// runtime.ErrUnavailable.
-func (h *Host) NewRun(ctx context.Context) (*sandbox.Engine, error) {
+// Isolation returns the least that every sandbox gets.
+func (h *Host) Isolation() runtime.Isolation {
+	if h.opts.Isolation == string(runtime.GVisor) {
+		return runtime.GVisor
+	}
+	return runtime.Container
+}
+
+// NewRun makes a run and returns its engine, which the caller closes. Sandboxes of the run can have the
+// host's isolation, and those that are given. The first run of a host finds out how this host can run
+// such sandboxes; if it cannot, the error is runtime.ErrUnavailable.
+func (h *Host) NewRun(ctx context.Context, isolations ...runtime.Isolation) (*sandbox.Engine, error) {
 	claim, err := h.registry.Claim(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e := sandbox.New(claim, h.platform)
-	if err := h.choose(ctx, e, claim); err != nil {
-		return nil, errors.Join(err, e.Close(ctx))
+	for _, i := range append([]runtime.Isolation{h.Isolation()}, isolations...) {
+		if err := h.choose(ctx, e, claim, max(i, h.Isolation())); err != nil {
+			return nil, errors.Join(err, e.Close(ctx))
+		}
 	}
 	return e, nil
 }

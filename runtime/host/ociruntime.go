@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,8 +15,9 @@ const versionTimeout = 10 * time.Second
 
 // ociRuntime is the program that containerd's shim executes.
 type ociRuntime struct {
-	path    string // absolute; "" leaves it to the daemon
-	version string // the whole output of --version; "" if unknown
+	path    string   // absolute; "" leaves it to the daemon
+	version string   // the whole output of --version; "" if unknown
+	flags   []string // before its command
 }
 
 // findOCIRuntime looks for the program that opts name. It is no error if the default is not
@@ -34,10 +34,7 @@ func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	if auto {
 		name = "runc"
 	}
-	path, err := exec.LookPath(name)
-	if err == nil {
-		path, err = filepath.Abs(path)
-	}
+	path, err := lookPath(name)
 	switch {
 	case err == nil:
 	case auto:
@@ -45,23 +42,37 @@ func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
 	default:
 		return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: it is no program in PATH, and no path of one", name, runtime.ErrInvalid)
 	}
+	version, err := versionOf(ctx, path)
+	return ociRuntime{path: path, version: version}, err
+}
+
+// versionOf returns what a program says with flags and --version.
+func versionOf(ctx context.Context, path string, flags ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd := exec.CommandContext(ctx, path, append(flags, "--version")...)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %s", versionTimeout)
 	}
 	if err != nil {
-		return ociRuntime{}, fmt.Errorf("%w: %s --version: %w", runtime.ErrUnavailable, path, err)
+		return "", fmt.Errorf("%w: %s --version: %w", runtime.ErrUnavailable, path, err)
 	}
-	return ociRuntime{path: path, version: strings.TrimSpace(string(out))}, nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // OCIRuntime returns the path of the OCI runtime and the version that it reports. Both are
 // "" if the daemon chooses the runtime and this process does not know which.
 func (h *Host) OCIRuntime() (path, version string) {
-	version, _, _ = strings.Cut(h.program.version, "\n")
-	return h.program.path, version
+	program := h.program
+	if h.Isolation() == runtime.GVisor {
+		program = h.choice().program
+	}
+	return program.path, firstLine(program.version)
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }

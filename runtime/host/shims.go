@@ -53,8 +53,9 @@ func findOwn() (string, error) {
 // Shim returns the name of the shim in use, as Options.Handler has it; "" until a run has been
 // made.
 func (h *Host) Shim() string {
-	if isOwn(h.shim) {
+	name := h.choice().shim
+	if isOwn(name) {
 		return shim.Runtime
 	}
-	return h.shim
+	return name
 }

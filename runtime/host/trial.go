@@ -43,26 +43,55 @@ type idMode struct {
 // range, "nested" if sbench itself runs in a user namespace and each sandbox in a child of it,
 // "host" if they have the same ids as sbench. why is the reason for "host", or what "own" lacks
 // on this host; "" if neither applies. Both are "" until a run has been made.
-func (h *Host) UserNamespace() (mode, why string) { return h.ids.name, h.ids.why }
+func (h *Host) UserNamespace() (mode, why string) {
+	c := h.choice()
+	return c.ids.name, c.ids.why
+}
 
-// choose finds, once per host, the shim, and the way in which sandboxes get their ids: the first of
-// both with which a trial sandbox works. The engine, which owns the claim, uses them.
-func (h *Host) choose(ctx context.Context, e *sandbox.Engine, claim *owner.Claim) error {
+// A choice is how this host makes the sandboxes of an isolation.
+type choice struct {
+	ids     idMode
+	shim    string // the daemon's name of the shim
+	program ociRuntime
+}
+
+// choice returns how this host makes sandboxes unless a task asks for more; the zero choice until a run
+// has been made.
+func (h *Host) choice() choice {
 	h.choosing.Lock()
 	defer h.choosing.Unlock()
-	if h.chosen {
-		e.Use(h.driver(claim, h.shim), h.ids.IDs)
+	return h.chosen[h.Isolation()]
+}
+
+// GVisor returns the version of gVisor's OCI runtime; "" unless a run has used it.
+func (h *Host) GVisor() string {
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
+	return firstLine(h.chosen[runtime.GVisor].program.version)
+}
+
+// choose finds, once per host and isolation, the shim, and the way in which sandboxes get their ids: the
+// first of both with which a trial sandbox works. The engine, which owns the claim, uses them.
+func (h *Host) choose(ctx context.Context, e *sandbox.Engine, claim *owner.Claim, i runtime.Isolation) error {
+	h.choosing.Lock()
+	defer h.choosing.Unlock()
+	if c, ok := h.chosen[i]; ok {
+		e.Use(i, sandbox.Kind{Driver: h.driver(claim, c.shim, c.program), IDs: c.ids.IDs})
 		return nil
 	}
 	shims, err := findShims(h.opts.Handler)
+	program := h.program
+	if err == nil && i == runtime.GVisor {
+		shims, program, err = h.findGVisor(ctx, shims)
+	}
 	if err != nil {
 		return err
 	}
-	for i, s := range shims {
-		last := i == len(shims)-1
+	for at, s := range shims {
+		last := at == len(shims)-1
 		var found idMode
-		if found, err = h.tryModes(ctx, e, h.driver(claim, s), last); err == nil {
-			h.chosen, h.shim, h.ids = true, s, found
+		if found, err = h.tryModes(ctx, e, h.driver(claim, s, program), i, last); err == nil {
+			h.chosen[i] = choice{found, s, program}
 			return nil
 		}
 		if last || !errors.Is(err, errNoSandbox) {
@@ -73,19 +102,19 @@ func (h *Host) choose(ctx context.Context, e *sandbox.Engine, claim *owner.Claim
 	return err
 }
 
-// driver returns what makes the containers of a run with a shim.
-func (h *Host) driver(claim *owner.Claim, name string) task.Driver {
+// driver returns what makes the containers of a run with a shim and an OCI runtime.
+func (h *Host) driver(claim *owner.Claim, name string, program ociRuntime) task.Driver {
 	if isOwn(name) {
-		return viashim.New(viashim.Config{Conn: h.conn, Run: claim.ID(), Labels: claim.Labels("shim"), Shim: name, Program: h.program.path})
+		return viashim.New(viashim.Config{Conn: h.conn, Run: claim.ID(), Labels: claim.Labels("shim"), Shim: name, Program: program.path, Flags: program.flags})
 	}
-	return &viadaemon.Driver{Conn: h.conn, Shim: name, Runc: executesProgram(h.opts.Handler), Program: h.program.path}
+	return &viadaemon.Driver{Conn: h.conn, Shim: name, Runc: executesProgram(h.opts.Handler), Program: program.path}
 }
 
 var errNoSandbox = errors.New("this host runs no sandbox")
 
 // tryModes returns the first way in which sandboxes of the driver can get ids, and makes the engine
 // use both. The host's ids are only for the last shim: no defect of another shim must lead to them.
-func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driver, last bool) (idMode, error) {
+func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driver, i runtime.Isolation, last bool) (idMode, error) {
 	modes, err := h.idModes()
 	if err != nil {
 		return idMode{}, err
@@ -101,8 +130,8 @@ func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driv
 		if m.name == hostUserNamespace && m.why == "" {
 			m.why = strings.Join(whys, "; ")
 		}
-		e.Use(driver, m.IDs)
-		if err = e.Trial(ctx, sandbox.EmptyImage()); err == nil {
+		e.Use(i, sandbox.Kind{Driver: driver, IDs: m.IDs})
+		if err = e.Trial(ctx, sandbox.EmptyImage(), i); err == nil {
 			if m.name == hostUserNamespace && h.opts.UserNamespace != hostUserNamespace {
 				h.log.Warn("root in a sandbox is the host's root, without capabilities: sandboxes cannot have their own ids", "cause", m.why)
 			}

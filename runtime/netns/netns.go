@@ -91,11 +91,11 @@ func (n *Namespace) make(o Options) error {
 
 // boundQueues limits memory that is charged to no control group: data in the queues of connections
 // that no process has accepted, or that no process holds any more, and what options add to a socket
-// (ip-sysctl.rst, net.rst). So the connections that wait at one listener hold at most 128 MiB. Some
+// (ip-sysctl.rst, net.rst). So the connections that wait at one listener hold at most 32 MiB. Some
 // kernels lack some of these settings per namespace, or in a namespace created by an ordinary user.
 func boundQueues() error {
 	for name, value := range map[string]string{
-		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 1048576",
+		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144",
 		"ipv4/tcp_fin_timeout": "5", "ipv4/tcp_orphan_retries": "1", "ipv4/tcp_max_tw_buckets": "4096",
 	} {
 		err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0)

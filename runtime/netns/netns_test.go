@@ -202,7 +202,7 @@ func TestQueues(t *testing.T) {
 		}
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
-	bounds := map[string]string{"ipv4/tcp_rmem": "4096 131072 1048576", "core/somaxconn": "128"}
+	bounds := map[string]string{"ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144", "core/somaxconn": "128"}
 	within(t, n, func() {
 		for name, want := range bounds {
 			if got := read(name); got != want {

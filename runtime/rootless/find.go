@@ -15,9 +15,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// runningDaemon returns a process in the namespaces of this user's rootless containerd: the
-// one at address or, if that is empty, at the usual place, where there may be none: then it
-// returns 0.
+// runningDaemon returns a process in the namespaces of this user's rootless containerd at address. An
+// empty address is the usual place; if no containerd is there, runningDaemon returns 0.
 func runningDaemon(address string) (int, error) {
 	if address != "" {
 		return namedDaemon(strings.TrimPrefix(address, "unix://"))

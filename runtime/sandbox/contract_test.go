@@ -38,6 +38,9 @@ func TestNotStarted(t *testing.T) {
 				Name: "not started", Image: image, Workdir: "/tmp", Persistent: persistent,
 				Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}},
 			})
+			if p.Dir != "" && persistent && containerdtest.Isolation() == runtime.GVisor {
+				continue // runsc does not look whether the directory is one
+			}
 			p.Wall = wall
 			exit, err := sandbox.Exec(context.Background(), p)
 			if !errors.Is(err, runtime.ErrNotStarted) && (err != nil || exit.Success()) {

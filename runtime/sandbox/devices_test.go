@@ -16,6 +16,7 @@ import (
 
 // TestDevicesAreOwn: no device file in a sandbox is the host's or another sandbox's.
 func TestDevicesAreOwn(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	_, run, image := ownIDs(t)
 	var st unix.Stat_t
 	report(t, unix.Stat("/dev/null", &st))
@@ -40,6 +41,7 @@ func TestDevicesAreOwn(t *testing.T) {
 // TestNullIsOwn: a standard input from nowhere is the sandbox's own /dev/null, which no path of the
 // host's names.
 func TestNullIsOwn(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	opts := containerdtest.Options()
 	opts.Handler = shim.Runtime // with containerd's, see docs/sandbox.md
 	usual, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))

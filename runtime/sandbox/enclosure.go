@@ -39,6 +39,8 @@ const (
 type enclosure struct {
 	engine *Engine
 	cfg    runtime.Config
+	how    isolation
+	kind   Kind
 	id     string // of the container
 	dir    string // for the sandbox's files
 	root   *rootfs.FS
@@ -87,7 +89,7 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	if n.cfg.NetworkOf != nil {
 		err = n.share()
 	} else {
-		n.ids, err = n.engine.ids.take()
+		n.ids, err = n.kind.IDs.take()
 	}
 	if err != nil {
 		return err
@@ -197,9 +199,7 @@ func (n *enclosure) files() ([]rootfs.File, error) {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)
-	// If the process could read its program, other processes of its user could trace it and open
-	// its descriptors (ptrace(2), PR_SET_DUMPABLE). They could then go on in it after their own end.
-	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: 0o111}), err
+	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: n.how.pauseMode()}), err
 }
 
 func (n *enclosure) workdir() string {
@@ -230,20 +230,18 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 	if n.cfg.IsolateProcesses {
 		opts = append(opts, oci.WithIsolatedProcesses())
 	}
-	opts = append(opts, n.ids.options(n.engine.ids.Mappings, n.root.Devices())...)
+	opts = append(opts, n.how.options(n)...)
 	opts = append(opts, oci.WithCapabilities(n.cfg.Capabilities...)) // some only in a user namespace
 	for _, m := range n.root.Shown() {
 		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
 	}
 	inherited := n.engine.platform.Conn.Inherited
 	opts = append(opts,
-		oci.WithNoFile(min(n.cfg.Limits.Files, inherited.Files)),
+		oci.WithNoFile(n.cfg.Limits.Files),
+		oci.WithHardLimits(inherited.Hard),
 		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
 	)
-	if inherited.LowCores {
-		opts = append(opts, oci.WithLowCoreLimit())
-	}
 	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup)
 	if err != nil {
 		return nil, err

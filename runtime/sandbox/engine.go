@@ -35,7 +35,6 @@ import (
 	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/rootfs"
-	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/volume"
 )
 
@@ -51,6 +50,8 @@ type Platform struct {
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
 	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
 	AllowSeccomp, AllowNetlink bool
+	// Isolation is the least that sandboxes get; "" means a container.
+	Isolation runtime.Isolation
 	// Slots bounds how many sandboxes are created and started at a time, by its capacity.
 	Slots  chan struct{}
 	Logger *slog.Logger
@@ -61,8 +62,8 @@ type Platform struct {
 type Engine struct {
 	platform Platform
 	claim    *owner.Claim
-	tasks    task.Driver
-	ids      IDs
+	kinds    map[runtime.Isolation]Kind
+	least    runtime.Isolation
 	volumes  *volume.Store // for sandboxes, and for callers of NewVolume
 
 	mu    sync.Mutex
@@ -73,16 +74,26 @@ type Engine struct {
 // sandbox is created. The caller closes the engine.
 func New(claim *owner.Claim, p Platform) *Engine {
 	return &Engine{
-		platform: p, claim: claim, volumes: volume.NewStore(claim.Dir(), p.Root, claim.ID()),
+		platform: p, claim: claim, kinds: map[runtime.Isolation]Kind{}, least: max(p.Isolation, runtime.Container), volumes: volume.NewStore(claim.Dir(), p.Root, claim.ID()),
 		// The one layer of the empty image is the directory of layers, so that a trial shows
 		// whether layers on that file system work.
 		bases: map[string][]string{emptyChain: {p.Layers}},
 	}
 }
 
-// Use says through which driver, and with which ids, sandboxes are made from now on. It must not be
-// called while a sandbox is open.
-func (e *Engine) Use(d task.Driver, ids IDs) { e.tasks, e.ids = d, ids }
+// Use says how sandboxes of an isolation are made from now on. It must not be called while a sandbox is
+// open.
+func (e *Engine) Use(i runtime.Isolation, k Kind) { e.kinds[i] = k }
+
+// onDisk reports whether every volume is on disk, because a sandbox could not have one in memory.
+func (e *Engine) onDisk() bool {
+	for _, k := range e.kinds {
+		if k.IDs.OnDisk {
+			return true
+		}
+	}
+	return false
+}
 
 // ID returns the run's random id, which is in the names of all that the engine makes.
 func (e *Engine) ID() string { return e.claim.ID() }
@@ -107,7 +118,7 @@ func (e *Engine) slot(ctx context.Context) (release func(), err error) {
 // larger one is an image on disk if the host has loop devices, otherwise in memory, too. Its
 // directory belongs to root and has mode 0755.
 func (e *Engine) NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error) {
-	v, err := e.volumes.New(ctx, cfg, e.ids.OnDisk)
+	v, err := e.volumes.New(ctx, cfg, e.onDisk())
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +130,7 @@ func (e *Engine) newLayer(ctx context.Context, cfg runtime.VolumeConfig) (*volum
 	if e.platform.LayersOnDisk {
 		return e.volumes.NewDirectory(cfg)
 	}
-	return e.volumes.New(ctx, cfg, e.ids.OnDisk)
+	return e.volumes.New(ctx, cfg, e.onDisk())
 }
 
 // lowers returns the directories of an image's file system, topmost first. A read-only

@@ -15,7 +15,6 @@ import (
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/owner"
-	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -96,12 +95,19 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, err
 	}
 	defer release()
-	s.container, err = s.engine.tasks.Create(ctx, s.containerConfig(spec, data), std)
+	s.container, err = s.kind.Driver.Create(ctx, s.containerConfig(spec, data), std)
 	if err != nil {
 		return nil, task.StartError(err)
 	}
-	proc := openProcess(s.container.First())
-	if err := errors.Join(s.root.Check(proc.pid), s.verifyLimits(), s.attach(proc.pid)); err != nil {
+	made, pid := s.container.First()
+	proc, err := s.how.open(made, pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = checkNamespaces(pid, spec); err == nil {
+		err = errors.Join(s.how.seal(s.root, pid), s.verifyLimits(), s.attach(pid))
+	}
+	if err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
 	}
 	if err := s.container.Start(ctx); err != nil {
@@ -121,15 +127,11 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 	if err != nil {
 		err = task.StartError(err)
 		if next != nil { // it may run nevertheless, unknown to the shim
-			err = errors.Join(err, kill(ctx, s.group, s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
+			err = errors.Join(err, kill(ctx, s.how.processes(s), s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
 		}
 		return nil, err
 	}
-	started := openProcess(next, pid)
-	if !proc.SharesNamespace(pid, s.idlePid(), "pid") { // it has ended, and its id may be another's
-		return started, started.close()
-	}
-	return started, nil
+	return s.how.open(next, pid, s.idlePid())
 }
 
 // idlePid returns the pid of a persistent sandbox's first process, which is spared; 0 if
@@ -166,17 +168,15 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		status, err := x.process.Wait(waitCtx)
 		done <- end{status, err}
 	}()
-	limit := time.NewTimer(x.p.Wall)
-	defer limit.Stop()
 	reason, grace := runtime.Exited, time.Duration(0)
 	var e end
 	var ended bool
-	overflow := x.overflow(waitCtx)
+	overflow, over := x.overflow(waitCtx), x.p.Over(waitCtx)
 	select {
 	case e = <-done:
 		ended = true
 	case <-overflow:
-	case <-limit.C:
+	case <-over:
 		reason, grace = runtime.WallTime, cmp.Or(max(x.p.Grace, 0), runtime.DefaultGrace)
 	case <-ctx.Done():
 		return runtime.Exit{}, errors.Join(fmt.Errorf("interrupted: %w", context.Cause(ctx)), x.killAll(ctx))
@@ -205,7 +205,7 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 // is over its size, stop kills the processes that remain. The end comes through done.
 func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow <-chan struct{}) (end, error) {
 	if grace > 0 {
-		if err := x.group.Signal(unix.SIGTERM, x.idlePid()); err != nil {
+		if err := x.how.processes(x.Sandbox).Signal(unix.SIGTERM, x.idlePid()); err != nil {
 			return end{}, errors.Join(err, x.killAll(ctx))
 		}
 		select {
@@ -235,7 +235,7 @@ func (x *execution) killAll(ctx context.Context) error {
 		x.engine.platform.Logger.Warn("processes of a sandbox were killed and do not end: they wait for a disk, or the kernel hangs", "sandbox", x.cfg.Name, "gives up after", killTimeout)
 	})
 	defer slow.Stop()
-	if err := errors.Join(x.process.kill(ctx), x.group.KillAll(ctx, x.idlePid())); err != nil {
+	if err := errors.Join(x.process.kill(ctx), x.how.processes(x.Sandbox).KillAll(ctx, x.idlePid())); err != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrStillAlive, err)
 	}
 	return nil

@@ -92,15 +92,24 @@ func (s *sandboxIDs) options(mappings bool, devices string) []oci.Option {
 	}
 	var ids []specs.LinuxIDMapping
 	if mappings {
-		for _, m := range s.userns.Mappings() {
-			ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
-		}
+		ids = s.mappings()
 	}
 	opts := []oci.Option{oci.WithUserNamespace(s.userns.Path(), ids...)}
 	if s.own == nil {
 		return opts
 	}
 	return append(opts, oci.WithDevices(devices))
+}
+
+// mappings returns the mappings of the sandbox's user namespace, if it has one.
+func (s *sandboxIDs) mappings() (ids []specs.LinuxIDMapping) {
+	if s.userns == nil {
+		return nil
+	}
+	for _, m := range s.userns.Mappings() {
+		ids = append(ids, specs.LinuxIDMapping{ContainerID: m.First, HostID: m.Outside, Size: m.Size})
+	}
+	return ids
 }
 
 // close releases the sandbox's user namespace and ids. All its processes must be known to

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -248,6 +249,7 @@ func answers(t *testing.T, text string) map[string]unix.Errno {
 // TestProbeCalls makes the single calls one after the other in one process, as root and as an
 // ordinary user. Those with a control are also made on the host, where the answer must differ.
 func TestProbeCalls(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	if n := len(singleCalls()) + len(attempts()); n < 200 {
 		t.Errorf("only %d attempts", n)
 	}

@@ -19,6 +19,8 @@ type process struct {
 	task.Process
 	pid   int
 	pidfd int // -1 if the process was gone before it could be opened
+	// byStatus means that a signal shows in the status only, because the host's process is another.
+	byStatus bool
 }
 
 func openProcess(p task.Process, pid int) *process {
@@ -44,7 +46,7 @@ func (p *process) kill(ctx context.Context) error {
 	if p.pidfd >= 0 {
 		err = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0)
 	} else {
-		err = daemon.Native(p.Kill(ctx))
+		err = daemon.Native(p.Signal(ctx, unix.SIGKILL, false))
 	}
 	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, runtime.ErrNotFound) {
 		return fmt.Errorf("kill: %w", err)
@@ -61,7 +63,7 @@ func (p *process) signal(status uint32) int {
 	}
 	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT} // linux/pidfd.h
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(p.pidfd), unix.PIDFD_GET_INFO, uintptr(unsafe.Pointer(&info)))
-	if errno != 0 || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
+	if p.byStatus || errno != 0 || info.Mask&unix.PIDFD_INFO_EXIT == 0 {
 		return int(status - 128)
 	}
 	if wait := unix.WaitStatus(info.Exit_code); wait.Signaled() {

@@ -44,18 +44,23 @@ func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts)
+	how, kind, err := e.kind(cfg.Isolation)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
+	cfg.Limits = how.limits(cfg.Limits)
 	id := owner.RandomID()
 	s := &Sandbox{enclosure: enclosure{
-		engine: e, cfg: cfg, id: e.claim.ID() + "-" + id, dir: filepath.Join(e.claim.Dir(), "sandbox-"+id),
+		engine: e, cfg: cfg, how: how, kind: kind, id: e.claim.ID() + "-" + id, dir: filepath.Join(e.claim.Dir(), "sandbox-"+id),
 		cgroup: e.claim.Group() + "/" + id,
 	}}
 	s.group = e.platform.Limits.Group(s.cgroup, cfg.Limits, s.fileBytes)
-	if err := e.tasks.Ready(e.claim.Context(ctx)); err != nil {
+	if err := kind.Driver.Ready(e.claim.Context(ctx)); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
-	err := s.build(ctx)
+	err = s.build(ctx)
 	if err == nil && cfg.Persistent {
-		s.idle, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, &task.Streams{})
+		s.idle, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, how.idleStreams())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))

@@ -31,6 +31,7 @@ import (
 // TestContractOnRuncShim checks the contract on containerd's own shim; the other tests use
 // that of the options, which is sbench's unless SBENCH_TEST_HANDLER says otherwise.
 func TestContractOnRuncShim(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	opts := containerdtest.Options()
 	opts.Handler = host.RuncHandler
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
@@ -262,6 +263,7 @@ func oddLife(ctx context.Context, run *sandbox.Engine, image runtime.Image) erro
 // TestShimThatDoesNotWork: a shim that cannot be started, says nonsense or does not know sbench's
 // use of it, as a much older one, is replaced by containerd's, unless it was asked for by name.
 func TestShimThatDoesNotWork(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	containerdtest.Open(t) // or the test is skipped
 	for _, test := range []struct{ name, text string }{
 		{"fails", "#!/bin/sh\necho no >&2\nexit 1\n"},
@@ -289,8 +291,34 @@ func TestShimThatDoesNotWork(t *testing.T) {
 	}
 }
 
+// TestForeignProcess: a run fails if its OCI runtime reports a process of the host, as one does whose
+// containers are virtual machines.
+func TestForeignProcess(t *testing.T) {
+	containerdtest.OnHostKernel(t)
+	program := filepath.Join(t.TempDir(), "runtime")
+	// A mount namespace of its own, in case that its mounts are touched all the same.
+	report(t, os.WriteFile(program, []byte(`#!/bin/bash
+runc "$@"; status=$?
+for a; do
+	if [ "$last" = --pid-file ]; then
+		setsid unshare --mount --propagation private sleep 60 </dev/null >/dev/null 2>&1 &
+		echo -n $! >"$a"
+	fi
+	last=$a
+done
+exit $status
+`), 0o755))
+	opts := containerdtest.Options()
+	opts.OCIRuntime = program
+	_, err := containerdtest.OpenWith(t, opts).NewRun(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "another pid namespace than asked for") {
+		t.Errorf("a run with a foreign process: %v", err)
+	}
+}
+
 // TestHangingRuntimeIsKilled: an OCI runtime that hangs is killed when sbench gives up.
 func TestHangingRuntimeIsKilled(t *testing.T) {
+	containerdtest.OnHostKernel(t)
 	ctx := context.Background()
 	dir := t.TempDir()
 	hang := filepath.Join(dir, "hang")

@@ -20,9 +20,9 @@ func EmptyImage() runtime.Image {
 }
 
 // Trial creates a sandbox of the image, runs a program in it that does nothing, and removes
-// it, to find out whether the attempts of a run can work. The error is the error of the step that
+// it, to find out whether the attempts of a run can work with at least the given isolation. The error is the error of the step that
 // failed.
-func (e *Engine) Trial(ctx context.Context, image runtime.Image) error {
+func (e *Engine) Trial(ctx context.Context, image runtime.Image, least runtime.Isolation) error {
 	const dest = "/.sbench/true"
 	at := filepath.Join(e.claim.Dir(), "trial", "true")
 	text, err := program.True(goruntime.GOARCH)
@@ -36,7 +36,7 @@ func (e *Engine) Trial(ctx context.Context, image runtime.Image) error {
 		return err
 	}
 	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: "trial", Image: image, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
+		Name: "trial", Image: image, Isolation: least, User: "0:0", Workdir: "/tmp", Persistent: true, Limits: runtime.DefaultLimits(),
 		Mounts: []runtime.Mount{{Source: at, Dest: dest}},
 	})
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ func (b bundle) state() string { return b.file("oci") }
 // ociRuntime is the OCI runtime of one sandbox.
 type ociRuntime struct {
 	path   string
+	flags  []string // before the command
 	bundle bundle
 	id     string
 }
@@ -107,7 +109,7 @@ const removal = 4 * time.Second
 func (r ociRuntime) run(ctx context.Context, stdio stdio, args ...string) error {
 	logFile := r.bundle.file("log.json")
 	_ = os.Remove(logFile) // of an earlier execution
-	cmd := exec.CommandContext(ctx, r.path, append([]string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args...)...)
+	cmd := exec.CommandContext(ctx, r.path, slices.Concat(r.flags, []string{"--root", r.bundle.state(), "--log", logFile, "--log-format", "json"}, args)...)
 	cmd.Dir = string(r.bundle)
 	// A file that is nil must not become an interface that is not.
 	if stdio.in != nil {

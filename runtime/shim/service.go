@@ -3,6 +3,7 @@ package shim
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,12 +15,10 @@ import (
 	"time"
 
 	taskapi "github.com/containerd/containerd/api/runtime/task/v2"
-	"github.com/containerd/containerd/api/types/runc/options"
 	tasktypes "github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -63,7 +62,15 @@ type task struct {
 	mu       sync.Mutex // guards what follows
 	first    *process   // nil until it was created
 	added    map[string]*process
-	strays   bool // there may be some; see reapStrays
+	strays   bool  // there may be some; see reapStrays
+	helpers  []int // of the OCI runtime, children of this process that end with the first
+}
+
+// Options are what Create needs besides the bundle, as JSON.
+type Options struct {
+	Program string   `json:"program"` // the OCI runtime, by path or by name; "" means runc
+	Flags   []string `json:"flags"`   // its flags before the command
+	Owner   uint32   `json:"owner"`   // of pipes that are standard streams; 0 leaves them
 }
 
 // find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is
@@ -101,17 +108,15 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	if r.Terminal || len(r.Rootfs) > 0 || r.Checkpoint != "" {
 		return nil, toGRPC(fmt.Errorf("container with a terminal, mounts or a checkpoint: %w", errdefs.ErrNotImplemented))
 	}
-	var opts options.Options
-	if r.Options != nil {
-		if err := proto.Unmarshal(r.Options.Value, &opts); err != nil {
-			return nil, toGRPC(fmt.Errorf("options: %w: %w", errdefs.ErrInvalidArgument, err))
-		}
+	var opts Options
+	if err := json.Unmarshal(r.Options.GetValue(), &opts); err != nil {
+		return nil, toGRPC(fmt.Errorf("options: %w: %w", errdefs.ErrInvalidArgument, err))
 	}
-	path, err := exec.LookPath(cmp.Or(opts.BinaryName, "runc"))
+	path, err := exec.LookPath(cmp.Or(opts.Program, "runc"))
 	if err != nil {
 		return nil, toGRPC(fmt.Errorf("OCI runtime: %w: %w", errdefs.ErrNotFound, err))
 	}
-	t := &task{oci: ociRuntime{path: path, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.IoUid, added: map[string]*process{}}
+	t := &task{oci: ociRuntime{path: path, flags: opts.Flags, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.Owner, added: map[string]*process{}}
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	anchor, err := s.register(t)
@@ -180,7 +185,7 @@ func (t *task) create(ctx context.Context, anchor bundle, p *process) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.first = p
+	t.first, t.helpers = p, t.oci.helpers(p.pid)
 	return nil
 }
 
@@ -308,14 +313,21 @@ func (s *service) Wait(ctx context.Context, r *taskapi.WaitRequest) (*taskapi.Wa
 }
 
 // Kill signals one process. When the first process of a sandbox ends, the kernel kills all others in
-// its PID namespace, so the field All changes nothing. To kill the anchor ends all sandboxes.
-func (s *service) Kill(_ context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
+// its PID namespace. With All, it signals all processes but the first of a sandbox with a kernel of its
+// own; see signalOthers. To kill the anchor ends all sandboxes.
+func (s *service) Kill(ctx context.Context, r *taskapi.KillRequest) (*emptypb.Empty, error) {
 	if r.ID == s.anchor.id {
 		go s.end()
 		return &emptypb.Empty{}, nil
 	}
-	_, p, err := s.find(r.ID, r.ExecID)
-	if err == nil {
+	t, p, err := s.find(r.ID, r.ExecID)
+	switch {
+	case err != nil:
+	case r.All:
+		t.changing.Lock()
+		defer t.changing.Unlock()
+		err = toGRPC(t.oci.signalOthers(ctx, r.Signal))
+	default:
 		err = toGRPC(p.signal(r.Signal))
 	}
 	return &emptypb.Empty{}, err

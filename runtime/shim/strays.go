@@ -15,17 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitEnd waits for the end of a process, unless it was never made. The caller holds changing.
+// awaitEnd waits for the end of a process, unless it was never made, and with the first process for the
+// end of the OCI runtime's helpers. The caller holds changing.
 func (t *task) awaitEnd(ctx context.Context, p *process) error {
 	pid := p.id()
 	if pid == 0 {
 		return nil
 	}
+	ended := p.done
 	for wait := time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		t.reapStrays()
-		select {
-		case <-p.done:
+		if p.hasEnded() && (len(p.spec) > 0 || t.reapHelpers()) {
 			return nil
+		}
+		select {
+		case <-ended:
+			ended = nil
 		case <-ctx.Done():
 			return fmt.Errorf("process %d has not ended: %w", pid, errdefs.ErrFailedPrecondition)
 		case <-time.After(wait):
@@ -62,8 +67,8 @@ const (
 	threadsWait  = time.Second
 )
 
-// reapThreads reaps the ended threads of which this process is the tracer, each time that
-// childEnded gets a signal (SIGCHLD). A thread of a child of this
+// reapThreads reaps the ended threads that this process traces, each time that childEnded gets a
+// signal (SIGCHLD). A thread of a child of this
 // process can make this process its tracer (ptrace(2), PTRACE_TRACEME). The child does not end
 // before its thread is reaped.
 func (s *service) reapThreads(childEnded <-chan os.Signal) {

@@ -18,7 +18,7 @@ func (r Refusal) Error() string { return r.Err.Error() }
 func (r Refusal) Unwrap() error { return r.Err }
 
 // StartError distinguishes a command that cannot be executed from a failing daemon. The only
-// sign is what runc and crun say about execve and the working directory.
+// sign are what runc, crun and runsc say about execve and the working directory.
 func StartError(err error) error {
 	text := err.Error()
 	// First temporary shortages of the host: the error of a runtime that cannot fork
@@ -30,6 +30,7 @@ func StartError(err error) error {
 	}
 	for _, sign := range []string{
 		"executable file not found", "exec: \"", "exec /", "chdir to cwd", "container init: mkdir ",
+		"failed to load ", "error finding executable", "failed to create process working directory",
 		"executable file `", "open executable", "exec container process", "chdir `", "chdir to `",
 	} {
 		if strings.Contains(text, sign) {
@@ -39,10 +40,10 @@ func StartError(err error) error {
 	return Refusal{fmt.Errorf("start: %w", daemon.Native(err))}
 }
 
-// lastPart keeps what follows runc's chain of prefixes.
+// lastPart keeps what follows an OCI runtime's chain of prefixes.
 func lastPart(text string) string {
 	text = strings.TrimSuffix(text, ": unknown")
-	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: "} {
+	for _, mark := range []string{"unable to start container process: ", "exec failed: ", "create failed: ", "starting sandbox: ", "creating process: ", "in sandbox: "} {
 		if _, rest, ok := strings.Cut(text, mark); ok {
 			text = rest
 		}

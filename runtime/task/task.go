@@ -11,8 +11,8 @@ package task
 import (
 	"context"
 
-	"github.com/containerd/containerd/api/types/runc/options"
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 )
 
 // A Driver makes containers. Its methods are safe for concurrent use.
@@ -39,8 +39,9 @@ type Container interface {
 type Process interface {
 	// Wait returns the exit status.
 	Wait(ctx context.Context) (status uint32, err error)
-	// Kill sends SIGKILL by way of the shim.
-	Kill(ctx context.Context) error
+	// Signal sends a signal by way of the shim. With others, it goes instead to each process of a
+	// sandbox with a kernel of its own except the first, and the error is nil only if there was none.
+	Signal(ctx context.Context, sig unix.Signal, others bool) error
 	// Delete makes the shim forget the process, which must have ended. It is no error if the shim
 	// does not know the process, or is gone.
 	Delete(ctx context.Context) error
@@ -59,12 +60,4 @@ type Config struct {
 	// Image is the image's reference, and Labels are the container's, for the daemon.
 	Image  string
 	Labels map[string]string
-}
-
-// Options returns what containerd's shim for runc, and sbench's, need besides the specification.
-// program is the OCI runtime, "" for the shim's own choice.
-func (c Config) Options(program string) *options.Options {
-	// The pipes of standard output must belong to the sandbox's root, or a process could
-	// not open /dev/stdout.
-	return &options.Options{BinaryName: program, IoUid: c.Base, IoGid: c.Base}
 }

@@ -112,7 +112,7 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		c.repair = calibration.Repair
 	}
 	if !calibration.Sealed && solution != "" {
-		return c.beside(ctx, calibration, contrast.Mutants)
+		return c.beside(ctx, calibration, c.in.Contrast.Mutants())
 	}
 	outcome, err := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true})
 	switch {
@@ -122,6 +122,9 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return v, nil
 	case !errors.Is(err, errRefused):
 		return c.wrong, err
+	}
+	if c.in.Contrast == contrast.Off {
+		return c.beside(ctx, contrast.Calibration{}, 0)
 	}
 	calibration, err = c.calibration(ctx, "beside", func() (contrast.Calibration, error) { return c.contrast(ctx, solution) })
 	switch {
@@ -136,12 +139,16 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 }
 
 // beside judges the candidate in the tests' process: it has to fail with each of n changes of
-// what the tests expect, and when they are broken.
+// what the tests expect, and, unless [contrast.Off] is asked for, when they are broken.
 func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration, n int) (verifiers.Verdict, error) {
 	run := codeTry{code: c.in.Candidate.Text, all: calibration.Edits, foreign: true}
 	real, follows, summary, err := calibration.Judge(ctx, n, c.contrasted(run))
 	if err != nil {
 		return verifiers.Verdict{}, err
+	}
+	off := c.in.Contrast == contrast.Off
+	if off {
+		summary.State = string(contrast.Off)
 	}
 	v := c.wrong
 	all := summary.Mutants > 0 && summary.Followed == summary.Mutants
@@ -149,6 +156,8 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 	case real != contrast.Passed:
 	case follows && calibration.Reference, all && !calibration.Reference:
 		v = verifiers.Fail(contrast.Reason, "the candidate passes tests that expect something wrong")
+	case off:
+		v = verifiers.Pass()
 	default:
 		if v, err = c.canary(ctx, run); err != nil {
 			return v, err
@@ -335,7 +344,7 @@ func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (po
 		seen = c.eval.Tests
 	}
 	return c.in.Code.Run(ctx,
-		pool.Config{Image: c.in.Image, Limits: c.in.Limits, User: c.user(), Env: compiler.Environ(c.in.Task.Environment().Env)},
+		pool.Config{Image: c.in.Image, Isolation: runtime.Isolation(c.in.Task.Environment().Isolation), Limits: c.in.Limits, User: c.user(), Env: compiler.Environ(c.in.Task.Environment().Env)},
 		pool.Request{Text: text, Tests: seen, Apart: t.sealed, Wall: c.in.Wall(), OutputBytes: c.in.OutputBytes})
 }
 

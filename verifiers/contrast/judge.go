@@ -27,7 +27,7 @@ const (
 // Summary is what a record says about a candidate's changed tests.
 type Summary struct {
 	// State is "calibrated", "uncalibrated" (no reference: a pass is not refused),
-	// or "none": nothing could be changed.
+	// "none" (nothing could be changed), or "off".
 	State string `json:"state"`
 	// Mutants counts the changes that were tried, Followed those with which the tests passed
 	// or failed elsewhere.
@@ -35,6 +35,27 @@ type Summary struct {
 	Followed int `json:"followed"`
 	// Unread are files that sbench cannot read and so did not change.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// An Effort says how many changed tests a candidate is tried with. The zero Effort is that of Full.
+type Effort string
+
+// The efforts.
+const (
+	Full  Effort = "full"
+	Quick Effort = "quick" // one run with changed tests
+	Off   Effort = "off"   // no run with changed tests, and no canary
+)
+
+// Mutants returns how many changes code beside its tests is tried with.
+func (e Effort) Mutants() int {
+	switch e {
+	case Off:
+		return 0
+	case Quick:
+		return 1
+	}
+	return Mutants
 }
 
 // Values of [Summary.State].

@@ -128,7 +128,7 @@ func applyChanges(ctx context.Context, e verifiers.Engine, in verifiers.Input, o
 		return err
 	}
 	defer func() { _ = to.Close() }()
-	changes, err := in.Candidate.OpenLayer()
+	changes, err := in.Candidate.OpenLayer(ctx)
 	if err != nil {
 		return err
 	}

@@ -105,12 +105,14 @@ func (p *Pool) Close(ctx context.Context) error {
 type Config struct {
 	Image  runtime.Image
 	Limits runtime.Limits
-	User   string   // of the tests; the first process is root's
-	Env    []string // NAME=VALUE
+	// Isolation is the least that the sandbox gets; "" leaves it to the engine.
+	Isolation runtime.Isolation
+	User      string   // of the tests; the first process is root's
+	Env       []string // NAME=VALUE
 }
 
 func (c Config) key() string {
-	return fmt.Sprintf("%s %s %+v %s %q", c.Image.Digest, c.Image.ChainID, c.Limits, c.User, c.Env)
+	return fmt.Sprintf("%s %s %s %+v %s %q", c.Isolation, c.Image.Digest, c.Image.ChainID, c.Limits, c.User, c.Env)
 }
 
 // A Request describes one run.
@@ -197,7 +199,7 @@ func (p *Pool) start(ctx context.Context, c Config) (*sandbox, error) {
 		return nil, errors.Join(err, stage.Close())
 	}
 	made, err := p.engine.Create(ctx, runtime.Config{
-		Name: "verifier", Image: c.Image, Limits: c.Limits, Mounts: []runtime.Mount{{Source: filepath.Join(stage.Path(), "code"), Dest: mount}},
+		Name: "verifier", Image: c.Image, Isolation: c.Isolation, Limits: c.Limits, Mounts: []runtime.Mount{{Source: filepath.Join(stage.Path(), "code"), Dest: mount}},
 		Workdir: "/tmp", User: "0:0", Env: c.Env, Capabilities: []string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"},
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/trustedgit"
@@ -217,9 +218,12 @@ func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, 
 // no run can be told from the others.
 type testCommand struct {
 	*repoCheck
-	candidate, reference runtime.Sandbox // prepared; reference is nil until a calibration needs it
-	tests                []contrast.File // unchanged
-	gold                 []patch.File
+	candidate runtime.Sandbox // prepared
+	tests     []contrast.File // unchanged
+	gold      []patch.File
+
+	preparing sync.Mutex
+	reference runtime.Sandbox // prepared; nil until a calibration needs it
 }
 
 // Unchanged implements suite.Command.
@@ -247,6 +251,8 @@ func (c *testCommand) Run(ctx context.Context, on suite.Subject, files []contras
 }
 
 func (c *testCommand) prepareReference(ctx context.Context) error {
+	c.preparing.Lock()
+	defer c.preparing.Unlock()
 	if c.reference != nil {
 		return nil
 	}

@@ -10,11 +10,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -96,16 +100,21 @@ func (s Suite) Judge(ctx context.Context, c Command) (verifiers.Verdict, error) 
 }
 
 func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
-	if len(s.Files)+len(s.Others) == 0 {
+	off := s.Input.Contrast == contrast.Off
+	if len(s.Files)+len(s.Others) == 0 || off {
+		sum := contrast.Summary{State: contrast.None}
+		if off {
+			sum.State = string(contrast.Off)
+		}
 		v, err := s.command.Unchanged(ctx)
-		return s.executed(v, contrast.Summary{State: contrast.None}, "none"), err
+		return s.executed(v, sum, "none"), err
 	}
 	drawn, err := s.Input.Calibrations.Get(ctx, s.storeKey("drawn"), func() (contrast.Calibration, error) { return s.draw(ctx) })
 	limit := errors.Is(err, contrast.ErrLimit)
 	if err != nil && !limit {
 		return verifiers.Verdict{}, err
 	}
-	c, err := s.calibration(ctx, nil)
+	c, err := s.calibration(ctx, nil, nil)
 	stored := err == nil
 	if err != nil && !errors.Is(err, errNoReference) {
 		return verifiers.Verdict{}, err
@@ -114,20 +123,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	if stored {
 		sets = c.Sets
 	}
-	var runs []int
-	switch {
-	case stored || s.Reference:
-		for i, set := range sets[:min(len(sets), allSet)] {
-			if len(set.Edits) > 0 {
-				runs = append(runs, i)
-			}
-		}
-	case len(sets) > allSet && len(sets[allSet].Edits) > 0:
-		runs = append(runs, allSet)
-	}
-	if !slices.Contains(runs, 0) && !slices.Contains(runs, 1) && !c.CannotFail {
-		runs = append(runs, canaryRun)
-	}
+	runs := s.runs(sets, stored, c.CannotFail)
 	v, ends, err := s.try(ctx, append(runs, unchangedRun), drawn, sets)
 	switch {
 	case err != nil:
@@ -140,11 +136,14 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return notListed, nil
 	}
 	if !stored && s.Reference {
-		c, err = s.calibration(ctx, &drawn)
+		c, err = s.calibration(ctx, &drawn, ends)
 		switch {
 		case errors.Is(err, ErrReference):
 			return verifiers.Fault("reference_fails", ErrReference.Error()), nil
 		case err != nil:
+			return verifiers.Verdict{}, err
+		}
+		if err := s.tryUsable(ctx, c, ends); err != nil {
 			return verifiers.Verdict{}, err
 		}
 	}
@@ -169,6 +168,47 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	return s.uncalibrated(v, sum, drawn, ends), nil
 }
 
+// runs returns the runs of a candidate besides that of the unchanged tests: at most two once there is a
+// calibration, and one where [contrast.Quick] suffices.
+func (s suite) runs(sets []contrast.Set, calibrated, cannotFail bool) (runs []int) {
+	quick := s.Input.Contrast == contrast.Quick
+	switch {
+	case calibrated || s.Reference:
+		if runs = usable(sets); quick && len(runs) > 1 {
+			one := rand.IntN(len(runs))
+			runs = runs[one : one+1]
+		}
+	case !quick && len(sets) > allSet && len(sets[allSet].Edits) > 0:
+		runs = []int{allSet}
+	}
+	if !slices.Contains(runs, 0) && !slices.Contains(runs, 1) && !cannotFail {
+		runs = append(runs, canaryRun)
+	}
+	return runs
+}
+
+// usable returns the numbers of the sets of two runs that have edits.
+func usable(sets []contrast.Set) (runs []int) {
+	for i, set := range sets[:min(len(sets), allSet)] {
+		if len(set.Edits) > 0 {
+			runs = append(runs, i)
+		}
+	}
+	return runs
+}
+
+// tryUsable makes a run with a calibrated set if the one that was drawn for a quick judgement turned out to
+// be of no use.
+func (s suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[int]runtime.Exit) error {
+	left := usable(c.Sets)
+	if s.Input.Contrast != contrast.Quick || len(left) == 0 || slices.ContainsFunc(left, func(i int) bool { _, ran := ends[i]; return ran }) {
+		return nil
+	}
+	exit, err := s.changed(ctx, Candidate, c.Sets[left[0]].Edits)
+	ends[left[0]] = exit
+	return err
+}
+
 var notListed = verifiers.Fault("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
 
 func (s suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
@@ -176,23 +216,58 @@ func (s suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.
 // try makes the runs in random order, until the unchanged tests fail. The verdict is on these.
 func (s suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, sets []contrast.Set) (v verifiers.Verdict, ends map[int]runtime.Exit, err error) {
 	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
-	ends = map[int]runtime.Exit{}
-	var failed error // of a changed run: the unchanged tests may say why
-	for _, run := range runs {
-		var own error
-		switch run {
+	exits, errs := make([]runtime.Exit, len(runs)), make([]error, len(runs))
+	err = s.each(ctx, "the tests, unchanged and changed", len(runs), func(ctx context.Context, i int) (err error) {
+		switch run := runs[i]; run {
 		case unchangedRun:
-			if v, err = s.command.Unchanged(ctx); err != nil || v.Status != verifiers.Passed {
-				return v, nil, err
+			if v, err = s.command.Unchanged(ctx); err == nil && v.Status != verifiers.Passed {
+				err = errEnough
 			}
+			return err
 		case canaryRun:
-			ends[run], own = s.command.Run(ctx, Candidate, s.broken(drawn))
+			exits[i], errs[i] = s.command.Run(ctx, Candidate, s.broken(drawn))
 		default:
-			ends[run], own = s.changed(ctx, Candidate, sets[run].Edits)
+			exits[i], errs[i] = s.changed(ctx, Candidate, sets[run].Edits)
 		}
-		failed = cmp.Or(failed, own)
+		return nil // the unchanged tests may say why
+	})
+	if errors.Is(err, errEnough) {
+		return v, nil, nil
 	}
-	return v, ends, failed
+	ends = map[int]runtime.Exit{}
+	for i, run := range runs {
+		if run != unchangedRun {
+			ends[run] = exits[i]
+		}
+	}
+	return v, ends, cmp.Or(err, cmp.Or(errs...))
+}
+
+// errEnough ends runs of which no more are needed.
+var errEnough = errors.New("no more runs are needed")
+
+// each makes n runs, several at a time where the host has room, until one returns an error.
+func (s suite) each(ctx context.Context, what string, n int, run func(ctx context.Context, i int) error) error {
+	group, running := errgroup.WithContext(ctx)
+	for i := 0; i < n && running.Err() == nil; i++ {
+		give, spare := func() {}, false
+		if s.Input.Pace != nil {
+			s.Input.Pace.Doing(fmt.Sprintf("%s: run %d of %d", what, i+1, n))
+			if i+1 < n {
+				give, spare = s.Input.Pace.Spare()
+			}
+		}
+		if spare {
+			group.Go(func() error {
+				defer give()
+				return run(running, i)
+			})
+		} else if err := run(running, i); err != nil {
+			group.Go(func() error { return err })
+			break
+		}
+	}
+	return cmp.Or(group.Wait(), context.Cause(ctx))
 }
 
 // contrasted returns the verdict on a candidate that passed if a calibrated set tells it.
@@ -330,51 +405,69 @@ func (s suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contras
 var syntaxError = regexp.MustCompile(`SyntaxError|IndentationError|TabError`)
 
 // calibration returns the stored calibration. If there is none, it makes one from what was
-// drawn, if that is not nil and there is a reference solution.
-func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration) (contrast.Calibration, error) {
+// drawn, if that is not nil and there is a reference solution. ends are the candidate's runs.
+func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration, ends map[int]runtime.Exit) (contrast.Calibration, error) {
 	return s.Input.Calibrations.Get(ctx, s.storeKey(contrast.Calibrated), func() (contrast.Calibration, error) {
 		if drawn == nil || !s.Reference {
 			return contrast.Calibration{}, errNoReference
 		}
-		return s.calibrate(ctx, *drawn)
+		return s.calibrate(ctx, *drawn, ends)
 	})
 }
 
 // calibrate finds out which of the drawn sets make the reference fail, which passes the unchanged
-// tests, and, if none does, whether the canary does.
-func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration) (c contrast.Calibration, err error) {
+// tests, and, if none does, whether the canary does. If the candidate is the reference, its runs, in which it
+// passed the unchanged tests, are not made again.
+func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
 	c.Reference = true
-	if exit, err := s.command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); err != nil || !exit.Success() {
-		if neverStarted(err) {
-			err = nil
-		}
-		return c, err // it shows nothing if it fails the unchanged tests
+	exits := map[int]runtime.Exit{}
+	if s.Input.Reference {
+		exits = maps.Clone(ends)
+		exits[unchangedRun] = runtime.Exit{Reason: runtime.Exited}
 	}
-	usable := false
-	for _, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
+	runs := slices.DeleteFunc(append([]int{unchangedRun}, usable(drawn.Sets)...), func(i int) bool { _, ran := exits[i]; return ran })
+	made := make([]runtime.Exit, len(runs))
+	err = s.each(ctx, "the reference solution, for a calibration", len(runs), func(ctx context.Context, i int) (err error) {
+		if runs[i] != unchangedRun {
+			made[i], err = s.changed(ctx, Reference, drawn.Sets[runs[i]].Edits)
+			return err
+		}
+		if made[i], err = s.command.Run(ctx, Reference, slices.Concat(s.Files, s.Others)); neverStarted(err) || err == nil && !made[i].Success() {
+			err = errEnough // it shows nothing if it fails the unchanged tests
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return c, nil
+	case err != nil:
+		return c, err
+	}
+	for i, run := range runs {
+		exits[run] = made[i]
+	}
+	for i, set := range drawn.Sets[:min(len(drawn.Sets), allSet)] {
 		var calibrated contrast.Set
-		if len(set.Edits) > 0 {
-			exit, err := s.changed(ctx, Reference, set.Edits)
-			if err != nil {
-				return c, err
-			}
-			if !exit.Success() {
-				calibrated, usable = setOf(exit, set.Edits, drawn.Sets[allSet].Edits), true
-			}
+		if exit, ran := exits[i]; ran && !exit.Success() {
+			calibrated = setOf(exit, set.Edits, drawn.Sets[allSet].Edits)
 		}
 		c.Sets = append(c.Sets, calibrated)
 	}
-	if !usable {
-		broken := Reference
-		if s.Redirected != nil { // whether the files can be redirected shows without a candidate
-			broken = Unsolved
-		}
-		exit, err := s.command.Run(ctx, broken, s.broken(drawn))
-		if err != nil && !neverStarted(err) {
-			return c, err
-		}
-		c.CannotFail = err == nil && exit.Success()
+	if len(usable(c.Sets)) > 0 {
+		return c, nil
 	}
+	broken := Reference
+	if s.Redirected != nil { // whether the files can be redirected shows without a candidate
+		broken = Unsolved
+	}
+	exit, ran := exits[canaryRun]
+	if !ran || broken != Reference {
+		exit, err = s.command.Run(ctx, broken, s.broken(drawn))
+	}
+	if err != nil && !neverStarted(err) {
+		return c, err
+	}
+	c.CannotFail = err == nil && exit.Success()
 	return c, nil
 }
 

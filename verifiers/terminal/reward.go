@@ -29,7 +29,6 @@ const (
 	noReward                   = "no_reward"
 
 	maxLogs, maxLogBytes = 50, 4 << 20 // of the files of a checker that are kept, in number and together
-	maxSaid              = 200         // bytes of a checker's last line
 )
 
 // makeLogs makes a new directory for a checker to see as logsMount; "" if it sees none.
@@ -140,22 +139,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) verifiers.Verdict {
 	default: // a limit says more
 		v.Reason, v.Message = verifiers.OfExit(exit).Reason, verifiers.OfExit(exit).Message
 	}
-	if said := lastLine(v.Stdout, v.Stderr); v.Status != verifiers.Passed && said != "" {
-		v.Message += fmt.Sprintf("; the checker said last: %q", said)
-	}
 	return v
-}
-
-// lastLine returns the last line of the first output that has one, cut to maxSaid bytes.
-func lastLine(outputs ...runtime.Output) string {
-	for _, o := range outputs {
-		text := strings.TrimSpace(o.String())
-		line := strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
-		if line != "" {
-			return strings.ToValidUTF8(line[:min(len(line), maxSaid)], "")
-		}
-	}
-	return ""
 }
 
 var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)

@@ -60,7 +60,6 @@ func TestRewards(t *testing.T) {
 		{"more than one", "echo 2 > " + txt, 1, "", ""},
 		{"partial", "echo 0.5 > " + txt, 0.5, "checker_failed", "the reward is 0.5"},
 		{"negative", "echo -1 > " + txt, 0, "checker_failed", "the reward is -1"},
-		{"the last line", "echo first; echo; echo '2 failed'; echo; echo 0 > " + txt, 0, "checker_failed", `the checker said last: "2 failed"`},
 		{"several numbers", `echo '{"reward": 1, "failed": 0, "time": 7.5}' > ` + js, 1, "", ""},
 		{"one number", `echo '{"score": 1}' > ` + js, 1, "", ""},
 		{"JSON before text", `echo '{"reward": 0.25, "x": 1}' > ` + js + "; echo 1 > " + txt, 0.25, "checker_failed", ""},

@@ -64,12 +64,27 @@ func AllowDegraded() []string {
 	return nil
 }
 
+// Isolation returns the isolation of all sandboxes, from SBENCH_TEST_ISOLATION.
+func Isolation() runtime.Isolation {
+	return max(runtime.Container, runtime.Isolation(os.Getenv("SBENCH_TEST_ISOLATION")))
+}
+
+// OnHostKernel skips a test of what sandboxes see or use of the host's kernel if sandboxes have one of
+// their own.
+func OnHostKernel(tb testing.TB) {
+	tb.Helper()
+	if Isolation() == runtime.GVisor {
+		tb.Skip("the sandboxes do not use the host's kernel")
+	}
+}
+
 // Environment returns variables, as NAME=value, that make an sbench started by a test use
 // the tests' daemon.
 func Environment() []string {
 	o := Options()
 	return []string{
 		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_HANDLER=" + o.Handler, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
+		"SBENCH_ISOLATION=" + o.Isolation,
 		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
 	}
 }
@@ -100,7 +115,7 @@ func Options() host.Options {
 	root, state := directories()
 	return host.Options{
 		Handler: handler,
-		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Root: root, State: state,
+		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Isolation: os.Getenv("SBENCH_TEST_ISOLATION"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(), Timeout: patience,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}

@@ -193,7 +193,7 @@ func (s *sandbox) run(ctx context.Context, program Program, p runtime.Process) (
 		<-done
 		proc.background.Wait()
 		return runtime.Exit{}, context.Cause(ctx)
-	case <-time.After(p.Wall):
+	case <-p.Over(ctx):
 		exit.Reason, exit.Reached = runtime.WallTime, []runtime.Limit{runtime.LimitWall}
 		close(term)
 		select {

@@ -136,13 +136,14 @@ func (s suite) highExitCode(t *testing.T) {
 
 func (s suite) wallTime(t *testing.T) {
 	p := sh("sleep 1000")
-	p.Wall = 200 * time.Millisecond
+	const waited = 300 * time.Millisecond // that does not count
+	p.Wall, p.Waited = 200*time.Millisecond, func() time.Duration { return waited }
 	exit := s.run(t, s.config(), p)
 	if exit.Reason != runtime.WallTime || !slices.Contains(exit.Reached, runtime.LimitWall) || exit.Success() {
 		t.Errorf("got %v, reached %v", exit, exit.Reached)
 	}
-	if exit.Wall < p.Wall || exit.Wall > late {
-		t.Errorf("ended after %s, with a limit of %s", exit.Wall, p.Wall)
+	if exit.Wall < p.Wall+waited || exit.Wall > late {
+		t.Errorf("ended after %s, with a limit of %s and %s that do not count", exit.Wall, p.Wall, waited)
 	}
 }
 

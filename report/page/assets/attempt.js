@@ -179,10 +179,11 @@ function streams(o, logs) {
   return children;
 }
 
-const ofVerifier = (l) => l.name.startsWith("verifier");
+const ofVerifier = (l) => l.name.startsWith("checker-");
 
 function verifierOf(d) {
   const children = streams(d.verifier, (d.logs || []).filter(ofVerifier));
+  if (d.private === "withheld") children.push(make("p", "note", "What the verifier printed can contain hidden tests, and is not in this page. With --private, sbench report and sbench view show it."));
   return children.length ? section("verifier", "Verifier", ...children) : null;
 }
 

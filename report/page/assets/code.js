@@ -3,7 +3,8 @@
 const words = new Set(("and as assert async await break case catch class const continue def del elif else except export extends finally for from func function " +
   "global go if import in interface is lambda let new nonlocal not or package pass raise range return self static struct switch try type var while with yield " +
   "True False None true false null nil fn impl match mut pub use do done then fi esac echo").split(" "));
-const tokens = /("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`\n]*`)|(#[^\n]*|\/\/[^\n]*)|\b(\d[\d_.a-fxA-FX]*)\b|([A-Za-z_]\w*)/g;
+// The last alternative matches strings that do not end, so that none is searched for an end twice.
+const tokens = /("""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`[^`\n]*`)|(#[^\n]*|\/\/[^\n]*)|\b(\d[\d_.a-fxA-FX]*)\b|([A-Za-z_]\w*)|"(?:\\.|[^"\\\n])*|'(?:\\.|[^'\\\n])*|`[^`\n]*/g;
 
 // colour appends a piece of a program.
 function colour(parent, text) {
@@ -14,7 +15,7 @@ function colour(parent, text) {
     from = until + piece.length;
   };
   for (const m of text.matchAll(tokens)) {
-    const kind = m[1] ? "str" : m[2] ? "com" : m[3] ? "num" : words.has(m[4]) ? "key" : text[m.index + m[0].length] === "(" ? "fun" : "";
+    const kind = m[1] ? "str" : m[2] ? "com" : m[3] ? "num" : words.has(m[4]) ? "key" : m[4] && text[m.index + m[0].length] === "(" ? "fun" : "";
     if (kind) add(m.index, kind, m[0]);
   }
   add(text.length, "", "");

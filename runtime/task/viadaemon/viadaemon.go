@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	runcoptions "github.com/containerd/containerd/api/types/runc/options"
 	client "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/pkg/cio"
 	"github.com/containerd/errdefs"
@@ -55,7 +56,9 @@ type process struct {
 func (d *Driver) Create(ctx context.Context, c task.Config, std *task.Streams) (task.Container, error) {
 	var options any
 	if d.Runc {
-		options = c.Options(d.Program)
+		// The pipes of standard output must belong to the sandbox's root, or a process could
+		// not open /dev/stdout.
+		options = &runcoptions.Options{BinaryName: d.Program, IoUid: c.Base, IoGid: c.Base}
 	}
 	made, err := d.Conn.Client.NewContainer(ctx, c.ID,
 		client.WithSpec(c.Spec),
@@ -197,8 +200,13 @@ func (p process) Wait(ctx context.Context) (uint32, error) {
 	}
 }
 
-// Kill implements [task.Process].
-func (p process) Kill(ctx context.Context) error { return p.Process.Kill(ctx, unix.SIGKILL) }
+// Signal implements [task.Process]. No shim of the daemon's brings a kernel of its own.
+func (p process) Signal(ctx context.Context, sig unix.Signal, others bool) error {
+	if others {
+		return errdefs.ErrNotImplemented
+	}
+	return p.Kill(ctx, sig)
+}
 
 // Delete implements [task.Process].
 func (p process) Delete(ctx context.Context) error {

@@ -22,7 +22,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/errdefs/pkg/errgrpc"
 	"github.com/containerd/ttrpc"
-	"github.com/containerd/typeurl/v2"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
@@ -40,6 +39,7 @@ type Config struct {
 	Labels  map[string]string // of what the run has in the daemon
 	Shim    string            // the path of the shim's program
 	Program string            // the OCI runtime; "" leaves it to the shim
+	Flags   []string          // of Program, before its command
 }
 
 // A Driver implements [task.Driver]. Make one with [New].
@@ -169,7 +169,9 @@ func (d *Driver) Create(ctx context.Context, c task.Config, std *task.Streams) (
 	if err != nil {
 		return nil, err
 	}
-	options, err := typeurl.MarshalAnyToProto(c.Options(d.cfg.Program))
+	// The pipes of standard output must belong to the sandbox's root, or a process could
+	// not open /dev/stdout.
+	options, err := json.Marshal(shim.Options{Program: d.cfg.Program, Flags: d.cfg.Flags, Owner: c.Base})
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +185,7 @@ func (d *Driver) Create(ctx context.Context, c task.Config, std *task.Streams) (
 	}
 	// The server cannot be told that ctx is done. What it makes then would come after the sandbox's removal.
 	made, err := server.tasks.Create(context.WithoutCancel(ctx), &taskapi.CreateTaskRequest{
-		ID: c.ID, Bundle: bundle, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Options: options,
+		ID: c.ID, Bundle: bundle, Stdin: io.stdin, Stdout: io.stdout, Stderr: io.stderr, Options: &anypb.Any{Value: options},
 	})
 	io.opened()
 	if err != nil {
@@ -270,9 +272,9 @@ func (p *process) Wait(ctx context.Context) (uint32, error) {
 	}
 }
 
-// Kill implements [task.Process].
-func (p *process) Kill(ctx context.Context) error {
-	_, err := p.server.tasks.Kill(ctx, &taskapi.KillRequest{ID: p.id, ExecID: p.added, Signal: uint32(unix.SIGKILL)})
+// Signal implements [task.Process].
+func (p *process) Signal(ctx context.Context, sig unix.Signal, others bool) error {
+	_, err := p.server.tasks.Kill(ctx, &taskapi.KillRequest{ID: p.id, ExecID: p.added, Signal: uint32(sig), All: others})
 	return errgrpc.ToNative(err)
 }
 

@@ -1,4 +1,6 @@
-package relay
+// Package stream reads and changes a provider's answer while it passes: it finds the events of a stream, and
+// cuts out the key and what the agent did not ask for.
+package stream
 
 import (
 	"bytes"
@@ -10,9 +12,9 @@ import (
 	"strings"
 )
 
-// A secret is a key that an upstream may repeat: literally, in base64 of either alphabet at
+// A Secret is a key that an upstream may repeat: literally, in base64 of either alphabet at
 // any offset, or in hexadecimal, with any character escaped as in JSON or a URL.
-type secret struct {
+type Secret struct {
 	least int // a beginning of the key with so many characters is not there by chance
 	forms []form
 	first [256]uint16 // a bit for each form that the byte may begin
@@ -21,9 +23,9 @@ type secret struct {
 // A form is a way to write the key: the spellings of each character.
 type form [][]string
 
-func newSecret(k Key, least int) *secret {
-	s := &secret{least: max(least, 1)}
-	key := k.value()
+// NewSecret returns the secret of a key; "" is none.
+func NewSecret(key string, least int) *Secret {
+	s := &Secret{least: max(least, 1)}
 	if len(key) < s.least {
 		return s
 	}
@@ -63,24 +65,31 @@ func newForm(text, others string) (f form) {
 	return f
 }
 
-// scrub returns a text without the key.
-func (s *secret) scrub(text []byte) []byte {
+// Scrub returns a text without the key.
+func (s *Secret) Scrub(text []byte) []byte {
 	var out bytes.Buffer
-	w := &scrubber{secret: s, out: &out}
+	w := NewScrubber(s, &out)
 	_, _ = w.Write(text) // a bytes.Buffer does not fail
-	_ = w.flush()
+	_ = w.Flush()
 	return out.Bytes()
 }
 
-// A scrubber forwards bytes without the key. It delays bytes only if they may begin a spelling of the
+// A Scrubber forwards bytes without the key. It delays bytes only if they may begin a spelling of the
 // key, and at most one spelling. It never delays the end of an event.
-type scrubber struct {
-	*secret
+type Scrubber struct {
+	*Secret
 	out     io.Writer
 	pending []byte // possible beginning of a spelling
 }
 
-func (s *scrubber) Write(p []byte) (int, error) {
+// NewScrubber returns a scrubber that writes to out.
+func NewScrubber(s *Secret, out io.Writer) *Scrubber { return &Scrubber{Secret: s, out: out} }
+
+// Pending returns how many bytes are delayed.
+func (s *Scrubber) Pending() int { return len(s.pending) }
+
+// Write implements io.Writer.
+func (s *Scrubber) Write(p []byte) (int, error) {
 	b := p
 	if len(s.pending) > 0 {
 		b = append(s.pending, p...)
@@ -96,7 +105,7 @@ func (s *scrubber) Write(p []byte) (int, error) {
 			break
 		}
 		if size > 0 {
-			clean = append(append(clean, b[begin:i]...), redacted...)
+			clean = append(append(clean, b[begin:i]...), Redacted...)
 			begin = i + size
 			i = begin - 1
 		}
@@ -114,7 +123,7 @@ func (s *scrubber) Write(p []byte) (int, error) {
 
 // at returns the size in bytes of the key's spelling at the start of b, or 0. If b ends within a
 // possible spelling, size is 0, and begun is the number of the key's characters before the end.
-func (s *secret) at(b []byte) (size, begun int) {
+func (s *Secret) at(b []byte) (size, begun int) {
 	mask := s.first[b[0]]
 	for i := 0; mask != 0; i, mask = i+1, mask>>1 {
 		if mask&1 == 0 {
@@ -155,14 +164,14 @@ func (f form) match(b []byte) (size, chars int) {
 	return size, len(f)
 }
 
-// flush writes the pending bytes. It replaces a beginning of the key that is too long to be there by
+// Flush writes the pending bytes. It replaces a beginning of the key that is too long to be there by
 // chance.
-func (s *scrubber) flush() error {
+func (s *Scrubber) Flush() error {
 	pending := s.pending
 	s.pending = nil
 	for i := range pending {
 		if _, begun := s.at(pending[i:]); begun >= s.least {
-			pending = append(pending[:i], redacted...)
+			pending = append(pending[:i], Redacted...)
 			break
 		}
 	}
@@ -173,19 +182,26 @@ func (s *scrubber) flush() error {
 	return err
 }
 
+// Redacted is in place of what was cut out.
+const Redacted = "<redacted>"
+
 // maxHidden bounds the size of an event to hide, in bytes.
 const maxHidden = 64 << 10
 
-// A hider forwards a chat's stream, event by event, without the chunk that only counts
+// A Hider forwards a chat's stream, event by event, without the chunk that only counts
 // tokens: the agent did not ask for it, and some clients expect a choice in every chunk.
-type hider struct {
-	out     *scrubber
+type Hider struct {
+	out     *Scrubber
 	pending []byte // of the current event
 	text    bool   // the current line is not empty
 	raw     bool   // the event is too long to be hidden
 }
 
-func (h *hider) Write(p []byte) (int, error) {
+// NewHider returns a hider that writes to out.
+func NewHider(out *Scrubber) *Hider { return &Hider{out: out} }
+
+// Write implements io.Writer.
+func (h *Hider) Write(p []byte) (int, error) {
 	for line := range bytes.Lines(p) {
 		if err := h.piece(line); err != nil {
 			return 0, err
@@ -195,7 +211,7 @@ func (h *hider) Write(p []byte) (int, error) {
 }
 
 // piece takes a line, or a part of a line.
-func (h *hider) piece(p []byte) error {
+func (h *Hider) piece(p []byte) error {
 	h.pending = append(h.pending, p...)
 	h.text = h.text || len(bytes.Trim(p, "\r\n")) > 0
 	h.raw = h.raw || len(h.pending) > maxHidden
@@ -212,19 +228,19 @@ func (h *hider) piece(p []byte) error {
 	return h.writePending()
 }
 
-func (h *hider) writePending() error {
+func (h *Hider) writePending() error {
 	pending := h.pending
 	h.pending = h.pending[:0]
 	_, err := h.out.Write(pending)
 	return err
 }
 
-// flush writes an incomplete event at the end of the stream.
-func (h *hider) flush() error {
+// Flush writes an incomplete event at the end of the stream.
+func (h *Hider) Flush() error {
 	if err := h.writePending(); err != nil {
 		return err
 	}
-	return h.out.flush()
+	return h.out.Flush()
 }
 
 // onlyUsage reports whether an event is the chunk that has token counts and no choices.
@@ -233,13 +249,13 @@ func onlyUsage(raw []byte) bool {
 		return false
 	}
 	hide := false
-	r := eventReader{event: func(data []byte) {
+	r := Events{Event: func(data []byte) {
 		var chunk struct {
 			Choices *[]json.RawMessage `json:"choices"`
 			Usage   *json.RawMessage   `json:"usage"`
 		}
 		hide = json.Unmarshal(data, &chunk) == nil && chunk.Choices != nil && len(*chunk.Choices) == 0 && chunk.Usage != nil
 	}}
-	r.write(raw)
+	r.Add(raw)
 	return hide
 }

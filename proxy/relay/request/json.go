@@ -1,9 +1,11 @@
-package relay
+package request
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 const (
 	maxDepth  = 256
 	maxValues = 1 << 18
+	maxNodes  = 1 << 17 // values that are not data
 )
 
 var (
@@ -26,14 +29,28 @@ var (
 	errKey      = errors.New("the body has a key that is no Unicode text")
 )
 
-// A value is one value of a request. The relay sends unchanged values byte for byte. A nil value is
-// absent.
+// A Body is a body in pieces, most of which are the agent's own bytes.
+type Body [][]byte
+
+// Len returns the size in bytes.
+func (b Body) Len() (n int64) {
+	for _, piece := range b {
+		n += int64(len(piece))
+	}
+	return n
+}
+
+// Reader returns a reader of the whole body.
+func (b Body) Reader() io.Reader { return new(net.Buffers(slices.Clone(b))) }
+
+// A value is one value of a request. A nil value is absent.
 type value struct {
 	key     string // of a member
 	name    []byte // the key as written, with its quotes; nil unless a member
 	raw     []byte // as written
 	parts   []*value
 	in      *value // nil for the whole request
+	opened  bool   // parts are there
 	gone    bool   // removed
 	changed bool   // the parts differ from raw
 }
@@ -53,16 +70,50 @@ func parse(body []byte) (root *value, values int, err error) {
 		return nil, 0, errSyntax
 	}
 	p := &parser{data: body}
-	root, err = p.value(nil, 0)
-	return root, p.values, err
+	p.next()
+	begin := p.pos
+	if err := p.value(0); err != nil {
+		return nil, p.values, err
+	}
+	return &value{raw: body[begin:p.pos]}, p.values, nil
+}
+
+// open reads the parts of an object or an array. nodes counts values; open returns false if there are too many.
+func (v *value) open(nodes *int) bool {
+	if v.opened {
+		return true
+	}
+	v.opened = true
+	p := &parser{data: v.raw, read: true}
+	for p.pos++; p.next() != v.raw[0]+2; { // in ASCII, a closing bracket is its opening one plus 2
+		if *nodes++; *nodes > maxNodes {
+			return false
+		}
+		part := &value{in: v}
+		if v.raw[0] == '{' {
+			part.name = p.text()
+			part.key, _ = unquote(part.name)
+			p.next()
+		}
+		begin := p.pos
+		_ = p.value(0) // was checked by parse
+		part.raw = v.raw[begin:p.pos]
+		v.parts = append(v.parts, part)
+	}
+	return true
 }
 
 // A parser reads valid JSON.
 type parser struct {
 	data   []byte
 	pos    int
-	values int // so far
+	values int      // so far
+	read   bool     // the keys were checked
+	keys   []string // of the objects around pos
 }
+
+// fewKeys can be compared one by one.
+const fewKeys = 16
 
 // next advances to the next value, key or end, and returns its first byte.
 func (p *parser) next() byte {
@@ -72,19 +123,17 @@ func (p *parser) next() byte {
 	return p.data[p.pos]
 }
 
-func (p *parser) value(in *value, depth int) (*value, error) {
+// value reads a value and checks its keys.
+func (p *parser) value(depth int) error {
 	if p.values++; p.values > maxValues {
-		return nil, errValues
+		return errValues
 	}
 	if depth > maxDepth {
-		return nil, errDepth
+		return errDepth
 	}
-	v, kind, begin := &value{in: in}, p.next(), p.pos
-	switch kind {
+	switch kind := p.next(); kind {
 	case '{', '[':
-		if err := p.parts(v, kind, depth); err != nil {
-			return nil, err
-		}
+		return p.parts(kind, depth)
 	case '"':
 		p.text()
 	default:
@@ -92,34 +141,39 @@ func (p *parser) value(in *value, depth int) (*value, error) {
 			p.pos++
 		}
 	}
-	v.raw = p.data[begin:p.pos]
-	return v, nil
+	return nil
 }
 
 // parts reads an object or an array.
-func (p *parser) parts(v *value, kind byte, depth int) error {
-	keys := map[string]bool{}
-	for p.pos++; p.next() != kind+2; { // in ASCII, a closing bracket is its opening one plus 2
-		var name []byte
-		var key string
+func (p *parser) parts(kind byte, depth int) error {
+	first := len(p.keys) // of this object's
+	var many map[string]bool
+	for p.pos++; p.next() != kind+2; {
 		if kind == '{' {
-			var ok bool
-			name = p.text()
-			if key, ok = unquote(name); !ok {
-				return errKey
+			name := p.text()
+			if !p.read {
+				key, ok := unquote(name)
+				if !ok {
+					return errKey
+				}
+				if many[key] || many == nil && slices.Contains(p.keys[first:], key) {
+					return errKeyTwice
+				}
+				if p.keys = append(p.keys, key); many != nil {
+					many[key] = true
+				} else if len(p.keys)-first == fewKeys {
+					many = map[string]bool{}
+					for _, k := range p.keys[first:] {
+						many[k] = true
+					}
+				}
 			}
-			if keys[key] {
-				return errKeyTwice
-			}
-			keys[key] = true
 		}
-		part, err := p.value(v, depth+1)
-		if err != nil {
+		if err := p.value(depth + 1); err != nil {
 			return err
 		}
-		part.key, part.name = key, name
-		v.parts = append(v.parts, part)
 	}
+	p.keys = p.keys[:first]
 	p.pos++
 	return nil
 }
@@ -169,7 +223,7 @@ func (v *value) text() (string, bool) {
 	return unquote(v.raw)
 }
 
-// field returns a member of an object, nil if there is none.
+// field returns a member of an object that was opened, nil if there is none.
 func (v *value) field(key string) *value {
 	if v.kind() == '{' {
 		for _, m := range v.parts {
@@ -221,22 +275,22 @@ func (v *value) add(key, json string) {
 	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
 }
 
-// appendTo appends the value in the form to send.
-func (v *value) appendTo(b []byte) []byte {
+// segments appends the pieces of the value in the form to send.
+func (v *value) segments(b Body) Body {
 	if !v.changed {
-		return append(b, v.raw...)
+		return append(b, v.raw)
 	}
-	b = append(b, v.raw[0])
+	b = append(b, v.raw[:1])
 	separator := ""
 	for _, p := range v.parts {
 		if p.gone {
 			continue
 		}
-		b = append(b, separator...)
+		b = append(b, []byte(separator))
 		if separator = ","; p.name != nil {
-			b = append(append(b, p.name...), ':')
+			b = append(b, p.name, []byte(":"))
 		}
-		b = p.appendTo(b)
+		b = p.segments(b)
 	}
-	return append(b, v.raw[0]+2)
+	return append(b, []byte{v.raw[0] + 2})
 }

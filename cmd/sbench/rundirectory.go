@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/pack/harbor"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
+)
+
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// isDirectory reports whether the command names a directory instead of a tester file.
+func (cmd *runCmd) isDirectory() bool { return isDirectory(cmp.Or(cmd.File, cmd.Config)) }
+
+// runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
+// images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
+func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
+	if cmd.Harness == "" {
+		return fmt.Errorf("%w: --harness says what runs: reference, empty, %s", errUsage, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
+	}
+	dir, left, err := cmd.packOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	unbuilt, err := cmd.buildMissing(ctx, a, dir)
+	if err != nil {
+		return err
+	}
+	sub := *cmd
+	sub.leftOut = append(left, unbuilt...)
+	sub.File, sub.Config = filepath.Join(dir, importedTester), ""
+	if standIn := run.StandIn(cmd.Harness); standIn != run.Reference && standIn != run.Empty {
+		sub.File, sub.Harness = filepath.Join(dir, "tester-"+strings.ReplaceAll(cmd.Harness, "_", "-")+".yaml"), ""
+		if _, err := os.Lstat(sub.File); err != nil {
+			return fmt.Errorf("%w: --harness %s: there is no such agent, and no file %s", errUsage, cmd.Harness, sub.File)
+		}
+	}
+	source, err := sub.source()
+	if err != nil {
+		return err
+	}
+	return sub.runOne(ctx, a, source)
+}
+
+// output returns the run's directory.
+func (cmd *runCmd) output(id string) string {
+	return cmp.Or(cmd.OutputDir, filepath.Join("runs", id+"-"+strings.ReplaceAll(cmd.Harness, "_", "-")))
+}
+
+// packOf returns the directory of the pack: the one that the command names or, beside the run's
+// directory, the import of the tasks that it names. It also returns the tasks that cannot be imported.
+func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.LeftOut, err error) {
+	source := cmp.Or(cmd.File, cmd.Config)
+	left = []run.LeftOut{}
+	if _, err := os.Lstat(filepath.Join(source, "manifest.yaml")); err == nil {
+		return source, left, nil
+	}
+	format, marker, err := formatOf(source)
+	if err != nil {
+		return "", nil, err
+	}
+	o := pack.Options{Source: source, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
+	if cmd.OutputDir == "" {
+		cmd.OutputDir = cmd.output(pack.DefaultID(format, source))
+	}
+	o.Out = filepath.Clean(cmd.OutputDir) + ".pack"
+	if _, err := os.Lstat(filepath.Join(o.Out, "provenance.json")); err == nil { // of an earlier run
+		if err := os.RemoveAll(o.Out); err != nil {
+			return "", nil, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Out), 0o755); err != nil {
+		return "", nil, err
+	}
+	report, err := pack.Import(ctx, format, o)
+	if err != nil {
+		return "", nil, err
+	}
+	a.printShown("note", report.Notes)
+	for _, p := range report.Left {
+		task, file := taskAt(source, p.File, marker)
+		reason := p.Message
+		if file != "." {
+			reason = file + ": " + reason
+		}
+		if i := slices.IndexFunc(left, func(l run.LeftOut) bool { return l.Task == task }); i >= 0 {
+			left[i].Reason += "; " + reason
+		} else {
+			left = append(left, run.LeftOut{Task: task, Reason: reason})
+		}
+	}
+	return o.Out, left, nil
+}
+
+// formatOf returns the format of the tasks in a directory, by the file that marks the first one.
+func formatOf(dir string) (format pack.Format, marker string, err error) {
+	formats := harbor.Formats()
+	markers := harbor.Markers()
+	errFound := errors.New("found")
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || markers[d.Name()] == "" {
+			return err
+		}
+		marker = d.Name()
+		return errFound
+	})
+	if marker == "" {
+		return format, "", errors.Join(err, fmt.Errorf("%w: %s holds neither a manifest.yaml nor tasks with a task.toml (Harbor) or task.yaml (Terminal-Bench)", errUsage, dir))
+	}
+	format, err = pack.Named(formats, markers[marker])
+	return format, marker, err
+}
+
+// taskAt returns the id of the task to which a file of the source belongs, and the file's path in it.
+func taskAt(source, file, marker string) (id, rel string) {
+	at := source
+	for dir := file; len(dir) > len(source); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, marker)); err == nil {
+			at = dir
+			break
+		}
+	}
+	id, _ = filepath.Rel(source, at)
+	rel, _ = filepath.Rel(at, file)
+	if id == "." {
+		id = filepath.Base(source)
+	}
+	return filepath.ToSlash(id), filepath.ToSlash(rel)
+}
+
+// buildMissing builds those images of a pack that are not here, and returns the tasks whose image could
+// not be built.
+func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left []run.LeftOut, err error) {
+	all, err := pack.Images(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Context = filepath.Join(dir, all[i].Context)
+	}
+	failed := map[string]error{}
+	err = a.withClient(ctx, nil, func(c *host.Host) error {
+		missing := slices.DeleteFunc(all, func(i pack.BuiltImage) bool {
+			_, err := c.Images.Get(ctx, i.Ref, images.PullNever)
+			return err == nil
+		})
+		if len(missing) == 0 {
+			return nil
+		}
+		build := imageBuildCmd{With: "auto", File: "Dockerfile", Allow: cmd.Allow}
+		with, err := build.find(missing)
+		if err != nil {
+			return err
+		}
+		a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", len(missing)))
+		return build.each(ctx, a, c, with, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
+			if err != nil && ctx.Err() == nil {
+				failed[image.Ref], err = err, nil
+			}
+			return err
+		})
+	})
+	if err != nil || len(failed) == 0 {
+		return nil, err
+	}
+	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	for task, err := range p.Tasks() {
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range task.Images() {
+			if failed[ref] != nil {
+				left = append(left, run.LeftOut{Task: task.ID(), Reason: failed[ref].Error()})
+				break
+			}
+		}
+	}
+	return left, nil
+}

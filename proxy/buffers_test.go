@@ -1,0 +1,96 @@
+package proxy_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/proxy"
+)
+
+// TestBuffers: of a flow whose receiver stops reading, the proxy and its sockets hold a bounded part. The
+// sockets of the test have small buffers of their own.
+func TestBuffers(t *testing.T) {
+	const read = 4 << 20 // before the receiver stops, so that buffers that can grow have grown
+	stalls := make(chan int64, 1)
+	flood := func(c net.Conn) {
+		if err := c.(*net.TCPConn).SetWriteBuffer(32 << 10); err != nil {
+			t.Error(err)
+		}
+		stalls <- floodUntilStall(c)
+	}
+	mute := func(c net.Conn) {
+		if err := c.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.CopyN(io.Discard, c, read)
+		<-stalls
+	}
+	for _, tt := range []struct {
+		name   string
+		tunnel bool
+		up     bool
+	}{
+		{name: "a download in a tunnel", tunnel: true}, {name: "an upload in a tunnel", tunnel: true, up: true},
+		{name: "a download over HTTP"}, {name: "an upload over HTTP", up: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			host, head := flood, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+			if tt.up {
+				host, head = mute, ""
+			}
+			var c *net.TCPConn
+			if tt.tunnel {
+				w.raw(host)
+				p, _ := w.startProxy(proxy.Config{})
+				c, _ = openTunnel(t, serveLocal(t, p))
+			} else {
+				w.crude(func(c net.Conn) {
+					_, _ = io.WriteString(c, head)
+					host(c)
+				})
+				p, _ := w.startProxy(proxy.Config{})
+				conn, err := net.Dial("tcp", serveLocal(t, p))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c = conn.(*net.TCPConn)
+				request := "GET http://crude.allowed.test/ HTTP/1.1\r\nHost: x\r\n\r\n"
+				if tt.up {
+					request = "PUT http://crude.allowed.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 50000000\r\n\r\n"
+				}
+				_, _ = io.WriteString(c, request)
+			}
+			defer func() { _ = c.Close() }()
+			var held int64
+			if tt.up {
+				report(t, c.SetWriteBuffer(32<<10))
+				held = floodUntilStall(c) - read
+				stalls <- held
+			} else {
+				if _, err := io.CopyN(io.Discard, c, read); err != nil {
+					t.Fatal(err)
+				}
+				report(t, c.SetReadBuffer(32<<10))
+				held = <-stalls - read
+			}
+			if held > proxy.ConnectionBytes || held < 4096 {
+				t.Errorf("%d bytes are held, of at most %d", held, proxy.ConnectionBytes)
+			}
+		})
+	}
+}
+
+// floodUntilStall writes until nothing more can be written, and returns how much was written.
+func floodUntilStall(c net.Conn) (n int64) {
+	for chunk := make([]byte, 64<<10); ; {
+		_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
+		written, err := c.Write(chunk)
+		n += int64(written)
+		if err != nil {
+			return n
+		}
+	}
+}

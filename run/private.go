@@ -1,0 +1,71 @@
+package run
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
+)
+
+// maxCheckerEgress bounds the egress entries of a try's checkers, in bytes.
+const maxCheckerEgress = 16 << 20
+
+// checkerLog returns the log for the proxy of a try's checker. What a checker's sandbox asks for can
+// contain hidden tests, so it is in the private part.
+func (l *attemptLog) checkerLog(try int) *proxy.Log {
+	log := proxy.NewLog(checkerEgress{l})
+	log.Try, log.Redact = try, l.secrets.text
+	return log
+}
+
+type checkerEgress struct{ *attemptLog }
+
+// Write appends an entry. The last entry for which there is room says that more are missing.
+func (e checkerEgress) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	const full = "more entries were not kept\n"
+	switch egress := &e.private.Egress; {
+	case len(*egress)+len(p) <= maxCheckerEgress:
+		*egress += string(p)
+	case !strings.HasSuffix(*egress, full):
+		*egress += full
+	}
+	return len(p), nil
+}
+
+// keep adds what a verifier printed and left to the private part. step is the name of a task's step, or "".
+func (l *attemptLog) keep(v verifiers.Verdict, step string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &l.private
+	for to, text := range map[*string]string{&p.Stdout: l.secrets.output(v.Stdout), &p.Stderr: l.secrets.output(v.Stderr)} {
+		if step != "" && text != "" {
+			text = fmt.Sprintf("--- step %s\n%s\n", step, strings.TrimSuffix(text, "\n"))
+		}
+		*to += text
+	}
+	for _, file := range v.Logs {
+		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.step, file.Name), Text: l.secrets.text(file.Text)})
+	}
+	if v.Contrast != nil {
+		p.Unread = append(p.Unread, v.Contrast.Unread...)
+	}
+}
+
+// writePrivate writes the private part of a record, unless it is empty. A checker chooses the names of
+// its rewards, so the record has only the reward that counts.
+func (l *attemptLog) writePrivate(rec *record.Record) error {
+	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
+		rec.VerifierMetadata[record.MetadataReward] = rewardOf(all)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread) == 0 {
+		return nil
+	}
+	return record.WritePrivate(l.out, rec, l.private)
+}

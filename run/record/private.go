@@ -1,0 +1,74 @@
+package record
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+
+	"github.com/securebench/sbench/workspace/foreign"
+)
+
+// A Private is the private part of a record: what the verifier printed and left. A verifier runs the
+// candidate beside hidden tests, so this output can hold all of them, in whatever encoding. It belongs
+// to the operator of the run. Nothing in the record itself comes from it.
+type Private struct {
+	// Salt is random, so that the digest in the record does not confirm a guess of the contents.
+	Salt   string       `json:"salt"`
+	Stdout string       `json:"stdout,omitempty"`
+	Stderr string       `json:"stderr,omitempty"`
+	Logs   []PrivateLog `json:"logs,omitempty"`   // files that the checker left
+	Egress string       `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
+	Unread []string     `json:"unread,omitempty"` // files of tests that sbench cannot read and so did not change
+}
+
+// A PrivateLog is a file that a checker left.
+type PrivateLog struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// PrivateFile returns the path of the record's private part, relative to the run's directory.
+func (r *Record) PrivateFile() string {
+	return path.Join(PrivateDir, tryDir(r.TaskID, r.Attempt, r.Try)+".json")
+}
+
+// WritePrivate writes the private part of r below root, readable for its owner alone, and sets
+// r.PrivateDigest. It replaces an earlier file.
+func WritePrivate(root *os.Root, r *Record, p Private) error {
+	p.Salt = rand.Text()
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	name := r.PrivateFile()
+	if err := errors.Join(root.MkdirAll(path.Dir(name), 0o700), root.RemoveAll(name)); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		r.PrivateDigest = Digest(data)
+	}
+	return err
+}
+
+// ReadPrivate reads the private part of r below root. The error matches [fs.ErrNotExist] if it is not
+// there, and [ErrDamaged] if it is not what was written.
+func ReadPrivate(root *os.Root, r *Record) (p Private, err error) {
+	data, err := foreign.Read(root, r.PrivateFile(), maxLine)
+	if err != nil {
+		return p, err
+	}
+	if Digest(data) != r.PrivateDigest {
+		return p, fmt.Errorf("%w: %s is not what its record says", ErrDamaged, r.PrivateFile())
+	}
+	return p, json.Unmarshal(data, &p)
+}

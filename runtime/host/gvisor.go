@@ -1,0 +1,62 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/shim"
+	"github.com/securebench/sbench/runtime/userns"
+)
+
+const runsc = "runsc" // gVisor's OCI runtime, and the name of its package
+
+// runscFlags are the flags of runsc, each with the reason for it. A runsc that does not know one does not
+// need it.
+func runscFlags() []string {
+	return []string{
+		"--network=host",     // the sockets of the sandbox's network namespace, in which sbench listens, and no other host's
+		"--platform=systrap", // needs no virtualization of the processor
+		"--overlay2=none",    // what is written goes to the sandbox's layer, which sbench bounds and reads
+		"--oci-seccomp",      // the specification's filter, in the sandbox's kernel
+	}
+}
+
+// findGVisor returns the shims of those given, and the OCI runtime, for sandboxes of gVisor. Only sbench's
+// own shim gives an OCI runtime flags.
+func (h *Host) findGVisor(ctx context.Context, shims []string) ([]string, ociRuntime, error) {
+	var r ociRuntime
+	if userns.Inside() {
+		return nil, r, fmt.Errorf("isolation %s %w without root: runsc makes the control groups and the user namespace of a sandbox as the host's root", runtime.GVisor, runtime.ErrInvalid)
+	}
+	shims = slices.DeleteFunc(shims, func(name string) bool { return !isOwn(name) })
+	if len(shims) == 0 {
+		return nil, r, fmt.Errorf("isolation %s %w: it needs sbench's own shim, %s, beside sbench or in PATH, and no other handler", runtime.GVisor, runtime.ErrInvalid, shim.Program)
+	}
+	path, err := lookPath(runsc)
+	if err != nil {
+		return nil, r, fmt.Errorf("isolation %s %w: %s is not in PATH: install the package %s", runtime.GVisor, runtime.ErrInvalid, runsc, runsc)
+	}
+	if r.version, err = versionOf(ctx, path); err != nil {
+		return nil, r, err
+	}
+	r.path = path
+	for _, flag := range runscFlags() {
+		if _, err := versionOf(ctx, path, flag); err == nil {
+			r.flags = append(r.flags, flag)
+		}
+	}
+	return shims, r, nil
+}
+
+// lookPath returns the absolute path of a program in PATH.
+func lookPath(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}

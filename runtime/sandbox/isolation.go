@@ -1,0 +1,167 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/limits"
+	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/rootfs"
+	"github.com/securebench/sbench/runtime/task"
+)
+
+// A Kind is how an engine makes the sandboxes of one isolation.
+type Kind struct {
+	Driver task.Driver
+	IDs    IDs
+}
+
+// An isolation knows what differs between the kinds of isolation, for the rest of the package. In a
+// container, sbench sees every process and mount of the sandbox. With gVisor, it sees the processes of
+// the kernel that runsc brings: the first process is that kernel, and its mounts are not the sandbox's.
+type isolation runtime.Isolation
+
+const (
+	container = isolation(runtime.Container)
+	gvisor    = isolation(runtime.GVisor)
+)
+
+// pauseMode returns the mode of the pause program. If a process could read its program, other processes
+// of its user could trace it and open its descriptors (ptrace(2), PR_SET_DUMPABLE), and could then go on in
+// it after their own end. gVisor reads what it executes.
+func (i isolation) pauseMode() os.FileMode {
+	if i == gvisor {
+		return 0o555
+	}
+	return 0o111
+}
+
+// kernelThreads bounds the threads of gVisor's own, which count as the sandbox's.
+const kernelThreads = 128
+
+// limits returns what the control group of a sandbox with the limits l bounds.
+func (i isolation) limits(l runtime.Limits) runtime.Limits {
+	if i == gvisor {
+		l.Pids += kernelThreads
+	}
+	return l
+}
+
+// idleStreams returns the streams of a pause program. The OCI runtime gives the host's /dev/null to a
+// container that has no other, or opens the container's own; runsc does not open it.
+func (i isolation) idleStreams() *task.Streams {
+	if i == gvisor {
+		return task.NewStreams(runtime.Process{Stdin: strings.NewReader(""), OutputBytes: 1})
+	}
+	return &task.Streams{}
+}
+
+// options returns the specification's options for a sandbox's ids, and those that the kind needs.
+func (i isolation) options(n *enclosure) []oci.Option {
+	if i != gvisor {
+		return n.ids.options(n.kind.IDs.Mappings, n.root.Devices())
+	}
+	opts := []oci.Option{oci.WithOwnKernel(n.ids.mappings()...)}
+	tmp := filepath.Join(n.root.Root(), "tmp")
+	// runsc hides an empty /tmp that nothing is mounted on with a file system of its own. A link would
+	// lead to a directory of the host.
+	if info, err := os.Lstat(tmp); n.cfg.Machine && err == nil && info.IsDir() {
+		opts = append(opts, oci.WithBind(tmp, "/tmp", true))
+	}
+	return opts
+}
+
+// seal checks the mounts of the first process, which does not run the sandbox's program yet, and seals
+// those that are not as they were asked for.
+func (i isolation) seal(root *rootfs.FS, pid int) error {
+	if i == gvisor {
+		return nil
+	}
+	return root.Check(pid)
+}
+
+// open returns a process that the OCI runtime has made, beside the process first unless that is 0.
+func (i isolation) open(p task.Process, pid, first int) (*process, error) {
+	if i == gvisor {
+		if first != 0 { // what the host sees only waits for it
+			return &process{Process: p, pidfd: -1}, nil
+		}
+		opened := openProcess(p, pid)
+		opened.byStatus = true
+		return opened, nil
+	}
+	opened := openProcess(p, pid)
+	if first != 0 && !proc.SharesNamespace(pid, first, "pid") { // it has ended, and its id may be another's
+		return opened, opened.close()
+	}
+	return opened, nil
+}
+
+// processes returns what signals and kills the processes of a sandbox.
+func (i isolation) processes(s *Sandbox) limits.Group {
+	if i == gvisor {
+		return guest{s.group, s}
+	}
+	return s.group
+}
+
+// A guest is the processes of a sandbox with a kernel of its own. That kernel is the first process; what
+// is to be spared is then the first process in the sandbox.
+type guest struct {
+	limits.Group
+	sandbox *Sandbox
+}
+
+// Signal implements [limits.Group]. With none spared, only the first process gets the signal.
+func (g guest) Signal(sig unix.Signal, spare int) error {
+	ctx, cancel := g.sandbox.engine.platform.Conn.Cleanup(context.Background())
+	defer cancel()
+	first, _ := g.sandbox.container.First()
+	err := first.Signal(ctx, sig, spare != 0)
+	if spare != 0 && ctx.Err() == nil {
+		return nil // there were some, or there were none
+	}
+	return err
+}
+
+// guestRounds bounds how often KillAll looks for processes that others have started meanwhile.
+const guestRounds = 20
+
+// KillAll implements [limits.Group].
+func (g guest) KillAll(ctx context.Context, spare int) error {
+	if spare == 0 {
+		return g.Group.KillAll(ctx, 0)
+	}
+	first, _ := g.sandbox.container.First()
+	var err error
+	for range guestRounds {
+		if err = first.Signal(ctx, unix.SIGKILL, true); err == nil || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("the processes beside the first: %w", err), g.Group.KillAll(ctx, 0))
+	}
+	return nil
+}
+
+// kind returns how sandboxes of at least the given isolation are made, which the stricter of it and of
+// the engine's least is.
+func (e *Engine) kind(least runtime.Isolation) (isolation, Kind, error) {
+	i := max(least, e.least)
+	k, ok := e.kinds[i]
+	if !ok {
+		return "", k, fmt.Errorf("%w: isolation %q was not tried at the start of the run", runtime.ErrInvalid, i)
+	}
+	return isolation(i), k, nil
+}

@@ -1,0 +1,162 @@
+// Package foreign opens files and directories that somebody else wrote: an agent, another machine, or
+// whoever sent a run. None of its functions waits for a pipe, opens a device, follows a symbolic link
+// below the root, or reads more than its caller allows.
+package foreign
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrKind means that a name leads to another kind of file than the caller asked for, or through a
+	// symbolic link.
+	ErrKind = errors.New("is no regular file, or is reached through a link")
+	// ErrBig means that a file has more bytes than the caller allows.
+	ErrBig = errors.New("is too big")
+)
+
+// Open opens the regular file name below root, with at most limit bytes, for reading. The caller closes it.
+func Open(root *os.Root, name string, limit int64) (*os.File, error) {
+	return open(root, name, unix.S_IFREG, limit)
+}
+
+// OpenPath is Open for a path of the host. Only the last element may not be a symbolic link.
+func OpenPath(name string, limit int64) (*os.File, error) {
+	handle, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer func() { _ = unix.Close(handle) }()
+	return reopen(handle, name, unix.S_IFREG, limit)
+}
+
+// OpenDir opens the directory name below root. The caller closes it.
+func OpenDir(root *os.Root, name string) (*os.Root, error) {
+	f, err := open(root, name, unix.S_IFDIR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd())) // not by name: another file may have it now
+}
+
+// OpenDigest is Open for a file that must have the digest. Errors do not name the file.
+func OpenDigest(ctx context.Context, root *os.Root, name, digest string, limit int64) (*os.File, error) {
+	f, err := Open(root, name, limit)
+	switch named := (*fs.PathError)(nil); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errors.New("it is missing")
+	case errors.As(err, &named):
+		return nil, named.Err
+	case err != nil:
+		return nil, err
+	}
+	got, err := Digest(ctx, f)
+	if err == nil && got != digest {
+		err = errors.New("its bytes are not what its digest says")
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Read returns the content of the regular file name below root, which has at most limit bytes.
+func Read(root *os.Root, name string, limit int64) ([]byte, error) {
+	f, err := Open(root, name, limit)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(data)) > limit { // it grew
+		err = errors.Join(err, fmt.Errorf("%s %w", name, ErrBig))
+	}
+	return data, errors.Join(err, f.Close())
+}
+
+// Digest reads f to its end, and returns "sha256:" and the hexadecimal digest of what it read. It ends
+// early with the cause of ctx.
+func Digest(ctx context.Context, f io.Reader) (string, error) {
+	sum := sha256.New()
+	_, err := io.Copy(sum, reader{ctx, f})
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
+}
+
+// reader reads until ctx ends.
+type reader struct {
+	ctx context.Context // allowed in a struct here: a reader ends with the call that made it
+	io.Reader
+}
+
+func (r reader) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// open walks to name element by element.
+func open(root *os.Root, name string, kind uint32, limit int64) (*os.File, error) {
+	if !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%w: %q leads out of the directory", fs.ErrInvalid, name)
+	}
+	top, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = top.Close() }()
+	at := int(top.Fd())
+	for _, part := range strings.Split(filepath.Clean(name), "/") {
+		next, err := unix.Openat(at, part, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if at != int(top.Fd()) {
+			_ = unix.Close(at)
+		}
+		if errors.Is(err, unix.ENOTDIR) { // a link in the middle of the path, too
+			err = ErrKind
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: name, Err: err}
+		}
+		at = next
+	}
+	defer func() { _ = unix.Close(at) }()
+	return reopen(at, name, kind, limit)
+}
+
+// reopen opens the file of an O_PATH descriptor, from which nothing can be read, if it is what the caller
+// asked for. The descriptor's entry in /proc leads to that file, whatever its present name.
+func reopen(handle int, name string, kind uint32, limit int64) (*os.File, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(handle, &st)
+	switch {
+	case err != nil:
+	case st.Mode&unix.S_IFMT != kind && kind == unix.S_IFDIR:
+		err = errors.New("is no directory, or is reached through a link")
+	case st.Mode&unix.S_IFMT != kind:
+		err = ErrKind
+	case kind == unix.S_IFREG && st.Size > limit:
+		err = fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrBig, st.Size, limit)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", handle), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

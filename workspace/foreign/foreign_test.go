@@ -1,0 +1,70 @@
+package foreign_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace/foreign"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOpen: only regular files of bounded size are opened, and directories as directories.
+func TestOpen(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "d", "e"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "d", "e", "file"), []byte("four"), 0o644))
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	must(t, os.Symlink("d", filepath.Join(dir, "link")))
+	must(t, os.Symlink("d/e/file", filepath.Join(dir, "filelink")))
+	must(t, os.Symlink("/dev/zero", filepath.Join(dir, "zero")))
+	must(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(dir, "sparse"), 300<<30))
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	for _, tt := range []struct {
+		name string
+		err  error // nil for a file that can be read
+		dir  bool  // is a directory
+	}{
+		{"d/e/file", nil, false},
+		{"./d//e/file", nil, false},
+		{"d/e", foreign.ErrKind, true},
+		{".", foreign.ErrKind, true},
+		{"fifo", foreign.ErrKind, false},
+		{"fifo/x", foreign.ErrKind, false},
+		{"link", foreign.ErrKind, false},
+		{"link/e", foreign.ErrKind, false},
+		{"link/e/file", foreign.ErrKind, false},
+		{"filelink", foreign.ErrKind, false},
+		{"zero", foreign.ErrKind, false},
+		{"sparse", foreign.ErrBig, false},
+		{"missing", fs.ErrNotExist, false},
+		{"../" + filepath.Base(dir) + "/d/e/file", fs.ErrInvalid, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, err := foreign.Read(root, tt.name, 4)
+			if !errors.Is(err, tt.err) || err == nil && string(text) != "four" {
+				t.Errorf("%q, %v, want %v", text, err, tt.err)
+			}
+			d, err := foreign.OpenDir(root, tt.name)
+			if (err == nil) != tt.dir {
+				t.Errorf("as a directory: %v", err)
+			}
+			if err == nil {
+				must(t, d.Close())
+			}
+		})
+	}
+}
