@@ -61,6 +61,8 @@ type VerificationSection struct {
 	// AllowedDomains may be reached by checkers that fetch what they need; nil if the file does not
 	// say, and then such checkers do not run.
 	AllowedDomains *[]domain.Domain `key:"allowed_domains"`
+	// OracleImage is the image of the oracles of packs of SecureBench 2.0; "" for each task's own.
+	OracleImage string `key:"oracle_image" trim:"space"`
 }
 
 // JudgeConfig names a model that judges answers by rubrics in prose.

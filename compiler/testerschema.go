@@ -41,6 +41,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed.", Boolean: true}),
 			optional("contrast", schema.Enum("How much is done against candidates that follow their tests. full is the default. quick makes one run with changed tests in place of two. off makes none, and a pass beside the tests is executed.", "full", "quick", "off")),
 			optional("judge", judgeSchema()),
+			optional("oracle_image", imageSchema("The image in which the oracles of a pack of SecureBench 2.0 run, which needs python3 if they are in Python. By default each oracle runs in its task's image.")),
 			optional("allowed_domains", domainsSchema("DNS names that checkers may reach which fetch what they need (eval.checker.network), and their subdomains. A run of such tasks needs the list; an empty one lets them reach nothing.")),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),

@@ -88,7 +88,7 @@ func (v *validator) path(ctx context.Context, path string) {
 	case looksLikeTester(path):
 		v.tester(ctx, path)
 	default:
-		v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
+		v.checkPack(ctx, path, TasksFile(filepath.Dir(path)), nil)
 	}
 }
 
@@ -97,6 +97,18 @@ const (
 	manifestName = "manifest.yaml"
 	tasksName    = "tasks.jsonl"
 )
+
+// TasksFile returns the path of the file of rows of the pack in dir: tasks.jsonl or, if there is none but that,
+// rows.jsonl, as packs of SecureBench 2.0 call it.
+func TasksFile(dir string) string {
+	tasks, rows := filepath.Join(dir, tasksName), filepath.Join(dir, "rows.jsonl")
+	if _, err := os.Lstat(tasks); err != nil {
+		if _, err := os.Lstat(rows); err == nil {
+			return rows
+		}
+	}
+	return tasks
+}
 
 // maxDirectories bounds the depth of the search for packs.
 const maxDirectories = 4
@@ -111,7 +123,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
 	if isPack {
-		v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil)
+		v.checkPack(ctx, filepath.Join(dir, manifestName), TasksFile(dir), nil)
 	}
 	found = isPack
 	for _, e := range entries {
@@ -139,6 +151,9 @@ func looksLikeTester(path string) bool {
 }
 
 func hasTesterKey(root document.Value) bool {
+	if root.Get("schema_version").Is(securebenchVersion) { // a manifest
+		return false
+	}
 	return slices.ContainsFunc([]string{"schema_version", "harness", "run"}, func(key string) bool { return root.Get(key).Kind() != 0 })
 }
 

@@ -11,14 +11,21 @@ import (
 // compare compares the tasks that both runs scored. a and b are the runs' indices.
 func compare(a, b int, from, to *Source) Comparison {
 	c := Comparison{A: a, B: b, Differ: []Differs{}}
-	others := map[string]Task{}
+	others, measured := map[string]Task{}, map[string]Task{}
 	for _, t := range tasksOf(to.Attempts) {
 		if t.Scored > 0 {
 			others[t.TaskID] = t
 		}
+		measured[t.TaskID] = t
 	}
 	var pairs []Differs
+	both := 0.0 // tasks that are the same in both, errors included
 	for _, t := range tasksOf(from.Attempts) {
+		if other := measured[t.TaskID]; t.Scored+t.Errors > 0 && other.Scored+other.Errors > 0 && (t.rows == "" || other.rows == "" || t.rows == other.rows) {
+			both++
+			c.WithErrorsA += (t.withErrors() - c.WithErrorsA) / both
+			c.WithErrorsB += (other.withErrors() - c.WithErrorsB) / both
+		}
 		if t.Scored == 0 {
 			continue
 		}
@@ -40,6 +47,9 @@ func compare(a, b int, from, to *Source) Comparison {
 
 // share returns the share of scored attempts that passed.
 func (t Task) share() float64 { return float64(t.Passed) / float64(t.Scored) }
+
+// withErrors is share with errors as failures.
+func (t Task) withErrors() float64 { return float64(t.Passed) / float64(t.Scored+t.Errors) }
 
 // Apart returns the tasks of Differ that are better in B, and those that are worse.
 func (c Comparison) Apart() (better, worse []Differs) {

@@ -21,7 +21,7 @@ func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below
 		"run", "benchmark", "task", "attempt", "status", "reason", "phase", "message", "family", "category", "agent", "started_at", "tries",
-		"total_seconds", "producer_seconds", "verifier_seconds", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd", "peak_memory_bytes", "assurance", "doubtful",
+		"total_seconds", "producer_seconds", "verifier_seconds", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd", "peak_memory_bytes", "assurance", "doubtful", "uncalibrated", "after_timeout",
 	})
 	for i, s := range sources {
 		for _, a := range ordered(s.Attempts) {
@@ -42,7 +42,7 @@ func WriteCSV(w io.Writer, r Report, sources []*Source) error {
 					tokens[i] = strconv.FormatInt(n, 10)
 				}
 			}
-			_ = out.Write(append(append(line, tokens...), decimal(a.Cost), decimal(float64(a.PeakMemory)), a.Assurance, strconv.FormatBool(a.Doubtful)))
+			_ = out.Write(append(append(line, tokens...), decimal(a.Cost), decimal(float64(a.PeakMemory)), a.Assurance, strconv.FormatBool(a.Doubtful), strconv.FormatBool(a.Uncalibrated), strconv.FormatBool(a.AfterTimeout)))
 		}
 	}
 	out.Flush()

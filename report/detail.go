@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -312,4 +314,25 @@ func facts(rec record.Record) [][2]string {
 		list[i] = [2]string{cutText(list[i][0], 80).Head, cutText(list[i][1], 200).Head}
 	}
 	return list[:min(len(list), 60)]
+}
+
+// Record returns the record that counts of s.Attempts[at].
+func (s *Source) Record(at int) (record.Record, error) {
+	tries := s.Attempts[at].Tries
+	return s.reread(tries[len(tries)-1])
+}
+
+// CopyLog copies a log of a record to a new file.
+func (s *Source) CopyLog(l record.Log, name string) error {
+	from, err := foreign.Open(s.root, l.Path, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
 }

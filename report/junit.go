@@ -86,8 +86,13 @@ func (r Run) junit(s *Source) junitSuite {
 		if a.Assurance != "" {
 			test.Properties = append(test.Properties, junitProperty{"assurance", a.Assurance})
 		}
-		if a.Doubtful {
-			test.Properties = append(test.Properties, junitProperty{"doubtful", "true"})
+		for _, p := range []struct {
+			name string
+			is   bool
+		}{{"doubtful", a.Doubtful}, {"uncalibrated", a.Uncalibrated}, {"after_timeout", a.AfterTimeout}} {
+			if p.is {
+				test.Properties = append(test.Properties, junitProperty{p.name, "true"})
+			}
 		}
 		switch a.Status {
 		case record.Passed:

@@ -21,7 +21,7 @@ func WriteMarkdown(w io.Writer, r Report) error {
 		b.WriteByte('\n')
 	}
 	for _, run := range r.Runs {
-		fmt.Fprintf(&b, "### %s: %s\n\n", literal(run.Title(), markdownText), Percent(run.Accuracy.Value))
+		fmt.Fprintf(&b, "### %s: %s\n\n", literal(run.Title(), markdownText), run.Accuracy)
 		if words := run.Subtitle(); words != "" {
 			b.WriteString(literal(words, 200) + "\n\n")
 		}

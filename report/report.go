@@ -6,6 +6,7 @@
 package report
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/securebench/sbench/report/stat"
@@ -43,6 +44,10 @@ type Run struct {
 	Assurance map[string]int `json:"assurance,omitempty"`
 	// Doubtful are tasks with a pass that followed some of the changed tests.
 	Doubtful []string `json:"doubtful,omitempty"`
+	// Uncalibrated counts passes by changed tests that no reference solution has calibrated.
+	Uncalibrated int `json:"uncalibrated,omitempty"`
+	// AfterTimeout counts verdicts on what a harness left that ended badly, for example at its time limit.
+	AfterTimeout int `json:"after_timeout,omitempty"`
 	// Planned is how many attempts were to be run in all; nil: unknown.
 	Planned *int `json:"planned_attempts"`
 
@@ -87,15 +92,27 @@ type Counts struct {
 // Scored returns the number of attempts with a verdict, the denominator of every share.
 func (c Counts) Scored() int { return c.Passed + c.Failed }
 
-// An Accuracy is the share of scored attempts that passed; its pointers are nil if none was scored.
+// An Accuracy is the share of scored attempts that passed; Value and the intervals are nil if none was scored.
 type Accuracy struct {
 	Passed int            `json:"passed"`
 	Scored int            `json:"scored"`
 	Value  *float64       `json:"value"`
 	Wilson *stat.Interval `json:"wilson"`
+	// Errors counts attempts that could not be measured, and WithErrors is the share that passed if they
+	// count as failures; nil without any attempt of either kind.
+	Errors     int      `json:"errors"`
+	WithErrors *float64 `json:"with_errors"`
 	// Clustered is a bootstrap over tasks, set if a task has several scored attempts: these
 	// are not independent, as Wilson's interval assumes.
 	Clustered *stat.Interval `json:"clustered,omitempty"`
+}
+
+// String returns the share and, if there are errors, the share with errors as failures.
+func (a Accuracy) String() string {
+	if a.Errors == 0 {
+		return Percent(a.Value)
+	}
+	return fmt.Sprintf("%s (%s with errors as failures)", Percent(a.Value), Percent(a.WithErrors))
 }
 
 // Interval returns the wider of the two intervals, or nil. A bootstrap is too narrow if the
@@ -119,6 +136,8 @@ type PassK struct {
 	Value   *float64 `json:"value"`
 	Tasks   int      `json:"tasks"`
 	LeftOut int      `json:"left_out"` // tasks with fewer scored attempts
+	// WithErrors is the same with errors as failures.
+	WithErrors *float64 `json:"with_errors"`
 }
 
 // A Group sums up the attempts of one family or category.
@@ -191,6 +210,7 @@ type Task struct {
 	Category string `json:"category"`
 	Passed   int    `json:"passed"`
 	Scored   int    `json:"scored"`
+	Errors   int    `json:"errors"`
 	Attempts int    `json:"attempts"`
 	rows     string // digests of the row and the evaluation
 }
@@ -207,6 +227,9 @@ type Comparison struct {
 
 	MeanA float64 `json:"mean_a"` // over compared tasks, of the share that passed
 	MeanB float64 `json:"mean_b"`
+	// WithErrorsA and WithErrorsB are the same with errors as failures, over all tasks that are the same.
+	WithErrorsA float64 `json:"with_errors_a"`
+	WithErrorsB float64 `json:"with_errors_b"`
 	// Difference is B's mean minus A's. Interval is a paired bootstrap over tasks, since
 	// a task's attempts are not independent; nil for fewer than two tasks.
 	Difference float64        `json:"difference"`

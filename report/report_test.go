@@ -122,9 +122,13 @@ func TestNumbers(t *testing.T) {
 	if r.Records != 10 || r.Retries != (report.Retries{Attempts: 2, Passed: 1}) {
 		t.Errorf("%d records, retries %+v", r.Records, r.Retries)
 	}
+	if a := r.Accuracy; a.Errors != 1 || !near(*a.WithErrors, 4.0/7) || a.String() != "66.7 % (57.1 % with errors as failures)" {
+		t.Errorf("%s: %+v", a, a)
+	}
 	// pass@1: (1 + 1/2 + 0 + 1)/4. Only tasks one and two have two scored attempts: pass@2 (1 + 1)/2, pass^2 (1 + 0)/2.
-	at := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4}, {K: 2, Value: share(1), Tasks: 2, LeftOut: 2}}
-	all := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4}, {K: 2, Value: share(0.5), Tasks: 2, LeftOut: 2}}
+	// With its error, task three has two, too, of which none passed.
+	at := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4, WithErrors: share(0.625)}, {K: 2, Value: share(1), Tasks: 2, LeftOut: 2, WithErrors: share(2.0 / 3)}}
+	all := []report.PassK{{K: 1, Value: share(0.625), Tasks: 4, WithErrors: share(0.625)}, {K: 2, Value: share(0.5), Tasks: 2, LeftOut: 2, WithErrors: share(1.0 / 3)}}
 	if diff := cmp.Diff(at, r.PassAtK) + cmp.Diff(all, r.PassAllK); diff != "" {
 		t.Error(diff)
 	}

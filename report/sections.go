@@ -47,11 +47,7 @@ func tableOf[T any](heads []string, list []T, row func(T) []any) table {
 func (r Run) section() section {
 	s := section{warnings: r.Warnings()}
 	c := r.Counts
-	withErrors := ""
-	if c.Errors > 0 {
-		withErrors = fmt.Sprintf("; %s with errors as failures", Percent(new(float64(c.Passed)/float64(c.Scored()+c.Errors))))
-	}
-	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored%s", Percent(r.Accuracy.Value), Between(r.Accuracy.Wilson), c.Passed, c.Scored(), withErrors)
+	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored", r.Accuracy, Between(r.Accuracy.Wilson), c.Passed, c.Scored())
 	if c.Passed > 0 {
 		s.say("passes", "%s", r.Assurances())
 	}
@@ -76,9 +72,10 @@ func (r Run) section() section {
 	causes := tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
 		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
 	})
-	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks"}}
+	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks", "with errors as failures"}}
 	for i, k := range r.PassAtK {
-		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(r.PassAllK[i].Value), k.Tasks})
+		all := r.PassAllK[i]
+		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(all.Value), k.Tasks, Percent(k.WithErrors) + ", " + Percent(all.WithErrors)})
 	}
 	s.tables = []table{causes, passK, groupTable("family", r.ByFamily)}
 	if len(r.ByCategory) > 1 {
@@ -112,7 +109,7 @@ func (r Report) leaders() table {
 			gap, p = l.Against.Short(), l.Against.Chance()
 		}
 		return []any{
-			Letter(l.Index), name(l.Title()), Percent(l.Accuracy.Value), l.Assurances(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
+			Letter(l.Index), name(l.Title()), l.Accuracy, l.Assurances(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
 			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.WarningKinds(), ", "),
 		}
 	})
@@ -165,7 +162,7 @@ func Letter(run int) string {
 func groupTable(what string, list []Group) table {
 	return tableOf([]string{what, "accuracy", "interval", "passed", "failed", "pending", "errors"}, list, func(g Group) []any {
 		c := g.Counts
-		return []any{name(NameOr(g.Name)), Percent(g.Accuracy.Value), Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors}
+		return []any{name(NameOr(g.Name)), g.Accuracy, Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors}
 	})
 }
 
@@ -176,7 +173,7 @@ func (c Comparison) section() section {
 		return s
 	}
 	a, b := Letter(c.A), Letter(c.B)
-	s.say("accuracy", "%s %s, %s %s", a, Percent(&c.MeanA), b, Percent(&c.MeanB))
+	s.say("accuracy", "%s %s, %s %s; with errors as failures %s %s, %s %s", a, Percent(&c.MeanA), b, Percent(&c.MeanB), a, Percent(&c.WithErrorsA), b, Percent(&c.WithErrorsB))
 	s.say("difference", "%s", c.Gap())
 	s.say("tasks", "%d better in %s, %d worse, %d the same", c.Better, b, c.Worse, c.Same)
 	if c.McNemar != nil {
@@ -269,7 +266,7 @@ func (c Comparison) Test() string {
 
 // A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
 type Warning struct {
-	Kind string // partial, unreadable, unverified, judged, degraded, executed, doubtful or unscored
+	Kind string // partial, unreadable, unverified, judged, degraded, executed, uncalibrated, after_timeout, doubtful or unscored
 	Text string // may contain hostile text of the records
 }
 
@@ -301,6 +298,12 @@ func (r Run) Warnings() []Warning {
 	}
 	if n := r.Assurance[string(verifiers.Executed)]; n > 0 {
 		warn("executed", "of %d of %d passes it is known only that the command succeeded, and can fail", n, r.Counts.Passed)
+	}
+	if r.Uncalibrated > 0 {
+		warn("uncalibrated", "%d of %d passes are by changed tests that no reference solution has calibrated", r.Uncalibrated, r.Counts.Passed)
+	}
+	if r.AfterTimeout > 0 {
+		warn("after_timeout", "%s judged although the harness ended badly, for example at its time limit", count(r.AfterTimeout, "candidate"))
 	}
 	if n := len(r.Doubtful); n > 0 {
 		warn("doubtful", "the candidates of these tasks pass tests that expect something wrong: %s", strings.Join(r.Doubtful[:min(n, shownTasks)], ", "))

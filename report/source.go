@@ -68,6 +68,8 @@ type Attempt struct {
 	Judge                     string   // the model that judged it; "" for none
 	Assurance                 string   // how certain a pass is; "" unless the attempt passed
 	Doubtful                  bool     // a pass that followed some of the changed tests
+	Uncalibrated              bool     // no reference solution has calibrated its changed tests
+	AfterTimeout              bool     // judged although its harness ended badly
 	rows                      string   // digests of the row and the evaluation
 }
 
@@ -239,6 +241,7 @@ func summarise(rec record.Record) Attempt {
 		a.Judge = rec.Provenance.Policy.Judge
 	}
 	a.Assurance, a.Doubtful = string(rec.PassAssurance()), rec.Doubtful()
+	a.Uncalibrated, a.AfterTimeout = rec.Uncalibrated(), rec.AfterTimeout()
 	if usage, ok := rec.ProducerMetadata["usage"].(map[string]any); ok {
 		a.PeakMemory = int64(min(max(0, number(usage["peak_memory_bytes"])), 1<<60))
 	}

@@ -75,9 +75,15 @@ func (s *Source) describe(r *Run) {
 				r.Assurance = map[string]int{}
 			}
 			r.Assurance[a.Assurance]++
+			if a.Uncalibrated {
+				r.Uncalibrated++
+			}
 			if a.Doubtful && !slices.Contains(r.Doubtful, a.Task) {
 				r.Doubtful = append(r.Doubtful, a.Task)
 			}
+		}
+		if a.AfterTimeout {
+			r.AfterTimeout++
 		}
 		if a.Retried {
 			r.Retries.Attempts++
@@ -115,6 +121,8 @@ func tasksOf(attempts []Attempt) []Task {
 			t.Passed, t.Scored = t.Passed+1, t.Scored+1
 		case record.Failed:
 			t.Scored++
+		case record.Error:
+			t.Errors++
 		}
 	}
 	return tasks
@@ -135,7 +143,10 @@ func tally(attempts []Attempt) (Counts, Accuracy) {
 			c.Errors++
 		}
 	}
-	a := Accuracy{Passed: c.Passed, Scored: c.Scored()}
+	a := Accuracy{Passed: c.Passed, Scored: c.Scored(), Errors: c.Errors}
+	if all := a.Scored + a.Errors; all > 0 {
+		a.WithErrors = new(float64(a.Passed) / float64(all))
+	}
 	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
 		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
 	}
@@ -167,22 +178,28 @@ func passK(tasks []Task, estimate func(n, c, k int) (float64, bool)) []PassK {
 	// All k up to 5, then in growing steps, and the last.
 	ks := slices.DeleteFunc([]int{1, 2, 3, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100}, func(k int) bool { return k >= most })
 	for _, k := range append(ks, most) {
-		p, sum := PassK{K: k}, 0.0
-		for _, t := range tasks {
-			value, ok := estimate(t.Scored, t.Passed, k)
-			if !ok {
-				p.LeftOut++
-				continue
-			}
-			p.Tasks++
-			sum += value
-		}
-		if p.Tasks > 0 {
-			p.Value = new(sum / float64(p.Tasks))
-		}
+		p := PassK{K: k}
+		p.Value, p.Tasks = meanOf(tasks, func(t Task) (float64, bool) { return estimate(t.Scored, t.Passed, k) })
+		p.WithErrors, _ = meanOf(tasks, func(t Task) (float64, bool) { return estimate(t.Scored+t.Errors, t.Passed, k) })
+		p.LeftOut = len(tasks) - p.Tasks
 		list = append(list, p)
 	}
 	return list
+}
+
+// meanOf returns the mean over the tasks that have the value, and their number; nil without such tasks.
+func meanOf(tasks []Task, of func(Task) (float64, bool)) (mean *float64, n int) {
+	sum := 0.0
+	for _, t := range tasks {
+		if value, ok := of(t); ok {
+			sum += value
+			n++
+		}
+	}
+	if n == 0 {
+		return nil, 0
+	}
+	return new(sum / float64(n)), n
 }
 
 func groups(attempts []Attempt, name func(Attempt) string) []Group {

@@ -24,12 +24,17 @@ type scored struct {
 	run.Summary
 	Score  *float64       `json:"score"`  // share of the attempts with a verdict that passed; null if there are none
 	Wilson *stat.Interval `json:"wilson"` // its interval at 95 %
+	// WithErrors is the score with errors as failures; null without attempts of either kind.
+	WithErrors *float64 `json:"score_with_errors"`
 }
 
 func score(s run.Summary) scored {
 	all := scored{Summary: s}
 	if i, ok := stat.Wilson(s.Passed, s.Verified()); ok {
 		all.Score, all.Wilson = new(float64(s.Passed)/float64(s.Verified())), &i
+	}
+	if measured := s.Verified() + s.Errors; measured > 0 {
+		all.WithErrors = new(float64(s.Passed) / float64(measured))
 	}
 	return all
 }
@@ -41,7 +46,11 @@ func writeOutcome(w io.Writer, s run.Summary, args []string, dir string) error {
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(tw, format+"\n", values...) } // an error comes back from Flush
 	line("")
 	if all := score(s); all.Score != nil {
-		line("%s (%d of %d, 95 %% %.1f to %.1f)", report.Percent(all.Score), s.Passed, s.Verified(), 100*all.Wilson.Low, 100*all.Wilson.High)
+		withErrors := ""
+		if s.Errors > 0 {
+			withErrors = fmt.Sprintf("; %s with errors as failures", report.Percent(all.WithErrors))
+		}
+		line("%s (%d of %d, 95 %% %.1f to %.1f)%s", report.Percent(all.Score), s.Passed, s.Verified(), 100*all.Wilson.Low, 100*all.Wilson.High, withErrors)
 	} else {
 		line("no score: no attempt has a verdict")
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/harbor"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
@@ -35,6 +36,7 @@ type reportCmd struct {
 	HTML     string `name:"html" placeholder:"FILE" help:"Write one self-contained HTML file."`
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
 	CSV      string `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
+	Harbor   string `name:"harbor" placeholder:"DIR" help:"Make a job directory as Harbor does, for its viewer: a trial for each attempt, with trajectories in ATIF 1.7."`
 	JSON     bool   `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool   `xor:"format" help:"Print Markdown, for example for a comment on a change."`
 	requireFlag
@@ -67,7 +69,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 		err = a.json(r)
 	case cmd.Markdown:
 		err = report.WriteMarkdown(a.stdout, r)
-	case cmd.HTML+cmd.JUnit+cmd.CSV == "":
+	case cmd.HTML+cmd.JUnit+cmd.CSV+cmd.Harbor == "":
 		err = report.WriteText(a.stdout, r)
 	}
 	return errors.Join(err, cmd.checkFailUnder(r))
@@ -175,7 +177,14 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 			return err
 		}
 	}
-	return nil
+	if cmd.Harbor == "" {
+		return nil
+	}
+	if err := harbor.Write(ctx, cmd.Harbor, sources); err != nil {
+		return marked(errUsage, err)
+	}
+	_, err := fmt.Fprintf(say, "wrote %s\n", cmd.Harbor)
+	return err
 }
 
 // writeWhole writes a file as a whole or not at all, and returns its size in bytes.

@@ -4,12 +4,10 @@ package predictions
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
@@ -90,16 +88,4 @@ func copyLayer(ctx context.Context, c candidate.Candidate, dest string, limits l
 		_, err = io.Copy(to, from)
 	}
 	return errors.Join(err, to.Sync(), to.Close())
-}
-
-// fileDigest returns the digest of a file.
-func fileDigest(name string) (string, error) {
-	f, err := os.Open(filepath.Clean(name))
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	_, err = io.Copy(h, f)
-	return workspace.DigestOf(h), err
 }

@@ -6,10 +6,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -61,17 +64,11 @@ func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*
 		r.tasks[task.ID()] = task
 		r.ids = append(r.ids, task.ID())
 	}
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-	case info.IsDir():
+	var err error
+	if info, statErr := os.Stat(name); statErr == nil && info.IsDir() {
 		err = r.directory(ctx)
-	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		err = fmt.Errorf("no regular file of at most %d bytes", maxFile)
-	default:
-		if r.set.Digest, err = fileDigest(name); err == nil {
-			err = r.readFile(ctx)
-		}
+	} else {
+		err = r.openFile(ctx)
 	}
 	if err != nil {
 		r.wrong(0, "", "", "%v", compiler.Bare(err))
@@ -98,76 +95,122 @@ func (r *reader) wrong(line int, path, hint, format string, args ...any) {
 	r.problems = append(r.problems, compiler.Problem{File: r.file, Line: line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-func (r *reader) readFile(ctx context.Context) error {
-	f, err := os.Open(r.file)
+// maxProblems bounds the list of problems: a file with more of them is no file of predictions.
+const maxProblems = 100
+
+// enough returns an error if the rest of the file need not be read.
+func (r *reader) enough(ctx context.Context) error {
+	if len(r.problems) >= maxProblems {
+		return errors.New("there are too many problems: the rest was not read")
+	}
+	return context.Cause(ctx)
+}
+
+// openFile reads the file, and computes its digest.
+func (r *reader) openFile(ctx context.Context) error {
+	name, err := filepath.EvalSymlinks(r.file)
+	if err != nil {
+		return err
+	}
+	f, err := foreign.OpenPath(name, maxFile)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	if filepath.Ext(r.file) == ".json" {
-		text, err := io.ReadAll(f)
-		if err == nil {
-			err = r.whole(ctx, text)
-		}
-		return err
+	if r.set.Digest, err = foreign.Digest(ctx, f); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
 	}
+	switch {
+	case err != nil:
+		return err
+	case filepath.Ext(r.file) == ".json":
+		return r.whole(ctx, f)
+	}
+	return r.lines(ctx, f)
+}
+
+func (r *reader) lines(ctx context.Context, f io.Reader) error {
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, maxLine)
-	for n := 1; lines.Scan() && ctx.Err() == nil; n++ {
-		if line := bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff")); len(bytes.TrimSpace(line)) > 0 {
-			root, ok := r.parse(line, n)
-			if !ok {
-				continue
-			}
-			if err := r.prediction(ctx, root, n, ""); err != nil {
-				return err
-			}
+	for n := 1; lines.Scan(); n++ {
+		if err := r.enough(ctx); err != nil {
+			return err
+		}
+		line := bytes.TrimSpace(bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff")))
+		if len(line) == 0 {
+			continue
+		}
+		if err := r.prediction(ctx, line, n, ""); err != nil {
+			return err
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
 		return fmt.Errorf("a line has more than %d bytes", maxLine)
 	}
-	return errors.Join(lines.Err(), context.Cause(ctx))
+	return lines.Err()
 }
 
-func (r *reader) parse(text []byte, line int) (document.Value, bool) {
-	var d document.Document
-	if problems := d.ParseJSON(text, line); len(problems) > 0 {
-		r.problems = append(r.problems, problems.In(r.file)...)
-		return document.Value{}, false
+// whole reads a file that is one JSON value, one prediction at a time.
+func (r *reader) whole(ctx context.Context, f io.Reader) error {
+	in := newSplitter(f)
+	opened, err := in.Token()
+	if err != nil {
+		return err
 	}
-	return d.Root(), true
-}
-
-// whole reads a file that is one JSON value.
-func (r *reader) whole(ctx context.Context, text []byte) (err error) {
-	root, ok := r.parse(text, 1)
-	if !ok {
-		return nil
+	if opened != json.Delim('[') && opened != json.Delim('{') {
+		return errors.New("expected a list or an object of predictions")
 	}
-	switch root.Kind() {
-	case document.Array:
-		for _, item := range root.Items() {
-			err = errors.Join(err, r.prediction(ctx, item, item.Line(), ""))
+	seen := map[string]bool{}
+	for in.More() {
+		if err := r.enough(ctx); err != nil {
+			return err
 		}
-	case document.Object:
-		for id, item := range root.Fields() {
-			err = errors.Join(err, r.prediction(ctx, item, item.Line(), id.Text()))
+		id := ""
+		if opened == json.Delim('{') {
+			key, err := in.Token()
+			if err != nil {
+				return err
+			}
+			id = key.(string) // the decoder accepts no other key
+			if seen[id] {
+				r.wrong(in.line(), "", "", "the key %q is there twice", id)
+			}
+			seen[id] = true
 		}
-	default:
-		r.wrong(1, "", "", "expected a list or an object of predictions, found %s", root.Kind())
+		item, line, err := in.value()
+		if err == nil {
+			err = r.prediction(ctx, item, line, id)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	if _, err := in.Token(); err != nil {
+		return err
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("there is more after the value"), err)
+	}
+	return nil
 }
 
 // prediction adds one prediction. id is its task's id, or "" if a key of the prediction names the task.
-func (r *reader) prediction(ctx context.Context, v document.Value, line int, id string) error {
-	if v.Kind() != document.Object {
-		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", v.Kind())
+func (r *reader) prediction(ctx context.Context, text []byte, line int, id string) error {
+	if text[0] != '{' {
+		r.wrong(line, "", `{"id": "…", "answer": "…"}`, "expected an object, found %s", kindOf(text))
+		return nil
+	}
+	fields, err := fieldsOf(text)
+	if err != nil {
+		r.wrong(line, "", "", "%v", err)
 		return nil
 	}
 	for _, key := range idKeys {
-		if named := v.Get(key); id == "" && named.Kind() == document.String {
+		if value := fields[key]; id == "" && kindOf(value) == document.String {
+			named, ok := r.parse(value, line)
+			if !ok {
+				return nil
+			}
 			id = named.Text()
 		}
 	}
@@ -180,8 +223,8 @@ func (r *reader) prediction(ctx context.Context, v document.Value, line int, id 
 		return nil
 	}
 	keys := answerKeys[task.CandidateKind()]
-	if keys == nil && v.Get("hidden_values").Given() { // a record of SecureBench
-		return r.workspace(ctx, task, v.Get("candidate_workspace"), line)
+	if keys == nil && fields["hidden_values"] != nil { // a record of SecureBench
+		return r.workspace(ctx, task, fields["candidate_workspace"], line)
 	}
 	if keys == nil {
 		r.wrong(line, "", "give a directory that holds the task's directory", "a candidate of %q, a %s, is not a text", id, task.Family().Name)
@@ -189,7 +232,7 @@ func (r *reader) prediction(ctx context.Context, v document.Value, line int, id 
 	}
 	var found []string
 	for _, key := range keys {
-		if v.Get(key).Kind() != 0 {
+		if fields[key] != nil {
 			found = append(found, key)
 		}
 	}
@@ -197,20 +240,36 @@ func (r *reader) prediction(ctx context.Context, v document.Value, line int, id 
 		r.wrong(line, "", "", "a prediction for %q, a %s, has one of %s, found %d", id, task.Family().Name, strings.Join(keys, ", "), len(found))
 		return nil
 	}
-	answer := v.Get(found[0])
-	if k := answer.Kind(); k != document.String && k != document.Null { // some tools write null for an empty patch
+	value := fields[found[0]]
+	if k := kindOf(value); k != document.String && k != document.Null { // some tools write null for an empty patch
 		r.wrong(line, "$."+found[0], "", "expected text, found %s", k)
 		return nil
 	}
-	r.add(task, found[0], answer.Text())
+	if answer, ok := r.parse(value, line); ok {
+		r.add(task, found[0], answer.Text())
+	}
 	return nil
+}
+
+// parse parses a value, more strictly than encoding/json does.
+func (r *reader) parse(text []byte, line int) (document.Value, bool) {
+	var d document.Document
+	if problems := d.ParseJSON(text, line); len(problems) > 0 {
+		r.problems = append(r.problems, problems.In(r.file)...)
+		return document.Value{}, false
+	}
+	return d.Root(), true
 }
 
 // workspace adds the workspace that a record of SecureBench refers to: the directory of that name in
 // workspaces beside the file, wherever the run was when it was recorded.
-func (r *reader) workspace(ctx context.Context, task *compiler.Task, named document.Value, line int) error {
+func (r *reader) workspace(ctx context.Context, task *compiler.Task, value []byte, line int) error {
 	name := workspace.TaskDir(task.ID())
-	if named.Kind() == document.String {
+	if kindOf(value) == document.String {
+		named, ok := r.parse(value, line)
+		if !ok {
+			return nil
+		}
 		name = path.Base(named.Text())
 	}
 	dir, err := filepath.Abs(filepath.Join(filepath.Dir(r.file), "workspaces", name))
@@ -297,15 +356,23 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 		if err != nil {
 			return err
 		}
-		c.Layer, err = fileDigest(name + layer.Suffix)
+		f, err := foreign.OpenPath(name+layer.Suffix, math.MaxInt64)
+		if err == nil {
+			c.Layer, err = foreign.Digest(ctx, f)
+			err = errors.Join(err, f.Close())
+		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		digest = tree + " " + c.Layer
 		r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 	case kind != compiler.CandidateWorkspace && e.Type().IsRegular():
-		text, err := os.ReadFile(name)
+		f, err := foreign.OpenPath(name, maxLine)
 		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(io.LimitReader(f, maxLine))
+		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
@@ -69,6 +70,13 @@ func TestRead(t *testing.T) {
 		{"two answers", "s.jsonl", `{"id": "text", "answer": "1", "text": "2"}`, nil, `found 2`},
 		{"a number", "s.jsonl", `{"id": "text", "answer": 2}`, nil, "s.jsonl:1: $.answer: expected text, found"},
 		{"a directory's task", "s.jsonl", `{"id": "files", "answer": "x"}`, nil, "is not a text (give a directory"},
+		{"a list that is broken", "s.json", `[{"id": "text", "answer": "1"}, {`, nil, "unexpected EOF"},
+		{"more than a list", "s.json", `[] []`, nil, "there is more after the value"},
+		{"the same id twice", "s.json", "{\"text\": {\"answer\": \"1\"},\n\"text\": {\"answer\": \"2\"}}", nil, `s.json:2: the key "text" is there twice`},
+		{"a broken surrogate", "s.jsonl", `{"id": "text", "answer": "\ud800"}`, nil, "s.jsonl:1: "},
+		{"the third line of a list", "s.json", "[\n{\"id\": \"text\", \"answer\": \"1\"},\n[]]", nil, "s.json:3: expected an object, found an array"},
+		{"nothing but lists", "s.json", "[[]" + strings.Repeat(",[]", 3<<20) + "]", nil, "there are too many problems: the rest was not read"},
+		{"other keys do not count", "s.jsonl", `{"id": "text", "answer": "1", "trajectory": [` + strings.Repeat("[],", 3<<20) + `1]}`, map[string][]candidate.Candidate{"text": {{Text: "1"}}}, ""},
 		{"all of it", "s.jsonl", "{}\n[]\n", nil, "s.jsonl:2: "},
 	}
 	for _, tt := range tests {
@@ -116,6 +124,18 @@ func TestReadDirectory(t *testing.T) {
 	if must(t, err); other.Digest == set.Digest {
 		t.Error("another file, and the same digest")
 	}
+	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), nil, 0o644))
+	must(t, os.Truncate(filepath.Join(dir, "text.txt"), 300<<30))
+	if _, err = predictions.Read(t.Context(), dir, pack, false); err == nil || !strings.Contains(err.Error(), "is too big") {
+		t.Errorf("a file of 300 GiB: %v", err)
+	}
+	must(t, os.Remove(filepath.Join(dir, "text.txt")))
+	pipe := filepath.Join(dir, "files.layer.tar.zst")
+	must(t, unix.Mkfifo(pipe, 0o644))
+	if _, err = predictions.Read(t.Context(), dir, pack, false); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a layer that is a pipe: %v", err)
+	}
+	must(t, os.Remove(pipe))
 	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
 	must(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))

@@ -168,6 +168,20 @@ func (r *Record) Doubtful() bool {
 	return doubtful && r.VerificationStatus == Passed
 }
 
+// Uncalibrated reports whether a candidate was judged by changed tests that no reference solution has
+// calibrated.
+func (r *Record) Uncalibrated() bool {
+	is := func(s *contrast.Summary) bool { return s != nil && s.State == contrast.Uncalibrated }
+	return is(r.Contrast) || slices.ContainsFunc(r.Steps, func(s Step) bool { return is(s.Contrast) })
+}
+
+// AfterTimeout reports whether a candidate was judged although its harness ended badly, for example at its
+// time limit.
+func (r *Record) AfterTimeout() bool {
+	judged := r.VerificationStatus == Passed || r.VerificationStatus == Failed && r.FailurePhase == "verifier"
+	return r.ProducerFailure != nil && judged
+}
+
 // Suffices reports whether a pass with assurance a counts if required is the weakest that counts; ""
 // requires nothing.
 func Suffices(a, required verifiers.Assurance) bool {

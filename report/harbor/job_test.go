@@ -1,0 +1,202 @@
+package harbor_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy"
+	"github.com/securebench/sbench/proxy/relay"
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/harbor"
+	"github.com/securebench/sbench/run/record"
+)
+
+const trace = `{"type":"item.completed","item":{"id":"i0","type":"reasoning","text":"Think."}}
+{"type":"item.completed","item":{"id":"i1","type":"command_execution","command":"ls","aggregated_output":"a\n","exit_code":0}}
+{"type":"item.completed","item":{"id":"i2","type":"command_execution","command":"false","aggregated_output":"","exit_code":1}}
+no event
+{"type":"item.completed","item":{"id":"i3","type":"agent_message","text":"Done."}}
+`
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run writes a run with three attempts, the first with an agent's trace.
+func run(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	ledger, err := record.Create(dir, record.Manifest{RunID: "r", Planned: 3})
+	must(t, err)
+	must(t, os.MkdirAll(filepath.Join(dir, "logs/one/1"), 0o755))
+	log := record.Log{Path: "logs/one/1/" + record.TraceFile, Bytes: int64(len(trace)), Digest: record.Digest([]byte(trace))}
+	must(t, os.WriteFile(filepath.Join(dir, log.Path), []byte(trace), 0o644))
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	yes, no, half, patch := true, false, 0.5, "diff\n"
+	base := record.Record{RunID: "r", BenchmarkID: "b", TaskType: "terminal_task", Attempt: 1, Try: 1, StartedAt: start, EndedAt: start.Add(time.Minute), Times: record.Times{Producer: 40, Verifier: 10}}
+	base.Provenance.Harness = record.Harness{Type: "codex", Version: "1.2"}
+	base.Agent = &harness.About{Name: "codex", Version: "1.2", Model: "m"}
+	one := base
+	one.TaskID, one.VerificationStatus, one.Passed, one.Score, one.Logs, one.CandidatePatch = "one/"+strings.Repeat("x", 40), record.Passed, &yes, new(1.0), []record.Log{log}, &patch
+	one.Egress = &harness.EgressTotals{Relay: &relay.Facts{Usage: proxy.Usage{Input: 100, Cached: 40, Output: 7}, CostUSD: 0.5}}
+	two := base
+	two.TaskID, two.VerificationStatus, two.Passed, two.Score, two.FailureReason, two.FailurePhase = "two\n..", record.Failed, &no, &half, "checker_failed", "verifier"
+	two.ProducerFailure = &candidate.Failure{Reason: "producer_timeout", Phase: "producer", Message: "late"}
+	three := base
+	three.TaskID, three.VerificationStatus, three.FailureReason, three.FailureMessage = "three", record.Error, "infrastructure", "no disk"
+	for _, r := range []record.Record{one, two, three} {
+		_, err := ledger.Append(r)
+		must(t, err)
+	}
+	must(t, ledger.Seal(record.Seal{Planned: 3}, nil))
+	must(t, ledger.Close())
+	return dir
+}
+
+// TestJob: the job directory has what Harbor's viewer reads, and the trajectory meets the format's rules.
+func TestJob(t *testing.T) {
+	s, err := report.Open(t.Context(), run(t))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	out := filepath.Join(t.TempDir(), "job")
+	must(t, harbor.Write(t.Context(), out, []*report.Source{s}))
+	if err := harbor.Write(t.Context(), out, []*report.Source{s}); err == nil {
+		t.Error("a directory that was there was written to")
+	}
+	var job struct {
+		Trials int `json:"n_total_trials"`
+		Stats  struct {
+			Errored int `json:"n_errored_trials"`
+			Evals   map[string]struct {
+				Metrics []map[string]float64           `json:"metrics"`
+				Rewards map[string]map[string][]string `json:"reward_stats"`
+			} `json:"evals"`
+		} `json:"stats"`
+	}
+	read(t, out, "result.json", &job)
+	eval := job.Stats.Evals["codex__m__b"]
+	if job.Trials != 3 || job.Stats.Errored != 2 || len(eval.Metrics) != 1 || eval.Metrics[0]["mean"] != 0.5 || len(eval.Rewards["reward"]["0.5"]) != 1 {
+		t.Errorf("%+v", job)
+	}
+	trials, err := filepath.Glob(filepath.Join(out, "*__*"))
+	if must(t, err); len(trials) != 3 {
+		t.Fatalf("trials %q", trials)
+	}
+	for _, dir := range trials {
+		var trial struct {
+			ID        string            `json:"id"`
+			Task      string            `json:"task_name"`
+			Name      string            `json:"trial_name"`
+			Exception map[string]string `json:"exception_info"`
+			Verifier  *struct{ Rewards map[string]float64 }
+		}
+		read(t, dir, "result.json", &trial)
+		if trial.Name != filepath.Base(dir) || len(trial.ID) != 36 || len(trial.Name) > 32+2+7 {
+			t.Errorf("%+v in %s", trial, dir)
+		}
+		if want := map[string]string{"two\n..": "AgentTimeoutError", "three": "infrastructure"}[trial.Task]; trial.Exception["exception_type"] != want {
+			t.Errorf("%q: exception %v, want %q", trial.Task, trial.Exception, want)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "agent", "trajectory.json"))
+		must(t, err)
+		steps := checkTrajectory(t, text)
+		if _, err := os.Stat(filepath.Join(dir, "agent", record.TraceFile)); (err == nil) != strings.HasPrefix(trial.Task, "one") {
+			t.Errorf("%q: the agent's own output: %v", trial.Task, err)
+		}
+		if strings.HasPrefix(trial.Task, "one") && steps != 6 {
+			t.Errorf("%d steps:\n%s", steps, text)
+		}
+	}
+}
+
+func read(t *testing.T, dir, name string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	must(t, err)
+	must(t, json.Unmarshal(text, v))
+}
+
+// checkTrajectory checks the rules of ATIF 1.7, and returns the number of steps.
+func checkTrajectory(t *testing.T, text []byte) int {
+	t.Helper()
+	type step struct {
+		ID        int     `json:"step_id"`
+		Timestamp *string `json:"timestamp"`
+		Source    string  `json:"source"`
+		Message   *string `json:"message"`
+		Reasoning *string `json:"reasoning_content"`
+		Calls     []struct {
+			ID        string         `json:"tool_call_id"`
+			Function  string         `json:"function_name"`
+			Arguments map[string]any `json:"arguments"`
+		} `json:"tool_calls"`
+		Observation *struct {
+			Results []struct {
+				Call    string  `json:"source_call_id"`
+				Content *string `json:"content"`
+			} `json:"results"`
+		} `json:"observation"`
+	}
+	var a struct {
+		Schema  string `json:"schema_version"`
+		Session string `json:"session_id"`
+		Agent   struct {
+			Name    string  `json:"name"`
+			Version string  `json:"version"`
+			Model   *string `json:"model_name"`
+		} `json:"agent"`
+		Steps []step         `json:"steps"`
+		Final map[string]any `json:"final_metrics"`
+		Extra map[string]any `json:"extra"`
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields() // the format refuses other fields
+	must(t, d.Decode(&a))
+	var wrong []string
+	if a.Schema != "ATIF-v1.7" || a.Agent.Name == "" || a.Agent.Version == "" || len(a.Steps) == 0 {
+		wrong = append(wrong, "a required field is missing")
+	}
+	for key := range a.Final {
+		if !slices.Contains([]string{"total_prompt_tokens", "total_completion_tokens", "total_cached_tokens", "total_cost_usd", "total_steps"}, key) {
+			wrong = append(wrong, "final_metrics has "+key)
+		}
+	}
+	for i, s := range a.Steps {
+		if s.ID != i+1 || s.Message == nil || !slices.Contains([]string{"system", "user", "agent"}, s.Source) {
+			wrong = append(wrong, fmt.Sprintf("step %d: its id, source or message", i+1))
+		}
+		if s.Source != "agent" && (s.Reasoning != nil || s.Calls != nil) {
+			wrong = append(wrong, fmt.Sprintf("step %d has what only an agent's has", i+1))
+		}
+		var calls []string
+		for _, c := range s.Calls {
+			if calls = append(calls, c.ID); c.ID == "" || c.Function == "" || c.Arguments == nil {
+				wrong = append(wrong, fmt.Sprintf("step %d: a call is incomplete", i+1))
+			}
+		}
+		if s.Observation == nil {
+			continue
+		}
+		for _, r := range s.Observation.Results {
+			if r.Call != "" && !slices.Contains(calls, r.Call) {
+				wrong = append(wrong, fmt.Sprintf("step %d: the result is of no call of the step", i+1))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%s\n%s", strings.Join(wrong, "\n"), text)
+	}
+	return len(a.Steps)
+}
