@@ -287,25 +287,9 @@ func domainsSchema(doc string) *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
 	name := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
 		_, err := domain.Parse(name)
-		return domainHint(name), err
+		return domain.Suggest(name), err
 	})
 	return schema.Nullable(schema.List(doc, name))
-}
-
-// domainHint guesses what the author meant.
-func domainHint(name string) string {
-	bare := strings.TrimSpace(name)
-	if _, after, ok := strings.Cut(bare, "://"); ok {
-		bare = after
-	}
-	bare = strings.TrimPrefix(bare, "*.")
-	if i := strings.IndexAny(bare, ":/?#"); i >= 0 {
-		bare = bare[:i]
-	}
-	if d, err := domain.Parse(bare); err == nil {
-		return fmt.Sprintf("write %q; it allows its subdomains too", d)
-	}
-	return "a DNS name of two or more labels, such as \"example.org\""
 }
 
 // modelSchema is schema.Word with the separators that gateways use in model names.
