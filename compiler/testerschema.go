@@ -205,6 +205,7 @@ func providerFields() []schema.Field {
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
+		optional("prompt_cache", schema.Enum("Whether the provider may keep the agent's prompts in its cache, which attempts with one key share (shared, the default), or not (off).", "shared", "off")),
 		optional("clock", schema.Enum("Whether time counts for the timeout in which the provider makes the harness wait because of its load: all time counts (wall, the default), or not this time (working), of which there may be an hour.", "wall", "working")),
 		optional("sidecars_reach_provider", schema.Boolean("Let the sidecars of a task ask the provider, at the operator's cost.", false)),
 	}

@@ -153,6 +153,7 @@ func (x *exchange) inspect() error {
 	refused := x.relay.allowance.spend(func() int64 {
 		found, err = x.route.body.Check(raw, request.Options{
 			Model: cfg.Model, InPath: x.route.model != "", Stream: x.route.stream, Allow: cfg.AllowExternalTools, Refuse: cfg.RefuseExternalTools,
+			NoCache: cfg.NoPromptCache,
 		})
 		return found.Work
 	})
