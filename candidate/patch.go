@@ -38,6 +38,7 @@ type PatchSource struct {
 	// Nothing may write to it any more.
 	Tree     string
 	Exclude  []string // paths of sbench's own files, relative to the repository
+	Ignored  bool     // take files that git ignores, too
 	User     string   // the agent's user, who can read the agent's files
 	Limits   runtime.Limits
 	MaxBytes int64 // of the objects that git creates
@@ -45,7 +46,7 @@ type PatchSource struct {
 
 // ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's
 // git compares the tree with the image's repository in a fresh sandbox. Git follows the agent's
-// ignore rules, but not its configuration, attributes or hooks. A Failure is the candidate's fault.
+// ignore rules unless s.Ignored is set, but not its configuration, attributes or hooks. A Failure is the candidate's fault.
 // An error means that sbench could not create the patch.
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, failure *Failure, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
@@ -75,9 +76,13 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 // diff asks git for a text patch. Records must be UTF-8, so if this patch is not, diff asks for a
 // binary patch.
 func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string, *Failure, error) {
+	var env []string
+	if s.Ignored {
+		env = []string{"SBENCH_IGNORED=yes"}
+	}
 	for _, form := range []string{"text", "binary"} {
 		exit, err := sandbox.Exec(ctx, runtime.Process{
-			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, "/candidate", form}, s.Exclude...),
+			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, "/candidate", form}, s.Exclude...), Env: env,
 			Wall: patchTimeout, OutputBytes: 2 * maxPatchBytes,
 		})
 		if err != nil {

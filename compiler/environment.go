@@ -55,9 +55,11 @@ type Environment struct {
 	Prepare Command `key:"prepare"`
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
-	Sidecars  []Sidecar         `key:"sidecars"`
-	Resources Resources         `key:"resources"`
-	Env       map[string]string `key:"env"`
+	Sidecars []Sidecar `key:"sidecars"`
+	// IgnoredFiles says that a patch contains files that git ignores, too, as in SecureBench 2.0.
+	IgnoredFiles bool
+	Resources    Resources         `key:"resources"`
+	Env          map[string]string `key:"env"`
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool   `key:"network" is:"none"`
 	User        string `key:"user" trim:"space"` // as in the OCI image configuration; empty if not given

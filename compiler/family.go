@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
@@ -47,7 +48,13 @@ type Family struct {
 	AnswerFormat string
 	// Judged, if not nil, reports whether a model judges the task, in a run that has a judge.
 	Judged func(t *Task) bool
+
+	section string                          // of a row, in place of eval; "" for eval
+	files   func(document.Value) []resource // further files of the section; nil for those of a split check
 }
+
+// evalSection returns the key of the section of rows that is not public.
+func (f *Family) evalSection() string { return cmp.Or(f.section, "eval") }
 
 // lane returns the visibility of the eval field with this key.
 func (f *Family) lane(key document.Value) Lane {

@@ -1,6 +1,8 @@
 package compiler
 
 import (
+	"path"
+
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -13,7 +15,7 @@ type FileRef struct {
 	Lane Lane   `json:"-"`
 	// Path is clean and relative to Pack.PublicRoot if public, otherwise to Pack.EvalRoot.
 	Path string `json:"path"`
-	// Mount is clean and relative to the workspace.
+	// Mount is clean and relative to the workspace, or absolute.
 	Mount    string `json:"mount"`
 	ReadOnly bool   `json:"read_only"` // in the workspace
 }
@@ -64,6 +66,9 @@ func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef
 	}
 	if mount := v.Get("mount"); mount.Kind() == document.String {
 		ref.Mount, _ = ParsePath(mount.Text())
+		if path.IsAbs(mount.Text()) { // in a pack of SecureBench 2.0
+			ref.Mount = mount.Text()
+		}
 	}
 	if v := v.Get("read_only"); v.Kind() == document.Bool {
 		ref.ReadOnly = v.IsTrue()

@@ -84,6 +84,12 @@ func (p *Pack) readManifest() Problems {
 	p.dir, p.manifest = dir, manifest
 	c := schema.Checker{File: p.ManifestPath}
 	root := p.manifest.Root()
+	if root.Get("schema_version").Kind() != 0 {
+		if c.Check(securebenchManifest(), root) {
+			p.openSecureBench(&c, root)
+		}
+		return c.Problems
+	}
 	if !c.Check(manifestSchema(p.families), root) {
 		return c.Problems
 	}

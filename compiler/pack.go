@@ -29,7 +29,8 @@ type Pack struct {
 	dir                string // the manifest's directory, absolute
 	publicRel, evalRel string // as the manifest has them
 	readOnly           bool
-	families           []*Family // that rows may name
+	roots              map[string]string // of SecureBench 2.0, relative to dir: public, runtime and host; else nil
+	families           []*Family         // that rows may name
 	defaultFamily      *Family
 	environment        Environment
 	manifest           *document.Document
@@ -87,6 +88,9 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 			rule:    rowRule(p.families),
 			stepped: map[string]int{},
 		}
+		if p.roots != nil {
+			rows.rule = securebenchRow()
+		}
 		for {
 			next, err := rows.next()
 			if err == io.EOF {
@@ -143,14 +147,18 @@ func (r *rowReader) next() (row, error) {
 		return row{}, problems.In(r.pack.TasksPath)
 	}
 	r.checker.Reset()
-	family := r.check(r.doc.Root())
+	root := r.doc.Root()
+	family := r.check(root)
+	environment := r.pack.environment.withRow(root.Get("environment"))
+	if r.pack.roots != nil && family != nil {
+		environment = r.securebenchTask(root, family)
+	}
 	problems := r.checker.Problems
 	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
 		return row{}, problems
 	}
-	root := r.doc.Root()
 	return row{&Task{
 		pack: r.pack, doc: &r.doc, line: r.lines.line, family: family, id: root.Get("id").Text(),
-		environment: r.pack.environment.withRow(root.Get("environment")), step: stepOf(root),
+		environment: environment, step: stepOf(root),
 	}, problems}, nil
 }

@@ -112,7 +112,7 @@ func (c *Precheck) row(t *Task) (all Problems) {
 			all = append(all, c.mounted(t, v.Path()+".path", v.file.Path, "eval file")...)
 		}
 	}
-	return slices.Concat(all, c.checker(t), c.splitPrograms(t), c.patches(t))
+	return slices.Concat(all, c.checker(t), c.splitPrograms(t), c.securebenchPrograms(t), c.patches(t))
 }
 
 func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {

@@ -37,12 +37,16 @@ func (f *Family) resources(root document.Value, readOnly bool) (all []resource) 
 		ref := newFileRef(fmt.Sprintf("assets[%d]", i), Public, v, readOnly)
 		all = append(all, resource{Value: v, name: ref.Name, lane: Public, section: "assets", index: i, file: &ref})
 	}
-	for key, v := range root.Get("eval").Fields() {
+	eval := root.Get(f.evalSection())
+	for key, v := range eval.Fields() {
 		r := resource{Value: v, name: key.Text(), lane: f.lane(key), section: "eval", key: key}
 		if isFileRef(v) {
 			r.file = new(newFileRef(r.name, r.lane, v, true))
 		}
 		all = append(all, r)
 	}
-	return append(all, splitResources(root.Get("eval"))...)
+	if f.files != nil {
+		return append(all, f.files(eval)...)
+	}
+	return append(all, splitResources(eval)...)
 }

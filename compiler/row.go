@@ -89,7 +89,7 @@ func (r *rowReader) check(root document.Value) *Family {
 		r.checkNoMachine(f, root)
 	}
 	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.Input, root)
-	evalSound := isObjectOrAbsent(root.Get("eval")) && c.CheckAt("eval", f.Eval, root)
+	evalSound := isObjectOrAbsent(root.Get(f.evalSection())) && c.CheckAt(f.evalSection(), f.Eval, root)
 	all := f.resources(root, true)
 	if f.open() { // other schemas fix the names
 		r.checkNames(root, all)
@@ -103,7 +103,7 @@ func (r *rowReader) check(root document.Value) *Family {
 		r.checkCollisions(all)
 	}
 	if inputSound && evalSound && f.Check != nil {
-		f.Check(c, root.Get("input"), root.Get("eval"))
+		f.Check(c, root.Get("input"), root.Get(f.evalSection()))
 	}
 	return f
 }

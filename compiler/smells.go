@@ -93,7 +93,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		name := key.Text()
 		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
 		switch {
-		case !slices.Contains(environmentKeys(), name):
+		case pv.pack.roots == nil && !slices.Contains(environmentKeys(), name):
 			at.Message = fmt.Sprintf("environment key %q is unused", name)
 			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
 		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:") && !isLocal(value.Text()):
@@ -184,7 +184,7 @@ const (
 
 // orphans returns the eval files that no row refers to.
 func (pv *packValidator) orphans() (names []string) {
-	if pv.check.eval.open() != nil {
+	if pv.check.eval.open() != nil || pv.pack.roots != nil { // then the root is the whole pack
 		return nil
 	}
 	files := 0

@@ -117,7 +117,7 @@ func (t *Task) evaluationFiles() []FileRef {
 	return refs
 }
 
-func (t *Task) eval() document.Value { return t.doc.Root().Get("eval") }
+func (t *Task) eval() document.Value { return t.doc.Root().Get(t.family.evalSection()) }
 
 // Judged reports whether a model judges the task's answers, in a run that has a judge.
 func (t *Task) Judged() bool { return t.family.Judged != nil && t.family.Judged(t) }

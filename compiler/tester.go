@@ -61,6 +61,8 @@ type VerificationSection struct {
 	// AllowedDomains may be reached by checkers that fetch what they need; nil if the file does not
 	// say, and then such checkers do not run.
 	AllowedDomains *[]domain.Domain `key:"allowed_domains"`
+	// OracleImage is the image of the oracles of packs of SecureBench 2.0; "" for each task's own.
+	OracleImage string `key:"oracle_image" trim:"space"`
 }
 
 // JudgeConfig names a model that judges answers by rubrics in prose.
@@ -141,6 +143,8 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute"` // of the run; 0 means no limit
 	MaxCostUSD          float64       `key:"max_cost_usd"`            // per attempt, at Prices; 0 means no limit
 	Prices              *PricesConfig `key:"prices"`                  // nil if the file has none
+	// NoPromptCache asks the provider to keep no prompt in its cache.
+	NoPromptCache bool `key:"prompt_cache" is:"off"`
 	// WorkingClock says that time does not count for the timeout in which the provider makes the harness wait.
 	WorkingClock          bool `key:"clock" is:"working"`
 	SidecarsReachProvider bool `key:"sidecars_reach_provider"` // a task's sidecars may use the relay

@@ -41,6 +41,7 @@ func testerSchema(agents []AgentType) *schema.Schema {
 			optional("after_timeout", &schema.Schema{Doc: "Judge what the harness left even if it did not end in time or ended badly. By default the task's environment.verify_after_timeout decides; without either, such an attempt has failed.", Boolean: true}),
 			optional("contrast", schema.Enum("How much is done against candidates that follow their tests. full is the default. quick makes one run with changed tests in place of two. off makes none, and a pass beside the tests is executed.", "full", "quick", "off")),
 			optional("judge", judgeSchema()),
+			optional("oracle_image", imageSchema("The image in which the oracles of a pack of SecureBench 2.0 run, which needs python3 if they are in Python. By default each oracle runs in its task's image.")),
 			optional("allowed_domains", domainsSchema("DNS names that checkers may reach which fetch what they need (eval.checker.network), and their subdomains. A run of such tasks needs the list; an empty one lets them reach nothing.")),
 		))),
 		optional("runtime", schema.Nullable(runtimeSchema())),
@@ -204,6 +205,7 @@ func providerFields() []schema.Field {
 		optional("base_url", urlSchema("The provider's API, for gateways and tests.")),
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
+		optional("prompt_cache", schema.Enum("Whether the provider may keep the agent's prompts in its cache, which attempts with one key share (shared, the default), or not (off).", "shared", "off")),
 		optional("clock", schema.Enum("Whether time counts for the timeout in which the provider makes the harness wait because of its load: all time counts (wall, the default), or not this time (working), of which there may be an hour.", "wall", "working")),
 		optional("sidecars_reach_provider", schema.Boolean("Let the sidecars of a task ask the provider, at the operator's cost.", false)),
 	}
@@ -286,25 +288,9 @@ func domainsSchema(doc string) *schema.Schema {
 	rule := schema.String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
 	name := schema.Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
 		_, err := domain.Parse(name)
-		return domainHint(name), err
+		return domain.Suggest(name), err
 	})
 	return schema.Nullable(schema.List(doc, name))
-}
-
-// domainHint guesses what the author meant.
-func domainHint(name string) string {
-	bare := strings.TrimSpace(name)
-	if _, after, ok := strings.Cut(bare, "://"); ok {
-		bare = after
-	}
-	bare = strings.TrimPrefix(bare, "*.")
-	if i := strings.IndexAny(bare, ":/?#"); i >= 0 {
-		bare = bare[:i]
-	}
-	if d, err := domain.Parse(bare); err == nil {
-		return fmt.Sprintf("write %q; it allows its subdomains too", d)
-	}
-	return "a DNS name of two or more labels, such as \"example.org\""
 }
 
 // modelSchema is schema.Word with the separators that gateways use in model names.

@@ -88,7 +88,7 @@ func (v *validator) path(ctx context.Context, path string) {
 	case looksLikeTester(path):
 		v.tester(ctx, path)
 	default:
-		v.checkPack(ctx, path, filepath.Join(filepath.Dir(path), tasksName), nil)
+		v.checkPack(ctx, path, TasksFile(filepath.Dir(path)), nil)
 	}
 }
 
@@ -97,6 +97,18 @@ const (
 	manifestName = "manifest.yaml"
 	tasksName    = "tasks.jsonl"
 )
+
+// TasksFile returns the path of the file of rows of the pack in dir: tasks.jsonl or, if there is none but that,
+// rows.jsonl, as packs of SecureBench 2.0 call it.
+func TasksFile(dir string) string {
+	tasks, rows := filepath.Join(dir, tasksName), filepath.Join(dir, "rows.jsonl")
+	if _, err := os.Lstat(tasks); err != nil {
+		if _, err := os.Lstat(rows); err == nil {
+			return rows
+		}
+	}
+	return tasks
+}
 
 // maxDirectories bounds the depth of the search for packs.
 const maxDirectories = 4
@@ -111,7 +123,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
 	if isPack {
-		v.checkPack(ctx, filepath.Join(dir, manifestName), filepath.Join(dir, tasksName), nil)
+		v.checkPack(ctx, filepath.Join(dir, manifestName), TasksFile(dir), nil)
 	}
 	found = isPack
 	for _, e := range entries {
@@ -139,6 +151,9 @@ func looksLikeTester(path string) bool {
 }
 
 func hasTesterKey(root document.Value) bool {
+	if root.Get("schema_version").Is(securebenchVersion) { // a manifest
+		return false
+	}
 	return slices.ContainsFunc([]string{"schema_version", "harness", "run"}, func(key string) bool { return root.Get(key).Kind() != 0 })
 }
 
@@ -152,6 +167,9 @@ func (v *validator) tester(ctx context.Context, path string) {
 	v.emit(warnings...)
 	if err != nil {
 		v.emit(problemsOf(path, err)...)
+		if manifest, tasks, ok := packOf(path); ok {
+			v.checkPack(ctx, manifest, tasks, nil)
+		}
 		return
 	}
 	testers := []*Tester{t}
@@ -173,6 +191,53 @@ func (v *validator) tester(ctx context.Context, path string) {
 		}
 	}
 	v.checkPack(ctx, beside(t, t.Benchmark.Manifest), beside(t, t.Benchmark.Tasks), t)
+}
+
+// packOf returns the pack that a tester file with errors names; ok is false if it names no files.
+func packOf(path string) (manifest, tasks string, ok bool) {
+	doc, _ := readYAML(path)
+	if doc == nil {
+		return "", "", false
+	}
+	file := func(key string) string {
+		name := doc.Root().Get("benchmark").Get(key).Text()
+		if name != "" && !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(path), name)
+		}
+		return name
+	}
+	manifest, tasks = file("manifest"), file("tasks")
+	for _, name := range []string{manifest, tasks} {
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return "", "", false
+		}
+	}
+	return manifest, tasks, true
+}
+
+// maxPackProblems is how many problems of a pack are shown beside those of a tester file.
+const maxPackProblems = 20
+
+// PackProblems returns what is wrong with the manifest and the rows of the pack that a tester file names
+// which itself has errors.
+func PackProblems(tester string) (all Problems) {
+	manifest, tasks, ok := packOf(tester)
+	if !ok {
+		return nil
+	}
+	p, err := OpenPack(manifest, tasks)
+	if err != nil {
+		return problemsOf(manifest, err)
+	}
+	for _, err := range p.Tasks() {
+		if err != nil {
+			all = append(all, problemsOf(tasks, err)...)
+		}
+		if len(all) >= maxPackProblems {
+			break
+		}
+	}
+	return all
 }
 
 // beside returns an absolute path from a tester file in the way the file itself was named:

@@ -146,7 +146,7 @@ func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
 		KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),
-		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools,
+		AllowExternalTools: c.AllowExternalTools, RefuseExternalTools: c.RefuseExternalTools, NoPromptCache: c.NoPromptCache,
 		MaxTotalTokens: c.MaxTotalTokens, MaxRequests: c.MaxRequests, MaxCostUSD: c.MaxCostUSD,
 	}
 	if p := c.Prices; p != nil {

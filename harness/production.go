@@ -32,6 +32,7 @@ const (
 	workspaceDir  = "workspace" // within the volume
 	stateDir      = "state"     // within the volume
 	taskDir       = "task"      // within the volume, for compiler.TaskMount
+	outsideDir    = "outside"   // within the volume, for public files outside the workspace
 	inodeBytes    = 8 << 10     // of a workspace volume, per inode
 	phaseProducer = "producer"
 	// PrepareFailed is the reason if environment.prepare failed.
@@ -66,6 +67,10 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
+	if err := p.mountOutside(ctx, vol); err != nil {
+		return Result{}, err
+	}
+	r = p.request
 	dir := filepath.Join(vol.Path(), workspaceDir)
 	err = errors.Join(p.makeState(vol), p.fill(ctx, dir))
 	switch {
@@ -111,6 +116,20 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		return Result{}, err
 	}
 	return p.finish(ctx, dir, result)
+}
+
+// mountOutside mounts the public files whose places are not in the workspace, read-only.
+func (p *production) mountOutside(ctx context.Context, vol runtime.Volume) error {
+	inside, outside := p.request.Plan.Outside()
+	p.request.Plan = inside
+	if len(outside.Entries) == 0 {
+		return nil
+	}
+	at := filepath.Join(vol.Path(), outsideDir)
+	for _, e := range outside.Entries {
+		p.mounts = append(p.mounts, runtime.Mount{Source: filepath.Join(at, e.Dest), Dest: "/" + e.Dest})
+	}
+	return errors.Join(os.Mkdir(at, 0o755), outside.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: p.request.WorkspaceBytes}))
 }
 
 // makeState makes the directory for the process's state, if it gets one.
@@ -304,7 +323,7 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 		return "", nil, err
 	}
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
-		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, Ignored: env.IgnoredFiles, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
 }
 

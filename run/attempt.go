@@ -126,7 +126,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.images.checkerImage(a.part),
+		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.cfg.checkerImage(s.images, a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network:     s.checkerNetwork(a),
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	"github.com/securebench/sbench/compiler"
@@ -67,6 +68,15 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 			problem(w.path, err)
 		}
 	}
+	if task.oracle != "" && len(problems) == 0 {
+		const python = "python of "
+		if _, known := failed[python+task.oracle]; !known {
+			failed[python+task.oracle] = c.hasPython(ctx, found[task.oracle])
+		}
+		if err := failed[python+task.oracle]; err != nil {
+			problem("$.verification.oracle", err)
+		}
+	}
 	if task.inherits {
 		env := task.images[0].env
 		if _, err := compiler.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
@@ -87,9 +97,24 @@ func (found images) image(task *compiler.Task) runtime.Image {
 }
 
 // checkerImage returns the image of a task's checker or oracle, if it has one of its own.
-func (found images) checkerImage(task *compiler.Task) runtime.Image {
-	image, _ := task.VerifierImage()
+func (c config) checkerImage(found images, task *compiler.Task) runtime.Image {
+	image, _ := c.verifierImage(task)
 	return found[imageKey(image, nil)]
+}
+
+// hasPython returns an error unless the image has a python3.
+func (c config) hasPython(ctx context.Context, image runtime.Image) error {
+	view, err := c.Engine.View(ctx, image)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = view.Close() }()
+	for _, dir := range []string{"usr/local/bin", "usr/bin", "bin", "opt/conda/bin", "opt/venv/bin"} {
+		if _, err := view.Root().Lstat(path.Join(dir, "python3")); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the oracle runs in the image %s, which has no python3: set verification.oracle_image of the tester file to one that has", image.Ref)
 }
 
 // sidecars returns the sidecars of a task whose images were resolved.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,7 @@ type plannedTask struct {
 	isolation runtime.Isolation // that the task asks for; "" for none
 	line      int
 	images    []imageRef
+	oracle    string  // the key of the image in which its oracle needs a Python; "" for none
 	inherits  bool    // it has the working directory of its image
 	cpus      float64 // cores that a sandbox may use
 }
@@ -136,8 +138,17 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
+	if v := task.Verification(); v != nil {
+		t.oracle = imageKey(env.Image, nil)
+		if image, _ := p.verifierImage(task); image != "" {
+			t.oracle = imageKey(image, nil)
+		}
+		if o, problems := p.Pack.Oracle(v); len(problems) > 0 || !strings.Contains(strings.Join(o.Command, " "), "{python}") {
+			t.oracle = ""
+		}
+	}
 	for _, s := range task.Steps() {
-		image, field := s.VerifierImage()
+		image, field := p.verifierImage(s)
 		want(image, nil, field)
 		t.cpus = max(t.cpus, p.limits(s.Environment()).CPUs)
 	}
@@ -145,6 +156,14 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		want(s.Image, nil, fmt.Sprintf("$.environment.sidecars[%d].image", i))
 	}
 	return t
+}
+
+// verifierImage returns the image of a task's verifier, and the path of its field; "" for the task's own.
+func (p *Plan) verifierImage(task *compiler.Task) (image, field string) {
+	if task.Verification() != nil {
+		return p.Tester.Verification.OracleImage, "$.verification.oracle"
+	}
+	return task.VerifierImage()
 }
 
 // fetches returns a problem if a task's checker fetches what it needs, and the tester file does not say

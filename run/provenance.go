@@ -113,7 +113,7 @@ func (s *session) provenance(task *compiler.Task) (record.Provenance, error) {
 	image := s.images.image(task)
 	checkers := ""
 	for _, step := range task.Steps() {
-		checkers += s.images.checkerImage(step).Digest
+		checkers += s.cfg.checkerImage(s.images, step).Digest
 	}
 	original := "" // digest of the last record of the run that made the candidates
 	if s.cfg.original != nil {

@@ -145,6 +145,19 @@ type Summary struct {
 	Changes []Change  `json:"changes,omitempty"`  // verdicts that differ from those of the original run; see Options.Rejudge
 	LeftOut []LeftOut `json:"left_out,omitempty"` // see Options.LeaveOut
 	Output  string    `json:"output"`             // the records file
+	// Alike are tasks of which several candidates, and all, failed for the same reason.
+	Alike []string `json:"-"`
+}
+
+// Infrastructure returns the number of attempts that could not be measured for a cause that is no fault
+// of the pack. Only these can end otherwise if nothing is changed.
+func (s Summary) Infrastructure() (n int) {
+	for _, c := range s.Causes {
+		if c.Status == record.Error && c.Reason == Infrastructure {
+			n += c.Count
+		}
+	}
+	return n
 }
 
 // Verified returns the number of attempts with a verdict.

@@ -42,6 +42,20 @@ type lastRecord struct {
 	why             string // why it does not count; "" if it does
 }
 
+// failure returns the reason of a verdict that is no pass; "" for any other record.
+func (e lastRecord) failure() string {
+	if e.status != record.Failed {
+		return ""
+	}
+	return e.reason
+}
+
+// alike says how the candidates of a task ended.
+type alike struct {
+	reason string // of all of them; "" if one passed or failed for another reason
+	n      int
+}
+
 // hadError reports whether this try or one before it could not be measured.
 func (e lastRecord) hadError() bool { return e.retried || e.status == record.Error }
 
@@ -58,7 +72,8 @@ type session struct {
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]lastRecord
-	resumed      bool // the directory held a run
+	alike        map[string]alike // by task
+	resumed      bool             // the directory held a run
 
 	progress    sync.Mutex  // locked while cfg.Progress runs
 	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
@@ -97,7 +112,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 		grader = &judge.Judge{Votes: cfg.Judge.Votes}
 	}
 	return &session{
-		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, alike: map[string]alike{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: redactor,
 		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
@@ -143,16 +158,31 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
 	})
+	for task, a := range s.alike {
+		if a.n > 1 && a.reason != "" {
+			s.summary.Alike = append(s.summary.Alike, task)
+		}
+	}
+	slices.Sort(s.summary.Alike)
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
-	if err == nil && s.summary.Errors > 0 {
-		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, s.summary.Errors, s.summary.Total)
+	switch n := summary.Infrastructure(); {
+	case err == nil && n > 0:
+		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, n, summary.Total)
+	case err == nil && summary.Errors > 0:
+		err = packFault{fmt.Errorf("the pack or its image is at fault in %d of %d attempts, which were not measured", summary.Errors, summary.Total)}
 	}
 	if err == nil && len(s.summary.LeftOut) > 0 {
 		err = fmt.Errorf("%d %w", len(s.summary.LeftOut), ErrLeftOut)
 	}
 	return s.summary, err
 }
+
+// packFault is an ErrInfrastructure with another message.
+type packFault struct{ error }
+
+// Is makes the error an ErrInfrastructure.
+func (packFault) Is(target error) bool { return target == ErrInfrastructure }
 
 // seal seals the recorded chain and states how many attempts are planned.
 func (s *session) seal() error {
@@ -273,6 +303,14 @@ func (s *session) count(of key, last lastRecord) {
 			s.summary.Changes = append(s.summary.Changes, Change{of.task, of.attempt, old.VerificationStatus, last.status})
 		}
 	}
+	a, known := s.alike[of.task]
+	if reason := last.failure(); !known || a.reason == reason {
+		a.reason = reason
+	} else {
+		a.reason = ""
+	}
+	a.n++
+	s.alike[of.task] = a
 	if last.status != record.Passed {
 		s.causes.add(Cause{Status: last.status, Reason: last.reason, Task: of.task, Attempt: of.attempt, FailureMessage: last.message})
 	}

@@ -124,8 +124,11 @@ func sumSteps(rec *record.Record, all []*compiler.Task, rewards []map[string]flo
 	total := map[string]float64{}
 	for _, left := range rewards {
 		for name, n := range left {
-			total[name] += n / float64(len(counted))
+			total[name] += n
 		}
+	}
+	for name := range total {
+		total[name] /= float64(len(counted))
 	}
 	if rec.VerifierMetadata == nil {
 		rec.VerifierMetadata = record.Metadata{}
@@ -137,7 +140,8 @@ func sumSteps(rec *record.Record, all []*compiler.Task, rewards []map[string]flo
 	}
 	reward := rewardOf(total)
 	complete := len(made) == len(all) && (missed == "" || last.Status == record.Passed)
-	passed, score := complete && reward >= 1, min(max(reward, 0), 1)
+	failed := slices.IndexFunc(counted, func(s record.Step) bool { return s.Status != record.Passed })
+	passed, score := complete && failed < 0 && reward >= 1, min(max(reward, 0), 1)
 	rec.Passed, rec.Score = &passed, &score
 	if passed {
 		rec.VerificationStatus, rec.FailurePhase = record.Passed, ""
@@ -150,8 +154,8 @@ func sumSteps(rec *record.Record, all []*compiler.Task, rewards []map[string]flo
 	}
 	rec.VerificationStatus = record.Failed
 	worst := last
-	if i := slices.IndexFunc(counted, func(s record.Step) bool { return s.Status != record.Passed }); complete && i >= 0 {
-		worst = counted[i]
+	if complete && failed >= 0 {
+		worst = counted[failed]
 	}
 	rec.FailureReason, rec.FailurePhase, rec.FailureMessage = cmp.Or(worst.FailureReason, "step_reward"), cmp.Or(worst.FailurePhase, "verifier"), "step "+worst.Name+": "+cmp.Or(worst.FailureMessage, missed)
 	if missed != "" && worst.FailureMessage != missed {
@@ -165,7 +169,7 @@ func rewardOf(all map[string]float64) (reward float64) {
 		return reward
 	}
 	for _, n := range all {
-		reward += min(max(n, 0), 1) / float64(len(all))
+		reward += min(max(n, 0), 1)
 	}
-	return reward
+	return reward / float64(max(len(all), 1))
 }

@@ -84,6 +84,9 @@ type Log struct {
 	Text string
 }
 
+// Reward is the key in Verdict.Metadata for the rewards by name that a checker left.
+const Reward = "reward"
+
 // CommandDenied is the reason if the tester file forbids a command that a task needs.
 const CommandDenied = "verifier_dangerous_command_denied"
 

@@ -73,6 +73,19 @@ func (p Plan) Split() (public, others Plan) {
 	return public, others
 }
 
+// Outside returns the entries in the workspace, and those that are elsewhere, relative to the root.
+func (p Plan) Outside() (inside, outside Plan) {
+	for _, e := range p.Entries {
+		if rel, ok := strings.CutPrefix(e.Dest, "/"); ok {
+			e.Dest = rel
+			outside.Entries = append(outside.Entries, e)
+		} else {
+			inside.Entries = append(inside.Entries, e)
+		}
+	}
+	return inside, outside
+}
+
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
 // files and the evaluation inputs below securebench/evaluation_inputs, without hidden files.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
@@ -135,28 +148,32 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	return plan
 }
 
-// PlanSplit plans the files of the driver and of the oracle of a task's split check, each relative to
-// compiler.CheckerMount in its own sandbox.
+// PlanSplit plans the files of the drivers and of the oracle of a task that is judged in two places. A driver is at
+// its mount, relative to the root or, for a split check, to compiler.CheckerMount. A file of an oracle is relative to
+// compiler.CheckerMount: below the name of its resource in a pack of SecureBench 2.0.
 func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err error) {
 	for _, r := range t.TestSandboxView().Resources {
-		if r.Name == "split.driver" {
-			driver.Entries = append(driver.Entries, programEntry(*r.File, p))
+		if r.File != nil && (r.Name == "split.driver" || t.Verification() != nil) {
+			e := fileEntry(*r.File, p)
+			if e.Dest = strings.TrimPrefix(e.Dest, "/"); t.Verification() == nil {
+				e.Dest = path.Base(e.Dest)
+			}
+			driver.Entries = append(driver.Entries, e)
 		}
 	}
 	for _, r := range t.EvaluatorView().Resources {
-		if r.Name == "split.oracle" {
-			oracle.Entries = append(oracle.Entries, programEntry(*r.File, p))
+		name, host := strings.CutPrefix(r.Name, "host.")
+		if r.File != nil && (host || r.Name == "split.oracle") {
+			e := fileEntry(*r.File, p)
+			if e.Dest = path.Base(r.File.Path); host {
+				e.Dest = path.Join(name, e.Dest)
+			}
+			oracle.Entries = append(oracle.Entries, e)
 		}
 	}
 	driver, err1 := driver.resolve(p)
 	oracle, err2 := oracle.resolve(p)
 	return driver, oracle, errors.Join(err1, err2)
-}
-
-func programEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
-	e := fileEntry(ref, p)
-	e.Dest = path.Base(ref.Path)
-	return e
 }
 
 func valueEntry(name string, lane compiler.Lane, root string, text compiler.Hidden[[]byte]) Entry {
@@ -192,7 +209,7 @@ func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 }
 
 func (e *Entry) resolve(pack *compiler.Pack) error {
-	if _, err := compiler.ParsePath(e.Dest); err != nil && e.Dest != "." {
+	if _, err := compiler.ParsePath(strings.TrimPrefix(e.Dest, "/")); err != nil && e.Dest != "." {
 		return err
 	}
 	if e.Source.Root == "" {

@@ -157,6 +157,12 @@ func (a *applier) hide(name string) error {
 	return nil
 }
 
+// Hide hides, in an upper directory, everything that the image has in a directory.
+func Hide(to, image *os.Root, name string) error {
+	a := applier{to: to, image: image}
+	return a.hide(name)
+}
+
 func (a *applier) file(e *Entry) error {
 	f, err := a.to.OpenFile(e.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
@@ -25,13 +27,19 @@ type imageCmd struct {
 	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`
 }
 
-type imageLsCmd struct{ jsonFlag }
+type imageLsCmd struct {
+	All bool `help:"Also the steps of builds."`
+	jsonFlag
+}
 
 func (cmd *imageLsCmd) Run(ctx context.Context, a *app) error {
 	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.List(ctx)
 		if err != nil {
 			return err
+		}
+		if !cmd.All {
+			list = slices.DeleteFunc(list, func(i images.Info) bool { return strings.HasPrefix(i.Ref, build.StepName) })
 		}
 		return printImageList(a, cmd.JSON, list)
 	})

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/run"
@@ -39,8 +40,8 @@ func score(s run.Summary) scored {
 }
 
 // writeOutcome prints the score of a run, why attempts did not pass or were not measured, and what to do
-// next. args is the command line after the program's name; for standIn see pack.StandIn.
-func writeOutcome(w io.Writer, s run.Summary, args []string, standIn string) error {
+// next. args is the command line after the program's name, dir the pack's directory.
+func writeOutcome(w io.Writer, s run.Summary, args []string, dir string) error {
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(tw, format+"\n", values...) } // an error comes back from Flush
 	line("")
@@ -84,11 +85,24 @@ func writeOutcome(w io.Writer, s run.Summary, args []string, standIn string) err
 			line("\t%s\t%s", report.Visible(l.Task, shownName), report.Visible(l.Reason, shownMessage))
 		}
 	}
-	if standIn != "" {
+	if standIn := pack.StandIn(dir); standIn != "" {
 		line("\nthese rows stand in for the benchmark's, which this command brings:\n      %s", standIn)
 	}
 	line("\nnext: sbench report %s", quoted(filepath.Dir(s.Output)))
-	if s.Interrupted() || s.Errors > 0 {
+	faults := s.Errors - s.Infrastructure()
+	everyone := len(s.Causes) == 1 && s.Failed == s.Total && s.Total > 2
+	if len(s.Alike) > 0 || everyone || faults > 0 {
+		line("      sbench pack check %s", quoted(dir))
+		switch {
+		case faults > 0:
+			line("      (the pack or its image is at fault; mend it, and continue with --resume)")
+		case len(s.Alike) > 0:
+			line("      (all candidates of %s failed for the same reason: does the reference pass?)", report.Visible(s.Alike[0], shownName))
+		default:
+			line("      (all attempts failed for the same reason: does the reference pass?)")
+		}
+	}
+	if s.Interrupted() || s.Infrastructure() > 0 {
 		again := joined(args, " ", quoted)
 		if !slices.Contains(args, "--resume") {
 			again += " --resume"

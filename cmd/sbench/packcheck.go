@@ -110,7 +110,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), filepath.Join(cmd.Dir, "tasks.jsonl")
+	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), compiler.TasksFile(cmd.Dir)
 	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
 	tester.Harness = compiler.HarnessSection{
 		Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},

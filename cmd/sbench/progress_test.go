@@ -123,11 +123,37 @@ not measured, and in no score:
 next: sbench report /a
       sbench run --resume
 `},
+		{"the pack is at fault", run.Summary{
+			Total: 1, Planned: 1, Errors: 1, Output: "/a/candidates.jsonl",
+			Causes: []run.Cause{{Status: record.Error, Reason: "pytest_missing", Count: 1, Task: "a", Attempt: 1}},
+		}, []string{"run"}, `
+no score: no attempt has a verdict
+
+not measured, and in no score:
+    1  pytest_missing  a
+
+next: sbench report /a
+      sbench pack check /pack
+      (the pack or its image is at fault; mend it, and continue with --resume)
+`},
+		{"all alike", run.Summary{
+			Total: 4, Planned: 4, Passed: 1, Failed: 3, Output: "/a/candidates.jsonl", Alike: []string{"b"},
+			Causes: []run.Cause{{Status: record.Failed, Reason: "checker_failed", Count: 3, Task: "b", Attempt: 1}},
+		}, []string{"run"}, `
+25.0 % (1 of 4, 95 % 4.6 to 69.9)
+
+failed, with an example of each cause:
+    3  checker_failed  b
+
+next: sbench report /a
+      sbench pack check /pack
+      (all candidates of b failed for the same reason: does the reference pass?)
+`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			must(t, writeOutcome(&out, tt.s, tt.args, ""))
+			must(t, writeOutcome(&out, tt.s, tt.args, "/pack"))
 			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
 				t.Error(diff)
 			}

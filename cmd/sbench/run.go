@@ -17,7 +17,6 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -143,7 +142,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
 	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
-		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], pack.StandIn(filepath.Dir(in.Pack.ManifestPath))))
+		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], filepath.Dir(in.Pack.ManifestPath)))
 	}
 	return errors.Join(err, a.printSummary(summary, cmd.JSON))
 }
@@ -212,6 +211,10 @@ func readTester(a *app, s testerSource) (*compiler.Tester, error) {
 
 func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	tester, err := readTester(a, s)
+	var problems compiler.Problems
+	if errors.As(err, &problems) {
+		err = append(problems, compiler.PackProblems(s.path)...)
+	}
 	if err != nil {
 		return run.Inputs{}, err
 	}

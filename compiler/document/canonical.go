@@ -21,6 +21,9 @@ import (
 // So 1.50 and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only 1 is an integer.
 func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, true) }
 
+// AppendSorted appends the value as JSON without white space, with sorted keys and numbers as written.
+func (v Value) AppendSorted(dst []byte) []byte { return v.write(dst, false) }
+
 // AppendIndented appends the value as JSON for people: indented by two spaces per level,
 // keys sorted, numbers as written.
 func (v Value) AppendIndented(dst []byte) []byte {

@@ -67,8 +67,8 @@ type Fault struct{ error }
 // Unwrap returns the error.
 func (f Fault) Unwrap() error { return f.error }
 
-// stepName is the name of the images of steps, which end with a part of their key.
-const stepName = "sbench.local/build-step:"
+// StepName begins the names of the images of steps, which end with a part of their key.
+const StepName = "sbench.local/build-step:"
 
 // Build builds the Dockerfile file, a path relative to the directory dir, and names the image as. The
 // Dockerfile may copy the files in dir. Errors name the line of the Dockerfile.
@@ -397,7 +397,7 @@ func (l *lastLines) String() string {
 
 // step adds the layer that fill writes, unless an earlier build has made the same step.
 func (s *stage) step(ctx context.Context, key, name string, fill func(to *os.File) (layer.Report, error)) error {
-	as := stepName + key[:40]
+	as := StepName + key[:40]
 	img, ok, err := s.Images.Built(ctx, as, key)
 	if err != nil {
 		return err

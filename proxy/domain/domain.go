@@ -48,7 +48,26 @@ func Parse(written string) (Domain, error) {
 	return Domain{name: name}, nil
 }
 
-// ParseAll calls [Parse] for every name, and drops duplicates. It joins the errors.
+// Suggest says what to write instead of a text that [Parse] refuses.
+func Suggest(written string) string {
+	bare := strings.TrimSpace(written)
+	if _, after, ok := strings.Cut(bare, "://"); ok {
+		bare = after
+	}
+	if _, after, ok := strings.Cut(bare, "@"); ok {
+		bare = after
+	}
+	bare = strings.TrimPrefix(bare, "*.")
+	if i := strings.IndexAny(bare, ":/?#"); i >= 0 {
+		bare = bare[:i]
+	}
+	if d, err := Parse(bare); err == nil {
+		return fmt.Sprintf("write %q; it allows its subdomains too", d)
+	}
+	return "a DNS name of two or more labels, such as \"example.org\""
+}
+
+// ParseAll calls [Parse] for every name, and drops duplicates. It joins the errors, and says what to write.
 func ParseAll(names []string) ([]Domain, error) {
 	var domains []Domain
 	var errs []error
@@ -59,7 +78,9 @@ func ParseAll(names []string) ([]Domain, error) {
 			seen[d] = true
 			domains = append(domains, d)
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%w (%s)", err, Suggest(name)))
+		}
 	}
 	return domains, errors.Join(errs...)
 }

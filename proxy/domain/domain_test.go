@@ -90,3 +90,13 @@ func TestAllows(t *testing.T) {
 		})
 	}
 }
+
+// TestSuggest: an error says what to write instead of a URL, a wildcard or a port.
+func TestSuggest(t *testing.T) {
+	for _, written := range []string{"https://pypi.org/simple", "*.pypi.org", "pypi.org:443", "user@pypi.org", "pypi.org/simple"} {
+		_, err := domain.ParseAll([]string{written})
+		if err == nil || !strings.Contains(err.Error(), `write "pypi.org"`) {
+			t.Errorf("%s: %v", written, err)
+		}
+	}
+}

@@ -64,6 +64,9 @@ type Config struct {
 	// tools, logs this and sends the rest.
 	RefuseExternalTools bool
 
+	// NoPromptCache asks the provider to keep no prompt in its cache, by which attempts could exchange bits.
+	NoPromptCache bool
+
 	// Budgets (see [Facts]); 0 means none. MaxRequests counts all requests to the provider. Requests in progress may exceed the
 	// budgets for tokens and cost, because the relay does not cut them.
 	MaxTotalTokens int64
@@ -134,6 +137,7 @@ func (c Config) check() error {
 	refuse(c.KeyHeader != "" && !isKeyHeader(c.KeyHeader),
 		"key header %q: must be a header for keys only, such as api-key", c.KeyHeader)
 	refuse(c.Model == "", "model: there is none")
+	refuse(c.NoPromptCache && c.Provider == Google, "prompt_cache: Google's API cannot switch its cache off")
 	inPath := c.Model != "" && c.Provider == Google
 	refuse(inPath && (request.CleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
 		"model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model)

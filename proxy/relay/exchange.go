@@ -153,6 +153,7 @@ func (x *exchange) inspect() error {
 	refused := x.relay.allowance.spend(func() int64 {
 		found, err = x.route.body.Check(raw, request.Options{
 			Model: cfg.Model, InPath: x.route.model != "", Stream: x.route.stream, Allow: cfg.AllowExternalTools, Refuse: cfg.RefuseExternalTools,
+			NoCache: cfg.NoPromptCache,
 		})
 		return found.Work
 	})
@@ -171,11 +172,12 @@ func (x *exchange) read() ([]byte, error) {
 	if x.req.ContentLength > limits.Body {
 		return nil, &refusal{status: http.StatusRequestEntityTooLarge, reason: tooLarge, message: "the body is too large"}
 	}
+	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	if !x.hold(x.req.ContentLength) {
+		_, _ = io.Copy(io.Discard, x.req.Body) // most clients read no answer before they have sent all
 		return nil, errTooMany
 	}
 	raw := make([]byte, x.req.ContentLength)
-	_ = x.ctl.SetReadDeadline(time.Now().Add(limits.Upload))
 	_, err := io.ReadFull(x.req.Body, raw)
 	_ = x.ctl.SetReadDeadline(time.Time{})
 	if err != nil {

@@ -88,8 +88,8 @@ func TestLimitsAtOnce(t *testing.T) {
 // TestBodiesAtOnce tests the limit of the memory that requests take.
 func TestBodiesAtOnce(t *testing.T) {
 	url, _, _ := stuck(t, true)
-	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.Body, c.Limits.Bodies = 10000, 25000 })
-	body := `{"model":"m","stream":true,"input":"` + strings.Repeat("a", 9000) + `"}`
+	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.Limits.Body, c.Limits.Bodies = 10<<20, 25<<20 })
+	body := `{"model":"m","stream":true,"input":"` + strings.Repeat("a", 9<<20) + `"}`
 	var last *http.Response
 	for i, want := range []int{200, 200, 429} {
 		if last = r.post(responsesPath, body); last.StatusCode != want {

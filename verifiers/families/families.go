@@ -29,7 +29,7 @@ func All() []verifiers.Family { return slices.Clone(registry()) }
 func For(t *compiler.Task, more ...verifiers.Family) verifiers.Family {
 	for _, f := range slices.Concat(registry(), more) {
 		if f.Name == t.Family().Name {
-			if t.Split() != nil {
+			if t.Split() != nil || t.Verification() != nil {
 				f.Verify, f.Sandboxed = split.Verify, true
 			}
 			return f

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -61,10 +60,8 @@ func (c *check) ask(ctx context.Context, candidate runtime.Config, driver compil
 
 // askOne asks one question and returns the evidence.
 func (c *check) askOne(ctx context.Context, candidate runtime.Config, driver compiler.SplitProgram, i int, question json.RawMessage) ([]byte, error) {
-	cfg := candidate
-	cfg.Mounts = append(slices.Clone(cfg.Mounts), runtime.Mount{Source: filepath.Join(c.dir, driverDir), Dest: compiler.CheckerMount})
-	d := drive{args: driver.Args(), wall: within(driver.Timeout), output: maxAnswer, request: question}
-	exit, err := c.drive(ctx, cfg, d)
+	d := drive{args: driver.Args(), wall: orMinute(driver.Timeout), output: maxAnswer, request: question}
+	exit, err := c.drive(ctx, candidate, d)
 	if err != nil {
 		return nil, fmt.Errorf("question %d: %w", i, err)
 	}
@@ -104,6 +101,7 @@ type drive struct {
 	wall    time.Duration
 	output  int64 // bytes of its output
 	request []byte
+	stopped func(runtime.Sandbox) error // sees the sandbox after the driver has ended; nil for nothing
 }
 
 // drive runs a driver in a new sandbox. The Exit is zero if the driver
@@ -113,7 +111,7 @@ func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit ru
 	if err != nil {
 		return exit, err
 	}
-	cfg.Name, cfg.Mounts = "driver", append(slices.Clone(cfg.Mounts), own...)
+	cfg.Name, cfg.Mounts = "driver", slices.Concat(cfg.Mounts, c.mounts, own)
 	sandbox, err := service.Create(ctx, c.engine, cfg, c.in.Sidecars)
 	if err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)
@@ -123,6 +121,8 @@ func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit ru
 	})
 	if errors.Is(err, runtime.ErrNotStarted) {
 		exit, err = runtime.Exit{}, nil
+	} else if err == nil && d.stopped != nil {
+		err = d.stopped(sandbox)
 	}
 	if err = errors.Join(err, sandbox.Close(ctx)); err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)

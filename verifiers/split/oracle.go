@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
@@ -39,6 +41,10 @@ func (c *check) startOracle(ctx context.Context, args []string) (*oracle, error)
 		Name: "oracle", Image: c.in.Oracle, Limits: runtime.DefaultLimits(), Workdir: compiler.CheckerMount,
 		Mounts: []runtime.Mount{{Source: filepath.Join(c.dir, oracleDir), Dest: compiler.CheckerMount}},
 		Env:    []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
+	}
+	if v := c.in.Task.Verification(); v != nil {
+		id := strings.TrimPrefix(v.Oracle, "host.")
+		cfg.Workdir = path.Join(compiler.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
 	}
 	sandbox, err := c.engine.Create(ctx, cfg)
 	if err != nil {
@@ -137,8 +143,6 @@ func (o *oracle) hear(ctx context.Context, limit time.Duration) ([]byte, error) 
 			return nil, o.broken(fmt.Sprintf("it wrote a line of more than %d bytes", maxLine))
 		case !ok:
 			return nil, o.broken("it ended before it had said everything")
-		case len(line) > maxAnswer:
-			return nil, o.broken(fmt.Sprintf("it wrote a question of more than %d bytes", maxAnswer))
 		}
 		if _, err := parse(line); err != nil {
 			return nil, o.broken("it wrote a line that is " + err.Error())

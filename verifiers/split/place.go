@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -26,6 +28,7 @@ type place struct {
 	in     verifiers.Input
 	volume string
 	denied *verifiers.Verdict // if the candidate comes into no sandbox
+	taken  *capture           // of a candidate for a task of SecureBench 2.0
 	done   []func() error     // called afterwards, the last first
 }
 
@@ -48,16 +51,16 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 	if p.denied != nil {
 		return *p.denied, nil
 	}
-	oracle := in.Image
-	if image, _ := in.Task.VerifierImage(); image != "" {
-		oracle = in.CheckerImage
+	oracle := in.CheckerImage
+	if oracle.Ref == "" {
+		oracle = in.Image
 	}
 	var services []service.Service
 	if entrypoint := in.Task.Environment().Entrypoint; entrypoint.Args(in.Image.Entrypoint) != nil {
 		services = []service.Service{{Args: entrypoint.Args(in.Image.Entrypoint), Ready: entrypoint.Ready.Args(), Wait: cmp.Or(entrypoint.Timeout, service.DefaultWait)}}
 	}
 	r, err := judge(ctx, e, input{
-		Task: in.Task, Pack: in.Pack, Candidate: cfg, Sidecars: in.Sidecars, Services: services, Oracle: oracle, Bytes: in.WorkspaceBytes,
+		Task: in.Task, Pack: in.Pack, Candidate: cfg, Taken: p.taken, Sidecars: in.Sidecars, Services: services, Oracle: oracle, Bytes: in.WorkspaceBytes,
 	}, p.control)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
@@ -106,6 +109,10 @@ func (p *place) config() (runtime.Config, error) {
 	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine = env.Workdir, true, env.Machine
 	cfg.Limits.LayerBytes = p.in.WorkspaceBytes
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
+	if p.in.Task.Verification() != nil {
+		cfg.WritableRoot = true
+		return cfg, nil
+	}
 	cfg.Env = append(cfg.Env, "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1")
 	program, err := os.Executable()
 	cfg.Mounts = []runtime.Mount{{Source: program, Dest: "/usr/local/bin/" + machine.RunCandidate}}
@@ -118,11 +125,16 @@ func (p *place) candidate(ctx context.Context) (runtime.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	switch p.in.Task.CandidateKind() {
-	case compiler.CandidateCode:
+	v := p.in.Task.Verification()
+	switch kind := p.in.Task.CandidateKind(); {
+	case kind == compiler.CandidateCode:
 		return p.withCode(cfg, p.in.Candidate.Text)
-	case compiler.CandidatePatch:
+	case kind == compiler.CandidatePatch && v == nil:
 		return p.withPatch(ctx, cfg)
+	case kind == compiler.CandidatePatch:
+		return p.withGitPatch(ctx, cfg, v.Candidate)
+	case v != nil:
+		return p.withBundle(ctx, cfg, v.Candidate)
 	}
 	in, done, err := terminal.AsLeft(ctx, p.engine, p.in)
 	if err != nil {
@@ -144,10 +156,10 @@ func (p *place) control(ctx context.Context) (runtime.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	switch p.in.Task.CandidateKind() {
-	case compiler.CandidateCode:
+	switch kind := p.in.Task.CandidateKind(); {
+	case kind == compiler.CandidateCode:
 		return p.withCode(cfg, compiler.CodeCompletionOf(p.in.Task).StarterCode)
-	case compiler.CandidatePatch:
+	case kind == compiler.CandidatePatch, p.in.Task.Verification() != nil: // the image has it
 		cfg.WritableRoot = true
 		return cfg, nil
 	}
@@ -217,5 +229,102 @@ func (p *place) withPatch(ctx context.Context, cfg runtime.Config) (runtime.Conf
 	}
 	p.done = append(p.done, func() error { return base.Close(ctx) })
 	cfg.Base, cfg.WritableRoot = base, true
+	return cfg, nil
+}
+
+// withBundle puts the entries of a bundle over the image.
+func (p *place) withBundle(ctx context.Context, cfg runtime.Config, spec compiler.BundleOrPatch) (_ runtime.Config, err error) {
+	in, done, err := terminal.AsLeft(ctx, p.engine, p.in)
+	if err != nil {
+		return cfg, err
+	}
+	p.done = append(p.done, done)
+	p.taken = &capture{entries: spec.Files, workdir: strings.TrimPrefix(cfg.Workdir, "/")}
+	over := filepath.Join(p.volume, "over")
+	if err := os.MkdirAll(over, 0o755); err != nil {
+		return cfg, err
+	}
+	view, err := p.engine.View(ctx, in.Image)
+	if err != nil {
+		return cfg, err
+	}
+	defer func() { err = errors.Join(err, view.Close()) }()
+	from, err := os.OpenRoot(in.Candidate.Workspace)
+	if err != nil {
+		return cfg, err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenRoot(over)
+	if err != nil {
+		return cfg, err
+	}
+	defer func() { _ = to.Close() }()
+	var wrong *errTaken
+	err = p.taken.take(from, to, view.Root())
+	if errors.As(err, &wrong) {
+		p.taken.failed = &wrong.failure
+		return cfg, nil
+	}
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Image.UpperDir = over
+	return cfg, p.open(filepath.Join(over, p.taken.workdir))
+}
+
+// open opens the files that were taken, and takes their digest.
+func (p *place) open(dir string) (err error) {
+	if p.taken.root, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	p.done = append(p.done, p.taken.root.Close)
+	var all []node
+	for _, e := range p.taken.entries {
+		a := artifact{root: p.taken.root, name: strings.TrimPrefix(strings.TrimPrefix(e.Path, "/"), p.taken.workdir+"/")}
+		if err := visit(a.root, a.name, e.Kind, compiler.ArtifactLimits{MaxBytes: math.MaxInt64, MaxFiles: math.MaxInt64, MaxTotalBytes: math.MaxInt64}, true, a.add); err != nil {
+			return err
+		}
+		if all = append(all, a.nodes...); e.Kind == compiler.RegularFile {
+			all = append(all, node{Path: e.Path, Kind: e.Kind, Size: &a.size, Blob: digest(a.content)})
+		}
+	}
+	text, err := canonical(all)
+	p.taken.digest = digest(text)
+	return err
+}
+
+// withGitPatch applies what a patch may change.
+func (p *place) withGitPatch(ctx context.Context, cfg runtime.Config, spec compiler.BundleOrPatch) (runtime.Config, error) {
+	p.taken = &capture{digest: digest([]byte(p.in.Candidate.Patch))}
+	kept, err := spec.Kept(p.in.Candidate.Patch)
+	if err != nil {
+		p.taken.failed = &failure{Code: "patch_refused", Message: err.Error()}
+		return cfg, nil
+	}
+	p.in.Candidate.Patch = kept
+	if cfg, err = p.withPatch(ctx, cfg); err != nil || p.denied != nil && p.denied.Status == verifiers.Faulty {
+		return cfg, err
+	}
+	if p.denied != nil {
+		p.taken.failed, p.denied = &failure{Code: "patch_refused", Message: p.denied.Message}, nil
+		return cfg, nil
+	}
+	dir, err := cfg.Base.Path(cfg.Workdir)
+	if err == nil {
+		err = p.open(dir)
+	}
+	if err != nil {
+		return cfg, err
+	}
+	files, _ := patch.Parse(kept) // Kept has parsed it
+	left := spec.MaxChangedBytes
+	for _, f := range files {
+		if info, err := p.taken.root.Lstat(f.New); f.New != "" && err == nil {
+			left -= info.Size()
+		}
+	}
+	if left < 0 {
+		p.taken.failed = &failure{Code: "patch_refused", Message: fmt.Sprintf("the changed files have more than %d bytes", spec.MaxChangedBytes)}
+	}
 	return cfg, nil
 }

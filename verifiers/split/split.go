@@ -42,6 +42,7 @@ type input struct {
 	Pack *compiler.Pack
 	// Candidate describes a driver's sandbox, with the candidate at its place.
 	Candidate runtime.Config
+	Taken     *capture          // of a candidate for a task of SecureBench 2.0
 	Sidecars  []service.Sidecar // in the network of each driver
 	Services  []service.Service // beside each driver
 	Oracle    runtime.Image
@@ -82,14 +83,14 @@ func judge(ctx context.Context, e verifiers.Engine, in input, control func(conte
 	if err := c.stage(ctx); err != nil {
 		return r, fmt.Errorf("stage driver and oracle: %w", err)
 	}
-	r, err = c.run(ctx, in.Candidate)
+	r, err = c.run(ctx, in.Candidate, in.Taken)
 	var first, without *broken
 	if !errors.As(err, &first) {
 		return r, err
 	}
 	cfg, err := control(ctx)
 	if err == nil {
-		_, err = c.run(ctx, cfg)
+		_, err = c.run(ctx, cfg, &capture{})
 	}
 	switch {
 	case errors.As(err, &without):
@@ -105,8 +106,9 @@ func judge(ctx context.Context, e verifiers.Engine, in input, control func(conte
 type check struct {
 	engine verifiers.Engine
 	in     input
-	dir    string // a volume with the files of driver and oracle
-	seed   string // the oracle makes the same questions of the same seed
+	dir    string          // a volume with the files of driver and oracle
+	mounts []runtime.Mount // of the files of the drivers
+	seed   string          // the oracle makes the same questions of the same seed
 }
 
 const (
@@ -117,9 +119,6 @@ const (
 // stage writes the files of the programs from the pack, each into a directory that its sandbox mounts.
 func (c *check) stage(ctx context.Context) error {
 	driver, oracle, err := workspace.PlanSplit(c.in.Task, c.in.Pack)
-	if err != nil {
-		return err
-	}
 	for name, plan := range map[string]workspace.Plan{driverDir: driver, oracleDir: oracle} {
 		at := filepath.Join(c.dir, name)
 		err = errors.Join(err, os.Mkdir(at, 0o755))
@@ -127,14 +126,24 @@ func (c *check) stage(ctx context.Context) error {
 			err = plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.Bytes})
 		}
 	}
+	c.mounts = []runtime.Mount{{Source: filepath.Join(c.dir, driverDir), Dest: compiler.CheckerMount}}
+	if c.in.Task.Verification() != nil {
+		c.mounts = nil
+		for _, e := range driver.Entries {
+			c.mounts = append(c.mounts, runtime.Mount{Source: filepath.Join(c.dir, driverDir, e.Dest), Dest: "/" + e.Dest})
+		}
+	}
 	return err
 }
 
 // run asks all questions in sandboxes like candidate, and returns the oracle's verdict. The error may be a
 // broken.
-func (c *check) run(ctx context.Context, candidate runtime.Config) (r result, err error) {
+func (c *check) run(ctx context.Context, candidate runtime.Config, taken *capture) (r result, err error) {
 	split := c.in.Task.Split()
-	limit := within(split.Oracle.Timeout)
+	if split == nil {
+		return c.runSecureBench(ctx, candidate, taken)
+	}
+	limit := orMinute(split.Oracle.Timeout)
 	oracle, err := c.startOracle(ctx, split.Oracle.Args())
 	if err != nil {
 		return r, err
@@ -147,7 +156,11 @@ func (c *check) run(ctx context.Context, candidate runtime.Config) (r result, er
 	}
 	questions := make([]json.RawMessage, split.Questions)
 	for i := range questions {
-		if questions[i], err = oracle.hear(ctx, limit); err != nil {
+		questions[i], err = oracle.hear(ctx, limit)
+		if err == nil && len(questions[i]) > maxAnswer {
+			err = oracle.broken(fmt.Sprintf("it wrote a question of more than %d bytes", maxAnswer))
+		}
+		if err != nil {
 			return r, err
 		}
 	}
@@ -200,13 +213,16 @@ func verdictOf(text []byte) (r result, err error) {
 	case score.Kind() != 0:
 		r.Score = number
 	}
-	if diagnostics.Kind() != 0 {
-		if diagnostics.Kind() != document.Object || len(diagnostics.Raw()) > maxDiagnostics {
-			return r, fmt.Errorf("the diagnostics of its verdict are no object of at most %d bytes", maxDiagnostics)
-		}
-		r.Diagnostics, _ = diagnostics.Any().(map[string]any)
+	return r, r.setDiagnostics(diagnostics)
+}
+
+// setDiagnostics sets what the oracle tells everybody.
+func (r *result) setDiagnostics(v document.Value) error {
+	if v.Kind() != 0 && (v.Kind() != document.Object || len(v.Raw()) > maxDiagnostics) {
+		return fmt.Errorf("the diagnostics of its verdict are no object of at most %d bytes", maxDiagnostics)
 	}
-	return r, nil
+	r.Diagnostics, _ = v.Any().(map[string]any)
+	return nil
 }
 
 // parse reads one JSON value. The error says what is wrong without quoting it.
@@ -220,7 +236,7 @@ func parse(text []byte) (document.Value, error) {
 
 func digest(text []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(text)) }
 
-func within(limit time.Duration) time.Duration {
+func orMinute(limit time.Duration) time.Duration {
 	if limit == 0 {
 		return defaultWall
 	}

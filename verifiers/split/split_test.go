@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/tools/txtar"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
@@ -145,6 +148,74 @@ func TestSplit(t *testing.T) {
 			if v.Status != test.status || v.Reason != test.reason || (v.Assurance == verifiers.Sealed) != (test.status == verifiers.Passed) {
 				t.Errorf("%s %s: %s, %s\n%s", v.Status, v.Reason, v.Message, v.Assurance, v.Stderr)
 			}
+		})
+	}
+}
+
+// readPack writes an archive of a pack of SecureBench 2.0 to a directory, and opens its only task.
+func readPack(tb testing.TB, archive string) (*compiler.Task, *compiler.Pack) {
+	tb.Helper()
+	text, err := txtar.ParseFile(archive)
+	must(tb, err)
+	files := map[string]string{}
+	for _, f := range text.Files {
+		files[f.Name] = string(f.Data)
+	}
+	return openPack(tb, files)
+}
+
+func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler.Pack) {
+	tb.Helper()
+	dir := tb.TempDir()
+	writeFiles(tb, dir, files)
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "rows.jsonl"))
+	must(tb, err)
+	for task, err := range pack.Tasks() {
+		must(tb, err)
+		check := pack.NewPrecheck(nil)
+		defer check.Close()
+		if problems := check.Task(task); len(problems) > 0 {
+			tb.Fatal(problems)
+		}
+		return task, pack
+	}
+	tb.Fatal("no task")
+	return nil, nil
+}
+
+// TestSecureBench: a pack of SecureBench 2.0 gives the verdicts that it gives there.
+func TestSecureBench(t *testing.T) {
+	t.Parallel()
+	w := newSplitWorld(t)
+	tests := []struct {
+		name, program string
+		status        verifiers.Status
+		reason        string
+		score         float64
+	}{
+		{"right", rightAdd, verifiers.Passed, "", 1},
+		{"wrong", "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n", verifiers.Failed, "oracle_rejected", 0},
+		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
+		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
+		{"too big", "#" + strings.Repeat("x", 65536), verifiers.Failed, "oracle_rejected", 0},
+		{"missing", "", verifiers.Failed, "oracle_rejected", 0},
+	}
+	if os.Getenv("SBENCH_SOAK") == "" {
+		tests = tests[:2]
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			task, pack := readPack(t, "testdata/add.txtar")
+			files := map[string]string{"add.py": test.program, "else.py": "left out"}
+			if test.program == "" {
+				delete(files, "add.py")
+			}
+			v := w.judge(t, task, pack, files)
+			if v.Status != test.status || v.Reason != test.reason || v.Score != test.score {
+				t.Errorf("%s %s %v: %s\n%s", v.Status, v.Reason, v.Score, v.Message, v.Stderr)
+			}
+			t.Log(v.Metadata)
 		})
 	}
 }

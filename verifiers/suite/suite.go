@@ -288,13 +288,19 @@ func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.
 		return v, false
 	}
 	if sum.Followed > 0 {
-		refused := verifiers.Fail(contrast.Reason, "the tests still pass after what they expect has been changed")
-		refused.Metadata, v = v.Metadata, refused
-	} else {
-		v.Assurance = verifiers.Contrasted
+		return refuse(v, contrast.Reason, "the tests still pass after what they expect has been changed", sum), true
 	}
-	v.Contrast = &sum
+	v.Assurance, v.Contrast = verifiers.Contrasted, &sum
 	return v, true
+}
+
+// refuse returns the verdict on a candidate that passed, but whose pass counts for nothing. Neither does
+// the reward that the pass left.
+func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary) verifiers.Verdict {
+	v := verifiers.Fail(reason, message)
+	v.Metadata, v.Contrast = maps.Clone(pass.Metadata), &sum
+	delete(v.Metadata, verifiers.Reward)
+	return v
 }
 
 // uncalibrated judges a candidate that passed and failed the canary: one that follows all changed
@@ -313,9 +319,7 @@ func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn con
 		sum.Followed, all = len(edits), s.Certain
 	}
 	if all {
-		refused := verifiers.Fail(contrast.Reason, "the tests still pass after everything that they expect has been changed")
-		refused.Metadata, refused.Contrast = v.Metadata, &sum
-		return refused
+		return refuse(v, contrast.Reason, "the tests still pass after everything that they expect has been changed", sum)
 	}
 	if v = s.executed(v, sum, "failed"); sum.Followed > 0 {
 		v = v.With("doubtful", true)
@@ -363,9 +367,7 @@ func (s suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contra
 }
 
 func passesBroken(v verifiers.Verdict, sum contrast.Summary) verifiers.Verdict {
-	refused := verifiers.Fail(brokenReason, "the candidate passes tests that were made to fail")
-	refused.Metadata, refused.Contrast = v.Metadata, &sum
-	return refused
+	return refuse(v, brokenReason, "the candidate passes tests that were made to fail", sum)
 }
 
 // skips reports whether a test that fails without a solution did not fail in the run with the canary,

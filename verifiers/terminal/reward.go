@@ -127,7 +127,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) verifiers.Verdict {
 	switch {
 	case exit.Reason == runtime.WallTime:
 	case r.absent == "":
-		v = v.With("reward", maps.Clone(r.all))
+		v = v.With(verifiers.Reward, maps.Clone(r.all))
 		v.Score = min(max(r.value, 0), 1)
 		if v.Status == verifiers.Failed {
 			v.Message = "the reward is " + strconv.FormatFloat(r.value, 'g', -1, 64)

@@ -21,7 +21,7 @@ func Responses() Form {
 		"shell": {fields{"environment": byType(map[string]form{"local": {}}, silently)}, "environment"},
 	}, unknown(""))
 	chosen := choiceOf(fields{"name": plain, "namespace": plain}, "function", "custom", "local_shell", "apply_patch", "shell")
-	return Form{fields: openAI(chosen, fields{"tools": choosing(chosen), "mode": plain}, fields{
+	return Form{cache: true, fields: openAI(chosen, fields{"tools": choosing(chosen), "mode": plain}, fields{
 		"input":                textOr(inputItem(inner)),
 		"instructions":         instructions,
 		"tools":                tools(tool),
@@ -43,17 +43,18 @@ func Responses() Form {
 
 // inputItem is the rule for the items of the input of the Responses API.
 func inputItem(inner rule) rule {
+	breakpoint := caching(values(plain))
 	parts := content(map[string]form{
-		"input_text":        {fields{"text": text}, ""},
+		"input_text":        {fields{"prompt_cache_breakpoint": breakpoint, "text": text}, ""},
 		"output_text":       {fields{"text": text, "annotations": empty, "logprobs": empty}, ""},
 		"text":              {fields{"text": text}, ""},
 		"summary_text":      {fields{"text": text}, ""},
 		"reasoning_text":    {fields{"text": text}, ""},
 		"refusal":           {fields{"refusal": text}, ""},
 		"encrypted_content": {fields{"encrypted_content": text}, ""},
-		"input_audio":       {fields{"input_audio": needing("data", fields{"data": inline, "format": plain})}, "input_audio"},
-		"input_image":       {fields{"image_url": inline, "detail": plain}, "image_url"},
-		"input_file":        {fields{"file_data": inline, "filename": plain, "detail": plain}, "file_data"},
+		"input_audio":       {fields{"prompt_cache_breakpoint": breakpoint, "input_audio": needing("data", fields{"data": inline, "format": plain})}, "input_audio"},
+		"input_image":       {fields{"prompt_cache_breakpoint": breakpoint, "image_url": inline, "detail": plain}, "image_url"},
+		"input_file":        {fields{"prompt_cache_breakpoint": breakpoint, "file_data": inline, "filename": plain, "detail": plain}, "file_data"},
 	}, func(part *value) string {
 		if role, _ := part.in.in.word("role"); role == "assistant" {
 			return "output_text"
@@ -150,7 +151,7 @@ func refersByID(kind string, item *value) bool {
 // Chat is the form of the Chat Completions API.
 func Chat() Form {
 	parts := content(map[string]form{
-		"text":        {fields{"text": text, "cache_control": cacheControl}, ""},
+		"text":        {fields{"text": text, "cache_control": cacheControl, "prompt_cache_breakpoint": caching(values(plain))}, ""},
 		"refusal":     {fields{"refusal": text}, ""},
 		"input_audio": {fields{"input_audio": needing("data", fields{"data": inline, "format": plain})}, "input_audio"},
 		"image_url":   {fields{"image_url": or(inline, '{', needing("url", fields{"url": inline, "detail": plain}))}, "image_url"},
@@ -169,7 +170,7 @@ func Chat() Form {
 	custom := object(fields{"name": plain, "description": text, "format": object(fields{"grammar": object(fields{"syntax": plain, "definition": text})})})
 	named := object(fields{"name": plain})
 	chosen := choiceOf(fields{"function": named, "custom": named}, "function", "custom")
-	return Form{chat: true, fields: openAI(chosen, fields{"allowed_tools": needing("tools", fields{"mode": plain, "tools": choosing(chosen)})}, fields{
+	return Form{cache: true, chat: true, fields: openAI(chosen, fields{"allowed_tools": needing("tools", fields{"mode": plain, "tools": choosing(chosen)})}, fields{
 		"messages": list(object(message)),
 		"tools": tools(byType(map[string]form{
 			"function": {fields{"function": function, "cache_control": cacheControl}, ""}, "custom": {fields{"custom": custom}, ""},
@@ -200,10 +201,11 @@ func openAI(chosen map[string]form, listed, own fields) fields {
 		"tool_choice":          or(plain, '{', byType(choice, unknown("tool_choice:"))),
 		"service_tier":         oneOf("service_tier", "auto", "default", "flex"),
 		"metadata":             values(scalar),
-		"prompt_cache_options": values(plain),
+		"prompt_cache_options": caching(values(plain)),
+		"prompt_cache_key":     caching(plain), "prompt_cache_retention": caching(plain),
 	})
 	for _, name := range []string{
-		"parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "store", "temperature", "top_logprobs", "top_p", "user",
+		"parallel_tool_calls", "safety_identifier", "store", "temperature", "top_logprobs", "top_p", "user",
 	} {
 		own[name] = plain
 	}

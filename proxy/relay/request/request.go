@@ -17,6 +17,7 @@ import (
 // A Form is what the bodies of one kind of request may have.
 type Form struct {
 	fields fields
+	cache  bool // there is a field that switches the cache of prompts off
 	chat   bool // Chat Completions: a stream counts tokens only if the request asks for it
 }
 
@@ -27,6 +28,8 @@ type Options struct {
 	Stream bool   // the path asks for a stream
 	Allow  bool   // external tools pass
 	Refuse bool   // refuse the request instead of removing external tools
+	// NoCache asks the provider not to keep the prompt in its cache.
+	NoCache bool
 }
 
 // Checked is what a check found. After an error it has no Body.
@@ -124,6 +127,9 @@ func (in *inspector) whole(root *value, f Form) error {
 	if f.chat && in.stream && !in.options { // without them, a stream has no counts
 		in.hideUsage = true
 		root.add("stream_options", `{"include_usage":true}`)
+	}
+	if f.cache && in.NoCache {
+		root.add("prompt_cache_options", `{"mode":"explicit"}`) // and there are no breakpoints
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"bytes"
 	"runtime"
 	"strings"
 	"testing"
@@ -25,5 +26,31 @@ func TestMemory(t *testing.T) {
 				t.Errorf("%d bytes for %d, %v", took, found.Body.Len(), err)
 			}
 		})
+	}
+}
+
+// TestNoCache: without the cache, nothing of a request asks for it.
+func TestNoCache(t *testing.T) {
+	for _, tt := range []struct {
+		form       request.Form
+		body, want string
+	}{
+		{
+			request.Messages(), `{"model":"m","cache_control":{"type":"ephemeral"},"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}]}`,
+			`{"model":"m","system":[{"type":"text","text":"x"}]}`,
+		},
+		{
+			request.Responses(), `{"model":"m","prompt_cache_key":"k","prompt_cache_options":{"mode":"implicit"},"input":[{"role":"user","content":[{"type":"input_text","text":"x","prompt_cache_breakpoint":{"mode":"explicit"}}]}]}`,
+			`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"x"}]}],"prompt_cache_options":{"mode":"explicit"}}`,
+		},
+		{request.Chat(), `{"model":"m","prompt_cache_retention":"24h"}`, `{"model":"m","prompt_cache_options":{"mode":"explicit"}}`},
+	} {
+		found, err := tt.form.Check([]byte(tt.body), request.Options{Model: "m", NoCache: true, Refuse: true})
+		if got := string(bytes.Join(found.Body, nil)); err != nil || got != tt.want {
+			t.Errorf("%s, %v", got, err)
+		}
+		if found, err = tt.form.Check([]byte(tt.body), request.Options{Model: "m", Refuse: true}); err != nil || len(found.Body) != 1 {
+			t.Errorf("with the cache: %v", err)
+		}
 	}
 }

@@ -487,5 +487,16 @@ func stateless(name string) rule {
 
 // cacheControl passes the usual cache only: keeping it for longer costs more.
 func cacheControl(in *inspector, v *value) error {
-	return object(fields{"ttl": oneOf("cache_control.ttl", "5m"), "scope": plain})(in, v)
+	return caching(object(fields{"ttl": oneOf("cache_control.ttl", "5m"), "scope": plain}))(in, v)
+}
+
+// caching is the rule for a field that asks for the cache.
+func caching(r rule) rule {
+	return func(in *inspector, v *value) error {
+		if in.NoCache {
+			v.remove()
+			return nil
+		}
+		return r(in, v)
+	}
 }

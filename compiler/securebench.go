@@ -1,0 +1,434 @@
+package compiler
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+// This file reads packs of SecureBench 2.0, whose tasks are judged in two places; see package verifiers/split.
+
+// securebenchVersion is the schema_version of their manifests.
+const securebenchVersion = "2.0"
+
+// The kinds of candidates and checks.
+const (
+	Bundle        = "file_bundle"
+	GitPatch      = "git_patch"
+	ArtifactCheck = "artifact"
+	ProtocolCheck = "protocol"
+	RegularFile   = "regular_file"
+	DirectoryTree = "directory_tree"
+)
+
+// Parsers returns the names of the parsers of artifacts; a pack may write each after "securebench.".
+func Parsers() []string {
+	return []string{"opaque-bytes/v1", "utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1", "strict-npy-float-summary/v1", "tree-manifest/v1", "git-repository/v1"}
+}
+
+// Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>".
+type Verification struct {
+	redacted
+	Candidate BundleOrPatch `key:"candidate"`
+	Resources struct {
+		Runtime map[string]MountedFile `key:"runtime"`
+		Host    map[string]MountedFile `key:"host"`
+	} `key:"resources"`
+	Checks []VerificationCheck `key:"checks"`
+	Oracle string              `key:"oracle"` // "host." and the id of a resource
+}
+
+// MountedFile is a file or directory of the pack.
+type MountedFile struct {
+	Path  string `key:"path"`  // relative to Pack.EvalRoot
+	Mount string `key:"mount"` // absolute; "" for a host resource
+}
+
+// BundleOrPatch says what is taken of a candidate.
+type BundleOrPatch struct {
+	Type            string        `key:"type"` // Bundle or GitPatch
+	MaxTotalFiles   int64         `key:"max_total_files"`
+	MaxTotalBytes   int64         `key:"max_total_bytes"`
+	Files           []BundleEntry `key:"files"`
+	MaxPatchBytes   int64         `key:"max_patch_bytes"`
+	MaxChangedFiles int64         `key:"max_changed_files"`
+	MaxChangedBytes int64         `key:"max_changed_bytes"`
+	AllowPaths      []string      `key:"allow_paths"` // empty means all
+	ExcludePaths    []string      `key:"exclude_paths"`
+}
+
+// BundleEntry is a file or a tree of a bundle.
+type BundleEntry struct {
+	ID            string `key:"id"`
+	Path          string `key:"path"` // absolute
+	Kind          string `key:"kind"` // RegularFile or DirectoryTree
+	MaxBytes      int64  `key:"max_bytes"`
+	MaxFiles      int64  `key:"max_files"`
+	MaxTotalBytes int64  `key:"max_total_bytes"`
+	Links         bool   `key:"allow_internal_symlinks"`
+}
+
+// VerificationCheck is one check: of artifacts, which are read, or by a protocol, whose adapter asks the candidate.
+type VerificationCheck struct {
+	ID        string           `key:"id"`
+	Type      string           `key:"type"` // ArtifactCheck or ProtocolCheck
+	Artifacts []ParsedArtifact `key:"artifacts"`
+	Adapter   string           `key:"adapter"` // "runtime." and the id of a resource
+	Protocol  string           `key:"protocol"`
+	Challenge struct {
+		Source   string `key:"source"`
+		MaxCases int    `key:"max_cases"`
+		MaxBytes int64  `key:"max_case_bytes"`
+	} `key:"challenge"`
+	Outputs []ParsedArtifact `key:"output_artifacts"`
+	Limits  struct {
+		Wall  time.Duration `key:"seconds_per_case"`
+		Bytes int64         `key:"observation_bytes_per_case"`
+	} `key:"limits"`
+}
+
+// ParsedArtifact is a file or tree of the candidate, or of the adapter's output, and what reads it.
+type ParsedArtifact struct {
+	ID     string `key:"id"`
+	Name   string `key:"name"` // of an output, in place of ID
+	Source struct {
+		Entry   string `key:"entry"`
+		Subpath string `key:"subpath"`
+		Path    string `key:"path"`
+	} `key:"source"`
+	Parser string         `key:"parser"`
+	Limits ArtifactLimits `key:"limits"`
+}
+
+// ArtifactLimits bound an artifact.
+type ArtifactLimits struct {
+	MaxBytes      int64 `key:"max_bytes"`
+	MaxFiles      int64 `key:"max_files"`
+	MaxTotalBytes int64 `key:"max_total_bytes"`
+}
+
+// Verification returns how the task is judged if its pack is one of SecureBench 2.0; nil otherwise.
+func (t *Task) Verification() *Verification {
+	if t.pack.roots == nil {
+		return nil
+	}
+	v := new(Verification)
+	decode(t.eval(), v)
+	for id, f := range v.Resources.Runtime {
+		v.Resources.Runtime[id] = MountedFile{path.Join(t.pack.roots["runtime"], f.Path), f.Mount}
+	}
+	for id, f := range v.Resources.Host {
+		v.Resources.Host[id] = MountedFile{path.Join(t.pack.roots["host"], f.Path), ""}
+	}
+	return v
+}
+
+// Kept returns the part of a patch that counts. The error says why the patch as a whole does not.
+func (b BundleOrPatch) Kept(text string) (kept string, err error) {
+	if strings.TrimSpace(text) == "" {
+		return "", nil
+	}
+	files, err := patch.Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("the patch cannot be read: %w", err)
+	}
+	changed := int64(0)
+	for _, f := range files {
+		names := f.Paths()
+		excluded := func(name string) bool {
+			first, _, _ := strings.Cut(name, "/")
+			return slices.Contains([]string{".git", ".securebench", "securebench"}, first) || patch.Match(b.ExcludePaths, name)
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return !excluded(name) }) {
+			continue
+		}
+		for _, name := range names {
+			if len(b.AllowPaths) > 0 && !patch.Match(b.AllowPaths, name) {
+				return "", fmt.Errorf("%q is not in allow_paths", name)
+			}
+		}
+		kept, changed = kept+f.Text, changed+1
+	}
+	if int64(len(kept)) > b.MaxPatchBytes || changed > b.MaxChangedFiles {
+		return "", fmt.Errorf("the patch has more than %d bytes or %d files", b.MaxPatchBytes, b.MaxChangedFiles)
+	}
+	return kept, nil
+}
+
+func identifierSchema(doc string) *schema.Schema {
+	return schema.Matching(doc, `^[A-Za-z][A-Za-z0-9_.-]{0,127}$`, "up to 128 letters, digits and _ . -, a letter first")
+}
+
+func absoluteSchema(doc string) *schema.Schema {
+	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
+		if !isWorkdir(p) || path.Clean(p) != p || p == "/" {
+			return "", fmt.Errorf("%q is no clean absolute path below the root", p)
+		}
+		return "", nil
+	})
+}
+
+func securebenchManifest() *schema.Schema {
+	root := func(doc string) schema.Field { return optional(doc, pathSchema("A directory of the pack.")) }
+	return schema.Closed("The manifest of a pack of SecureBench 2.0.",
+		required("schema_version", schema.Enum("The version of the format.", securebenchVersion)),
+		required("id", &schema.Schema{String: &schema.String{NonEmpty: true}}),
+		optional("resource_roots", schema.Closed("The directories of the pack that files come from.", root("public"), root("runtime"), root("host"))),
+		optional("defaults", schema.Closed("What rows have that do not say otherwise.",
+			optional("family", schema.Enum("", "terminal_task", "repo_patch")), optional("environment", securebenchEnvironment()))),
+		optional("asset_defaults", schema.Closed("", optional("read_only", readOnlySchema()))),
+	)
+}
+
+func readOnlySchema() *schema.Schema {
+	s := schema.Boolean("Whether assets are read-only: always.", true)
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if !v.IsTrue() {
+			c.Errorf(v, "", "writable assets are refused, as SecureBench 2.0 does")
+		}
+	}
+	return s
+}
+
+func securebenchEnvironment() *schema.Schema {
+	network := schema.Closed("", required("mode", schema.Enum("", "none", "restricted", "internet")), optional("allowed_domains", schema.List("", schema.Text(""))))
+	network.String = &schema.String{Enum: []string{"none", "restricted", "internet"}}
+	return schema.Closed("", optional("image", imageSchema("")), optional("workdir", workdirSchema()), optional("timeout_seconds", positiveSeconds("")), optional("agent_network", network))
+}
+
+// securebenchRow returns the rule for what the rows have in common.
+func securebenchRow() *schema.Object {
+	return &schema.Object{Fields: []schema.Field{
+		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
+		optional("family", schema.Enum("", "terminal_task", "repo_patch")),
+		required("input", schema.Open("What the agent sees.")),
+		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", absoluteSchema("")), optional("read_only", readOnlySchema())))),
+		optional("environment", securebenchEnvironment()),
+		optional("metadata", schema.Open("")),
+		required("verification", schema.Open("How the candidate is judged.")),
+	}}
+}
+
+// securebenchFamilies returns the families of a pack with these resource roots.
+func securebenchFamilies(roots map[string]string) []*Family {
+	terminal, repo := TerminalTask(), RepoPatch()
+	for _, f := range []*Family{terminal, repo} {
+		f.section, f.Eval, f.Inputs, f.Checker, f.Rules, f.Patches = "verification", verificationObject(), nil, nil, nil, nil
+		f.Check = func(c *schema.Checker, _, eval document.Value) { checkVerification(c, eval, f.Name == "repo_patch") }
+		f.files = func(eval document.Value) (all []resource) {
+			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {
+				for key, v := range eval.Get("resources").Get(kind).Fields() {
+					ref := FileRef{Name: kind + "." + key.Text(), Lane: HiddenLane, Path: path.Join(root, v.Get("path").Text()), ReadOnly: true}
+					ref.Mount = path.Join(EvaluatorRoot, ref.Path)
+					if kind == "runtime" {
+						ref.Lane, ref.Mount = EvaluationInputs, v.Get("mount").Text()
+					}
+					all = append(all, resource{Value: v, name: ref.Name, lane: ref.Lane, section: "split", file: &ref})
+				}
+			}
+			slices.SortFunc(all, func(a, b resource) int { return strings.Compare(a.name, b.name) })
+			return all
+		}
+	}
+	return []*Family{terminal, repo}
+}
+
+func verificationObject() *schema.Object {
+	text, count, id := schema.Text(""), schema.PositiveInteger, identifierSchema("")
+	limits := schema.Closed("", optional("max_bytes", count("")), optional("max_files", count("")), optional("max_total_bytes", count("")))
+	parser := schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
+		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
+			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
+		}
+		return "", nil
+	})
+	helpers := schema.List("", schema.Open(""))
+	helpers.Check = func(c *schema.Checker, v document.Value) {
+		for _, item := range v.Items() {
+			c.Errorf(item, "leave the row out", "sbench has no trusted helper %q", item.Get("type").Text())
+		}
+	}
+	files := func(fields ...schema.Field) *schema.Schema {
+		s := schema.Map("", schema.Closed("", append(fields, required("path", pathSchema("")))...))
+		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
+		return s
+	}
+	entry := schema.Closed("", required("id", id), required("path", absoluteSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)),
+		optional("max_bytes", count("")), optional("max_files", count("")), optional("max_total_bytes", count("")), optional("allow_internal_symlinks", schema.Boolean("", false)))
+	return &schema.Object{Fields: []schema.Field{
+		optional("execution_profile", schema.Enum("", "strict-split/v1")),
+		required("candidate", schema.Closed("", required("type", schema.Enum("filesystem_overlay has no rows, and is refused.", Bundle, GitPatch)),
+			optional("max_total_files", count("")), optional("max_total_bytes", count("")), optional("files", schema.List("", entry)),
+			optional("max_patch_bytes", count("")), optional("max_changed_files", count("")), optional("max_changed_bytes", count("")),
+			optional("allow_paths", schema.List("", text)), optional("exclude_paths", schema.List("", text)))),
+		optional("resources", schema.Closed("", optional("runtime", files(required("mount", absoluteSchema("")))), optional("host", files()))),
+		required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", required("id", id), required("type", schema.Enum("", ArtifactCheck, ProtocolCheck)),
+			optional("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", required("id", id), required("parser", parser), optional("limits", limits),
+				required("source", schema.Closed("", optional("entry", id), optional("subpath", pathSchema("")), optional("path", pathSchema("")))))}}),
+			optional("adapter", text), optional("protocol", text), optional("trusted_helpers", helpers),
+			optional("challenge", schema.Closed("", required("source", text), required("max_cases", count("")), required("max_case_bytes", count("")))),
+			optional("output_artifacts", schema.List("", schema.Closed("", required("name", id), required("parser", parser), optional("limits", limits)))),
+			optional("limits", schema.Closed("", required("seconds_per_case", positiveSeconds("")), required("observation_bytes_per_case", count("")))))}}),
+		required("oracle", text),
+	}}
+}
+
+// checkVerification finds what the schema of a row's verification cannot express.
+func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
+	refer := func(v document.Value) {
+		kind, id, _ := strings.Cut(v.Text(), ".")
+		if eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
+			c.Errorf(v, "", "no resource is called %q", v.Text())
+		}
+	}
+	need := func(v document.Value, keys ...string) {
+		for _, key := range keys {
+			if v.Get(key).Kind() == 0 {
+				c.Errorf(v, "", "key %q is missing", key)
+			}
+		}
+	}
+	refer(eval.Get("oracle"))
+	candidate := eval.Get("candidate")
+	if candidate.Get("type").Is(GitPatch) != patch {
+		c.Errorf(candidate.Get("type"), "", "a repo_patch has a candidate of type git_patch, and a terminal_task of type file_bundle")
+		return
+	}
+	entries := map[string]document.Value{}
+	if patch {
+		need(candidate, "max_patch_bytes", "max_changed_files", "max_changed_bytes")
+	} else {
+		need(candidate, "max_total_files", "max_total_bytes", "files")
+		checkEntries(c, candidate, entries, need)
+	}
+	ids := map[string]bool{}
+	for _, check := range eval.Get("checks").Items() {
+		if id := check.Get("id"); ids[id.Text()] {
+			c.Errorf(id, "", "two checks have the id %q", id.Text())
+		}
+		ids[check.Get("id").Text()] = true
+		if check.Get("type").Is(ProtocolCheck) {
+			need(check, "adapter", "protocol", "challenge", "limits")
+			refer(check.Get("adapter"))
+			refer(check.Get("challenge").Get("source"))
+			continue
+		}
+		need(check, "artifacts")
+		for _, a := range check.Get("artifacts").Items() {
+			source := a.Get("source")
+			entry, known := entries[source.Get("entry").Text()]
+			switch {
+			case patch:
+				need(source, "path")
+			case !known:
+				c.Errorf(source, "", "the candidate has no entry %q", source.Get("entry").Text())
+			case source.Get("subpath").Kind() != 0 && !entry.Get("kind").Is(DirectoryTree):
+				c.Errorf(source, "", "only a directory_tree has a subpath")
+			}
+		}
+	}
+}
+
+// checkEntries checks the entries of a bundle, and notes them by their ids.
+func checkEntries(c *schema.Checker, candidate document.Value, entries map[string]document.Value, need func(document.Value, ...string)) {
+	var files, bytes int64
+	for _, e := range candidate.Get("files").Items() {
+		tree := e.Get("kind").Is(DirectoryTree)
+		if tree {
+			need(e, "max_files", "max_total_bytes")
+		} else {
+			need(e, "max_bytes")
+		}
+		for _, other := range entries {
+			if overlap(e.Get("path").Text(), other.Get("path").Text()) || e.Get("id").Text() == other.Get("id").Text() {
+				c.Errorf(e, "", "entries %q and %q have the same id, or their paths overlap", e.Get("id").Text(), other.Get("id").Text())
+			}
+		}
+		entries[e.Get("id").Text()] = e
+		n, _ := e.Get("max_files").Int64()
+		b, _ := cmp.Or(e.Get("max_total_bytes"), e.Get("max_bytes")).Int64()
+		files, bytes = files+max(n, 1), bytes+b
+	}
+	mostFiles, _ := candidate.Get("max_total_files").Int64()
+	mostBytes, _ := candidate.Get("max_total_bytes").Int64()
+	if files > mostFiles || bytes > mostBytes {
+		c.Errorf(candidate, "", "the bounds of the entries, %d files and %d bytes, exceed max_total_files or max_total_bytes", files, bytes)
+	}
+}
+
+// openSecureBench sets what the manifest of a pack of SecureBench 2.0 says. The roots of files that agents do not
+// see become prefixes of paths below EvalRoot, which is the pack's directory.
+func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
+	p.ID, p.Version, p.readOnly = root.Get("id").Text(), 2, true
+	p.roots = map[string]string{"public": "assets/", "runtime": "evaluation_inputs/", "host": "hidden/"}
+	roots := root.Get("resource_roots")
+	for key, v := range roots.Fields() {
+		p.roots[key.Text()] = v.Text()
+	}
+	for name, dir := range p.roots {
+		clean, _ := ParsePath(dir) // the schema's check has passed
+		p.roots[name] = clean
+		p.checkRoot(c, roots, name, path.Join(p.dir, clean))
+	}
+	for _, pair := range [][2]string{{"public", "runtime"}, {"public", "host"}, {"runtime", "host"}} {
+		if overlap(FoldPath(p.roots[pair[0]]), FoldPath(p.roots[pair[1]])) {
+			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
+		}
+	}
+	p.families = securebenchFamilies(p.roots)
+	p.publicRel, p.evalRel = p.roots["public"], "."
+	p.PublicRoot, p.EvalRoot = path.Join(p.dir, p.publicRel), p.dir
+	defaults := root.Get("defaults")
+	p.defaultFamily = familyNamed(p.families, defaults.Get("family").Text())
+	p.environment = Environment{}.with(defaults.Get("environment"))
+}
+
+// securebenchTask returns the environment of a row, and reports what it lacks or what collides.
+func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment {
+	defaults := r.pack.manifest.Root().Get("defaults").Get("environment")
+	own := root.Get("environment")
+	for _, key := range []string{"image", "workdir", "timeout_seconds", "agent_network"} {
+		if own.Get(key).Kind() == 0 && defaults.Get(key).Kind() == 0 {
+			r.checker.Errorf(root, "in the row's environment or in the manifest's defaults", "environment has no %q", key)
+		}
+	}
+	env := r.pack.environment.withRow(own)
+	network := cmp.Or(own.Get("agent_network"), defaults.Get("agent_network"))
+	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
+	env.MaterializeWorkdirFromImage, env.IgnoredFiles = f.Name == "terminal_task", f.Name == "repo_patch"
+	var taken []document.Value
+	place := func(v document.Value, within error) {
+		switch inside := isBelow(v.Text(), env.Workdir); {
+		case within != nil && !inside:
+			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
+		case within == nil && overlap(v.Text(), env.Workdir):
+			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
+		}
+		for _, other := range taken {
+			if overlap(v.Text(), other.Text()) {
+				r.checker.Errorf(v, "", "the mounts %q and %q overlap", v.Text(), other.Text())
+			}
+		}
+		taken = append(taken, v)
+	}
+	for _, e := range root.Get("verification").Get("candidate").Get("files").Items() {
+		place(e.Get("path"), errInside)
+	}
+	for _, a := range root.Get("assets").Items() {
+		place(a.Get("mount"), nil)
+	}
+	for _, v := range root.Get("verification").Get("resources").Get("runtime").Fields() {
+		place(v.Get("mount"), nil)
+	}
+	return env
+}
+
+var errInside = errors.New("below the workdir")

@@ -1,0 +1,288 @@
+package split
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1" // the names of git's objects
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bounds of a repository that is an artifact.
+const (
+	maxObjects      = 512
+	maxObject       = 256 << 10 // bytes
+	maxObjectsBytes = 1 << 20
+)
+
+// gitObject is an object of a repository.
+type gitObject struct {
+	OID       string `json:"oid"`
+	Kind      string `json:"kind"`
+	Size      int    `json:"size"`
+	Reachable bool   `json:"reachable"`
+	Content   string `json:"content"` // as git cat-file -p shows it
+	data      []byte
+}
+
+// gitObjects reads the objects of a repository, loose and packed, without running git.
+type gitObjects struct {
+	all   map[string]*gitObject
+	bytes int
+}
+
+var (
+	errRepository = refuse("invalid_git_repository", "the repository cannot be read")
+	objectName    = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	objectWord    = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
+)
+
+// parseGit lists the objects of a repository and the files of its work tree.
+func (a *artifact) parseGit() (any, error) {
+	files, worktree := map[string][]byte{}, []map[string]any{}
+	for _, n := range a.nodes {
+		switch {
+		case n.Kind == "symlink":
+			return nil, refuse("unsafe_git_repository", "the repository has symbolic links")
+		case n.Kind == "directory":
+			continue
+		case slices.Contains([]string{".git/objects/info/alternates", ".git/objects/info/http-alternates", ".git/info/grafts", ".git/commondir"}, n.Path):
+			return nil, refuse("unsafe_git_repository", "the repository takes objects from elsewhere")
+		case strings.HasPrefix(n.Path, ".git/"):
+			text, err := a.root.ReadFile(path.Join(a.name, n.Path))
+			if err != nil {
+				return nil, err
+			}
+			files[strings.TrimPrefix(n.Path, ".git/")] = text
+		case !strings.HasPrefix(n.Path, ".") && !strings.Contains(n.Path, "/."):
+			worktree = append(worktree, map[string]any{"path": n.Path, "size": n.Size, "blob": n.Blob})
+		}
+	}
+	if files["HEAD"] == nil {
+		return nil, errRepository
+	}
+	g := gitObjects{all: map[string]*gitObject{}}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		var err error
+		switch rest, loose := strings.CutPrefix(name, "objects/"); {
+		case loose && objectName.MatchString(strings.Replace(rest, "/", "", 1)):
+			err = g.loose(strings.Replace(rest, "/", "", 1), files[name])
+		case loose && strings.HasSuffix(name, ".pack"):
+			err = g.pack(files[name])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for name, text := range files {
+		if name == "HEAD" || name == "packed-refs" || strings.HasPrefix(name, "refs/") {
+			for _, oid := range objectWord.FindAllString(string(text), -1) {
+				g.reach(oid)
+			}
+		}
+	}
+	objects := []*gitObject{}
+	for _, oid := range slices.Sorted(maps.Keys(g.all)) {
+		objects = append(objects, g.all[oid])
+	}
+	slices.SortFunc(worktree, func(a, b map[string]any) int { return strings.Compare(a["path"].(string), b["path"].(string)) })
+	return map[string]any{"format": "git-repository", "objects": objects, "worktree": worktree}, nil
+}
+
+// inflate decompresses one stream of at most maxObject bytes. r must be an io.ByteReader, so that nothing after
+// the stream is read.
+func inflate(r io.Reader) ([]byte, error) {
+	z, err := zlib.NewReader(r)
+	if err != nil {
+		return nil, errRepository
+	}
+	data, err := io.ReadAll(io.LimitReader(z, maxObject+64))
+	if err == nil && len(data) == maxObject+64 {
+		return nil, refuse("git_object_too_large", "an object of the repository has more than %d bytes", maxObject)
+	}
+	if err != nil {
+		return nil, errRepository
+	}
+	return data, nil
+}
+
+func (g *gitObjects) loose(oid string, text []byte) error {
+	data, err := inflate(bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	head, body, found := bytes.Cut(data, []byte{0})
+	kind, size, _ := strings.Cut(string(head), " ")
+	if !found || size != fmt.Sprint(len(body)) {
+		return errRepository
+	}
+	return g.add(kind, body, oid)
+}
+
+// add adds an object whose name is want, or any if want is "".
+func (g *gitObjects) add(kind string, data []byte, want string) error {
+	sum := sha1.Sum(append(fmt.Appendf(nil, "%s %d\x00", kind, len(data)), data...))
+	oid := hex.EncodeToString(sum[:])
+	switch g.bytes += len(data); {
+	case want != "" && oid != want || !slices.Contains([]string{"blob", "commit", "tag", "tree"}, kind):
+		return errRepository
+	case len(data) > maxObject:
+		return refuse("git_object_too_large", "an object of the repository has more than %d bytes", maxObject)
+	case g.bytes > maxObjectsBytes || len(g.all) == maxObjects:
+		return refuse("git_repository_too_large", "the repository has more than %d objects or %d bytes in them", maxObjects, maxObjectsBytes)
+	}
+	o := &gitObject{OID: oid, Kind: kind, Size: len(data), Content: strings.ToValidUTF8(string(data), "\ufffd"), data: data}
+	if kind == "tree" {
+		o.Content = ""
+		for _, e := range o.entries() {
+			o.Content += fmt.Sprintf("%06s %s %s\t%s\n", e.mode, e.kind, e.oid, strings.ToValidUTF8(e.name, "\ufffd"))
+		}
+	}
+	g.all[oid] = o
+	return nil
+}
+
+type treeEntry struct{ mode, kind, name, oid string }
+
+// entries returns the entries of a tree, as far as it is well-formed.
+func (o *gitObject) entries() (all []treeEntry) {
+	for data := o.data; ; {
+		head, rest, found := bytes.Cut(data, []byte{0})
+		mode, name, ok := strings.Cut(string(head), " ")
+		if !found || !ok || len(rest) < sha1.Size {
+			return all
+		}
+		kind := map[string]string{"40000": "tree", "160000": "commit"}[mode]
+		if kind == "" {
+			kind = "blob"
+		}
+		all = append(all, treeEntry{mode, kind, name, hex.EncodeToString(rest[:sha1.Size])})
+		data = rest[sha1.Size:]
+	}
+}
+
+// reach marks what can be reached from an object.
+func (g *gitObjects) reach(oid string) {
+	o := g.all[oid]
+	if o == nil || o.Reachable {
+		return
+	}
+	o.Reachable = true
+	if o.Kind == "tree" {
+		for _, e := range o.entries() {
+			g.reach(e.oid)
+		}
+	}
+	head, _, _ := strings.Cut(string(o.data), "\n\n")
+	for line := range strings.Lines(head) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if o.Kind == "commit" && (key == "tree" || key == "parent") || o.Kind == "tag" && key == "object" {
+			g.reach(value)
+		}
+	}
+}
+
+// pack adds the objects of a pack file (gitformat-pack(5)). A delta's base is in the same file, before the delta.
+func (g *gitObjects) pack(text []byte) error {
+	if len(text) < 12 || string(text[:4]) != "PACK" || binary.BigEndian.Uint32(text[8:]) > maxObjects {
+		return errRepository
+	}
+	r := bytes.NewReader(text[12:])
+	type packed struct {
+		kind string
+		data []byte
+	}
+	at := map[int64]packed{}
+	for range binary.BigEndian.Uint32(text[8:]) {
+		begin := r.Size() - int64(r.Len())
+		b, err := r.ReadByte()
+		kind := b >> 4 & 7
+		for more := b; err == nil && more&0x80 != 0; { // the size, which the stream has, too
+			more, err = r.ReadByte()
+		}
+		base := packed{kind: []string{"", "commit", "tree", "blob", "tag", "", "", ""}[kind]}
+		switch {
+		case err != nil:
+			return errRepository
+		case kind == 6:
+			offset := int64(-1)
+			for more := byte(0x80); more&0x80 != 0 && err == nil && offset < 1<<40; {
+				more, err = r.ReadByte()
+				offset = (offset+1)<<7 | int64(more&0x7f)
+			}
+			base = at[begin-offset]
+		case kind == 7:
+			var name [sha1.Size]byte
+			_, err = io.ReadFull(r, name[:])
+			if o := g.all[hex.EncodeToString(name[:])]; o != nil {
+				base = packed{o.Kind, o.data}
+			}
+		}
+		if err != nil || base.kind == "" {
+			return errRepository
+		}
+		data, err := inflate(r)
+		if err == nil && kind >= 6 {
+			data, err = undelta(base.data, data)
+		}
+		if err == nil {
+			err = g.add(base.kind, data, "")
+		}
+		if err != nil {
+			return err
+		}
+		at[begin] = packed{base.kind, data}
+	}
+	return nil
+}
+
+// undelta applies a delta.
+func undelta(base, delta []byte) (out []byte, err error) {
+	r := bufio.NewReader(bytes.NewReader(delta))
+	from, err1 := binary.ReadUvarint(r)
+	to, err2 := binary.ReadUvarint(r)
+	if err1 != nil || err2 != nil || from != uint64(len(base)) || to > maxObject {
+		return nil, errRepository
+	}
+	for {
+		op, err := r.ReadByte()
+		if err == io.EOF && uint64(len(out)) == to {
+			return out, nil
+		}
+		if err != nil || op == 0 || uint64(len(out)) > to {
+			return nil, errRepository
+		}
+		if op&0x80 == 0 {
+			part := make([]byte, op)
+			if _, err := io.ReadFull(r, part); err != nil {
+				return nil, errRepository
+			}
+			out = append(out, part...)
+			continue
+		}
+		var n [8]byte
+		for i := range 7 { // four bytes of the offset, three of the size
+			if op>>i&1 == 1 {
+				if n[i], err = r.ReadByte(); err != nil {
+					return nil, errRepository
+				}
+			}
+		}
+		offset, size := uint64(binary.LittleEndian.Uint32(n[:4])), uint64(binary.LittleEndian.Uint32(n[4:]))
+		if size == 0 {
+			size = 0x10000
+		}
+		if offset+size > uint64(len(base)) {
+			return nil, errRepository
+		}
+		out = append(out, base[offset:offset+size]...)
+	}
+}

@@ -1,0 +1,212 @@
+package split
+
+import (
+	"bytes"
+	"compress/zlib"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// npy returns an array as NumPy writes it.
+func npy(descr, shape string, data []byte) string {
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape)
+	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+	return "\x93NUMPY\x01\x00" + string(binary.LittleEndian.AppendUint16(nil, uint16(len(header)))) + header + string(data)
+}
+
+func doubles(values ...float64) (data []byte) {
+	for _, v := range values {
+		data = binary.LittleEndian.AppendUint64(data, math.Float64bits(v))
+	}
+	return data
+}
+
+// TestParsers: what each parser of files makes of a file, as JSON with sorted keys, or its code.
+func TestParsers(t *testing.T) {
+	// 1.5 as an extended float: the significand 1.1 in binary, and an exponent of 0.
+	extended := append(binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint64(nil, 3<<62), 16383), make([]byte, 6)...)
+	stats := func(dtype string, count int, statistics string) string {
+		return fmt.Sprintf(`{"count":%d,"dtype":"%s","format":"npy","fortran_order":false,"shape":[%d],"statistics":{%s},"version":[1,0]}`, count, dtype, count, statistics)
+	}
+	const calendar = "BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nDTSTART;TZID=Europe/Paris:2026\r\n 0101\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+	tests := []struct{ name, parser, content, want string }{
+		{"bytes", "opaque-bytes/v1", "\x00\xff", `{"byte_count":2,"bytes_base64":"AP8=","sha256":"06eb7d6a69ee19e5fbdf749018d3d2abfa04bcbd1365db312eb86dc7169389b8"}`},
+		{"text", "utf8-text/v1", "é\n", `"é\n"`},
+		{"empty text", "utf8-text/v1", "", `""`},
+		{"no text", "utf8-text/v1", "\xff", "invalid_utf8"},
+		{"json", "strict-json/v1", `{"b":1.50,"a":[]}`, `{"a":[],"b":1.50}`},
+		{"json twice a key", "strict-json/v1", `{"a":1,"a":2}`, "invalid_json"},
+		{"json with NaN", "strict-json/v1", `[NaN]`, "invalid_json"},
+		{"json and more", "strict-json/v1", `1 2`, "invalid_json"},
+		{"csv", "strict-csv/v1", "\ufeffa,b\r\n1,\"x,\"\"y\"\"\nz\"\n\n2,\n", `{"header":["a","b"],"rows":[["1","x,\"y\"\nz"],["2",""]]}`},
+		{"csv with a quote inside", "strict-csv/v1", "a\nx\"y\n", `{"header":["a"],"rows":[["x\"y"]]}`},
+		{"csv without an end of line", "strict-csv/v1", "a,b\n1,2", `{"header":["a","b"],"rows":[["1","2"]]}`},
+		{"csv with a last empty field", "strict-csv/v1", "a,b\n1,", `{"header":["a","b"],"rows":[["1",""]]}`},
+		{"csv with an empty string", "strict-csv/v1", "a\n\"\"\n", `{"header":["a"],"rows":[[""]]}`},
+		{"csv with an open quote", "strict-csv/v1", "a\n\"x\n", "invalid_csv"},
+		{"csv with text after a quote", "strict-csv/v1", "a\n\"x\"y\n", "invalid_csv"},
+		{"csv of another width", "strict-csv/v1", "a,b\n1\n", "invalid_csv_shape"},
+		{"csv with equal names", "strict-csv/v1", "a,a\n", "invalid_csv_header"},
+		{"csv with NUL", "strict-csv/v1", "a\n\x00\n", "invalid_csv"},
+		{"csv of nothing", "strict-csv/v1", "\n", "invalid_csv"},
+		{"csv of many columns", "strict-csv/v1", "c0" + columns(256) + "\n", "csv_too_many_columns"},
+		{"ics", "ics/v1", calendar, `{"events":[{"properties":[{"name":"DTSTART","parameters":{"TZID":"Europe/Paris"},"value":"20260101"}],"type":"VEVENT"}],"properties":[{"name":"VERSION","parameters":{},"value":"2.0"}]}`},
+		{"ics without an end", "ics/v1", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n", "invalid_ics"},
+		{"ics with a long line", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("x", 8192) + "\nEND:VCALENDAR\n", "invalid_ics"},
+		{"npy", "strict-npy-float-summary/v1", npy("<f8", "(2,)", doubles(0.25, 0.75)), stats("<f8", 2, `"all_finite":true,"all_positive":true,"maximum":0.75,"minimum":0.25,"sum":1.0,"sum_log":-1.6739764335716716,"sum_x_log_x":-0.5623351446188083`)},
+		{"npy with NaN", "securebench.strict-npy-float-summary/v1", npy("<f8", "(2,)", doubles(math.NaN(), 1)), stats("<f8", 2, `"all_finite":false,"all_positive":false,"maximum":null,"minimum":null,"sum":null,"sum_log":null,"sum_x_log_x":null`)},
+		{"npy of halves", "strict-npy-float-summary/v1", npy(">f2", "(2,)", []byte{0x38, 0, 0xc0, 0}), stats(">f2", 2, `"all_finite":true,"all_positive":false,"maximum":0.5,"minimum":-2.0,"sum":-1.5,"sum_log":null,"sum_x_log_x":null`)},
+		{"npy of extended floats", "strict-npy-float-summary/v1", npy("<f16", "(1,)", extended), stats("<f16", 1, `"all_finite":true,"all_positive":true,"maximum":1.5,"minimum":1.5,"sum":1.5,"sum_log":0.40546510810816727,"sum_x_log_x":0.6081976621622509`)},
+		{"npy of integers", "strict-npy-float-summary/v1", npy("<i8", "(1,)", make([]byte, 8)), "unsupported_npy_dtype"},
+		{"npy that is cut", "strict-npy-float-summary/v1", npy("<f8", "(2,)", make([]byte, 8)), "invalid_npy"},
+		{"npy of many", "strict-npy-float-summary/v1", npy("<f2", "(1000001,)", nil), "npy_too_many_elements"},
+		{"npy with a program", "strict-npy-float-summary/v1", strings.Replace(npy("<f8", "(1,)", make([]byte, 8)), "False", "exit()", 1), "invalid_npy"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(test.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			compare(t, observeIn(t, dir, "f", compiler.RegularFile, test.parser, compiler.ArtifactLimits{MaxBytes: 32 << 20}), test.want)
+		})
+	}
+}
+
+func columns(n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf(",c%d", i+1)
+	}
+	return text
+}
+
+func observeIn(t *testing.T, dir, name, kind, parser string, limits compiler.ArtifactLimits) observation {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	c := capture{root: root}
+	return c.observe(name, kind, parser, limits)
+}
+
+// compare compares the value or the code of an observation.
+func compare(t *testing.T, o observation, want string) {
+	t.Helper()
+	got, err := canonical(o.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Error != nil {
+		got = []byte(o.Error.Code)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" || (o.Error == nil) != (o.Status == observed) {
+		t.Errorf("%s: %s", o.Status, diff)
+	}
+}
+
+// TestTrees: what is observed of trees, which are never followed or executed.
+func TestTrees(t *testing.T) {
+	dir := t.TempDir()
+	for _, err := range []error{
+		os.MkdirAll(filepath.Join(dir, "t/sub"), 0o700), os.WriteFile(filepath.Join(dir, "t/run"), []byte("x"), 0o700), os.WriteFile(filepath.Join(dir, "t/sub/data"), nil, 0o600),
+		os.Symlink("sub/data", filepath.Join(dir, "t/link")), os.MkdirAll(filepath.Join(dir, "out"), 0o755), os.Symlink("/etc/passwd", filepath.Join(dir, "out/link")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const nodes = `{"nodes":[{"kind":"symlink","path":"link","target":"sub/data"},{"blob":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","kind":"regular_file","mode":493,"path":"run","size":1},` +
+		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
+	limits := compiler.ArtifactLimits{MaxFiles: 3, MaxTotalBytes: 1}
+	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", limits), nodes)
+	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", compiler.ArtifactLimits{MaxFiles: 2, MaxTotalBytes: 1}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "out", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
+	compare(t, observeIn(t, dir, "t/link", compiler.RegularFile, "utf8-text/v1", limits), "artifact_missing")
+	compare(t, observeIn(t, dir, "none", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_missing")
+}
+
+// TestGitRepository: loose and packed objects are the same that git shows.
+func TestGitRepository(t *testing.T) {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("this host has no git")
+	}
+	dir := t.TempDir()
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(git, append([]string{"-C", filepath.Join(dir, "r"), "-c", "user.name=n", "-c", "user.email=e"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run("init", "-q")
+	long := strings.Repeat("a line that is in both\n", 200)
+	for i, text := range []string{long, long + "more\n"} {
+		if err := os.WriteFile(filepath.Join(dir, "r/f"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		run("add", "f")
+		run("commit", "-qm", fmt.Sprint(i))
+	}
+	run("tag", "-a", "-m", "t", "v1")
+	limits := compiler.ArtifactLimits{MaxFiles: 1000, MaxTotalBytes: 1 << 20}
+	shown := func() string {
+		text, err := canonical(observeIn(t, dir, "r", compiler.DirectoryTree, "git-repository/v1", limits).Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	loose := shown()
+	var value struct{ Objects []gitObject }
+	if err := json.Unmarshal([]byte(loose), &value); err != nil || len(value.Objects) != 7 {
+		t.Fatalf("%d objects: %v", len(value.Objects), err)
+	}
+	for _, o := range value.Objects {
+		if want := run("cat-file", "-p", o.OID); o.Content != want || !o.Reachable {
+			t.Errorf("%s %s: got %q, want %q, reachable %v", o.Kind, o.OID, o.Content, want, o.Reachable)
+		}
+	}
+	run("gc", "-q", "--aggressive")
+	if diff := cmp.Diff(loose, shown()); diff != "" {
+		t.Errorf("packed: %s", diff)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "r/.git/objects/info/alternates"), []byte("/"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, observeIn(t, dir, "r", compiler.DirectoryTree, "git-repository/v1", limits), "unsafe_git_repository")
+}
+
+// TestInflateIsBounded: an object that unpacks to more than its bound is refused early.
+func TestInflateIsBounded(t *testing.T) {
+	var b bytes.Buffer
+	w := zlib.NewWriter(&b)
+	if _, err := w.Write(make([]byte, 64<<20)); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	_, err := inflate(bytes.NewReader(b.Bytes()))
+	var wrong *errTaken
+	if !errors.As(err, &wrong) || wrong.Code != "git_object_too_large" {
+		t.Error(err)
+	}
+}
