@@ -74,9 +74,23 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		if !tellsExits(t) || containerdtest.Isolation() == runtime.GVisor { // docs/sandbox.md: there, statuses over 128 count as signals
 			want[i] = strings.Replace(want[i], `"end":"exited","code":137`, `"end":"signaled"`, 1)
 		}
+		for _, other := range ofGVisor() {
+			if task, _, _ := strings.Cut(other, ","); containerdtest.Isolation() == runtime.GVisor && strings.HasPrefix(want[i], task) {
+				want[i] = other
+			}
+		}
 	}
 	if diff := cmp.Diff(want, verdictLines(t, got)); diff != "" {
 		t.Errorf("verdicts differ from %s (-want +got):\n%s", golden, diff)
+	}
+}
+
+// ofGVisor returns the records of gVisor that are not those of a container; docs/sandbox.md says why: the
+// first process can kill itself, and threads are made too slowly to reach their limit in time.
+func ofGVisor() []string {
+	return []string{
+		`{"task":"hostile 03 signal","status":"failed","passed":false,"score":0,"reason":"producer_failed","phase":"producer","end":"signaled"}`,
+		`{"task":"hostile 06 threads","status":"failed","passed":false,"score":0,"reason":"producer_timeout","phase":"producer","end":"wall_time","reached":["wall_time"]}`,
 	}
 }
 
