@@ -238,6 +238,10 @@ var hostileAgents = []struct{ name, script string }{
 func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder
+	seconds := 6 * slowness(h.t)
+	if containerdtest.Isolation() == runtime.GVisor { // in which a full disk takes longer to fill
+		seconds *= 3
+	}
 	for i, a := range hostileAgents {
 		row, err := json.Marshal(map[string]any{
 			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
@@ -254,7 +258,7 @@ func (h testHost) hostilePack() string {
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: hostile, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
-			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(6*slowness(h.t)) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
+			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(seconds) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
 	} {
 		must(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
 	}
