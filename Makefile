@@ -67,7 +67,7 @@ test:
 # What a target covers, and its minutes on two cores; CONTRIBUTING.md has a table.
 ## test-rootless: all suites with sandboxes as an ordinary user without control groups (13 minutes)
 ## test-verdicts: all forged and honest candidates, HumanEval, machine tasks (half an hour)
-## test-runtimes: sandboxes on the newest containerd and runc, and on crun (10 minutes)
+## test-runtimes: sandboxes on the newest containerd and runc, on crun, and on gVisor (15 minutes)
 ## test-agents: the command-line programs of agents, downloaded (4 minutes)
 ## test-page: the report's page in Chromium (2 minutes)
 ## test-clusters: submit slurm on a real Slurm (2 minutes)

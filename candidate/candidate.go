@@ -66,9 +66,6 @@ type Source struct {
 	File     string
 	Dest     string // existing, empty host directory, which receives a copy of the workspace
 	MaxBytes int64  // of the workspace
-	// CallerOwns makes the process's user the owner of everything in Dest, so that this user can
-	// remove it without privileges. A list has the original owners and modes.
-	CallerOwns bool
 }
 
 // StoredTree returns the candidate's workspace with the attributes that its files have lost. The
@@ -145,10 +142,10 @@ func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, erro
 		return nil, err
 	}
 	defer func() { _ = to.Close() }()
-	// Owners are preserved if possible: the verifier's sandbox has the same users.
+	// The list has the owners, which the files get back for the verifier.
 	list := workspace.NewAttributesWriter(s.Dest + workspace.AttributesSuffix)
 	report, err := from.Copy(ctx, to, workspace.TreeOptions{
-		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Preserve: os.Geteuid() == 0, CallerOwns: s.CallerOwns, Lost: list.Add,
+		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), CallerOwns: true, Lost: list.Add,
 	})
 	attributes := ""
 	if err == nil {

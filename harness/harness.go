@@ -69,8 +69,7 @@ type Request struct {
 	OnStep func(text string)
 	// Dest is an existing, empty host directory. It receives the workspace as the agent left
 	// it, without what a candidate must not contain.
-	Dest       string
-	CallerOwns bool // the user of this process owns everything in Dest; see candidate.Source
+	Dest string
 }
 
 // Result is what [Producer.Produce] returns.

@@ -334,7 +334,7 @@ func (p production) finish(ctx context.Context, dir string, result Result) (Resu
 		file = p.textFile
 	}
 	taken, failed, err := candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Dest: r.Dest, CallerOwns: r.CallerOwns, MaxBytes: r.WorkspaceBytes,
+		Kind: r.Kind, Stdout: result.Exit.Stdout, File: file, Workspace: dir, Dest: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
 	result.Failure = cmp.Or(failed, result.Failure)
 	taken.Patch, taken.Layer, taken.Dropped = result.Candidate.Patch, result.Candidate.Layer, append(taken.Dropped, result.Candidate.Dropped...)

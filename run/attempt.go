@@ -88,7 +88,7 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	if err != nil {
 		return harness.Result{}, err
 	}
-	request.Dest, request.CallerOwns = filepath.Join(s.cfg.Output, dest), s.cfg.OwnFiles
+	request.Dest = filepath.Join(s.cfg.Output, dest)
 	request.Before, request.Attempt, request.Egress.Log = a.before, a.number, a.log.proxyLog(a.try)
 	trace, err := s.openTrace(a, &request)
 	if err != nil {

@@ -114,7 +114,7 @@ func canGive() bool {
 }
 
 // lockedRun configures a run of lockedAgent in dir.
-func lockedRun(t *testing.T, dir string, own bool) (setup, *mountsEngine) {
+func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
 	e.Directory = filepath.Join(dir, "sandboxes")
@@ -128,7 +128,7 @@ func lockedRun(t *testing.T, dir string, own bool) (setup, *mountsEngine) {
 		return programs(args)
 	}
 	engine := &mountsEngine{engine: e, pause: func() {}}
-	cfg.Engine, cfg.Output, cfg.OwnFiles = engine, filepath.Join(dir, "out"), own
+	cfg.Engine, cfg.Output = engine, filepath.Join(dir, "out")
 	cfg.Env = map[string]string{"TOKEN": ownersWord}
 	return cfg, engine
 }
@@ -193,7 +193,7 @@ func TestOwned(t *testing.T) {
 	if !asRoot(t) {
 		return
 	}
-	cfg, e := lockedRun(t, t.TempDir(), true)
+	cfg, e := lockedRun(t, t.TempDir())
 	judgedAsLeft(t, cfg, e)
 	removable(t, cfg.Output)
 	info, err := os.Stat(cfg.Output)
@@ -233,7 +233,7 @@ func TestOwnedRetried(t *testing.T) {
 	if !asRoot(t) {
 		return
 	}
-	cfg, e := lockedRun(t, t.TempDir(), true)
+	cfg, e := lockedRun(t, t.TempDir())
 	e.broken[2], cfg.Retries = fmt.Errorf("no space"), 1 // the verifier's
 	locked := true
 	e.Lookup = func(args []string) fake.Program {
@@ -256,7 +256,7 @@ func TestOwnedRetried(t *testing.T) {
 		t.Error(diff)
 	}
 	lists, err := filepath.Glob(filepath.Join(cfg.Output, record.WorkspacesDir, "*"+workspace.AttributesSuffix))
-	if all[0].WorkspaceAttributes != "" || all[1].WorkspaceAttributes != "" || len(lists) > 0 || err != nil {
+	if all[0].WorkspaceAttributes != "" || all[1].WorkspaceAttributes == "" || len(lists) != 1 || err != nil {
 		t.Errorf("attributes %q, %q, lists %v, %v", all[0].WorkspaceAttributes, all[1].WorkspaceAttributes, lists, err)
 	}
 	verified(t, cfg.Output)
@@ -303,7 +303,7 @@ func inside(t *testing.T, dir, part string) {
 		verified(t, filepath.Join(dir, "out"))
 		return
 	}
-	cfg, e := lockedRun(t, dir, false) // OwnFiles is set by the run itself
+	cfg, e := lockedRun(t, dir)
 	if part == "killed" {
 		e.pause = func() { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} }
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/userns"
 )
 
 // A Plan is what a run does, on whatever host. [NewPlan] makes and checks it. Afterwards only its
@@ -54,7 +53,7 @@ type imageRef struct {
 func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
 	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil && len(o.LeftOut) == 0}
 	p.LeftOut = slices.Clone(o.LeftOut)
-	p.Attempts, p.OwnFiles = max(o.Attempts, 1), o.OwnFiles || userns.Inside()
+	p.Attempts = max(o.Attempts, 1)
 	var err error
 	if p.Output, err = filepath.Abs(cmp.Or(o.Output, in.Tester.Run.OutputDir)); err != nil {
 		return Plan{}, err

@@ -86,12 +86,8 @@ type Site struct {
 
 // Options say what a run does with its inputs.
 type Options struct {
-	StandIn StandIn // replaces the producer unless it is ""
-	Output  string  // directory, made for this user alone if it is missing; "" is the tester file's
-	// OwnFiles makes this process's user the owner of every file in Output, so that the user can
-	// remove them without privileges. NewPlan sets it in a user namespace, where any other owner would
-	// be another user of the host.
-	OwnFiles bool
+	StandIn  StandIn              // replaces the producer unless it is ""
+	Output   string               // directory, made for this user alone if it is missing; "" is the tester file's
 	Limit    *int                 // most tasks that run; nil means all
 	Select   func(id string) bool // nil selects all
 	Progress func(Event)          // nil for none; calls never overlap

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -117,7 +118,7 @@ func TestMergeRefuses(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(torn, record.WorkspacesDir), 0o755))
 	changed := func(name string, change func(dir string)) string {
 		to := filepath.Join(dir, name)
-		must(t, os.CopyFS(to, os.DirFS(dirs[1])))
+		must(t, exec.Command("cp", "-a", dirs[1], to).Run())
 		change(to)
 		return to
 	}

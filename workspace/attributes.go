@@ -92,12 +92,8 @@ func NewAttributesWriter(name string) *AttributesWriter {
 
 // Add appends an entry. Errors match ErrTooBig if the list becomes longer than 256 MiB.
 func (w *AttributesWriter) Add(a Attributes) error {
-	if w.file == nil {
-		f, err := os.OpenFile(w.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
-		}
-		w.file, w.out = f, bufio.NewWriter(f)
+	if err := w.open(); err != nil {
+		return err
 	}
 	line := a.line()
 	if w.size += int64(len(line)); w.size > maxListBytes || len(line) > maxListLine {
@@ -108,11 +104,21 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-// Close syncs the list to disk and returns its digest. Without any entry there is no file, and the
-// digest is "".
+func (w *AttributesWriter) open() error {
+	if w.file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(w.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err == nil {
+		w.file, w.out = f, bufio.NewWriter(f)
+	}
+	return err
+}
+
+// Close syncs the list to disk and returns its digest. A list without any entry is an empty file.
 func (w *AttributesWriter) Close() (digest string, err error) {
-	if w.file == nil {
-		return "", nil
+	if err := w.open(); err != nil {
+		return "", err
 	}
 	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
 		return "", err
@@ -171,9 +177,14 @@ func (r *attributesReader) wrong(what string) error {
 	return fmt.Errorf("%w: line %d %s", ErrAttributes, r.line, what)
 }
 
-// apply gives st the attributes of the entry rel if the list has them next.
+// apply gives st the attributes of the entry rel if the list has them next. An entry that the list does not
+// have belonged to root, whoever owns the kept file.
 func (r *attributesReader) apply(rel string, st *unix.Stat_t) error {
-	if r == nil || errors.Is(r.err, io.EOF) {
+	if r == nil {
+		return nil
+	}
+	st.Uid, st.Gid = 0, 0
+	if errors.Is(r.err, io.EOF) {
 		return nil
 	}
 	if r.err != nil || r.next.Path != rel {

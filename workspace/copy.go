@@ -64,7 +64,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 		err = w.copyFile(from, dst, to, rel, st, sum)
 	}
 	if err == nil {
-		w.record("f %04o %x %s", mode&permBits, sum.Sum(nil), rel)
+		w.record("f", st, "%04o %x %s", mode&permBits, sum.Sum(nil), rel)
 	}
 	return err
 }
@@ -173,16 +173,14 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) error {
 	if err := w.opts.attributes.apply(rel, st); err != nil {
 		return err
 	}
-	uid, gid := w.owner(st)
 	switch {
 	case dst == nil || w.opts.restore:
 		return nil
-	case uid < 0 || w.opts.Lost == nil: // no list will have the lost attributes
+	case !w.opts.CallerOwns || w.opts.Lost == nil: // no list will have the lost attributes
 		st.Mode = st.Mode&unix.S_IFMT | hostMode(st.Mode)
 		return nil
 	}
-	same := uid == int(st.Uid) && gid == int(st.Gid)
-	if same && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
+	if st.Uid == 0 && st.Gid == 0 && (st.Mode&unix.S_IFMT == unix.S_IFLNK || w.mode(st) == st.Mode&permBits) {
 		return nil
 	}
 	return w.opts.Lost(Attributes{Path: rel, UID: st.Uid, GID: st.Gid, Mode: st.Mode & permBits})
@@ -228,8 +226,10 @@ func callerMode(mode uint32) uint32 {
 	return hostMode(mode) | unix.S_IRUSR
 }
 
-// setMetadata gives the finished copy its owner, permission bits and times, in this order: a
-// change of owner may clear permission bits, and writing changes times.
+// setMetadata gives the finished copy its owner, permission bits and modification time, in this order: a
+// change of owner may clear permission bits, and writing changes times. No verdict can depend on the time of
+// the last access, which becomes the same. A file system may not keep a time as it is, so st gets the one
+// that a stored copy has.
 func (w *treeWalk) setMetadata(f *os.File, rel string, st *unix.Stat_t) error {
 	if uid, gid := w.owner(st); uid >= 0 {
 		if err := unix.Fchown(fd(f), uid, gid); err != nil {
@@ -239,9 +239,17 @@ func (w *treeWalk) setMetadata(f *os.File, rel string, st *unix.Stat_t) error {
 	if err := unix.Fchmod(fd(f), w.mode(st)); err != nil {
 		return fmt.Errorf("change mode of %q: %w", rel, err)
 	}
-	times := []unix.Timespec{st.Atim, st.Mtim}
+	times := []unix.Timespec{st.Mtim, st.Mtim}
 	if err := unix.UtimesNanoAt(fd(f), "", times, unix.AT_EMPTY_PATH); err != nil {
 		return fmt.Errorf("change times of %q: %w", rel, err)
 	}
+	if w.opts.restore {
+		return nil
+	}
+	var now unix.Stat_t
+	if err := unix.Fstat(fd(f), &now); err != nil {
+		return fmt.Errorf("stat the copy of %q: %w", rel, err)
+	}
+	st.Mtim = now.Mtim
 	return nil
 }

@@ -27,7 +27,9 @@ const AttributesSuffix = ".attributes.jsonl"
 type StoredTree struct {
 	Root *os.Root // the directory that contains both; closed by the caller
 	Name string   // of the tree, relative to Root
-	List string   // digest of the list, as AttributesWriter.Close returns it; "" for none
+	// List is the digest of the list, as AttributesWriter.Close returns it; "" for a tree that sbench has
+	// not stored, whose files have their owners and modes themselves.
+	List string
 }
 
 // list opens the list after checking its digest. The reader is nil if there is no list.
@@ -71,7 +73,7 @@ func (t StoredTree) Copy(ctx context.Context, dst *os.Root, opts TreeOptions) (T
 		return TreeReport{}, err
 	}
 	defer shut(tree)
-	if opts.attributes = list; dst == nil {
+	if opts.attributes, opts.judged = list, true; dst == nil {
 		return DigestTree(ctx, tree, opts)
 	}
 	return CopyTree(ctx, tree, dst, opts)

@@ -37,8 +37,8 @@ type TreeOptions struct {
 	// read and remove the copy without privileges, even if it is incomplete: directories have at
 	// least u+rwx, files at least u+r.
 	CallerOwns bool
-	// Lost, if not nil, is called under CallerOwns and Preserve with the attributes of every entry
-	// that the copy does not get, in the order of the walk. An error of Lost ends the walk.
+	// Lost, if not nil, is called under CallerOwns with the attributes of every entry that does not
+	// belong to root or does not keep its mode, in the order of the walk. An error of Lost ends the walk.
 	Lost func(Attributes) error
 	// Link makes hard links of files and symbolic links instead of copies, where that is possible.
 	// The walk does not read linked files, so the report lacks their digests and bytes.
@@ -47,6 +47,7 @@ type TreeOptions struct {
 	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
 	restore    bool // all permission bits, for a copy that only sandboxes see
+	judged     bool // the digest also covers owners and times, on which a verdict can depend
 }
 
 // TreeReport says what a walk over a tree found.
@@ -60,15 +61,16 @@ type TreeReport struct {
 
 	// Digest is "sha256:" and the hexadecimal SHA-256 of the tree's canonical listing: in
 	// depth-first order, the names of a directory sorted by their bytes, one record for every
-	// entry but the tree's root,
+	// entry but the tree's root, a directory after its contents,
 	//
 	//	f MODE CONTENT PATH NUL   a regular file, CONTENT its SHA-256 in hex
 	//	d MODE - PATH NUL         a directory
 	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
 	//
 	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky. PATH
-	// is relative, with slashes. The digest does not cover owners, times, hard links and dropped
-	// entries.
+	// is relative, with slashes. The digest does not cover hard links and dropped entries. That of a
+	// StoredTree also covers owners and modification times: there, a space and UID:GID follow the first
+	// letter of each record, and in those of files and directories a space and SECONDS.NANOSECONDS.
 	Digest string
 }
 
@@ -107,8 +109,15 @@ func (w *treeWalk) tree(what string, src, dst *os.Root) (TreeReport, error) {
 }
 
 // record adds an entry to the listing of TreeReport.Digest.
-func (w *treeWalk) record(format string, args ...any) {
-	w.list.Write(append(fmt.Appendf(nil, format, args...), 0))
+func (w *treeWalk) record(kind string, st *unix.Stat_t, format string, args ...any) {
+	line := []byte(kind)
+	if w.opts.judged {
+		line = fmt.Appendf(line, " %d:%d", st.Uid, st.Gid)
+		if kind != "l" {
+			line = fmt.Appendf(line, " %d.%09d", st.Mtim.Sec, st.Mtim.Nsec)
+		}
+	}
+	w.list.Write(append(fmt.Appendf(line, " "+format, args...), 0))
 }
 
 func (w *treeWalk) root(src, dst *os.Root) error {
@@ -234,7 +243,7 @@ func TypeName(mode uint32) string {
 
 // subdir walks the directory name of src, and makes and fills one in dst.
 func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) (err error) {
-	w.record("d %04o - %s", st.Mode&permBits, rel)
+	mode := st.Mode // without what the copy loses
 	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
@@ -242,7 +251,11 @@ func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, 
 	defer shut(in)
 	defer func() { err = errors.Join(err, restore()) }()
 	if dst == nil {
-		return w.dir(in, nil, rel, depth+1)
+		if err := w.dir(in, nil, rel, depth+1); err != nil {
+			return err
+		}
+		w.record("d", st, "%04o - %s", mode&permBits, rel)
+		return nil
 	}
 	if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
 		return fmt.Errorf("make directory %q: %w", rel, err)
@@ -255,7 +268,11 @@ func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, 
 	if err := w.dir(in, out, rel, depth+1); err != nil {
 		return err
 	}
-	return w.setMetadata(out, rel, st)
+	if err := w.setMetadata(out, rel, st); err != nil {
+		return err
+	}
+	w.record("d", st, "%04o - %s", mode&permBits, rel)
+	return nil
 }
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
@@ -267,7 +284,7 @@ func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) er
 	if err != nil {
 		return fmt.Errorf("read link %q: %w", rel, err)
 	}
-	w.record("l - %x %s", sha256.Sum256(buf[:n]), rel)
+	w.record("l", st, "- %x %s", sha256.Sum256(buf[:n]), rel)
 	if dst == nil {
 		return nil
 	}

@@ -104,6 +104,10 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"agent with an impossible URL", harnessOf("type: codex, env: [OPENAI_API_KEY], config: {model: m, base_url: \"http://[::1\"}"), nil, "base_url"},
 		{"relative socket", runtimeOf("address: containerd.sock"), nil, "$.runtime.address"},
 		{"runtime of another shim", runtimeOf("handler: io.containerd.kata.v2, oci_runtime: crun"), nil, "has an OCI runtime of its own"},
+		{"unknown isolation", runtimeOf("isolation: kvm"), nil, "$.runtime.isolation"},
+		{"more isolation than allowed", map[string]string{
+			"tester.yaml": runtimeOf("isolation: container")["tester.yaml"], "tasks.jsonl": rows(terminalRow("a", `, "environment": {"isolation": "gvisor"}`))["tasks.jsonl"],
+		}, nil, "task asks for isolation by gvisor"},
 		{"globs that match something", map[string]string{"tester.yaml": strings.Replace(testerWith("harness: {type: command, config: {command: x}}\n"), "output_dir: out", "output_dir: out, tasks: [a, b]", 1)}, nil, ""},
 		{"globs that match nothing", map[string]string{"tester.yaml": strings.Replace(testerWith("harness: {type: command, config: {command: x}}\n"), "output_dir: out", "output_dir: out, tasks: [b]", 1)}, nil, "no task is selected"},
 	}

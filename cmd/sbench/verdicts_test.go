@@ -74,9 +74,23 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		if !tellsExits(t) || containerdtest.Isolation() == runtime.GVisor { // docs/sandbox.md: there, statuses over 128 count as signals
 			want[i] = strings.Replace(want[i], `"end":"exited","code":137`, `"end":"signaled"`, 1)
 		}
+		for _, other := range ofGVisor() {
+			if task, _, _ := strings.Cut(other, ","); containerdtest.Isolation() == runtime.GVisor && strings.HasPrefix(want[i], task) {
+				want[i] = other
+			}
+		}
 	}
 	if diff := cmp.Diff(want, verdictLines(t, got)); diff != "" {
 		t.Errorf("verdicts differ from %s (-want +got):\n%s", golden, diff)
+	}
+}
+
+// ofGVisor returns the records of gVisor that are not those of a container; docs/sandbox.md says why: the
+// first process can kill itself, and threads are made too slowly to reach their limit in time.
+func ofGVisor() []string {
+	return []string{
+		`{"task":"hostile 03 signal","status":"failed","passed":false,"score":0,"reason":"producer_failed","phase":"producer","end":"signaled"}`,
+		`{"task":"hostile 06 threads","status":"failed","passed":false,"score":0,"reason":"producer_timeout","phase":"producer","end":"wall_time","reached":["wall_time"]}`,
 	}
 }
 
@@ -224,6 +238,10 @@ var hostileAgents = []struct{ name, script string }{
 func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder
+	seconds := 6 * slowness(h.t)
+	if containerdtest.Isolation() == runtime.GVisor { // in which a full disk takes longer to fill
+		seconds *= 3
+	}
 	for i, a := range hostileAgents {
 		row, err := json.Marshal(map[string]any{
 			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
@@ -240,7 +258,7 @@ func (h testHost) hostilePack() string {
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: hostile, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
-			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(6*slowness(h.t)) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
+			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(seconds) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
 	} {
 		must(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
 	}

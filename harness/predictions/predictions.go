@@ -55,7 +55,7 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 		return harness.Result{Candidate: c}, nil
 	}
 	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
-		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes, CallerOwns: r.CallerOwns,
+		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
 	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment().Machine {
 		result.Candidate.Layer = c.Layer

@@ -80,12 +80,12 @@ func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes str
 	must(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // not readable by its owner
 	must(t, os.MkdirAll(dir, 0o755))
-	from, err := os.OpenRoot(src)
+	from, err := os.OpenRoot(filepath.Dir(src))
 	must(t, err)
 	to, err := os.OpenRoot(dir)
 	must(t, err)
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
-	report, err = workspace.CopyTree(context.Background(), from, to, workspace.TreeOptions{CallerOwns: true, Lost: list.Add})
+	report, err = workspace.StoredTree{Root: from, Name: filepath.Base(src)}.Copy(t.Context(), to, workspace.TreeOptions{CallerOwns: true, Lost: list.Add})
 	must(t, errors.Join(err, from.Close(), to.Close()))
 	attributes, err = list.Close()
 	must(t, err)
@@ -202,6 +202,11 @@ func TestForeignDirectory(t *testing.T) {
 	if v := verify(t, dir); !v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "public form") {
 		t.Errorf("without the private part: %v", v.Findings)
 	}
+	must(t, os.Chtimes(filepath.Join(dir, cPlace, "answer.txt"), time.Time{}, time.Unix(1, 0)))
+	if v := verify(t, dir); v.OK() {
+		t.Error("a file with another time is good")
+	}
+	dir = sample(t)
 	must(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
 	if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "what sbench never keeps: more (fifo)") {
 		t.Errorf("a pipe in a workspace: %v", v.Findings)

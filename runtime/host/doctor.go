@@ -93,7 +93,7 @@ func gvisorFinding(ctx context.Context, h *Host) hostcheck.Finding {
 	case err == nil:
 		return hostcheck.Fine(check, h.GVisor()+": tasks that ask for it, or all with --isolation gvisor, get a kernel of their own")
 	case h.Isolation() == runtime.GVisor:
-		return hostcheck.Failure(check, err.Error(), "install the package "+runsc)
+		return hostcheck.Failure(check, err.Error(), "the error says what is missing")
 	}
 	return hostcheck.Fine(check, "cannot be had: "+err.Error())
 }

@@ -19,7 +19,7 @@ const runsc = "runsc" // gVisor's OCI runtime, and the name of its package
 func runscFlags() []string {
 	return []string{
 		"--network=host",     // the sockets of the sandbox's network namespace, in which sbench listens, and no other host's
-		"--platform=systrap", // needs no virtualization of the processor
+		"--platform=systrap", // needs no virtualization; without it, runsc of before 2023 keeps its processes in the host's PID namespace
 		"--overlay2=none",    // what is written goes to the sandbox's layer, which sbench bounds and reads
 		"--oci-seccomp",      // the specification's filter, in the sandbox's kernel
 	}

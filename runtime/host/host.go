@@ -18,6 +18,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -180,6 +181,9 @@ func (h *Host) Isolation() runtime.Isolation {
 // host's isolation, and those that are given. The first run of a host finds out how this host can run
 // such sandboxes; if it cannot, the error is runtime.ErrUnavailable.
 func (h *Host) NewRun(ctx context.Context, isolations ...runtime.Isolation) (*sandbox.Engine, error) {
+	if h.opts.Isolation == string(runtime.Container) && slices.Contains(isolations, runtime.GVisor) {
+		return nil, fmt.Errorf("isolation %s %w: a task asks for %s (runtime.isolation or --isolation: auto allows it)", runtime.Container, runtime.ErrInvalid, runtime.GVisor)
+	}
 	claim, err := h.registry.Claim(ctx)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,7 @@ func BenchmarkLife(b *testing.B) {
 	}
 	for name, change := range map[string]func(*host.Options){
 		"sbench-host-ids":       func(o *host.Options) { o.UserNamespace = "host" },
+		"sbench-gvisor":         func(o *host.Options) { o.Isolation = string(runtime.GVisor) },
 		"sbench-runc-shim":      func(o *host.Options) { o.Handler = host.RuncHandler },
 		"sbench-crun":           func(o *host.Options) { o.OCIRuntime = "crun" },
 		"sbench-crun-runc-shim": func(o *host.Options) { o.OCIRuntime, o.Handler = "crun", host.RuncHandler },

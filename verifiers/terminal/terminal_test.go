@@ -27,10 +27,7 @@ type terminalWorld struct {
 	dir   string
 	// workdir of the tasks; "" is the default.
 	workdir string
-	// user of the tasks; "" is the image's. With own the process's user owns the kept
-	// workspaces; see candidate.Source.
-	user string
-	own  bool
+	user    string // of the tasks; "" is the image's
 }
 
 func newTerminalWorld(t *testing.T) terminalWorld {
@@ -124,7 +121,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	verdicttest.Must(t, os.Mkdir(kept, 0o755))
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
-		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept, CallerOwns: w.own,
+		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept,
 	})
 	verdicttest.Must(t, err)
 	if result.Failure != nil {
