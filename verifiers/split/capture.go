@@ -44,6 +44,12 @@ func refuse(code, format string, args ...any) error {
 	return &errTaken{failure{Code: code, Message: fmt.Sprintf(format, args...)}}
 }
 
+// Bounds of a tree, whose limits do not count its directories.
+const (
+	maxEntries = 10_000
+	maxDepth   = 128
+)
+
 // visit calls f for a file, or for everything in a tree, at name in root, without following links. It refuses
 // what is not of the kind, too big or special. rel is "." for the entry itself.
 func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, links bool, f func(rel string, info fs.FileInfo) error) error {
@@ -61,15 +67,18 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 	case kind == compiler.RegularFile:
 		return f(".", info)
 	}
-	files, bytes := limits.MaxFiles, limits.MaxTotalBytes
+	files, bytes, entries := limits.MaxFiles, limits.MaxTotalBytes, maxEntries
 	return fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return refuse("artifact_unreadable", "%q cannot be read", at)
 		}
 		info, err := root.Lstat(at)
+		entries--
 		switch {
 		case err != nil:
 			return err
+		case entries < 0 || strings.Count(at, "/") > maxDepth:
+			return refuse("artifact_too_large", "%q has more than %d entries, or entries more than %d directories deep", name, maxEntries, maxDepth)
 		case info.Mode().IsRegular():
 			files, bytes = files-1, bytes-info.Size()
 		case info.IsDir():

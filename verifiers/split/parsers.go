@@ -24,9 +24,9 @@ import (
 // Bounds of the parsers.
 const (
 	maxOpaque      = 4 << 20
-	maxTable       = 16 << 20 // bytes of a CSV file and of an array
+	maxTable       = 16 << 20 // bytes of a text and of an array
 	maxColumns     = 256
-	maxRows        = 100_000
+	maxRows        = 100_000 // of a CSV file, and lines of a calendar
 	maxCells       = 1_000_000
 	maxCell        = 64 << 10 // characters
 	maxCalendar    = 8192     // bytes of a line
@@ -84,6 +84,9 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 // parse returns the value of the artifact. The error is an errTaken if the artifact is at fault.
 func (a *artifact) parse(parser string) (any, error) {
 	text := func() (string, error) {
+		if len(a.content) > maxTable {
+			return "", refuse("artifact_too_large", "the artifact has more than %d bytes", maxTable)
+		}
 		if !utf8.Valid(a.content) {
 			return "", refuse("invalid_utf8", "the artifact is not valid UTF-8")
 		}
@@ -110,6 +113,9 @@ func (a *artifact) parse(parser string) (any, error) {
 		}
 		return json.RawMessage(v.Raw()), nil
 	case "strict-csv/v1":
+		if len(a.content) > maxTable {
+			return nil, refuse("csv_too_large", "the artifact has more than %d bytes", maxTable)
+		}
 		table, err := text()
 		if err != nil {
 			return nil, err
@@ -133,8 +139,6 @@ func (a *artifact) parse(parser string) (any, error) {
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
 	switch {
-	case len(text) > maxTable:
-		return invalid("csv_too_large", "too many bytes")
 	case strings.Contains(text, "\x00"):
 		return invalid("invalid_csv", "a NUL byte")
 	}
@@ -147,7 +151,10 @@ func parseCSV(text string) (any, error) {
 		}
 		end := rest == "" || rest[0] != ','
 		blank := end && len(row) == 0 && field == "" && text[0] != '"'
-		if row = append(row, field); utf8.RuneCountInString(field) > maxCell {
+		if row = append(row, field); len(row) > maxColumns {
+			return invalid("csv_too_many_columns", "many columns")
+		}
+		if utf8.RuneCountInString(field) > maxCell {
 			return invalid("csv_cell_too_large", "a long cell")
 		}
 		if !end {
@@ -167,9 +174,6 @@ func parseCSV(text string) (any, error) {
 			header = row
 			if sorted := slices.Sorted(slices.Values(header)); sorted[0] == "" || len(slices.Compact(sorted)) != len(header) {
 				return invalid("invalid_csv_header", "empty or equal names in the header")
-			}
-			if len(header) > maxColumns {
-				return invalid("csv_too_many_columns", "many columns")
 			}
 		case len(row) != len(header):
 			return invalid("invalid_csv_shape", "a row that is not as wide as the header")
@@ -222,19 +226,19 @@ func parseICS(text string) (any, error) {
 	invalid := func(what string) (any, error) {
 		return nil, refuse("invalid_ics", "the artifact is no calendar: %s", what)
 	}
-	var lines []string
+	var lines [][]byte
 	for line := range strings.SplitSeq(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n") {
 		folded := strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t")
 		switch {
-		case len(line) > maxCalendar || strings.Contains(line, "\x00") || folded && lines == nil:
-			return invalid("a line that is too long, has a NUL byte or continues none")
+		case len(line) > maxCalendar || len(lines) > maxRows || strings.Contains(line, "\x00") || folded && lines == nil:
+			return invalid("too many lines, or a line that is too long, has a NUL byte or continues none")
 		case folded:
-			lines[len(lines)-1] += line[1:]
+			lines[len(lines)-1] = append(lines[len(lines)-1], line[1:]...)
 		case line != "":
-			lines = append(lines, line)
+			lines = append(lines, []byte(line))
 		}
 	}
-	if len(lines) == 0 || !strings.EqualFold(lines[0], "BEGIN:VCALENDAR") || !strings.EqualFold(lines[len(lines)-1], "END:VCALENDAR") {
+	if len(lines) == 0 || !strings.EqualFold(string(lines[0]), "BEGIN:VCALENDAR") || !strings.EqualFold(string(lines[len(lines)-1]), "END:VCALENDAR") {
 		return invalid("it does not begin and end with VCALENDAR")
 	}
 	type event struct {
@@ -245,7 +249,7 @@ func parseICS(text string) (any, error) {
 	var stack []string
 	var current *event
 	for _, line := range lines {
-		names, value, found := strings.Cut(line, ":")
+		names, value, found := strings.Cut(string(line), ":")
 		parts := strings.Split(names, ";")
 		p := property{Name: strings.ToUpper(parts[0]), Parameters: map[string]string{}, Value: value}
 		for _, part := range parts[1:] {
@@ -334,7 +338,7 @@ func parseNPY(content []byte) (any, error) {
 		if err != nil || n < 0 || len(shape) == maxDimensions {
 			return invalid()
 		}
-		if shape, count = append(shape, n), count*n; count > maxArray {
+		if shape, count = append(shape, n), count*min(n, maxArray+1); count > maxArray {
 			return nil, refuse("npy_too_many_elements", "the array has more than %d elements", maxArray)
 		}
 	}

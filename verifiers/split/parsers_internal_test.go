@@ -49,6 +49,7 @@ func TestParsers(t *testing.T) {
 		{"json", "strict-json/v1", `{"b":1.50,"a":[]}`, `{"a":[],"b":1.50}`},
 		{"json twice a key", "strict-json/v1", `{"a":1,"a":2}`, "invalid_json"},
 		{"json with NaN", "strict-json/v1", `[NaN]`, "invalid_json"},
+		{"json that nests too deep for evidence", "strict-json/v1", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "invalid_json"},
 		{"json and more", "strict-json/v1", `1 2`, "invalid_json"},
 		{"csv", "strict-csv/v1", "\ufeffa,b\r\n1,\"x,\"\"y\"\"\nz\"\n\n2,\n", `{"header":["a","b"],"rows":[["1","x,\"y\"\nz"],["2",""]]}`},
 		{"csv with a quote inside", "strict-csv/v1", "a\nx\"y\n", `{"header":["a"],"rows":[["x\"y"]]}`},
@@ -63,6 +64,8 @@ func TestParsers(t *testing.T) {
 		{"csv of nothing", "strict-csv/v1", "\n", "invalid_csv"},
 		{"csv of many columns", "strict-csv/v1", "c0" + columns(256) + "\n", "csv_too_many_columns"},
 		{"ics", "ics/v1", calendar, `{"events":[{"properties":[{"name":"DTSTART","parameters":{"TZID":"Europe/Paris"},"value":"20260101"}],"type":"VEVENT"}],"properties":[{"name":"VERSION","parameters":{},"value":"2.0"}]}`},
+		{"ics with many folds", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("\n x", 1<<20) + "\nEND:VEVENT\n", "invalid_ics"},
+		{"ics with many lines", "ics/v1", "BEGIN:VCALENDAR\n" + strings.Repeat("X:\n", 100_000) + "END:VCALENDAR\n", "invalid_ics"},
 		{"ics without an end", "ics/v1", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n", "invalid_ics"},
 		{"ics with a long line", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("x", 8192) + "\nEND:VCALENDAR\n", "invalid_ics"},
 		{"npy", "strict-npy-float-summary/v1", npy("<f8", "(2,)", doubles(0.25, 0.75)), stats("<f8", 2, `"all_finite":true,"all_positive":true,"maximum":0.75,"minimum":0.25,"sum":1.0,"sum_log":-1.6739764335716716,"sum_x_log_x":-0.5623351446188083`)},
@@ -72,6 +75,7 @@ func TestParsers(t *testing.T) {
 		{"npy of integers", "strict-npy-float-summary/v1", npy("<i8", "(1,)", make([]byte, 8)), "unsupported_npy_dtype"},
 		{"npy that is cut", "strict-npy-float-summary/v1", npy("<f8", "(2,)", make([]byte, 8)), "invalid_npy"},
 		{"npy of many", "strict-npy-float-summary/v1", npy("<f2", "(1000001,)", nil), "npy_too_many_elements"},
+		{"npy of a shape whose product overflows", "strict-npy-float-summary/v1", npy("<f8", "(4, 4611686018427387904)", nil), "npy_too_many_elements"},
 		{"npy with a program", "strict-npy-float-summary/v1", strings.Replace(npy("<f8", "(1,)", make([]byte, 8)), "False", "exit()", 1), "invalid_npy"},
 	}
 	for _, test := range tests {
@@ -129,11 +133,15 @@ func TestTrees(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", 200)), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	const nodes = `{"nodes":[{"kind":"symlink","path":"link","target":"sub/data"},{"blob":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","kind":"regular_file","mode":493,"path":"run","size":1},` +
 		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
 	limits := compiler.ArtifactLimits{MaxFiles: 3, MaxTotalBytes: 1}
 	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", limits), nodes)
 	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", compiler.ArtifactLimits{MaxFiles: 2, MaxTotalBytes: 1}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "deep", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_too_large")
 	compare(t, observeIn(t, dir, "out", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
 	compare(t, observeIn(t, dir, "t/link", compiler.RegularFile, "utf8-text/v1", limits), "artifact_missing")
 	compare(t, observeIn(t, dir, "none", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_missing")

@@ -371,6 +371,6 @@ func canonical(value any) ([]byte, error) {
 	if err := encoder.Encode(value); err != nil {
 		return nil, err
 	}
-	v, err := parse(b.Bytes())
+	v, err := parseOwn(b.Bytes())
 	return v.AppendSorted(nil), err
 }

@@ -225,10 +225,38 @@ func (r *result) setDiagnostics(v document.Value) error {
 	return nil
 }
 
+// maxNesting bounds how deep values nest that a candidate, a driver or an oracle wrote. It is smaller than the bound
+// of package document, so that evidence with such a value in it can be read, too.
+const maxNesting = 900
+
 // parse reads one JSON value. The error says what is wrong without quoting it.
 func parse(text []byte) (document.Value, error) {
+	v, err := parseOwn(text)
+	if err == nil && nests(v, maxNesting) {
+		return document.Value{}, fmt.Errorf("not one JSON value: values nest more than %d deep", maxNesting)
+	}
+	return v, err
+}
+
+// nests reports whether more than depth arrays and objects are inside one another.
+func nests(v document.Value, depth int) bool {
+	deeper := false
+	for _, item := range v.Items() {
+		deeper = deeper || nests(item, depth-1)
+	}
+	for _, field := range v.Fields() {
+		deeper = deeper || nests(field, depth-1)
+	}
+	return deeper || depth <= 0 && (v.Kind() == document.Array || v.Kind() == document.Object)
+}
+
+// parseOwn is parse for what this package wrote.
+func parseOwn(text []byte) (document.Value, error) {
 	var doc document.Document
-	if problems := doc.ParseJSON(bytes.TrimSpace(text), 1); len(problems) > 0 {
+	switch problems := doc.ParseJSON(bytes.TrimSpace(text), 1); {
+	case len(problems) > 0 && problems[0].Path != "": // its message quotes the key
+		return document.Value{}, errors.New("not one JSON value: an object has a key twice")
+	case len(problems) > 0:
 		return document.Value{}, errors.New("not one JSON value: " + problems[0].Message)
 	}
 	return doc.Root(), nil
