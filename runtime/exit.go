@@ -99,7 +99,6 @@ func (e Exit) Metadata() map[string]any {
 		return m
 	}
 	m["exit_reason"], m["exit_code"], m["wall_seconds"], m["usage"] = e.Reason.String(), e.Code, e.Wall.Seconds(), e.Usage
-	m["stdout_bytes"], m["stderr_bytes"] = e.Stdout.Total, e.Stderr.Total
 	if e.Signal != 0 {
 		m["signal"] = e.Signal
 	}
