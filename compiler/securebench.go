@@ -140,6 +140,7 @@ func (b BundleOrPatch) Kept(text string) (kept string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("the patch cannot be read: %w", err)
 	}
+	var all strings.Builder
 	changed := int64(0)
 	for _, f := range files {
 		names := f.Paths()
@@ -155,12 +156,13 @@ func (b BundleOrPatch) Kept(text string) (kept string, err error) {
 				return "", fmt.Errorf("%q is not in allow_paths", name)
 			}
 		}
-		kept, changed = kept+f.Text, changed+1
+		all.WriteString(f.Text)
+		changed++
 	}
-	if int64(len(kept)) > b.MaxPatchBytes || changed > b.MaxChangedFiles {
+	if int64(all.Len()) > b.MaxPatchBytes || changed > b.MaxChangedFiles {
 		return "", fmt.Errorf("the patch has more than %d bytes or %d files", b.MaxPatchBytes, b.MaxChangedFiles)
 	}
-	return kept, nil
+	return all.String(), nil
 }
 
 func identifierSchema(doc string) *schema.Schema {

@@ -141,10 +141,11 @@ func (g *gitObjects) add(kind string, data []byte, want string) error {
 	}
 	o := &gitObject{OID: oid, Kind: kind, Size: len(data), Content: strings.ToValidUTF8(string(data), "\ufffd"), data: data}
 	if kind == "tree" {
-		o.Content = ""
+		var list strings.Builder
 		for _, e := range o.entries() {
-			o.Content += fmt.Sprintf("%06s %s %s\t%s\n", e.mode, e.kind, e.oid, strings.ToValidUTF8(e.name, "\ufffd"))
+			_, _ = fmt.Fprintf(&list, "%06s %s %s\t%s\n", e.mode, e.kind, e.oid, strings.ToValidUTF8(e.name, "\ufffd"))
 		}
+		o.Content = list.String()
 	}
 	g.all[oid] = o
 	return nil
