@@ -105,7 +105,8 @@ type Access struct {
 	Network *runtime.Network // nil for none
 	Env     []string
 	Mounts  []runtime.Mount
-	Close   func() error // after the sandbox
+	// Close is called after the sandbox. It returns how many requests were refused.
+	Close func() (refused int64, err error)
 }
 
 // Open opens the network access that e allows.
@@ -114,7 +115,13 @@ func (e Egress) Open(task string, attempt int) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
-	return Access{w.network(), w.env(), w.mounts(), func() error { _, err := w.close(Result{}, nil); return err }}, nil
+	return Access{w.network(), w.env(), w.mounts(), func() (int64, error) {
+		result, err := w.close(Result{}, nil)
+		if result.Egress == nil {
+			return 0, err
+		}
+		return result.Egress.Proxy.Denied, err
+	}}, nil
 }
 
 // open opens the network access that e allows, and a relay unless provider is nil.

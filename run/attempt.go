@@ -173,14 +173,14 @@ func (p pace) Doing(what string) {
 }
 
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
-func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() error, err error) {
+func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (refused int64, err error), err error) {
 	domains := s.cfg.Tester.Verification.AllowedDomains
 	if domains == nil || len(*domains) == 0 {
 		return nil
 	}
 	egress := s.cfg.Egress
 	egress.Domains, egress.Log = *domains, a.log.checkerLog(a.try)
-	return func() (func(*runtime.Config), func() error, error) {
+	return func() (func(*runtime.Config), func() (int64, error), error) {
 		access, err := egress.Open(a.task.ID(), a.number)
 		return func(cfg *runtime.Config) {
 			cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)

@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -58,6 +60,50 @@ func TestStrangers(t *testing.T) {
 	})
 	if must(t, err); !kept {
 		t.Error("the checker's files were not kept")
+	}
+}
+
+// TestFetches: a checker that fetches its tools, as many of Harbor's do, reaches the domains that the
+// tester file lists, through the proxy, and nothing else. The server is in a network namespace of its own,
+// with a public address that only the namespace of this test's sbench has a route to.
+func TestFetches(t *testing.T) {
+	h := newHost(t).private() // a daemon in another mount namespace could not be used
+	for name, text := range map[string]string{
+		"tasks/t/instruction.md": "Write 42 to answer.txt.\n",
+		"tasks/t/task.toml":      "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
+		// the image has no curl
+		"tasks/t/tests/test.sh": "curl() { python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' \"$2\"; }\n" +
+			"curl -LsSf http://tools.example/checktool > /tmp/checktool\nif [ -s /tmp/checktool ] && sh /tmp/checktool; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+		"tasks/t/solution/solve.sh": "echo 42 > answer.txt\n",
+		"www/checktool":             "#!/bin/sh\ngrep -qx 42 answer.txt\n",
+		"hosts":                     "11.0.0.1 tools.example\n",
+	} {
+		name = filepath.Join(h.dir, name)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	server := exec.Command("unshare", "--net", "sh", "-c", `cd "$0"; exec python3 -m http.server 80`, filepath.Join(h.dir, "www"))
+	must(t, server.Start())
+	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
+	for name, tt := range map[string]struct{ domains, harness, want string }{
+		"reference":         {`["tools.example"]`, "reference", "verified=1 passed=1"},
+		"empty":             {`["tools.example"]`, "empty", "verified=1 passed=0"},
+		"other domains":     {`["other.example"]`, "reference", "verified=0 passed=0"},
+		"empty and refused": {`["other.example"]`, "empty", "verified=1 passed=0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const script = `ip link set lo up; ip link add v0 type veth peer name "v$$" netns "$1"; ip addr add 11.0.0.2/24 dev v0; ip link set v0 up
+nsenter -t "$1" -n sh -c 'ip addr flush scope global; ip addr add 11.0.0.1/24 dev "$0"; ip link set "$0" up' "v$$"; mount --bind "$2" /etc/hosts; shift 2
+for i in $(seq 100); do curl -sf -m 1 http://tools.example/checktool >/dev/null && break; sleep 0.1; done
+exec "$@"`
+			out := filepath.Join(h.dir, strings.ReplaceAll(name, " ", "-"))
+			cmd := exec.Command("unshare", "--net", "--mount", "sh", "-c", script, "sh", strconv.Itoa(server.Process.Pid), filepath.Join(h.dir, "hosts"),
+				"sbench", "run", filepath.Join(h.dir, "tasks"), "--harness", tt.harness, "-o", out, "--progress", "plain", "--set", "verification.allowed_domains="+tt.domains)
+			cmd.Env = h.env
+			if text, err := cmd.CombinedOutput(); !strings.Contains(string(text), tt.want) {
+				t.Errorf("%v, want %q:\n%s", err, tt.want, text)
+			}
+		})
 	}
 }
 

@@ -193,7 +193,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 
 // unchanged judges the candidate by the checker as staged in dir.
 func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Verdict, error) {
-	exit, logs, err := c.execute(ctx, dir)
+	ran, err := c.execute(ctx, dir)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
@@ -202,11 +202,18 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
-	v := verifiers.OfExit(exit)
+	v := verifiers.OfExit(ran.exit)
 	if c.eval.Checker.Reward {
-		v = readReward(logs).verdict(exit, c.in.Reference)
+		v = readReward(ran.logs).verdict(ran.exit, c.in.Reference)
 	}
-	v.Logs = checkerLogs(logs)
+	v.Logs = checkerLogs(ran.logs)
+	if ran.refused > 0 && v.Status == verifiers.Failed {
+		v.Message += fmt.Sprintf("; the proxy refused %d requests of the checker's sandbox", ran.refused)
+		if c.in.Reference { // no other candidate may turn its failure into an error
+			v.Status, v.Reason = verifiers.Faulty, "checker_refused"
+			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches"
+		}
+	}
 	return c.withoutPytest(ctx, dir, v)
 }
 
@@ -266,18 +273,18 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v verifie
 	if v.Status == verifiers.Passed || !suite.LacksPytest(v.Stdout, v.Stderr) {
 		return v, nil
 	}
-	exit, _, err := c.withoutCandidate(ctx, dir)
+	ran, err := c.withoutCandidate(ctx, dir)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return v, nil
 	}
-	if err == nil && (c.eval.Checker.Reward || !exit.Success()) && suite.LacksPytest(exit.Stdout, exit.Stderr) {
+	if err == nil && (c.eval.Checker.Reward || !ran.exit.Success()) && suite.LacksPytest(ran.exit.Stdout, ran.exit.Stderr) {
 		v.Status, v.Reason, v.Message = verifiers.Faulty, "pytest_missing", "the task's image has no pytest"
 	}
 	return v, err
 }
 
 // withoutCandidate runs the checker on a workspace with nothing but the task's own files.
-func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runtime.Exit, string, error) {
+func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execution, error) {
 	without := *c
 	without.image, without.artifacts = c.in.Image, nil
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
@@ -291,31 +298,38 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (runti
 		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 	}
 	if err != nil {
-		return runtime.Exit{}, "", err
+		return execution{}, err
 	}
 	return without.execute(ctx, dir)
 }
 
+// An execution is a run of the checker.
+type execution struct {
+	exit    runtime.Exit
+	logs    string // host directory that the checker saw as /logs
+	refused int64  // requests that the proxy refused
+}
+
 // execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
 // host directory that it saw as /logs.
-func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.Exit, logs string, err error) {
-	if logs, err = c.makeLogs(dir); err != nil {
-		return exit, "", err
+func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution, err error) {
+	if ran.logs, err = c.makeLogs(dir); err != nil {
+		return ran, err
 	}
-	mounts, err := c.mounts(dir, logs)
+	mounts, err := c.mounts(dir, ran.logs)
 	if err != nil {
-		return exit, "", err
+		return ran, err
 	}
 	args := c.eval.Checker.Args()
 	services := c.services()
 	if len(services) > 0 {
 		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return exit, "", err // the engine sees only with-services
+			return ran, err // the engine sees only with-services
 		}
 	}
 	args, own, err := service.Beside(services, args)
 	if err != nil {
-		return exit, "", err
+		return ran, err
 	}
 	mounts = append(mounts, own...)
 	env, limits := c.in.Task.Environment(), c.in.Limits
@@ -328,16 +342,18 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (exit runtime.E
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
 	}
-	done := func() error { return nil }
+	done := func() (int64, error) { return 0, nil }
 	if c.eval.Checker.Network && c.in.Network != nil {
 		var add func(*runtime.Config)
 		if add, done, err = c.in.Network(); err != nil {
-			return exit, "", err
+			return ran, err
 		}
 		add(&cfg)
 	}
-	exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	return exit, logs, errors.Join(err, done())
+	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
+	refused, doneErr := done()
+	ran.refused = refused
+	return ran, errors.Join(err, doneErr)
 }
 
 // services returns what runs beside the checker: the entry point of the image, if the task wants it,
@@ -390,18 +406,18 @@ func (c checkerCommand) Run(ctx context.Context, on suite.Subject, files []contr
 	if err != nil {
 		return exit, err
 	}
-	var logs string
+	ran := execution{}
 	if on == suite.Unsolved {
-		exit, logs, err = c.withoutCandidate(ctx, dir)
+		ran, err = c.withoutCandidate(ctx, dir)
 	} else {
-		exit, logs, err = c.execute(ctx, dir)
+		ran, err = c.execute(ctx, dir)
 	}
-	switch {
+	switch exit = ran.exit; {
 	case err != nil:
 	case c.redirected && isRedirected(files):
-		exit = forgedExit(exit, logs)
+		exit = forgedExit(exit, ran.logs)
 	case c.eval.Checker.Reward:
-		exit = readReward(logs).exit(exit)
+		exit = readReward(ran.logs).exit(exit)
 	}
 	return exit, err
 }
