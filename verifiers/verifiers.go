@@ -235,6 +235,20 @@ func (in Input) Run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 	return exit, errors.Join(err, sandbox.Close(ctx))
 }
 
+// commandVariable holds a command until its shell has read it.
+const commandVariable = "SBENCH_COMMAND"
+
+// HideCommand returns the arguments of a process that does the same as args, and a variable for its
+// environment. Every user of the host can read the arguments of a process (proc(5), /proc/pid/cmdline), but
+// not its environment, so a shell takes its command from there. Other arguments stay as they are.
+func HideCommand(args []string) (hidden, env []string) {
+	if len(args) != 3 || args[0] != "sh" || args[1] != "-c" {
+		return args, nil
+	}
+	read := "c=$" + commandVariable + "; unset " + commandVariable + `; eval "unset c; $c"`
+	return []string{"sh", "-c", read}, []string{commandVariable + "=" + args[2]}
+}
+
 // A Verifier judges one candidate in sandboxes of e. An error means that nothing was
 // judged and that a retry may help. Verifiers are safe for concurrent use.
 type Verifier func(ctx context.Context, e Engine, in Input) (Verdict, error)

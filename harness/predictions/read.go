@@ -337,7 +337,7 @@ func (r *reader) directory(ctx context.Context) error {
 		id = cmp.Or(ids[id], id)
 		if task := r.task(0, id); task != nil {
 			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
-				return err
+				return fmt.Errorf("%s: %w", e.Name(), compiler.Bare(err))
 			}
 		}
 	}

@@ -519,7 +519,9 @@ func prepareVerdict(exit runtime.Exit) verifiers.Verdict {
 func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sandbox, more ...runtime.Mount) (runtime.Exit, error) {
 	cfg := c.config(name)
 	cfg.Base, cfg.Mounts = prepared, append(slices.Clone(c.inputs), more...)
-	return c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: c.eval.Command.Args(), Dir: c.eval.Workdir, Wall: c.eval.Timeout})
+	args, command := verifiers.HideCommand(c.eval.Command.Args())
+	cfg.Env = append(cfg.Env, command...)
+	return c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }
 
 // withoutCandidate repeats a command that seems to lack a program, on the repository without

@@ -327,6 +327,7 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 			return ran, err // the engine sees only with-services
 		}
 	}
+	args, command := verifiers.HideCommand(args)
 	args, own, err := service.Beside(services, args)
 	if err != nil {
 		return ran, err
@@ -337,7 +338,7 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 	cfg := runtime.Config{
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
-		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: c.env(dir),
+		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
 	}
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true

@@ -77,6 +77,7 @@ func checkers() map[string]map[string]any {
 		"bits":    {"checker": map[string]any{"command": "test \"$(stat -c %a t g s | tr '\\n' ' ')\" = '1777 2755 4755 '"}},
 		"module":  {"checker": map[string]any{"source": "pytest", "path": "m/test_module.py"}},
 		"dashc":   {"checker": map[string]any{"command": "python3 -c 'import sys, pytest; sys.exit(pytest.main([\"-q\", \"securebench/evaluation_inputs/t/test_it.py\"]))'"}, "test_files": map[string]any{"path": "t"}},
+		"unseen":  {"checker": map[string]any{"command": "! grep -q unseen-word /proc/$$/cmdline && test -z \"$SBENCH_COMMAND$c\" && grep -qx 44 answer.txt"}},
 		"hungry":  {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 60}},
 		"slow":    {"checker": map[string]any{"command": "sh ./slow.sh && grep -qx 44 answer.txt", "timeout_seconds": 2}},
 	}
@@ -144,6 +145,7 @@ func TestTerminalTask(t *testing.T) {
 	tests := []struct{ name, checker, script, reason string }{
 		{"honest, shell", "shell", solve, ""},
 		{"honest, script", "script", solve, ""},
+		{"honest, the command is no argument", "unseen", solve, ""},
 		{"honest, SecureBench's layout", "sb", solve, ""},
 		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
 		{"honest, pytest", "pytest", solve, ""},
