@@ -119,7 +119,7 @@ func (l HostLimits) withDefaults() HostLimits {
 // SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox.
 func (l HostLimits) SandboxBytes() int64 {
 	l = l.withDefaults()
-	return int64(l.Conns)*proxy.ClientBytes + int64(l.InFlight)*(proxy.HostBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
+	return int64(l.Conns)*proxy.SocketBytes + int64(l.InFlight)*(proxy.SocketBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
 }
 
 // check returns all errors at once. No message contains the key.
