@@ -83,6 +83,8 @@ func answerOf(exit runtime.Exit) (said []byte, how string) {
 	switch {
 	case exit.Reason == 0:
 		return nil, "it could not be executed"
+	case exit.Reason == runtime.WallTime:
+		return nil, "it was " + exit.String()
 	case !exit.Success():
 		return nil, "it " + exit.String()
 	case exit.Stdout.Cut() > 0:
