@@ -12,7 +12,7 @@ export PATH := $(PATH):/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin
 export CGO_ENABLED := 0
 
 # Lazy: what no target asks for is not run.
-VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo devel)
+VERSION ?= $(shell scripts/version.sh)
 LINT = go tool -modfile=scripts/tools/go.mod
 SCRIPTS = scripts/*.sh scripts/hosts/*.sh pack/*.sh .ci/run
 
@@ -43,7 +43,7 @@ uninstall:
 
 PREFIX ?= /usr/local
 
-## dist: make dist/: tarballs, deb, rpm, checksums and a list of modules (amd64, arm64)
+## dist: make dist/: tarballs, deb, rpm, checksums (SIGN_KEY=... signs them) and a list of modules
 .PHONY: dist
 dist:
 	$(call say,dist: $(VERSION))

@@ -4,12 +4,11 @@
 # Makes what a release consists of in DIRECTORY (dist/ of the repository unless it is given):
 # for each architecture a tarball, a deb, an rpm and a CycloneDX list of the modules in the
 # program, for this machine's architecture the container image too, and SHA256SUMS of them
-# all. What an earlier call left there is removed.
+# all, with SHA256SUMS.sig if SIGN_KEY names an SSH key. What an earlier call left there is removed.
 #
 # The same commit and the same Go make the same bytes, wherever and by whom they are made:
 # times are SOURCE_DATE_EPOCH, which is the commit's unless it is set. The version is
-# VERSION, else what git describe says; without a tag packages are 0.0.0 with the commit's
-# time, so that a later one is newer. The container image is the same only with the same
+# VERSION, else what version.sh says. The container image is the same only with the same
 # packages of Debian.
 #
 # Needs Go, git (unless VERSION and SOURCE_DATE_EPOCH are set), tar, gzip, and for the container
@@ -141,20 +140,21 @@ main() {
 	arguments "$@"
 	command -v go >/dev/null 2>&1 || die "go is missing: see make setup"
 	cd "$here/.."
-	: "${VERSION:=$(git describe --always --dirty)}" "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
+	: "${VERSION:=$("$here/version.sh")}" "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct)}"
 	PACKAGE_VERSION="$(package_version)"
 	export VERSION SOURCE_DATE_EPOCH PACKAGE_VERSION
 	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-dist.XXXXXX")"
 	trap 'rm -rf -- "$stage"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	rm -f -- "$out"/sbench[-_]* "$out/SHA256SUMS"
+	rm -f -- "$out"/sbench[-_]* "$out"/SHA256SUMS*
 	say "version $PACKAGE_VERSION"
 	host="$(go env GOHOSTARCH)"
 	compile "$host" "$stage/here"
 	GOARCH="$host" go build -modfile=scripts/tools/go.mod -o "$stage/nfpm" github.com/goreleaser/nfpm/v2/cmd/nfpm
 	for arch in "${arches[@]}"; do release "$arch" "$stage/here/sbench"; done
 	(cd "$out" && sha256sum -- sbench[-_]* >SHA256SUMS)
+	[ -z "${SIGN_KEY:-}" ] || ssh-keygen -q -Y sign -f "$SIGN_KEY" -n sbench "$out/SHA256SUMS"
 	say "made $out"
 }
 

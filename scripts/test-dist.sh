@@ -80,7 +80,7 @@ check_files() {
 	fi
 	dpkg-deb --extract "$deb" "$root"
 	for file in bin/sbench bin/containerd-shim-sbench-v1 share/man/man1/sbench.1.gz share/bash-completion/completions/sbench share/zsh/vendor-completions/_sbench \
-		share/fish/vendor_completions.d/sbench.fish share/doc/sbench/copyright; do
+		share/fish/vendor_completions.d/sbench.fish share/doc/sbench/copyright share/sbench/apparmor; do
 		[ -s "$root/usr/$file" ] || die "the deb has no $file"
 	done
 	for file in README.md CHANGELOG.md LICENSE LICENSES docs/install.md docs/images/report-overview.png \
@@ -93,7 +93,7 @@ check_files() {
 
 	say "the program"
 	"$root/usr/bin/sbench" version >"$stage/listing"
-	grep -q "^sbench $(cd "$here/.." && git describe --always --dirty) go" "$stage/listing" || die "another version: $(cat "$stage/listing")"
+	grep -q "^sbench $("$here/version.sh") go" "$stage/listing" || die "another version: $(cat "$stage/listing")"
 	gzip -dc "$root/usr/share/man/man1/sbench.1.gz" >"$stage/listing"
 	has "$stage/listing" ".SH NAME" ".SH EXIT STATUS"
 	bash -n "$root/usr/share/bash-completion/completions/sbench"

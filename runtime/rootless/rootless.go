@@ -149,7 +149,7 @@ func enter(ctx context.Context, o Options) error {
 // existing one is this user's and restricts its mode.
 func ownDirectory(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("directory %q is not absolute", dir)
+		return fmt.Errorf("directory %q is not absolute: set HOME, or give --root and --state", dir)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
