@@ -33,14 +33,14 @@ func subordinate(file string, u *user.User) (mine []userns.Grant, total int64, e
 // mapIDs maps root in the user namespace of a process to this user, and the ids from 1
 // upwards to the user's subordinate ids.
 func mapIDs(pid int) error {
+	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set == 1 {
+		return errors.Join(errors.New("no_new_privs is set, with which the setuid program newuidmap may not map ids: start sbench without it "+
+			"(Docker: no --security-opt no-new-privileges; Kubernetes: allowPrivilegeEscalation: true; systemd: NoNewPrivileges=no)"), err)
+	}
 	u, err := user.Current()
 	if err != nil {
 		return fmt.Errorf("uid %d has no name, by which newuidmap finds its ids in /etc/subuid: give it a line in /etc/passwd and %d ids in /etc/subuid and /etc/subgid, or run as a user that has them: %w",
 			os.Getuid(), minSubordinate, err)
-	}
-	if set, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || set == 1 {
-		return errors.Join(errors.New("no_new_privs is set, with which the setuid program newuidmap may not map ids: start sbench without it "+
-			"(Docker: no --security-opt no-new-privileges; Kubernetes: allowPrivilegeEscalation: true; systemd: NoNewPrivileges=no)"), err)
 	}
 	for _, m := range []struct{ program, file, own string }{
 		{"newuidmap", "/etc/subuid", u.Uid}, {"newgidmap", "/etc/subgid", u.Gid},
