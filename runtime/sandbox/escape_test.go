@@ -214,9 +214,10 @@ func TestProbe(t *testing.T) {
 // ofOwnKernel returns the attempts that end in another way in a sandbox with a kernel of its own, and why
 // that is none of the host's business; docs/sandbox.md has the same list.
 func ofOwnKernel() map[string]string {
-	const memory, values, absent = "is the sandbox's memory, whose limit ends it", "has values of the sandbox's kernel", "is not there"
+	const memory, values, absent, own = "is the sandbox's memory, whose limit ends it", "has values of the sandbox's kernel", "is not there", "are the sandbox's kernel's own"
 	return map[string]string{
-		"fill /dev": memory, "inodes of /tmp": memory, "huge page": "gets usual pages",
+		"fill /dev": memory, "inodes of /tmp": memory, "huge page": "gets usual pages", "segment of huge pages": "gets usual pages", "file of huge pages": "fails with EINVAL",
+		"more terminals than a sandbox may have": own, "slots of asynchronous input and output": own,
 		"unexpected device": "its /dev is the sandbox's kernel's", "mount without nosuid or nodev": "its mount table lists no such flags, which hold",
 		"names of the host in the standard streams": "has names that the sandbox's kernel gives",
 		"read kernel command line":                  values, "read /proc/cmdline": values, "read /proc/devices": values, "read /proc/cgroups": values,
