@@ -26,6 +26,7 @@ type codeWorld struct {
 	limits       runtime.Limits
 	pool         *pool.Pool
 	calibrations *contrast.Store
+	contrast     contrast.Effort
 }
 
 func newCodeWorld(tb testing.TB) codeWorld {
@@ -121,6 +122,6 @@ func (w codeWorld) judge(tb testing.TB, c codeTask, program string) (verifiers.V
 func (w codeWorld) input(task *compiler.Task, pack *compiler.Pack, code string) verifiers.Input {
 	return verifiers.Input{
 		Task: task, Pack: pack, Candidate: candidate.Candidate{Text: code}, Image: w.image, Limits: w.limits,
-		Timeout: time.Minute, Code: w.pool, Calibrations: w.calibrations, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+		Timeout: time.Minute, Code: w.pool, Calibrations: w.calibrations, Contrast: w.contrast, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	}
 }

@@ -3,24 +3,37 @@ package code_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/verifiers/contrast"
 )
 
 // TestCodeWays: how sure a pass is, for each case of testdata/ways.txtar with and without
-// its reference. "with" and "without" say what is expected: an assurance, or a reason of failure.
+// its reference, and with less effort. The name of each way says what is expected: an assurance, or a
+// reason of failure.
 func TestCodeWays(t *testing.T) {
 	w := newCodeWorld(t)
 	for _, c := range readCases(t, "ways.txtar") {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			task := codeTask{Prompt: c.files["prompt.py"], Tests: c.files["tests.py"], Extract: strings.TrimSpace(c.files["extract"]), Timeout: 20}
-			for _, way := range []string{"without", "with"} {
-				if way == "with" {
+			for _, way := range []string{"without", "with", "quick", "off"} {
+				if c.files[way] == "" {
+					continue
+				}
+				w := w
+				switch way {
+				case "with":
 					task.Reference = c.files["reference.py"]
+				case "quick", "off":
+					w.contrast = contrast.Effort(way)
 				}
 				v, err := w.judge(t, task, c.files["candidate.py"])
 				got := string(v.Assurance) + v.Reason
 				if v.Metadata["doubtful"] == true {
 					got += " doubtful"
+				}
+				if way == "quick" && v.Contrast.Mutants != 1 || way == "off" && v.Contrast.State != way {
+					t.Errorf("%s: %+v", way, v.Contrast)
 				}
 				if want := strings.TrimSpace(c.files[way]); err != nil || got != want {
 					t.Errorf("%s a reference: %v %q (%s), want %q %+v\n%s", way, err, got, v.Message, want, v.Contrast, v.Stderr)
