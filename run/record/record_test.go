@@ -225,6 +225,10 @@ func TestForeignDirectory(t *testing.T) {
 		if v := verify(t, run); len(v.Findings) != 1 || !v.Findings[0].Note {
 			t.Errorf("%s: %+v", path, v.Findings)
 		}
+		must(t, unix.Mkfifo(filepath.Join(run, record.WorkspacesDir), 0o644))
+		if v := verify(t, run); v.OK() {
+			t.Error("a pipe in place of all workspaces is good")
+		}
 	}
 }
 

@@ -228,7 +228,8 @@ const maxStrange = 20
 
 // unnamed notes files that no record names: an interrupted attempt left them, or somebody added them.
 func (v *verifier) unnamed() {
-	own := []string{RecordsFile, ManifestFile, SealFile, SignatureFile, EgressFile, lockFile, WorkspacesDir, LogsDir, PrivateDir}
+	files := []string{RecordsFile, ManifestFile, SealFile, SignatureFile, EgressFile, lockFile}
+	dirs := []string{".", WorkspacesDir, LogsDir, PrivateDir}
 	err := fs.WalkDir(v.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		inside := strings.HasPrefix(name, LogsDir+"/") || strings.HasPrefix(name, PrivateDir+"/")
 		switch {
@@ -236,7 +237,10 @@ func (v *verifier) unnamed() {
 			return err
 		case v.named[name] && d.IsDir():
 			return fs.SkipDir
-		case v.named[name], slices.Contains(own, name), name == ".", d.IsDir() && inside:
+		case slices.Contains(dirs, name) && !d.IsDir(), slices.Contains(files, name) && !d.Type().IsRegular():
+			v.wrong(name, 0, "is another kind of file")
+			return v.ctx.Err()
+		case v.named[name], slices.Contains(files, name), slices.Contains(dirs, name), d.IsDir() && inside:
 			return v.ctx.Err()
 		}
 		if v.strange++; v.strange <= maxStrange {
