@@ -45,6 +45,15 @@ type Candidate struct {
 	// Layer is the digest of the layer with all changes outside the workspace; "" unless the whole
 	// machine is the candidate. The layer's name is Workspace with layer.Suffix.
 	Layer string
+
+	stored string // beside this workspace lies the layer; "" for Workspace
+}
+
+// Restored returns the candidate with a copy of its workspace in the directory dir, whose files have their
+// owners and modes again. The layer stays where it is.
+func (c Candidate) Restored(dir string) Candidate {
+	c.stored, c.Workspace, c.Attributes = cmp.Or(c.stored, c.Workspace), dir, ""
+	return c
 }
 
 // A Failure is a fault of the candidate or of its harness, not of sbench.
@@ -188,12 +197,13 @@ func (c *Candidate) WriteLayer(ctx context.Context, s runtime.Sandbox, dest stri
 
 // OpenLayer opens the candidate's layer after checking its digest. The caller closes it.
 func (c Candidate) OpenLayer(ctx context.Context) (*os.File, error) {
-	root, err := os.OpenRoot(filepath.Dir(c.Workspace))
+	stored := cmp.Or(c.stored, c.Workspace)
+	root, err := os.OpenRoot(filepath.Dir(stored))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return layer.Open(ctx, root, filepath.Base(c.Workspace)+layer.Suffix, c.Layer)
+	return layer.Open(ctx, root, filepath.Base(stored)+layer.Suffix, c.Layer)
 }
 
 // LayerBudget returns the budget of a layer of at most maxBytes.

@@ -42,7 +42,7 @@ func copied(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restor
 	if err := restore(ctx, in, dir, workspace.TreeOptions{MaxBytes: bytes, MaxFiles: inodes}); err != nil {
 		return in, nil, errors.Join(err, vol.Close())
 	}
-	in.Candidate.Workspace, in.Candidate.Attributes = dir, ""
+	in.Candidate = in.Candidate.Restored(dir)
 	return in, vol.Close, nil
 }
 
