@@ -18,8 +18,10 @@ import (
 const (
 	proxyAddress = "127.0.0.1:3128"
 	relayAddress = "127.0.0.1:8099"
-	dnsAddress   = "127.0.0.1:53"
-	caDest       = "/opt/sbench/ca.pem"
+	// A task may have a name server of its own at 127.0.0.1, so ours has another address, as systemd-resolved does.
+	dnsHost    = "127.0.0.53"
+	dnsAddress = dnsHost + ":53"
+	caDest     = "/opt/sbench/ca.pem"
 )
 
 // Egress says what a harness may reach. The zero Egress allows nothing.
@@ -155,7 +157,7 @@ func (w *egressSession) network() *runtime.Network {
 	if w.relay != nil {
 		n.TCP = append(n.TCP, relayAddress)
 	}
-	n.TCP, n.UDP, n.Nameserver = append(n.TCP, dnsAddress), []string{dnsAddress}, "127.0.0.1"
+	n.TCP, n.UDP, n.Nameserver = append(n.TCP, dnsAddress), []string{dnsAddress}, dnsHost
 	n.Redirect = w.egress.Transparent
 	return n
 }
