@@ -56,8 +56,9 @@ type Environment struct {
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
 	Sidecars []Sidecar `key:"sidecars"`
-	// IgnoredFiles says that a patch contains files that git ignores, too, as in SecureBench 2.0.
-	IgnoredFiles bool
+	// SecureBench says that the pack is one of SecureBench 2.0: a patch contains files that git ignores, and an
+	// image may lack the working directory.
+	SecureBench bool
 	Resources    Resources         `key:"resources"`
 	Env          map[string]string `key:"env"`
 	// NetworkNone forbids egress whatever the tester allows.

@@ -405,7 +405,7 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 	env := r.pack.environment.withRow(own)
 	network := cmp.Or(own.Get("agent_network"), defaults.Get("agent_network"))
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
-	env.MaterializeWorkdirFromImage, env.IgnoredFiles = f.Name == "terminal_task", f.Name == "repo_patch"
+	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
 	var taken []document.Value
 	place := func(v document.Value, within error) {
 		switch inside := isBelow(v.Text(), env.Workdir); {

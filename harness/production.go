@@ -163,7 +163,7 @@ func (p production) fill(ctx context.Context, dir string) error {
 		}
 	} else if env.MaterializeWorkdirFromImage || env.Machine {
 		err := copyWorkdir(ctx, p.engine, r, root)
-		if err != nil && (!env.Machine || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
+		if err != nil && (!env.Machine && !env.SecureBench || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
 	}
@@ -323,7 +323,7 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 		return "", nil, err
 	}
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
-		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, Ignored: env.IgnoredFiles, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, Ignored: env.SecureBench, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
 }
 

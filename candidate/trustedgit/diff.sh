@@ -14,6 +14,7 @@ shift 3
 
 for path; do
 	printf '/%s\n' "$path" >> "$GIT_DIR/info/exclude"
+	printf '/%s\n' "$path" >> "$GIT_DIR/own"
 done
 if [ "$form" = binary ]; then
 	echo "$plain -diff" > "$GIT_DIR/info/attributes"
@@ -21,13 +22,4 @@ fi
 before=$(snapshot "$repo" /sbench/before)
 cp /sbench/before /sbench/after
 after=$(snapshot "$tree" /sbench/after)
-if [ -n "${SBENCH_IGNORED:-}" ]; then
-	cd "$tree"
-	for path; do
-		printf '/%s\n' "$path"
-	done > /sbench/excluded
-	GIT_INDEX_FILE=/sbench/after git --work-tree="$tree" ls-files -z --others --exclude-from=/sbench/excluded > /sbench/ignored
-	GIT_INDEX_FILE=/sbench/after xargs -0 -r git --work-tree="$tree" add --force -- < /sbench/ignored
-	after=$(GIT_INDEX_FILE=/sbench/after git write-tree)
-fi
 exec git diff --binary --full-index --no-renames --no-ext-diff --no-textconv --no-color --src-prefix=a/ --dst-prefix=b/ "$before" "$after"

@@ -19,6 +19,7 @@ if [ ! -d "$GIT_DIR" ]; then
 		git config "${setting%%=*}" "${setting#*=}"
 	done
 	mkdir -p "$GIT_DIR/info"
+	touch "$GIT_DIR/own"
 	echo "$common/objects" > "$GIT_DIR/objects/info/alternates"
 	if [ -f "$common/info/exclude" ]; then
 		cat "$common/info/exclude" > "$GIT_DIR/info/exclude"
@@ -29,11 +30,16 @@ plain='* !text !eol !crlf !filter !ident !merge !working-tree-encoding !whitespa
 echo "$plain !diff" > "$GIT_DIR/info/attributes"
 
 # snapshot TREE INDEX prints the tree object of a work tree. A file in the index
-# counts even if an ignore rule names it.
+# counts even if an ignore rule names it. With SBENCH_IGNORED=yes all files count
+# but those that $GIT_DIR/own names.
 snapshot() (
 	cd "$1" || exit
 	export GIT_INDEX_FILE="$2"
 	[ -f "$2" ] || git read-tree "$head"
 	git --work-tree="$1" add --all -- .
+	if [ -n "${SBENCH_IGNORED:-}" ]; then
+		git --work-tree="$1" ls-files -z --others --exclude-from="$GIT_DIR/own" > /sbench/ignored
+		xargs -0 -r git --work-tree="$1" add --force -- < /sbench/ignored
+	fi
 	git --work-tree="$1" write-tree
 )

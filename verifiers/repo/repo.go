@@ -409,9 +409,13 @@ func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File
 	if err != nil {
 		return nil, verifiers.Verdict{}, err
 	}
+	var env []string
+	if c.in.Task.Environment().SecureBench {
+		env = []string{"SBENCH_IGNORED=yes"}
+	}
 	exit, err := sandbox.Exec(ctx, runtime.Process{
 		Args: []string{"sh", trustedgit.Dest + "/prepare.sh", c.repo(), c.eval.BaseCommit},
-		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes,
+		Dir:  "/", Wall: c.in.Timeout, OutputBytes: c.in.OutputBytes, Env: env,
 	})
 	v := verifiers.Pass()
 	switch {
