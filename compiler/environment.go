@@ -59,8 +59,8 @@ type Environment struct {
 	// SecureBench says that the pack is one of SecureBench 2.0: a patch contains files that git ignores, and an
 	// image may lack the working directory.
 	SecureBench bool
-	Resources    Resources         `key:"resources"`
-	Env          map[string]string `key:"env"`
+	Resources   Resources         `key:"resources"`
+	Env         map[string]string `key:"env"`
 	// NetworkNone forbids egress whatever the tester allows.
 	NetworkNone bool   `key:"network" is:"none"`
 	User        string `key:"user" trim:"space"` // as in the OCI image configuration; empty if not given
