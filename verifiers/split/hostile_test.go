@@ -161,8 +161,8 @@ except Exception: pass`,
 	return programs
 }
 
-// TestHostile: over twelve split tasks no hostile candidate passes or ends as an error, and each honest twin passes.
-func TestHostile(t *testing.T) {
+// TestSplitHostile: over twelve split tasks no hostile candidate passes or ends as an error, and each honest twin passes.
+func TestSplitHostile(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
 	programs := hostile()
