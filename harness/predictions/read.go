@@ -15,6 +15,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/candidate"
@@ -317,31 +318,44 @@ func (r *reader) directory(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
 	ids := map[string]string{} // by the name that a task's directory has in a run
 	for _, id := range r.ids {
 		ids[workspace.TaskDir(id)] = id
 	}
 	sum := sha256.New()
+	err = r.below(ctx, dir, "", ids, sum)
+	r.set.Digest = workspace.DigestOf(sum)
+	return err
+}
+
+// below reads the entries of dir, whose tasks have ids that begin with prefix: a task's id with slashes is
+// the path of its entry.
+func (r *reader) below(ctx context.Context, dir, prefix string, ids map[string]string, sum io.Writer) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || strings.HasSuffix(e.Name(), layer.Suffix) || strings.HasSuffix(e.Name(), workspace.AttributesSuffix) {
 			continue
 		}
-		id := e.Name()
+		id := prefix + e.Name()
+		if r.tasks[id] == nil && e.IsDir() && slices.ContainsFunc(r.ids, func(of string) bool { return strings.HasPrefix(of, id+"/") }) {
+			if err := r.below(ctx, filepath.Join(dir, e.Name()), id+"/", ids, sum); err != nil {
+				return err
+			}
+			continue
+		}
 		if _, ok := r.tasks[id]; !ok && e.Type().IsRegular() {
 			id = strings.TrimSuffix(id, filepath.Ext(id))
 		}
 		id = cmp.Or(ids[id], id)
 		if task := r.task(0, id); task != nil {
 			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
-				return fmt.Errorf("%s: %w", e.Name(), compiler.Bare(err))
+				return fmt.Errorf("%s: %w", prefix+e.Name(), compiler.Bare(err))
 			}
 		}
 	}
-	r.set.Digest = workspace.DigestOf(sum)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func TestRead(t *testing.T) {
 				return
 			}
 			must(t, err)
-			if diff := cmp.Diff(tt.want, set.Candidates); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
+			if diff := cmp.Diff(tt.want, set.Candidates, cmp.AllowUnexported(candidate.Candidate{})); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
 				t.Errorf("%s%s", set.Digest, diff)
 			}
 		})
@@ -105,10 +105,12 @@ func TestReadDirectory(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("a"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "text.md"), []byte("2"), 0o644))
+	must(t, os.Mkdir(filepath.Join(dir, "code"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "code", "1.py"), []byte("def f(): return 1"), 0o644))
 	set, err := predictions.Read(t.Context(), dir, pack, false)
 	must(t, err)
-	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
-	if diff := cmp.Diff(want, set.Candidates); diff != "" {
+	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "code/1": {{Text: "def f(): return 1"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
+	if diff := cmp.Diff(want, set.Candidates, cmp.AllowUnexported(candidate.Candidate{})); diff != "" {
 		t.Error(diff)
 	}
 	records := filepath.Join(t.TempDir(), "candidates.jsonl")
