@@ -28,6 +28,7 @@ type Report struct {
 type Run struct {
 	Dir         string         `json:"dir"` // as given to [Open]
 	RunID       string         `json:"run_id"`
+	SameID      bool           `json:"-"` // another run of the report, in another directory, has this id
 	BenchmarkID string         `json:"benchmark_id"`
 	PackVersion int            `json:"pack_version,omitempty"`
 	StartedAt   *time.Time     `json:"started_at,omitempty"`

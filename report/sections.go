@@ -185,8 +185,13 @@ func (c Comparison) section() section {
 	return s
 }
 
-// Title returns the heading for a run.
-func (r Run) Title() string { return cmp.Or(r.RunID, r.Dir) }
+// Title returns the heading for a run: its id or, if that is unknown or several runs have it, its directory.
+func (r Run) Title() string {
+	if r.SameID {
+		return r.Dir
+	}
+	return cmp.Or(r.RunID, r.Dir)
+}
 
 // Subtitle returns the run's benchmark and its agents or other harness; "" if unknown.
 func (r Run) Subtitle() string {

@@ -21,6 +21,9 @@ func Summarize(sources []*Source) Report {
 			r.Comparisons = append(r.Comparisons, compare(0, i, sources[0], s))
 		}
 	}
+	for i := range r.Runs {
+		r.Runs[i].SameID = slices.ContainsFunc(r.Runs, func(other Run) bool { return other.RunID == r.Runs[i].RunID && other.Dir != r.Runs[i].Dir })
+	}
 	return r
 }
 

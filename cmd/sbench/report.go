@@ -47,6 +47,9 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
 		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)
 	}
+	if cmd.Private && cmd.HTML+cmd.Harbor == "" {
+		return fmt.Errorf("%w: --private is for --html and --harbor: no other form has what verifiers printed (sbench show has, too)", errUsage)
+	}
 	sources, err := cmd.open(ctx)
 	defer func() { err = errors.Join(err, closeAll(sources)) }()
 	if err != nil {

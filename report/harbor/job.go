@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -113,7 +114,9 @@ func Write(ctx context.Context, dir string, sources []*report.Source) (err error
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already: name another directory", dir)
+	} else if err != nil {
 		return err
 	}
 	defer func() {
