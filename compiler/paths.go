@@ -80,7 +80,7 @@ func parseMount(lane Lane, mount string) (string, error) {
 	case lane == Public:
 		return clean, CheckPublicMount(clean)
 	case !isBelow(clean, laneRoot(lane)):
-		return "", fmt.Errorf("mount %q does not lie below %q", clean, laneRoot(lane))
+		return "", fmt.Errorf("mount %q does not lie below %q: write the whole path, as in %q", clean, laneRoot(lane), path.Join(laneRoot(lane), path.Base(clean)))
 	}
 	return clean, nil
 }

@@ -242,7 +242,7 @@ func filesSchema() *schema.Schema {
 		}
 		return "", nil
 	})
-	return schema.Nullable(schema.List("Files and directories that the harness finds in its sandbox, read-only.", schema.Closed("A file or directory.",
+	return schema.Nullable(schema.List("Files and directories that the harness finds in its sandbox, read-only: {source: PATH}, which is below /opt there, or {source: PATH, dest: PATH}.", schema.Closed("A file or directory.",
 		required("source", schema.Text("Its path, relative to this file.")), optional("dest", dest))))
 }
 
