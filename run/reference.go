@@ -71,7 +71,7 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request)
 		return harness.Result{}, fmt.Errorf("reference solution: %w", err)
 	}
 	if len(plan.Entries) == 0 {
-		return missing("the task has no script " + verifiers.SolutionScript + " as its reference solution"), nil
+		return missing("the task has no reference solution: eval.expected_state names no directory with a " + verifiers.SolutionScript), nil
 	}
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: r.WorkspaceBytes, Inodes: solutionInodes})
 	if err != nil {

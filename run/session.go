@@ -141,10 +141,11 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	s.code = pool.New(observed{s.cfg.Engine, s, nil, plan.Tester.Verification.DenyCommands})
 	tasks, attempts, jobs := len(s.cfg.tasks), s.cfg.Attempts, s.cfg.Jobs
-	s.emit(Event{
-		Kind: RunStart, Tasks: tasks, Attempts: s.summary.Planned, Resumed: s.summary.Resumed,
-		Detail: fmt.Sprintf("tasks: %d, attempts of each: %d, at a time: %d", tasks, attempts, jobs),
-	})
+	detail := fmt.Sprintf("tasks: %d, attempts of each: %d, at a time: %d", tasks, attempts, jobs)
+	if s.cfg.StandIn != "" {
+		detail += ", candidates: " + string(s.cfg.StandIn)
+	}
+	s.emit(Event{Kind: RunStart, Tasks: tasks, Attempts: s.summary.Planned, Resumed: s.summary.Resumed, Detail: detail})
 	if cores, used := float64(goruntime.NumCPU()), float64(jobs)*s.cfg.cpus(); used > cores && jobs > 1 {
 		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("%d attempts at a time may use %g cores, and there are %g: they will be slower, and their time limits stay the same", jobs, used, cores)})
 	}

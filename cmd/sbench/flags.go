@@ -22,7 +22,7 @@ type setFlag struct {
 
 // testerArgs are testerFlags for commands that also take the file as an argument.
 type testerArgs struct {
-	File        string `arg:"" optional:"" name:"file" help:"Tester file."`
+	File        string `arg:"" optional:"" name:"file" help:"Tester file. For run also a directory of tasks of Harbor or Terminal-Bench, or a pack that was imported (docs/datasets.md)."`
 	testerFlags `set:"config=Tester file, instead of the argument."`
 	Model       string `short:"m" placeholder:"NAME" help:"The same as --set harness.config.model=NAME."`
 }

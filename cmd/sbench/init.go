@@ -57,7 +57,11 @@ func (cmd *initCmd) Run(a *app) error {
 	if cmd.JSON {
 		return a.json(map[string]any{"directory": cmd.Dir, "files": names})
 	}
-	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\nimage: %s, which has to be here or is pulled; without a network, --image sbench.local/base:bookworm (make image)\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image)
+	from := "which has to be here or is pulled; without a network, --image sbench.local/base:bookworm (make image)"
+	if strings.HasPrefix(cmd.Image, "sbench.local/") {
+		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
+	}
+	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\nimage: %s, %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
 }
 
 func (cmd *initCmd) write(files fs.FS, name string) error {

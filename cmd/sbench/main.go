@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -76,7 +77,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		return exited
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "sbench: %v (see sbench --help)\n", err)
+		_, _ = fmt.Fprintf(stderr, "sbench: %v (see %s --help)\n", err, commandIn(err))
 		return codeUsage
 	}
 	app.flags = c.globals
@@ -96,6 +97,16 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		app.say(slog.LevelError, err.Error())
 	}
 	return exitCode(ctx, err)
+}
+
+// commandIn returns the command, as a user writes it, in whose arguments kong found an error.
+func commandIn(err error) string {
+	if parse := new(kong.ParseError); errors.As(err, &parse) {
+		if node := parse.Context.Selected(); node != nil {
+			return node.FullPath()
+		}
+	}
+	return "sbench"
 }
 
 // helpVars are the variables in the help of commands.

@@ -260,12 +260,30 @@ const maxRows = 200
 
 // A table collects verdicts for people. The zero table is ready.
 type table struct {
-	rows []string
-	more int
+	rows  []tableRow
+	more  int
+	order map[string]int // of the attempts, as they began
+}
+
+type tableRow struct {
+	text  string
+	order int
 }
 
 func (t *table) add(e run.Event) {
-	if e.Kind != run.TaskDone {
+	if e.Kind != run.TaskDone && e.Kind != run.TaskStart {
+		return
+	}
+	attempt := fmt.Sprintf("%d %s", e.Attempt, e.Task)
+	order, began := t.order[attempt]
+	if !began {
+		if t.order == nil {
+			t.order = map[string]int{}
+		}
+		order = len(t.order)
+		t.order[attempt] = order
+	}
+	if e.Kind == run.TaskStart {
 		return
 	}
 	if len(t.rows) == maxRows {
@@ -276,9 +294,9 @@ func (t *table) add(e run.Event) {
 	if e.Attempt > 1 {
 		name += fmt.Sprintf(" (attempt %d)", e.Attempt)
 	}
-	t.rows = append(t.rows, strings.Join([]string{
+	t.rows = append(t.rows, tableRow{order: order, text: strings.Join([]string{
 		name, string(e.Status), tookSeconds(e.Seconds), report.Visible(cmp.Or(e.Reason, string(e.Assurance)), shownName), report.Visible(e.FailureMessage, shownMessage),
-	}, "\t"))
+	}, "\t")})
 }
 
 // write prints nothing if nothing was recorded.
@@ -288,8 +306,9 @@ func (t *table) write(w io.Writer) error {
 	}
 	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(tw, "\nTASK\tVERDICT\tTIME\tREASON\tMESSAGE") // an error comes back from Flush
+	slices.SortStableFunc(t.rows, func(a, b tableRow) int { return a.order - b.order })
 	for _, r := range t.rows {
-		_, _ = fmt.Fprintln(tw, r)
+		_, _ = fmt.Fprintln(tw, r.text)
 	}
 	if t.more > 0 {
 		_, _ = fmt.Fprintf(tw, "and %d more, in the records\n", t.more)

@@ -33,6 +33,9 @@ func (cmd *runCmd) isDirectory() bool { return isDirectory(cmp.Or(cmd.File, cmd.
 // runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
 // images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
 func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
+	if err := noImport(cmp.Or(cmd.File, cmd.Config)); err != nil {
+		return err
+	}
 	if cmd.Harness == "" {
 		return fmt.Errorf("%w: --harness says what runs: reference, empty, %s", errUsage, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 	}
@@ -58,6 +61,16 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 		return err
 	}
 	return sub.runOne(ctx, a, source)
+}
+
+// noImport returns an error for the directory of a pack that no import made, which has a tester file of its
+// author's.
+func noImport(dir string) error {
+	_, manifest := os.Lstat(filepath.Join(dir, "manifest.yaml"))
+	if _, err := os.Lstat(filepath.Join(dir, "provenance.json")); manifest != nil || err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is a pack that no import made: name its tester file, such as %s", errUsage, dir, filepath.Join(dir, "tester.yaml"))
 }
 
 // output returns the run's directory.

@@ -13,7 +13,7 @@ func told(t text.Verdict) verifiers.Verdict {
 	v.Assurance = verifiers.Sealed
 	if t.Reason != "" {
 		v = verifiers.Fail(t.Reason, map[string]string{
-			text.None: "what was read in the answer names nothing", text.Several: "what was read in the answer leaves open what is meant",
+			text.None: "no answer was found in the text", text.Several: "what was read in the answer leaves open what is meant",
 			text.Wrong: "the answer is none of those accepted", text.Rejected: "the answer holds or resembles a rejected one",
 		}[t.Reason])
 	}
