@@ -48,6 +48,9 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 		}
 		*to += text
 	}
+	if v.Score != verifiers.Rounded(v.Score) {
+		p.Scores = append(p.Scores, record.PrivateScore{Step: step, Score: v.Score})
+	}
 	for _, file := range v.Logs {
 		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.step, file.Name), Text: l.secrets.Text(file.Text)})
 	}
@@ -57,14 +60,20 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 }
 
 // writePrivate writes the private part of a record, unless it is empty. A checker chooses the names of
-// its rewards, so the record has only the reward that counts.
+// its rewards and their digits, so the record has only the reward that counts, rounded.
 func (l *attemptLog) writePrivate(rec *record.Record) error {
 	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
-		rec.VerifierMetadata[record.MetadataReward] = rewardOf(all)
+		rec.VerifierMetadata[record.MetadataReward] = verifiers.Rounded(rewardOf(all))
+	}
+	if rec.Score != nil {
+		rec.Score = new(verifiers.Rounded(*rec.Score))
+	}
+	for i := range rec.Steps {
+		rec.Steps[i].Score = verifiers.Rounded(rec.Steps[i].Score)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread) == 0 {
+	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread)+len(p.Scores) == 0 {
 		return nil
 	}
 	return record.WritePrivate(l.out, rec, l.private)

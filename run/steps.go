@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -107,7 +108,7 @@ func unearned(step *compiler.Task, part record.Record) string {
 		return part.FailureMessage
 	}
 	if name := step.Step().Missed(rewards); name != "" {
-		return fmt.Sprintf("%s is %v, and the next step requires %v", name, rewards[name], step.Step().MinReward[name])
+		return fmt.Sprintf("%s is %v, and the next step requires %v", name, verifiers.Rounded(rewards[name]), step.Step().MinReward[name])
 	}
 	return ""
 }

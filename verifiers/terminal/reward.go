@@ -130,7 +130,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) verifiers.Verdict {
 		v = v.With(verifiers.Reward, maps.Clone(r.all))
 		v.Score = min(max(r.value, 0), 1)
 		if v.Status == verifiers.Failed {
-			v.Message = "the reward is " + strconv.FormatFloat(r.value, 'g', -1, 64)
+			v.Message = "the reward is " + strconv.FormatFloat(verifiers.Rounded(r.value), 'g', -1, 64)
 		}
 	case reference:
 		v.Status, v.Reason, v.Message = verifiers.Faulty, noReward, r.absent

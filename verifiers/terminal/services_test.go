@@ -59,6 +59,7 @@ func TestRewards(t *testing.T) {
 		{"another status", "echo 1.0 > " + txt + "; exit 3", 1, "", ""},
 		{"more than one", "echo 2 > " + txt, 1, "", ""},
 		{"partial", "echo 0.5 > " + txt, 0.5, "checker_failed", "the reward is 0.5"},
+		{"many digits", "echo 0.123456789 > " + txt, 0.123456789, "checker_failed", "the reward is 0.1235"},
 		{"negative", "echo -1 > " + txt, 0, "checker_failed", "the reward is -1"},
 		{"several numbers", `echo '{"reward": 1, "failed": 0, "time": 7.5}' > ` + js, 1, "", ""},
 		{"one number", `echo '{"score": 1}' > ` + js, 1, "", ""},
