@@ -72,6 +72,7 @@ func TestRewards(t *testing.T) {
 		{"not finite", "echo inf > " + txt, 0, "no_reward", "no finite number"},
 		{"none", "exit 1", 0, "no_reward", "neither reward.json nor reward.txt, and exited with code 1"},
 		{"a link", "echo 1 > /tmp/x; ln -s /tmp/x " + txt, 0, "no_reward", "no file"},
+		{"a linked directory", "cd /logs && rmdir verifier && echo 1 > canary/reward.txt && ln -s canary verifier", 0, "no_reward", "left no directory"},
 		{"a directory", "mkdir " + txt, 0, "no_reward", "no file"},
 		{"replaced", "echo 0 > " + txt + "; echo 1 > /tmp/x; mv /tmp/x " + txt, 1, "", ""},
 		{"leftovers", "sleep 1000 & echo 1 > " + txt, 1, "", ""},
