@@ -111,11 +111,13 @@ func readAll(f *os.File, limit int64) ([]byte, error) {
 // early with the cause of ctx.
 func Digest(ctx context.Context, f io.Reader) (string, error) {
 	sum := sha256.New()
-	_, err := io.Copy(sum, reader{ctx, f})
+	_, err := io.Copy(sum, Until(ctx, f))
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
 }
 
-// reader reads until ctx ends.
+// Until returns a reader of r that fails with the cause of ctx once ctx has ended.
+func Until(ctx context.Context, r io.Reader) io.Reader { return reader{ctx, r} }
+
 type reader struct {
 	ctx context.Context // allowed in a struct here: a reader ends with the call that made it
 	io.Reader
