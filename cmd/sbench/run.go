@@ -54,7 +54,7 @@ type runCmd struct {
 	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
 
 	graded  *gradeCmd     // has the source of the candidates; nil if the run makes them
-	leftOut []run.LeftOut // of a directory; nil for a tester file, whose tasks all have to run
+	leftOut []run.LeftOut // tasks of a directory that cannot run; nil for a tester file, where every task has to
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
