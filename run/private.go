@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -42,12 +41,8 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.private
-	for to, text := range map[*string]string{&p.Stdout: l.secrets.Output(v.Stdout), &p.Stderr: l.secrets.Output(v.Stderr)} {
-		if step != "" && text != "" {
-			text = fmt.Sprintf("--- step %s\n%s\n", step, strings.TrimSuffix(text, "\n"))
-		}
-		*to += text
-	}
+	p.Stdout += underStep(step, l.secrets.Output(v.Stdout))
+	p.Stderr += underStep(step, l.secrets.Output(v.Stderr))
 	if v.Score != verifiers.Rounded(v.Score) {
 		p.Scores = append(p.Scores, record.PrivateScore{Step: step, Score: v.Score})
 	}
@@ -59,9 +54,9 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 	}
 }
 
-// writePrivate writes the private part of a record, unless it is empty. A checker chooses the names of
-// its rewards and their digits, so the record has only the reward that counts, rounded.
-func (l *attemptLog) writePrivate(rec *record.Record) error {
+// round leaves of a record's rewards the one that counts, and of scores four decimal digits: a checker chooses
+// the names of its rewards, and all digits.
+func round(rec *record.Record) {
 	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
 		rec.VerifierMetadata[record.MetadataReward] = verifiers.Rounded(rewardOf(all))
 	}
@@ -71,6 +66,10 @@ func (l *attemptLog) writePrivate(rec *record.Record) error {
 	for i := range rec.Steps {
 		rec.Steps[i].Score = verifiers.Rounded(rec.Steps[i].Score)
 	}
+}
+
+// writePrivate writes the private part of a record, unless it is empty.
+func (l *attemptLog) writePrivate(rec *record.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread)+len(p.Scores) == 0 {
