@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -24,7 +24,7 @@ func TestRefused(t *testing.T) {
 		{"no such resource", "rows.jsonl", `"oracle": "host.oracle"`, `"oracle": "host.other"`, `no resource is called "host.other"`},
 		{"a missing file", "rows.jsonl", `"path": "add/cases"`, `"path": "add/none"`, "no such file"},
 		{"limits beyond the adapter's", "rows.jsonl", `"seconds_per_case": 10`, `"seconds_per_case": 11`, "exceed the maximums"},
-		{"another protocol", "runtime/add/adapter.yaml", "tiny.add/v1", "tiny.sub/v1", "is not that of check"},
+		{"another protocol", "runtime/add/adapter.yaml", "tiny.add/v1", "tiny.sub/v1", "requires \"tiny.add/v1\""},
 		{"a schema without a type", "runtime/add/adapter.yaml", "a: {type: integer}", "a: {type: int}", "has a type"},
 		{"another abi of the oracle", "host/add/oracle/oracle.yaml", "oracle/v1", "oracle/v2", `"securebench.oracle/v1"`},
 	}
