@@ -14,7 +14,7 @@ export CGO_ENABLED := 0
 # Lazy: what no target asks for is not run.
 VERSION ?= $(shell scripts/version.sh)
 LINT = go tool -modfile=scripts/tools/go.mod
-SCRIPTS = scripts/*.sh scripts/hosts/*.sh pack/*.sh .ci/run
+SCRIPTS = scripts/*.sh scripts/hosts/*.sh candidate/trustedgit/*.sh .ci/run
 
 # What an ordinary user's kernel may not limit where nothing is delegated; see
 # docs/install.md.

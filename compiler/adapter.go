@@ -84,7 +84,7 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 		problems = append(problems, Problem{File: filepath.Join(p.EvalRoot, dir, "adapter.yaml"), Message: fmt.Sprintf(format, args...)})
 	}
 	if a.Protocol != check.Protocol {
-		wrong("protocol %q is not that of check %q, %q", a.Protocol, check.ID, check.Protocol)
+		wrong("protocol is %q, and check %q requires %q", a.Protocol, check.ID, check.Protocol)
 	}
 	for _, helper := range root.Get("uses_trusted_helpers").Items() {
 		wrong("sbench has no trusted helper %q", helper.Get("type").Text())
@@ -110,12 +110,11 @@ func adapterSchema(root document.Value) *schema.Schema {
 		return schema.Closed("An adapter.", required("abi", schema.Enum("", "securebench.protocol-adapter/v1")), required("protocol", schema.Text("")), command)
 	}
 	count := schema.PositiveInteger
-	limits := schema.Closed("", optional("max_bytes", count("")), optional("max_files", count("")), optional("max_total_bytes", count("")))
 	return schema.Closed("An adapter.", required("format", schema.Enum("", AdapterFormat)), required("protocol", schema.Text("")), command,
 		required("challenge_schema", dataSchema(1)), required("observation_schema", dataSchema(1)),
 		required("evaluation_participants", schema.List("", schema.Closed("", required("name", schema.Text("")), required("type", schema.Enum("", "candidate")), required("instances", count(""))))),
 		optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
-		optional("output_artifacts", schema.List("", schema.Closed("", required("name", identifierSchema("")), required("path", pathSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)), required("maximum_limits", limits)))),
+		optional("output_artifacts", schema.List("", schema.Closed("", required("name", identifierSchema("")), required("path", pathSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)), required("maximum_limits", artifactLimitsSchema())))),
 		required("maximums", schema.Closed("", required("seconds_per_challenge", positiveSeconds("")), required("challenge_bytes", count("")), required("observation_bytes", count("")))))
 }
 

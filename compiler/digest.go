@@ -9,12 +9,11 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"os"
+	"math"
 	"slices"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Labels are hashed first, so that digests of different kinds are never equal.
@@ -181,7 +180,7 @@ func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
 		mode = "0755"
 	}
 	sum := sha256.New()
-	file, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	file, err := foreign.Open(h.root, name, math.MaxInt64)
 	if err == nil {
 		defer shut(file)
 		_, err = io.Copy(sum, file)

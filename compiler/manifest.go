@@ -3,14 +3,13 @@ package compiler
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Defaults of a manifest.
@@ -151,15 +150,7 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 
 // readYAML reads a manifest or tester file. The document is nil if the file is unreadable.
 func readYAML(name string) (*document.Document, Problems) {
-	f, err := os.Open(name)
-	var text []byte
-	if err == nil {
-		defer shut(f)
-		text, err = io.ReadAll(io.LimitReader(f, maxManifest+1))
-	}
-	if err == nil && len(text) > maxManifest {
-		err = fmt.Errorf("file has more than %d bytes", maxManifest)
-	}
+	text, err := foreign.ReadPath(name, maxManifest)
 	if err != nil {
 		return nil, problemsOf(name, err)
 	}

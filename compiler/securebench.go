@@ -2,7 +2,6 @@ package compiler
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -16,7 +15,7 @@ import (
 
 // This file reads packs of SecureBench 2.0, whose tasks are judged in two places; see package verifiers/split.
 
-// securebenchVersion is the schema_version of their manifests.
+// securebenchVersion is the schema_version of the manifests of SecureBench 2.0.
 const securebenchVersion = "2.0"
 
 // The kinds of candidates and checks.
@@ -243,9 +242,14 @@ func securebenchFamilies(roots map[string]string) []*Family {
 	return []*Family{terminal, repo}
 }
 
+func artifactLimitsSchema() *schema.Schema {
+	count := schema.PositiveInteger("")
+	return schema.Closed("", optional("max_bytes", count), optional("max_files", count), optional("max_total_bytes", count))
+}
+
 func verificationObject() *schema.Object {
 	text, count, id := schema.Text(""), schema.PositiveInteger, identifierSchema("")
-	limits := schema.Closed("", optional("max_bytes", count("")), optional("max_files", count("")), optional("max_total_bytes", count("")))
+	limits := artifactLimitsSchema()
 	parser := schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
 		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
 			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
@@ -407,11 +411,11 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
 	var taken []document.Value
-	place := func(v document.Value, within error) {
-		switch inside := isBelow(v.Text(), env.Workdir); {
-		case within != nil && !inside:
+	place := func(v document.Value, inWorkdir bool) {
+		switch {
+		case inWorkdir && !isBelow(v.Text(), env.Workdir):
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
-		case within == nil && overlap(v.Text(), env.Workdir):
+		case !inWorkdir && overlap(v.Text(), env.Workdir):
 			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
 		}
 		for _, other := range taken {
@@ -422,15 +426,13 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 		taken = append(taken, v)
 	}
 	for _, e := range root.Get("verification").Get("candidate").Get("files").Items() {
-		place(e.Get("path"), errInside)
+		place(e.Get("path"), true)
 	}
 	for _, a := range root.Get("assets").Items() {
-		place(a.Get("mount"), nil)
+		place(a.Get("mount"), false)
 	}
 	for _, v := range root.Get("verification").Get("resources").Get("runtime").Fields() {
-		place(v.Get("mount"), nil)
+		place(v.Get("mount"), false)
 	}
 	return env
 }
-
-var errInside = errors.New("below the workdir")

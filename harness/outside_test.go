@@ -189,9 +189,9 @@ func TestKeyBesideSidecars(t *testing.T) {
 		must(t, err)
 		return key
 	}
-	usual := key(0, false)
-	if key(1, true) != usual || key(1, false) == usual || key(1, false) == key(1, false) {
-		t.Errorf("usual %s, with a sidecar %s and %s, allowed %s", usual, key(1, false), key(1, false), key(1, true))
+	usual, one, another := key(0, false), key(1, false), key(1, false)
+	if key(1, true) != usual || one == usual || one == another {
+		t.Errorf("usual %s, with a sidecar %s and %s, allowed %s", usual, one, another, key(1, true))
 	}
 }
 

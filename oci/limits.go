@@ -95,7 +95,7 @@ func WithoutCgroup() Option {
 // no default: [New] requires it. It fails below 16 and if given twice. An OCI runtime without
 // CAP_SYS_RESOURCE fails if the limit is above the runtime's own hard limit.
 func WithNoFile(limit uint64) Option {
-	return rlimit("RLIMIT_NOFILE", limit, 16, "bound of %d open files is below 16")
+	return rlimit("RLIMIT_NOFILE", limit, 16)
 }
 
 // WithHardLimits lowers the limits of each process, soft and hard, to the given values, by names such
@@ -111,14 +111,14 @@ func WithHardLimits(most map[string]uint64) Option {
 // for hosts without cgroups. The kernel counts them per user namespace and user id
 // (setrlimit(2)). It fails for 0 and if given twice.
 func WithNProc(limit uint64) Option {
-	return rlimit("RLIMIT_NPROC", limit, 1, "bound of %d processes")
+	return rlimit("RLIMIT_NPROC", limit, 1)
 }
 
 // WithDataSize bounds the private writable mappings of each process to bytes, whether
 // touched or not (RLIMIT_DATA, setrlimit(2)). It fails below 256 MiB, with which runc
 // does not start, and if given twice.
 func WithDataSize(bytes uint64) Option {
-	return rlimit("RLIMIT_DATA", bytes, 256<<20, "bound of %d bytes of data is below 256 MiB")
+	return rlimit("RLIMIT_DATA", bytes, 256<<20)
 }
 
 // WithOOMScoreAdj sets how strongly the kernel prefers the sandbox's processes as victims
@@ -180,10 +180,10 @@ func (s *draft) setRlimits() {
 }
 
 // rlimit bounds a resource of each process, soft and hard. A limit below least is an error.
-func rlimit(name string, limit, least uint64, tooLow string) Option {
+func rlimit(name string, limit, least uint64) Option {
 	return func(s *draft) error {
 		if limit < least {
-			return fmt.Errorf(tooLow, limit)
+			return fmt.Errorf("%s: %d is below %d", name, limit, least)
 		}
 		if _, ok := s.rlimits[name]; ok {
 			return fmt.Errorf("%s: given twice", name)

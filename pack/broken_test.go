@@ -119,7 +119,7 @@ func TestSources(t *testing.T) {
 			failing(t, f.Name, pack.Options{Source: filepath.Join(dir, source)}, want)
 		}
 	}
-	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "not a regular file")
+	failing(t, "humaneval", pack.Options{Source: "/dev/zero"}, "no regular file")
 }
 
 // TestTaskDirectories has task directories with content that is not allowed.
@@ -139,7 +139,7 @@ func TestTaskDirectories(t *testing.T) {
 		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.ImportLimits{}, "the name is not UTF-8"},
 		{"large file", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
-		}, pack.ImportLimits{File: 1000}, `"big": file has 2000 bytes, more than 1000`},
+		}, pack.ImportLimits{File: 1000}, `"big": is too big: it has 2000 bytes, more than 1000`},
 		{"sparse file", func(t *testing.T, task string) {
 			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
 		}, pack.ImportLimits{}, "more than 268435456"},

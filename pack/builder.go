@@ -22,8 +22,10 @@ const (
 	manifestFile   = "manifest.yaml"
 	tasksFile      = "tasks.jsonl"
 	provenanceFile = "provenance.json"
-	// HiddenDir holds what only a verifier sees, ImagesDir the build contexts of images.
-	HiddenDir, ImagesDir = "hidden", "images"
+	// HiddenDir holds what only a verifier sees.
+	HiddenDir = "hidden"
+	// ImagesDir holds the build contexts of images.
+	ImagesDir = "images"
 )
 
 // maxProblems bounds the problems reported before an import gives up.
@@ -78,7 +80,6 @@ type Builder struct {
 	pinned   map[string]string
 	leave    map[Place]bool // tasks that an earlier pass found unfit
 	seen     int            // tasks counted
-	bytes    int64          // of task directories
 	powers   int            // tasks that need capabilities
 }
 

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // describe writes the rest of the pack: provenance, manifest and tester files. With Fill,
@@ -54,7 +55,7 @@ func (b *Builder) keep() error {
 			continue
 		}
 		name := filepath.Join(b.Out, e.Name())
-		text, err := readBounded(name, b.Limits.File)
+		text, err := foreign.ReadPath(name, b.Limits.File)
 		if err != nil {
 			return Place{File: name}.problem("", "%v", compiler.Bare(err))
 		}

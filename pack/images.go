@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // maxProvenance bounds an import's record in bytes.
@@ -21,7 +22,7 @@ type provenance struct {
 
 func readProvenance(dir string) (p provenance, err error) {
 	name := filepath.Join(dir, provenanceFile)
-	text, err := readBounded(name, maxProvenance)
+	text, err := foreign.ReadPath(name, maxProvenance)
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}

@@ -9,15 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // A sourceFile is a file that was read, as listed in the pack's provenance.
@@ -34,7 +32,7 @@ func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) 
 // once, so that the digest is that of the parsed text.
 func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
-	raw, err := readBounded(name, b.Limits.Text)
+	raw, err := foreign.ReadPath(name, b.Limits.Text)
 	if err != nil {
 		return nil, file, at.problem("", "%v", compiler.Bare(err))
 	}
@@ -51,34 +49,6 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 		text = raw
 	}
 	return bytes.TrimPrefix(text, []byte("\ufeff")), file, err
-}
-
-// readBounded reads a regular file of at most limit bytes.
-func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return ReadRegular(f, limit)
-}
-
-// ReadRegular reads a regular file of at most limit bytes.
-func ReadRegular(f *os.File, limit int64) ([]byte, error) {
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
-	case info.Size() > limit:
-		return nil, fmt.Errorf("file has %d bytes, more than %d", info.Size(), limit)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("file has more than %d bytes", limit)
-	}
-	return text, err
 }
 
 // gunzip decompresses at most limit bytes. A problem's line is where the decompressed data

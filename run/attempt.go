@@ -241,6 +241,7 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
+	round(&rec)
 	private := a.log.writePrivate(&rec)
 	rec = s.secrets.Record(rec)
 	rec.CandidateDigest = candidateDigest(rec)

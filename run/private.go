@@ -1,7 +1,6 @@
 package run
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -42,11 +41,10 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := &l.private
-	for to, text := range map[*string]string{&p.Stdout: l.secrets.Output(v.Stdout), &p.Stderr: l.secrets.Output(v.Stderr)} {
-		if step != "" && text != "" {
-			text = fmt.Sprintf("--- step %s\n%s\n", step, strings.TrimSuffix(text, "\n"))
-		}
-		*to += text
+	p.Stdout += underStep(step, l.secrets.Output(v.Stdout))
+	p.Stderr += underStep(step, l.secrets.Output(v.Stderr))
+	if v.Score != verifiers.Rounded(v.Score) {
+		p.Scores = append(p.Scores, record.PrivateScore{Step: step, Score: v.Score})
 	}
 	for _, file := range v.Logs {
 		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.step, file.Name), Text: l.secrets.Text(file.Text)})
@@ -56,15 +54,25 @@ func (l *attemptLog) keep(v verifiers.Verdict, step string) {
 	}
 }
 
-// writePrivate writes the private part of a record, unless it is empty. A checker chooses the names of
-// its rewards, so the record has only the reward that counts.
-func (l *attemptLog) writePrivate(rec *record.Record) error {
+// round leaves of a record's rewards the one that counts, and of scores four decimal digits: a checker chooses
+// the names of its rewards, and all digits.
+func round(rec *record.Record) {
 	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
-		rec.VerifierMetadata[record.MetadataReward] = rewardOf(all)
+		rec.VerifierMetadata[record.MetadataReward] = verifiers.Rounded(rewardOf(all))
 	}
+	if rec.Score != nil {
+		rec.Score = new(verifiers.Rounded(*rec.Score))
+	}
+	for i := range rec.Steps {
+		rec.Steps[i].Score = verifiers.Rounded(rec.Steps[i].Score)
+	}
+}
+
+// writePrivate writes the private part of a record, unless it is empty.
+func (l *attemptLog) writePrivate(rec *record.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread) == 0 {
+	if p := l.private; p.Stdout+p.Stderr+p.Egress == "" && len(p.Logs)+len(p.Unread)+len(p.Scores) == 0 {
 		return nil
 	}
 	return record.WritePrivate(l.out, rec, l.private)

@@ -29,10 +29,9 @@ const (
 	Empty StandIn = "empty"
 )
 
-// Where the script of a reference solution is.
 const (
-	solutionMount  = "/" + verifiers.SolutionDir // where they are in the sandbox
-	solutionInodes = 1 << 14
+	solutionMount  = "/" + verifiers.SolutionDir // where the files of a reference solution are in the sandbox
+	solutionInodes = 1 << 14                     // of their volume
 )
 
 // standIn is the producer of a task's stand-in.

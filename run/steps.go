@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -87,17 +88,21 @@ func addStep(rec *record.Record, step *compiler.Task, part record.Record) (rewar
 	if rec.ProducerFailure == nil {
 		rec.ProducerFailure = part.ProducerFailure
 	}
-	for to, text := range map[*string]string{
-		&rec.ProducerStdout: part.ProducerStdout, &rec.ProducerStderr: part.ProducerStderr,
-	} {
-		if text != "" {
-			*to += fmt.Sprintf("--- step %s\n%s\n", r.Name, strings.TrimSuffix(text, "\n"))
-		}
-	}
+	rec.ProducerStdout += underStep(r.Name, part.ProducerStdout)
+	rec.ProducerStderr += underStep(r.Name, part.ProducerStderr)
 	return rewards
 }
 
-// unearned says why the steps after this one are not made; "" if they are.
+// underStep returns an output below a line that names its step. It changes no empty output, and no output of a
+// task without steps, where step is "".
+func underStep(step, text string) string {
+	if step == "" || text == "" {
+		return text
+	}
+	return fmt.Sprintf("--- step %s\n%s\n", step, strings.TrimSuffix(text, "\n"))
+}
+
+// unearned returns why the steps after this one are not made; "" if they are made.
 func unearned(step *compiler.Task, part record.Record) string {
 	rewards, left := part.VerifierMetadata[record.MetadataReward].(map[string]float64)
 	if part.Score != nil && !step.Checker().Reward {
@@ -107,13 +112,13 @@ func unearned(step *compiler.Task, part record.Record) string {
 		return part.FailureMessage
 	}
 	if name := step.Step().Missed(rewards); name != "" {
-		return fmt.Sprintf("%s is %v, and the next step requires %v", name, rewards[name], step.Step().MinReward[name])
+		return fmt.Sprintf("%s is %v, and the next step requires %v", name, verifiers.Rounded(rewards[name]), step.Step().MinReward[name])
 	}
 	return ""
 }
 
-// sumSteps gives a task's record the verdict on its steps. missed says why not all of them were made;
-// "" if they were, or the last one ended it.
+// sumSteps gives a task's record the verdict on its steps. missed is what the last step that was made did not
+// earn; "" if it earned everything.
 func sumSteps(rec *record.Record, all []*compiler.Task, rewards []map[string]float64, missed string) {
 	made := rec.Steps
 	last := made[len(made)-1]

@@ -10,7 +10,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestSumSteps: a task passes if its rewards are 1 on average, and no step that counts has failed.
+// TestSumSteps: a task passes if its rewards are 1 on average, and no step that counts has failed. Its
+// record has rounded rewards.
 func TestSumSteps(t *testing.T) {
 	const passed, failed = record.Passed, record.Failed
 	type rewards = map[string]float64
@@ -24,6 +25,9 @@ func TestSumSteps(t *testing.T) {
 		{"six times one", []record.Status{passed, passed, passed, passed, passed, passed}, []rewards{{"reward": 1}, {"reward": 1}, {"reward": 1}, {"reward": 1}, {"reward": 1}, {"reward": 1}}, 1, passed},
 		{"ten names", []record.Status{passed}, []rewards{{"a": 1, "b": 1, "c": 1, "d": 1, "e": 1, "f": 1, "g": 1, "h": 1, "i": 1, "j": 1}}, 1, passed},
 		{"a half", []record.Status{passed, failed}, []rewards{{"reward": 1}, {"reward": 0}}, 0.5, failed},
+		{"many digits", []record.Status{failed}, []rewards{{"reward": 0.123456789}}, 0.1235, failed},
+		{"almost one", []record.Status{failed}, []rewards{{"reward": 0.99999999}}, 0.9999, failed},
+		{"below zero", []record.Status{failed}, []rewards{{"reward": -0.00000001}}, 0, failed},
 		{"two for none", []record.Status{passed, failed}, []rewards{{"reward": 2}, {"reward": 0}}, 1, failed},
 		{"a reward that was refused", []record.Status{passed, failed}, []rewards{{"reward": 1}, {"reward": 1}}, 1, failed},
 	} {
@@ -37,8 +41,9 @@ func TestSumSteps(t *testing.T) {
 				rec.Steps = append(rec.Steps, record.Step{Status: status})
 			}
 			sumSteps(&rec, stepsOf(t, rows), tt.rewards, "")
+			round(&rec)
 			if rec.VerificationStatus != tt.want || *rec.Score != tt.score {
-				t.Errorf("%s, %v", rec.VerificationStatus, *rec.Score)
+				t.Errorf("%s, %v, %v", rec.VerificationStatus, *rec.Score, rec.VerifierMetadata)
 			}
 		})
 	}

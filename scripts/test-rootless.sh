@@ -19,7 +19,7 @@ cd "$here"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly user=sbench-rootless-test
-readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/images runtime/sandbox proxy verifiers cmd/sbench)
+readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns runtime/daemon runtime/images runtime/sandbox proxy verifiers/code verifiers/repo verifiers/terminal verifiers/split cmd/sbench)
 
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy

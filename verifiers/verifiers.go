@@ -23,6 +23,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"path"
 	"time"
 
@@ -82,6 +83,17 @@ type Verdict struct {
 type Log struct {
 	Name string // of letters, digits, ".", "_" and "-"
 	Text string
+}
+
+// Rounded returns a score or reward as the public record has it: from -1000 to 1000, with four decimal
+// digits. The checker that chose the number has read hidden tests, and an exact number could tell them.
+// What is below 1 stays below 1.
+func Rounded(n float64) float64 {
+	rounded := math.Round(min(max(n, -1000), 1000)*1e4) / 1e4
+	if n < 1 {
+		rounded = min(rounded, 0.9999)
+	}
+	return rounded + 0 // never -0
 }
 
 // Reward is the key in Verdict.Metadata for the rewards by name that a checker left.

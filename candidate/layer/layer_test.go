@@ -262,7 +262,7 @@ func TestForged(t *testing.T) {
 
 type secrets struct{}
 
-func (secrets) Replace(s string) string {
+func (secrets) Text(s string) string {
 	return strings.ReplaceAll(s, "hunter2-hunter2", "<redacted>")
 }
 func (secrets) In(r io.Reader, _ int64) (bool, error) {
@@ -300,5 +300,5 @@ func TestRedact(t *testing.T) {
 
 type none struct{}
 
-func (none) Replace(s string) string           { return s }
+func (none) Text(s string) string              { return s }
 func (none) In(io.Reader, int64) (bool, error) { return false, nil }

@@ -14,8 +14,8 @@ const maxRedacted = 64 << 20
 
 // Secrets finds and replaces secrets.
 type Secrets interface {
-	// Replace returns the text without secrets.
-	Replace(text string) string
+	// Text returns the text without secrets.
+	Text(text string) string
 	// In reports whether from, of about size bytes, contains a secret.
 	In(from io.Reader, size int64) (bool, error)
 }
@@ -33,7 +33,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 		if err != nil {
 			return Report{}, 0, fmt.Errorf("search layer: %w", err)
 		}
-		if found || s.Replace(e.header.Name) != e.header.Name || s.Replace(e.Target) != e.Target {
+		if found || s.Text(e.header.Name) != e.header.Name || s.Text(e.Target) != e.Target {
 			dirty[e.header.Name] = true
 		}
 	}
@@ -50,7 +50,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 				return err
 			}
 			h, content := *e.header, io.Reader(e)
-			h.Name, h.Linkname = s.Replace(h.Name), s.Replace(h.Linkname)
+			h.Name, h.Linkname = s.Text(h.Name), s.Text(h.Linkname)
 			h.PAXRecords, h.Format = nil, tar.FormatUnknown
 			if seen[h.Name] {
 				continue
@@ -63,7 +63,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 					if err != nil {
 						return err
 					}
-					text = s.Replace(string(all))
+					text = s.Text(string(all))
 				}
 				h.Size, content = int64(len(text)), strings.NewReader(text)
 			}

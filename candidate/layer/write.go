@@ -22,6 +22,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // maxDropped bounds the names kept in Report.Dropped.
@@ -254,18 +255,6 @@ func (w *writer) content(dir *os.Root, name, rel string, info fs.FileInfo) error
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
 	}
-	_, err = io.Copy(w.archive, io.LimitReader(contextReader{w.ctx, f}, info.Size()))
+	_, err = io.Copy(w.archive, io.LimitReader(foreign.Until(w.ctx, f), info.Size()))
 	return errors.Join(err, f.Close())
-}
-
-type contextReader struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.Reader.Read(p)
 }

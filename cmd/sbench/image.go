@@ -135,7 +135,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		matches := selector(cmd.Refs)
+		matches := selector(nil, cmd.Refs)
 		list = slices.DeleteFunc(list, func(i images.Info) bool {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})

@@ -69,7 +69,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	report := checkReport{Wrong: []wrongTask{}}
 	check := packCheck{in: in, out: out, report: &report, show: show}
-	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
+	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
 	if check.egress, err = egressFor(in.Tester); err != nil {
 		return err
 	}
@@ -98,10 +98,8 @@ const importedTester = "tester-command.yaml"
 // load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
-	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" {
-		if _, err := os.Lstat(own); err == nil {
-			cmd.Config = own
-		}
+	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" && exists(own) {
+		cmd.Config = own
 	}
 	source, err := cmd.source()
 	if err == nil && source.path != "" {

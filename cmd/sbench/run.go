@@ -54,7 +54,7 @@ type runCmd struct {
 	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
 
 	graded  *gradeCmd     // has the source of the candidates; nil if the run makes them
-	leftOut []run.LeftOut // of a directory; nil for a tester file, whose tasks all have to run
+	leftOut []run.LeftOut // tasks of a directory that cannot run; nil for a tester file, where every task has to
 }
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
@@ -294,7 +294,7 @@ func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, 
 // egress and the judge.
 func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
-		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: without(cmd.Exclude, selector(cmd.Task, in.Tester.Run.Tasks)),
+		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
 		LeaveOut: cmd.leftOut != nil, LeftOut: cmd.leftOut,
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
@@ -339,30 +339,18 @@ func (cmd *runCmd) todo(ctx context.Context, a *app, plan run.Plan, site run.Sit
 	)
 }
 
-// selector returns a function that reports whether an id matches at least one glob of each
-// list. An empty list matches everything; if all are empty, the function is nil.
-func selector(lists ...[]string) func(string) bool {
+// selector returns a function that reports whether an id matches at least one glob of each list, and
+// none of exclude. An empty list matches everything; if all are empty, the function is nil.
+func selector(exclude []string, lists ...[]string) func(string) bool {
 	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
-	if len(lists) == 0 {
+	if len(exclude)+len(lists) == 0 {
 		return nil
 	}
 	return func(id string) bool {
-		for _, globs := range lists {
-			if !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) }) {
-				return false
-			}
+		misses := func(globs []string) bool {
+			return !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) })
 		}
-		return true
-	}
-}
-
-// without returns a function that reports whether an id is selected and matches no glob; nil selects all.
-func without(globs []string, selected func(string) bool) func(string) bool {
-	if len(globs) == 0 {
-		return selected
-	}
-	return func(id string) bool {
-		return (selected == nil || selected(id)) && !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) })
+		return misses(exclude) && !slices.ContainsFunc(lists, misses)
 	}
 }
 

@@ -52,7 +52,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 	sub.File, sub.Config = filepath.Join(dir, importedTester), ""
 	if standIn := run.StandIn(cmd.Harness); standIn != run.Reference && standIn != run.Empty {
 		sub.File, sub.Harness = filepath.Join(dir, "tester-"+strings.ReplaceAll(cmd.Harness, "_", "-")+".yaml"), ""
-		if _, err := os.Lstat(sub.File); err != nil {
+		if !exists(sub.File) {
 			return fmt.Errorf("%w: --harness %s: there is no such agent, and no file %s", errUsage, cmd.Harness, sub.File)
 		}
 	}
@@ -83,7 +83,7 @@ func (cmd *runCmd) output(id string) string {
 func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.LeftOut, err error) {
 	source := cmp.Or(cmd.File, cmd.Config)
 	left = []run.LeftOut{}
-	if _, err := os.Lstat(filepath.Join(source, "manifest.yaml")); err == nil {
+	if exists(filepath.Join(source, "manifest.yaml")) {
 		return source, left, nil
 	}
 	format, marker, err := formatOf(source)
@@ -95,7 +95,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 		cmd.OutputDir = cmd.output(pack.DefaultID(format, source))
 	}
 	o.Out = filepath.Clean(cmd.OutputDir) + ".pack"
-	if _, err := os.Lstat(filepath.Join(o.Out, "provenance.json")); err == nil { // of an earlier run
+	if exists(filepath.Join(o.Out, "provenance.json")) { // of an earlier run
 		if err := os.RemoveAll(o.Out); err != nil {
 			return "", nil, err
 		}
@@ -125,20 +125,18 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 
 // formatOf returns the format of the tasks in a directory, by the file that marks the first one.
 func formatOf(dir string) (format pack.Format, marker string, err error) {
-	formats := harbor.Formats()
 	markers := harbor.Markers()
-	errFound := errors.New("found")
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || markers[d.Name()] == "" {
 			return err
 		}
 		marker = d.Name()
-		return errFound
+		return fs.SkipAll
 	})
 	if marker == "" {
 		return format, "", errors.Join(err, fmt.Errorf("%w: %s holds neither a manifest.yaml nor tasks with a task.toml (Harbor) or task.yaml (Terminal-Bench)", errUsage, dir))
 	}
-	format, err = pack.Named(formats, markers[marker])
+	format, err = pack.Named(harbor.Formats(), markers[marker])
 	return format, marker, err
 }
 
@@ -146,7 +144,7 @@ func formatOf(dir string) (format pack.Format, marker string, err error) {
 func taskAt(source, file, marker string) (id, rel string) {
 	at := source
 	for dir := file; len(dir) > len(source); dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(dir, marker)); err == nil {
+		if exists(filepath.Join(dir, marker)) {
 			at = dir
 			break
 		}
@@ -194,7 +192,7 @@ func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left [
 	if err != nil || len(failed) == 0 {
 		return nil, err
 	}
-	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir))
 	if err != nil {
 		return nil, err
 	}

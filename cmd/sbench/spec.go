@@ -45,7 +45,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options := run.Options{Select: selector(cmd.Task)}
+	options := run.Options{Select: selector(nil, cmd.Task)}
 	if len(cmd.Task) == 0 {
 		options.Limit = new(1)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate"
@@ -91,7 +92,7 @@ func TestRead(t *testing.T) {
 				return
 			}
 			must(t, err)
-			if diff := cmp.Diff(tt.want, set.Candidates, cmp.AllowUnexported(candidate.Candidate{})); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
+			if diff := cmp.Diff(tt.want, set.Candidates, shown()); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
 				t.Errorf("%s%s", set.Digest, diff)
 			}
 		})
@@ -110,7 +111,7 @@ func TestReadDirectory(t *testing.T) {
 	set, err := predictions.Read(t.Context(), dir, pack, false)
 	must(t, err)
 	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "code/1": {{Text: "def f(): return 1"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
-	if diff := cmp.Diff(want, set.Candidates, cmp.AllowUnexported(candidate.Candidate{})); diff != "" {
+	if diff := cmp.Diff(want, set.Candidates, shown()); diff != "" {
 		t.Error(diff)
 	}
 	records := filepath.Join(t.TempDir(), "candidates.jsonl")
@@ -148,3 +149,6 @@ func TestReadDirectory(t *testing.T) {
 		}
 	}
 }
+
+// shown compares candidates by what they show.
+func shown() cmp.Option { return cmpopts.IgnoreUnexported(candidate.Candidate{}) }

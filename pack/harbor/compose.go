@@ -16,7 +16,7 @@ type composed struct {
 	own      map[string]any    // the row's environment: entrypoint, user, workdir
 	env      map[string]string // of the task's own sandbox
 	image    string            // of the task's own sandbox, if it is not built; "" if the file names none
-	context  []taskFile        // from which that is built; nil if the file does not say
+	context  []taskFile        // the build context of the task's own sandbox; nil if the file names none
 	sidecars []map[string]any
 	builds   []sidecarBuild
 }
@@ -28,8 +28,8 @@ type sidecarBuild struct {
 	files   []taskFile // the build context
 }
 
-// Keys of a service that have no meaning where all services share a loopback interface and end
-// with the task, and those that the import reads, of any and of the task's own service.
+// Keys of a service: those without a meaning where all services share a loopback interface and end with the
+// task, those that the import reads of every service, and further ones that it reads of the task's own.
 var (
 	composeIdle = []string{
 		"container_name", "cpus", "deploy", "depends_on", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
@@ -130,8 +130,8 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 // idleCommand matches commands that only keep a container alive.
 var idleCommand = regexp.MustCompile(`(sleep (infinity|inf|\d+)|tail -f /dev/null)$`)
 
-// composeVariables are those that the formats' own harnesses set. Paths and names on their hosts have
-// no meaning here.
+// composeVariables are the variables that the formats' own harnesses set. Variables for paths and names on
+// the host are left out: they have no meaning here.
 var composeVariables = map[string]string{
 	"T_BENCH_TEST_DIR": "/tests", "T_BENCH_CONTAINER_LOGS_PATH": "/logs", "T_BENCH_CONTAINER_AGENT_LOGS_PATH": "/logs/agent",
 	"ENV_VERIFIER_LOGS_PATH": "/logs/verifier", "ENV_AGENT_LOGS_PATH": "/logs/agent", "ENV_ARTIFACTS_PATH": "/logs/artifacts",
@@ -169,8 +169,8 @@ func (t composeReader) composeText(v document.Value) string {
 	})
 }
 
-// composeEnv returns variables, which are a mapping or a list of NAME=value. Of the task's own service,
-// those that are not set and that nothing names are left out.
+// composeEnv returns variables, which are a mapping or a list of NAME=value. A variable without a value is left
+// out of the task's own service if no file of the task names it.
 func (t composeReader) composeEnv(v document.Value, own bool) map[string]string {
 	env := map[string]string{}
 	set := func(line int, key, value string, given bool) {

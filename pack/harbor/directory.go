@@ -16,11 +16,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // taskOptions are the options of formats whose tasks are directories.
@@ -194,12 +193,7 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 		if len(t.files) == limits.TaskFiles {
 			return fmt.Errorf("more than %d files", limits.TaskFiles)
 		}
-		f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		var text []byte
-		if err == nil {
-			text, err = pack.ReadRegular(f, min(limits.File, left))
-			_ = f.Close()
-		}
+		text, err := foreign.Read(root, name, min(limits.File, left))
 		if err != nil {
 			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
 		}

@@ -40,7 +40,7 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
 	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
-// leftServer says why a task is not supported whose tests need the agent's processes.
+// leftServer is the message for a task with tests that need the agent's processes.
 const leftServer = "the tests use a server that the solution leaves running, which is not supported: every process of the agent has ended when its work is checked"
 
 var (
@@ -74,13 +74,13 @@ type terminalTask struct {
 	name     string         // of the step; "" for the whole task
 	row      pack.Row       // without what addTask sets
 	tests    []taskFile     // hidden files of the check
-	script   taskFile       // of these, the one that checks; zero if pytest checks
-	checker  map[string]any // what else is said about the check
-	seconds  any            // of the check
+	script   taskFile       // the one of the tests that checks; zero if pytest checks
+	checker  map[string]any // further keys of the row's checker
+	seconds  any            // time limit of the check
 	solution []taskFile     // a script solve.sh and its files; empty if there is none
 	public   []taskFile     // files that are put into the workspace before the agent works
 	image    []taskFile     // the build context of the image; nil if the image exists
-	verifier []taskFile     // that of the checker's own image; nil if it has none, or that exists
+	verifier []taskFile     // the build context of the checker's own image; nil if there is no such image, or it exists
 	compose  composed       // what a compose file adds
 }
 
@@ -171,7 +171,7 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 // them unless the task is about them.
 var profile = regexp.MustCompile(`(?:~|/root)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
 
-// profiles returns the paths of such files in a text.
+// profiles returns the paths of the profiles that a text names.
 func profiles(text string) []string {
 	all := profile.FindAllString(text, -1)
 	for i := range all {
@@ -182,8 +182,8 @@ func profiles(text string) []string {
 }
 
 // buildContext writes the build context of an image of the task to the pack's images, and records the
-// image. part is "" for the task's own. The names of images carry the digests of their contexts, so
-// that no pack takes the image of another.
+// image. part is "" for the task's own image. The name of an image has the digest of its context, so that
+// two packs never share the name of different images.
 func (b *builder) buildContext(t *task, part string, files []taskFile) (ref string, err error) {
 	digest := treeDigest(files)
 	name, dir := t.id, strings.ReplaceAll(t.id, "/", "+")
@@ -204,5 +204,5 @@ func imageName(id string) string {
 	return strings.Trim(otherBytes.ReplaceAllString(strings.ToLower(id), "-"), "._-")
 }
 
-// otherBytes matches what such a part cannot hold: other bytes, and several separators at once.
+// otherBytes matches what a name of an image cannot have: other bytes, and several separators at once.
 var otherBytes = regexp.MustCompile(`[^a-z0-9._-]+|[._-]{2,}`)

@@ -21,7 +21,7 @@ type harborStep struct {
 	Artifacts   []any              `toml:"artifacts"`
 }
 
-// parts returns what is said about each step: the task's keys, with the step's over them. A task without
+// parts returns the keys of each step: the step's own and, where it has none, the task's. A task without
 // steps is its only part.
 func (spec harborTask) parts(t *task) []harborTask {
 	if len(spec.Steps) == 0 {
@@ -84,7 +84,8 @@ func (spec harborTask) file(name string) string {
 	return path.Join("steps", spec.step.Name, name)
 }
 
-// tests returns the tests: those of a step lie over those of the task.
+// tests returns the tests of the task and of the step. A file of the step replaces the task's file of the same
+// path.
 func (spec harborTask) tests(t *task) []taskFile {
 	files := t.below("tests")
 	if spec.step == nil {
@@ -106,7 +107,7 @@ func (spec harborTask) testScript(t *task) string {
 	return "tests/" + harborTest
 }
 
-// addStep says in a row of which task it is a step, and what comes before the agent.
+// addStep makes a row a step of the task, with the commands that prepare the step.
 func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
 	s := spec.step
 	part.name, part.public = s.Name, t.below(spec.file("workdir"))

@@ -151,7 +151,7 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 	}
 	t := trialOf(dir, rec)
 	trialDir := filepath.Join(dir, t.Name)
-	j.count(t, rec, a)
+	j.count(t, rec.BenchmarkID)
 	for _, sub := range []string{"agent", "verifier", "artifacts"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(trialDir, sub), 0o755))
 	}
@@ -179,16 +179,16 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 	}
 	for _, l := range rec.Logs {
 		if path.Base(l.Path) == record.TraceFile && err == nil {
-			err = s.CopyLog(l, filepath.Join(trialDir, "agent", strings.ReplaceAll(stepName(l.Path), "/", "+")))
+			err = s.CopyLog(l, filepath.Join(trialDir, "agent", stepName(l.Path)))
 		}
 	}
 	return err
 }
 
-// stepName returns the name of a log with the directory of its step, if it has one.
+// stepName returns the name of a log, with the name of its step's directory before it, if it has one.
 func stepName(name string) string {
 	if dir := path.Base(path.Dir(name)); strings.HasPrefix(dir, record.StepPrefix) {
-		return dir + "/" + path.Base(name)
+		return dir + "+" + path.Base(name)
 	}
 	return path.Base(name)
 }
@@ -198,8 +198,7 @@ var otherBytes = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 func trialOf(dir string, rec record.Record) trial {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", rec.RunID, rec.TaskID, rec.Attempt))
-	short := otherBytes.ReplaceAllString(rec.TaskID, "-")
-	name := fmt.Sprintf("%s__%x", short[:min(len(short), 32)], sum[:4])[:min(len(short), 32)+2+7]
+	name := fmt.Sprintf("%.32s__%x", otherBytes.ReplaceAllString(rec.TaskID, "-"), sum[:4])
 	t := trial{
 		ID: uuid(rec.Digest), Task: rec.TaskID, Name: name, URI: "file://" + filepath.Join(dir, name), TaskID: taskID{rec.TaskID},
 		Checksum: strings.TrimPrefix(rec.Provenance.Row, "sha256:"), Config: trialConfig{taskID{rec.TaskID}},
@@ -248,7 +247,8 @@ func providerOf(name string) string {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-func (j *job) count(t trial, rec record.Record, a report.Attempt) {
+// count adds a trial to the job's totals.
+func (j *job) count(t trial, benchmark string) {
 	if j.Trials == 0 || t.Started.Before(j.Started) {
 		j.Started = t.Started
 	}
@@ -257,7 +257,7 @@ func (j *job) count(t trial, rec record.Record, a report.Attempt) {
 	}
 	j.Trials++
 	j.Stats.Completed++
-	names := []string{t.Agent.Name, rec.BenchmarkID}
+	names := []string{t.Agent.Name, benchmark}
 	if t.Agent.Model != nil {
 		names = slices.Insert(names, 1, t.Agent.Model.Name)
 	}

@@ -103,7 +103,7 @@ func TestJob(t *testing.T) {
 			Verifier  *struct{ Rewards map[string]float64 }
 		}
 		read(t, dir, "result.json", &trial)
-		if trial.Name != filepath.Base(dir) || len(trial.ID) != 36 || len(trial.Name) > 32+2+7 {
+		if trial.Name != filepath.Base(dir) || len(trial.ID) != 36 || len(trial.Name) > 32+2+8 {
 			t.Errorf("%+v in %s", trial, dir)
 		}
 		if want := map[string]string{"two\n..": "AgentTimeoutError", "three": "infrastructure"}[trial.Task]; trial.Exception["exception_type"] != want {

@@ -45,7 +45,7 @@ func New(dir string, jobs int) (*Host, error) {
 	}
 	return &Host{
 		jobs: jobs, wake: make(chan struct{}, 1),
-		free: Need{Memory: memory / 10 * 9, Pids: PidsLeft("/"), Disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
+		free: Need{Memory: memory / 10 * 9, Pids: AvailablePids("/"), Disk: int64(fs.Bavail) * fs.Bsize / 10 * 9},
 	}, nil
 }
 
@@ -64,6 +64,9 @@ func (h *Host) Take(ctx context.Context, n Need, waits func(short string)) error
 		select {
 		case <-h.wake:
 		case <-ctx.Done():
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.wait = false
 			return context.Cause(ctx)
 		}
 	}
@@ -72,7 +75,7 @@ func (h *Host) Take(ctx context.Context, n Need, waits func(short string)) error
 // Spare takes n for a further sandbox of an attempt under way, if no attempt waits for it.
 func (h *Host) Spare(n Need) bool { return h.try(n, false) == "" }
 
-// try takes n, or returns what is short. An attempt goes before others' further sandboxes.
+// try takes n, or returns what is short. While an attempt waits, no attempt gets further sandboxes.
 func (h *Host) try(n Need, attempt bool) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,9 +162,9 @@ func groupMemory(root string) int64 {
 	return least
 }
 
-// PidsLeft returns half of the processes that the kernel or the container around sbench allows, at
+// AvailablePids returns half of the processes that the kernel or the container around sbench allows, at
 // most 16384. Files are below root, "/" except in tests.
-func PidsLeft(root string) int64 {
+func AvailablePids(root string) int64 {
 	most := int64(32768)
 	for _, name := range []string{
 		"proc/sys/kernel/pid_max", "proc/sys/kernel/threads-max",

@@ -1,6 +1,8 @@
 package admission_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,8 +42,8 @@ func TestAvailableMemory(t *testing.T) {
 	}
 }
 
-// TestPidsLeft: the least limit of the kernel and of the container counts.
-func TestPidsLeft(t *testing.T) {
+// TestAvailablePids: the least limit of the kernel and of the container counts.
+func TestAvailablePids(t *testing.T) {
 	const kernel = "proc/sys/kernel/"
 	for _, tt := range []struct {
 		name  string
@@ -56,9 +58,29 @@ func TestPidsLeft(t *testing.T) {
 	} {
 		root := t.TempDir()
 		writeBelow(t, root, tt.files)
-		if got := admission.PidsLeft(root); got != tt.want {
+		if got := admission.AvailablePids(root); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestSpare: an attempt that was ended while it waited keeps no other attempt from further sandboxes.
+func TestSpare(t *testing.T) {
+	h, err := admission.New(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Take(t.Context(), admission.Need{}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := h.Take(ended, admission.Need{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	h.Give(admission.Need{})
+	if !h.Spare(admission.Need{}) {
+		t.Error("an attempt that does not wait any more is waited for")
 	}
 }
 

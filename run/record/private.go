@@ -16,18 +16,25 @@ import (
 // to the operator of the run. Nothing in the record itself comes from it.
 type Private struct {
 	// Salt is random, so that the digest in the record does not confirm a guess of the contents.
-	Salt   string       `json:"salt"`
-	Stdout string       `json:"stdout,omitempty"`
-	Stderr string       `json:"stderr,omitempty"`
-	Logs   []PrivateLog `json:"logs,omitempty"`   // files that the checker left
-	Egress string       `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
-	Unread []string     `json:"unread,omitempty"` // files of tests that sbench cannot read and so did not change
+	Salt   string         `json:"salt"`
+	Stdout string         `json:"stdout,omitempty"`
+	Stderr string         `json:"stderr,omitempty"`
+	Logs   []PrivateLog   `json:"logs,omitempty"`   // files that the checker left
+	Scores []PrivateScore `json:"scores,omitempty"` // those that the record has rounded
+	Egress string         `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
+	Unread []string       `json:"unread,omitempty"` // files of tests that sbench cannot read and so did not change
 }
 
 // A PrivateLog is a file that a checker left.
 type PrivateLog struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
+}
+
+// A PrivateScore is an exact score.
+type PrivateScore struct {
+	Step  string  `json:"step,omitempty"`
+	Score float64 `json:"score"`
 }
 
 // PrivateFile returns the path of the record's private part, relative to the run's directory.

@@ -57,14 +57,13 @@ func encodings(s string) []string {
 		return nil
 	}
 	all := []string{s, url.QueryEscape(s), url.PathEscape(s), hex.EncodeToString([]byte(s)), strings.ToUpper(hex.EncodeToString([]byte(s)))}
-	if quoted, err := json.Marshal(s); err == nil {
-		all = append(all, string(quoted[1:len(quoted)-1]))
-	}
-	var plain strings.Builder
-	enc := json.NewEncoder(&plain)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(s) == nil {
-		all = append(all, strings.Trim(strings.TrimSpace(plain.String()), `"`))
+	for _, html := range []bool{true, false} {
+		var quoted strings.Builder
+		enc := json.NewEncoder(&quoted)
+		enc.SetEscapeHTML(html)
+		if enc.Encode(s) == nil {
+			all = append(all, quoted.String()[1:quoted.Len()-2]) // without quotes and line break
+		}
 	}
 	for offset := range 3 {
 		for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -78,11 +77,8 @@ func encodings(s string) []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return len(s) < compiler.MinSecret })
 }
 
-// Text returns s without secrets.
+// Text returns s without secrets. Text and In implement layer.Secrets.
 func (r Redactor) Text(s string) string { return r.cut(s, 0, len(s)) }
-
-// Replace and In implement layer.Secrets.
-func (r Redactor) Replace(s string) string { return r.Text(s) }
 
 // In reports whether from contains a secret. size is the expected number of bytes.
 func (r Redactor) In(from io.Reader, size int64) (bool, error) {

@@ -89,17 +89,14 @@ func (i isolation) seal(root *rootfs.FS, pid int) error {
 	return root.Check(pid)
 }
 
-// open returns a process that the OCI runtime has made, beside the process first unless that is 0.
+// open opens a process that the OCI runtime has made. first is the id of the sandbox's first process; 0 if
+// the process is the first one.
 func (i isolation) open(p task.Process, pid, first int) (*process, error) {
-	if i == gvisor {
-		if first != 0 { // what the host sees only waits for it
-			return &process{Process: p, pidfd: -1}, nil
-		}
-		opened := openProcess(p, pid)
-		opened.byStatus = true
-		return opened, nil
+	if i == gvisor && first != 0 { // what the host sees only waits for it
+		return &process{Process: p, pidfd: -1}, nil
 	}
 	opened := openProcess(p, pid)
+	opened.byStatus = i == gvisor
 	if first != 0 && !proc.SharesNamespace(pid, first, "pid") { // it has ended, and its id may be another's
 		return opened, opened.close()
 	}
@@ -114,8 +111,8 @@ func (i isolation) processes(s *Sandbox) limits.Group {
 	return s.group
 }
 
-// A guest is the processes of a sandbox with a kernel of its own. That kernel is the first process; what
-// is to be spared is then the first process in the sandbox.
+// A guest is the processes of a sandbox with gVisor. On the host, the first process is gVisor's kernel. A
+// process to spare is therefore always the first process inside the sandbox, whatever its id on the host.
 type guest struct {
 	limits.Group
 	sandbox *Sandbox
@@ -133,10 +130,10 @@ func (g guest) Signal(sig unix.Signal, spare int) error {
 	return err
 }
 
-// guestRounds bounds how often KillAll looks for processes that others have started meanwhile.
+// guestRounds bounds how often KillAll looks for processes that were started meanwhile.
 const guestRounds = 20
 
-// KillAll implements [limits.Group].
+// KillAll implements [limits.Group]. With none to spare, the end of the kernel ends all processes.
 func (g guest) KillAll(ctx context.Context, spare int) error {
 	if spare == 0 {
 		return g.Group.KillAll(ctx, 0)
@@ -155,8 +152,7 @@ func (g guest) KillAll(ctx context.Context, spare int) error {
 	return nil
 }
 
-// kind returns how sandboxes of at least the given isolation are made, which the stricter of it and of
-// the engine's least is.
+// kind returns how a sandbox is made. Its isolation is least or, if that is stricter, the engine's.
 func (e *Engine) kind(least runtime.Isolation) (isolation, Kind, error) {
 	i := max(least, e.least)
 	k, ok := e.kinds[i]

@@ -1,6 +1,7 @@
 package split
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,11 @@ type capture struct {
 	workdir string
 	digest  string
 	failed  *failure // why nothing could be taken
+}
+
+// relative returns the path of an entry below the workdir.
+func (c *capture) relative(p string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(p, "/"), c.workdir+"/")
 }
 
 // node is a file, directory or link of a tree.
@@ -93,7 +99,7 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 		if files < 0 || bytes < 0 {
 			return refuse("artifact_too_large", "%q has more than %d files or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
 		}
-		return f(strings.TrimPrefix(strings.TrimPrefix(at, name), "/"), info)
+		return f(cmp.Or(strings.TrimPrefix(strings.TrimPrefix(at, name), "/"), "."), info)
 	})
 }
 
@@ -108,14 +114,14 @@ func (c *capture) take(from, to, image *os.Root) error {
 		uid, gid = int(st.Uid), int(st.Gid)
 	}
 	for _, e := range c.entries {
-		rel := strings.TrimPrefix(strings.TrimPrefix(e.Path, "/"), c.workdir+"/")
+		rel := c.relative(e.Path)
 		limits := compiler.ArtifactLimits{MaxBytes: e.MaxBytes, MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes}
 		if err := layer.MakeParents(to, image, path.Join(c.workdir, rel)); err != nil {
 			return err
 		}
 		err := visit(from, rel, e.Kind, limits, e.Links, func(below string, info fs.FileInfo) error {
 			at := path.Join(rel, below)
-			return errors.Join(place1(from, to, image, at, path.Join(c.workdir, at), info), to.Lchown(path.Join(c.workdir, at), uid, gid))
+			return errors.Join(copyEntry(from, to, image, at, path.Join(c.workdir, at), info), to.Lchown(path.Join(c.workdir, at), uid, gid))
 		})
 		if err != nil {
 			return err
@@ -124,8 +130,8 @@ func (c *capture) take(from, to, image *os.Root) error {
 	return nil
 }
 
-// place1 copies one entry in place of the image's.
-func place1(from, to, image *os.Root, name, dest string, info fs.FileInfo) error {
+// copyEntry copies one entry in place of the image's.
+func copyEntry(from, to, image *os.Root, name, dest string, info fs.FileInfo) error {
 	if mark, err := to.Lstat(dest); err == nil && mark.Mode()&fs.ModeDevice != 0 { // it hides the image's entry
 		if err := to.Remove(dest); err != nil {
 			return err
@@ -195,7 +201,7 @@ func (c *capture) read(a compiler.ParsedArtifact) observation {
 	name, kind := a.Source.Path, compiler.RegularFile
 	if i := slices.IndexFunc(c.entries, func(e compiler.BundleEntry) bool { return e.ID == a.Source.Entry }); a.Source.Entry != "" && i >= 0 {
 		e := c.entries[i]
-		name, kind = path.Join(strings.TrimPrefix(strings.TrimPrefix(e.Path, "/"), c.workdir+"/"), a.Source.Subpath), e.Kind
+		name, kind = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind
 		limits := &a.Limits
 		limits.MaxBytes, limits.MaxFiles, limits.MaxTotalBytes = least(limits.MaxBytes, max(e.MaxBytes, e.MaxTotalBytes)), least(limits.MaxFiles, e.MaxFiles), least(limits.MaxTotalBytes, e.MaxTotalBytes)
 		if a.Source.Subpath != "" && !readsTree(a.Parser) {

@@ -161,7 +161,8 @@ except Exception: pass`,
 	return programs
 }
 
-// TestSplitHostile: over twelve split tasks no hostile candidate passes or ends as an error, and each honest twin passes.
+// TestSplitHostile: no hostile candidate passes or ends as an error, and each honest twin passes. Every run has
+// one task and every eighth candidate; with SBENCH_SOAK, a run has twelve tasks and all candidates.
 func TestSplitHostile(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)

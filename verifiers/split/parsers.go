@@ -54,7 +54,7 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 	n := node{Path: rel, Mode: int(permissions(info))}
 	switch {
 	case info.IsDir():
-		if n.Kind = "directory"; rel == "" || rel == "." {
+		if n.Kind = "directory"; rel == "." {
 			return nil
 		}
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -138,8 +138,7 @@ func (a *artifact) parse(parser string) (any, error) {
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
-	switch {
-	case strings.Contains(text, "\x00"):
+	if strings.Contains(text, "\x00") {
 		return invalid("invalid_csv", "a NUL byte")
 	}
 	var header, row []string

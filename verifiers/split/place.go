@@ -72,25 +72,18 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 }
 
 func asVerdict(r result) verifiers.Verdict {
-	var v verifiers.Verdict
-	reason := "driver_broken"
-	if r.Broken != nil && r.Broken.Part == oracleDir {
-		reason = "oracle_broken"
-	}
-	switch b := r.Broken; {
-	case b == nil && r.Passed:
-		v = verifiers.Verdict{Status: verifiers.Passed, Score: r.Score, Assurance: verifiers.Sealed}
-	case b == nil:
-		v = verifiers.Fail("oracle_rejected", fmt.Sprintf("the oracle does not accept the candidate's answers (score %.3g)", r.Score))
-		v.Score = r.Score
-	case b.ByCandidate:
-		v = verifiers.Fail(reason, fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
-	default:
-		v = verifiers.Fault(reason, fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
-	}
 	if b := r.Broken; b != nil {
+		v := verifiers.Fault(b.Part+"_broken", fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
+		if b.ByCandidate {
+			v = verifiers.Fail(b.Part+"_broken", fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
+		}
 		v.Stdout, v.Stderr = b.Exit.Stdout, b.Exit.Stderr
 		return v
+	}
+	v := verifiers.Verdict{Status: verifiers.Passed, Score: r.Score, Assurance: verifiers.Sealed}
+	if !r.Passed {
+		v = verifiers.Fail("oracle_rejected", fmt.Sprintf("the oracle does not accept the candidate's answers (score %.3g)", r.Score))
+		v.Score = r.Score
 	}
 	for key, value := range r.Checks {
 		v = v.With(key, value)
@@ -280,7 +273,7 @@ func (p *place) open(dir string) (err error) {
 	p.done = append(p.done, p.taken.root.Close)
 	var all []node
 	for _, e := range p.taken.entries {
-		a := artifact{root: p.taken.root, name: strings.TrimPrefix(strings.TrimPrefix(e.Path, "/"), p.taken.workdir+"/")}
+		a := artifact{root: p.taken.root, name: p.taken.relative(e.Path)}
 		if err := visit(a.root, a.name, e.Kind, compiler.ArtifactLimits{MaxBytes: math.MaxInt64, MaxFiles: math.MaxInt64, MaxTotalBytes: math.MaxInt64}, true, a.add); err != nil {
 			return err
 		}

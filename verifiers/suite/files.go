@@ -51,8 +51,8 @@ func ReadFiles(root *os.Root, names []string) (files []contrast.File) {
 	return files
 }
 
-// SameAge gives the files below a directory one time, which tells no file that is changed from
-// the others: now, so that make takes them for newer than what it has built.
+// SameAge gives all files below a directory the present time, so that no time tells which files were
+// changed, and make finds them newer than what it has built.
 func SameAge(dir string) error {
 	now := time.Now()
 	return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

@@ -39,7 +39,7 @@ func failures(streams ...runtime.Output) (n int) {
 // colors matches escape sequences for colors (ECMA-48, SGR).
 var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
-// failureLine matches a line of a runner's that begins or ends with the word.
+// failureLine matches a line of a test runner that begins or ends with a word for a failure.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
 // reported says whether pytest's or unittest's output names the edit's test as failed:

@@ -35,13 +35,13 @@ type Suite struct {
 	Input  verifiers.Input
 	Key    string          // names the evaluation in the store of calibrations
 	Files  []contrast.File // hidden tests in Python
-	// Others are other files that the command runs or reads, where there are no tests in Python.
+	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
 	// Certain says that the command surely uses the files, so that it is a fault of the pack if
 	// the reference passes all the same.
 	Certain bool
-	// Redirected are Others as the canary has them if these are the files that leave a reward: they leave
-	// it at another place, and what is then at the right place is forged. Nil if they are not.
+	// Redirected are the Others, changed so that they leave the reward at another place. The canary runs
+	// with them: a reward at the usual place is then forged. Nil if the Others leave no reward.
 	Redirected []contrast.File
 	// Reference says that there is a reference solution.
 	Reference bool
@@ -87,7 +87,7 @@ const (
 	malformedTests   = "the image's interpreter cannot compile a hidden test file"
 )
 
-// Numbers of a candidate's runs besides those of the sets of a [contrast.Calibration].
+// Numbers of a candidate's runs. 0 and 1 are the first two sets of a [contrast.Calibration].
 const (
 	allSet       = 2 // the set with every function
 	unchangedRun = -1
@@ -133,7 +133,7 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	case v.Status != verifiers.Passed:
 		return v, nil
 	case limit && s.Certain:
-		return notListed, nil
+		return verifiers.Fault("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests"), nil
 	}
 	if !stored && s.Reference {
 		c, err = s.calibration(ctx, &drawn, ends)
@@ -168,8 +168,8 @@ func (s suite) judge(ctx context.Context) (verifiers.Verdict, error) {
 	return s.uncalibrated(v, sum, drawn, ends), nil
 }
 
-// runs returns the runs of a candidate besides that of the unchanged tests: at most two once there is a
-// calibration, and one where [contrast.Quick] suffices.
+// runs returns the candidate's runs with changed tests: at most two once there is a calibration, and one
+// where [contrast.Quick] suffices.
 func (s suite) runs(sets []contrast.Set, calibrated, cannotFail bool) (runs []int) {
 	quick := s.Input.Contrast == contrast.Quick
 	switch {
@@ -209,8 +209,6 @@ func (s suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[i
 	return err
 }
 
-var notListed = verifiers.Fault("tests_not_listed", "the image's python3 meets a limit when it looks for the assertions of the tests")
-
 func (s suite) storeKey(kind string) string { return contrast.Key(s.Input.Image.Digest, s.Key, kind) }
 
 // try makes the runs in random order, until the unchanged tests fail. The verdict is on these.
@@ -243,7 +241,7 @@ func (s suite) try(ctx context.Context, runs []int, drawn contrast.Calibration, 
 	return v, ends, cmp.Or(err, cmp.Or(errs...))
 }
 
-// errEnough ends runs of which no more are needed.
+// errEnough ends [suite.each] early.
 var errEnough = errors.New("no more runs are needed")
 
 // each makes n runs, several at a time where the host has room, until one returns an error.
@@ -477,17 +475,14 @@ func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends m
 // of every function.
 func setOf(exit runtime.Exit, edits, all []contrast.Edit) contrast.Set {
 	set := contrast.Set{Edits: edits}
-	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
-	if len(named) == 0 {
-		if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
-			set.Failures = failures(exit.Stdout, exit.Stderr)
-		}
-		return set
-	}
-	set.Edits, set.Named = named, true
 	if !slices.ContainsFunc(edits, func(e contrast.Edit) bool { return e.Users != "" }) {
 		set.Failures = failures(exit.Stdout, exit.Stderr) // of the rows of a table, each is one
 	}
+	named := slices.DeleteFunc(slices.Clone(edits), func(e contrast.Edit) bool { return !reported(exit, e) })
+	if len(named) == 0 {
+		return set
+	}
+	set.Edits, set.Named = named, true
 	for _, o := range all {
 		// A function that runs after a changed one may fail because that did not clean up.
 		after := func(e contrast.Edit) bool { return e.SameTest(o) || e.MayFail(o) || !o.Before(e) }

@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 const (
@@ -56,25 +57,31 @@ type reward struct {
 	absent string // why there is no reward; "" if there is one
 }
 
+// openRewards opens the directory of rewards. The checker can have put a link in its place.
+func openRewards(logs string) (*os.Root, error) {
+	root, err := os.OpenRoot(logs)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	return foreign.OpenDir(root, rewardDir)
+}
+
 // readReward reads the reward in the directory that the checker saw as logsMount. The directory may
 // hold anything, and nothing changes it any more.
 func readReward(logs string) reward {
-	root, err := os.OpenRoot(filepath.Join(logs, rewardDir))
+	root, err := openRewards(logs)
 	if err != nil {
 		return reward{absent: "the checker left no directory " + path.Join(logsMount, rewardDir)}
 	}
 	defer func() { _ = root.Close() }()
 	for _, name := range []string{"reward.json", "reward.txt"} {
-		info, err := root.Lstat(name)
+		text, err := foreign.Read(root, name, maxReward)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil || !info.Mode().IsRegular() || info.Size() > maxReward {
-			return reward{absent: fmt.Sprintf("%s is no file of at most %d bytes", name, maxReward)}
-		}
-		text, err := root.ReadFile(name)
 		if err != nil {
-			return reward{absent: name + " cannot be read"}
+			return reward{absent: fmt.Sprintf("%s is no file of at most %d bytes", name, maxReward)}
 		}
 		return parseReward(name, strings.TrimSpace(string(text)))
 	}
@@ -130,7 +137,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) verifiers.Verdict {
 		v = v.With(verifiers.Reward, maps.Clone(r.all))
 		v.Score = min(max(r.value, 0), 1)
 		if v.Status == verifiers.Failed {
-			v.Message = "the reward is " + strconv.FormatFloat(r.value, 'g', -1, 64)
+			v.Message = "the reward is " + strconv.FormatFloat(verifiers.Rounded(r.value), 'g', -1, 64)
 		}
 	case reference:
 		v.Status, v.Reason, v.Message = verifiers.Faulty, noReward, r.absent
@@ -150,7 +157,7 @@ func checkerLogs(logs string) []verifiers.Log {
 	if logs == "" {
 		return nil
 	}
-	root, err := os.OpenRoot(filepath.Join(logs, rewardDir))
+	root, err := openRewards(logs)
 	if err != nil {
 		return nil // the checker made none
 	}
@@ -159,12 +166,11 @@ func checkerLogs(logs string) []verifiers.Log {
 	var all []verifiers.Log
 	left := int64(maxLogBytes)
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || info.Size() > left || len(all) == maxLogs || !logName.MatchString(e.Name()) {
+		if len(all) == maxLogs || !logName.MatchString(e.Name()) {
 			continue
 		}
-		if text, err := root.ReadFile(e.Name()); err == nil {
-			left -= info.Size()
+		if text, err := foreign.Read(root, e.Name(), left); err == nil {
+			left -= int64(len(text))
 			all = append(all, verifiers.Log{Name: e.Name(), Text: string(text)})
 		}
 	}

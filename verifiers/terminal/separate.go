@@ -68,9 +68,10 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	return v, err
 }
 
-// collectScript runs the commands before --, and copies the files and directories after it, as far as
-// they are there. A command that fails is none of its concern.
-const collectScript = `while [ "$1" != -- ]; do bash -c "$1" || echo "failed: $1" >&2; shift; done
+// collectScript makes the directory that is always an artifact, as Harbor does, runs the commands before --, and
+// copies the files and directories after it, as far as they are there. A command that fails is none of its concern.
+const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
+while [ "$1" != -- ]; do bash -c "$1" || echo "failed: $1" >&2; shift; done
 shift
 for p; do
 	[ -e "$p" ] && [ ! -L "$p" ] || continue

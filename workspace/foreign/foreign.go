@@ -41,6 +41,21 @@ func OpenPath(name string, limit int64) (*os.File, error) {
 	return reopen(handle, name, unix.S_IFREG, limit)
 }
 
+// ReadPath returns the content of a regular file of the host, which has at most limit bytes. The path may
+// lead through symbolic links: whoever names the file is trusted, but the file is not.
+func ReadPath(name string, limit int64) ([]byte, error) {
+	handle, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer func() { _ = unix.Close(handle) }()
+	f, err := reopen(handle, name, unix.S_IFREG, limit)
+	if err != nil {
+		return nil, err
+	}
+	return readAll(f, limit)
+}
+
 // OpenDir opens the directory name below root. The caller closes it.
 func OpenDir(root *os.Root, name string) (*os.Root, error) {
 	f, err := open(root, name, unix.S_IFDIR, 0)
@@ -81,9 +96,13 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readAll(f, limit)
+}
+
+func readAll(f *os.File, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if int64(len(data)) > limit { // it grew
-		err = errors.Join(err, fmt.Errorf("%s %w", name, ErrBig))
+		err = errors.Join(err, fmt.Errorf("%s %w", f.Name(), ErrBig))
 	}
 	return data, errors.Join(err, f.Close())
 }
@@ -92,11 +111,13 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 // early with the cause of ctx.
 func Digest(ctx context.Context, f io.Reader) (string, error) {
 	sum := sha256.New()
-	_, err := io.Copy(sum, reader{ctx, f})
+	_, err := io.Copy(sum, Until(ctx, f))
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), err
 }
 
-// reader reads until ctx ends.
+// Until returns a reader of r that fails with the cause of ctx once ctx has ended.
+func Until(ctx context.Context, r io.Reader) io.Reader { return reader{ctx, r} }
+
 type reader struct {
 	ctx context.Context // allowed in a struct here: a reader ends with the call that made it
 	io.Reader
@@ -149,7 +170,7 @@ func reopen(handle int, name string, kind uint32, limit int64) (*os.File, error)
 	case st.Mode&unix.S_IFMT != kind:
 		err = ErrKind
 	case kind == unix.S_IFREG && st.Size > limit:
-		err = fmt.Errorf("%w: it has %d bytes, and at most %d are read", ErrBig, st.Size, limit)
+		err = fmt.Errorf("%w: it has %d bytes, more than %d", ErrBig, st.Size, limit)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}

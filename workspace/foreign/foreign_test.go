@@ -67,4 +67,11 @@ func TestOpen(t *testing.T) {
 			}
 		})
 	}
+	for name, want := range map[string]error{ // of the host, where links are followed
+		"d/e/file": nil, "link/e/file": nil, "filelink": nil, "d": foreign.ErrKind, "fifo": foreign.ErrKind, "zero": foreign.ErrKind, "sparse": foreign.ErrBig, "missing": fs.ErrNotExist,
+	} {
+		if text, err := foreign.ReadPath(filepath.Join(dir, name), 4); !errors.Is(err, want) || err == nil && string(text) != "four" {
+			t.Errorf("%s as a path: %q, %v, want %v", name, text, err, want)
+		}
+	}
 }

@@ -23,13 +23,12 @@ type Form struct {
 
 // Options say what a request may ask for.
 type Options struct {
-	Model  string // the only allowed model
-	InPath bool   // the path names the model, and the body need not
-	Stream bool   // the path asks for a stream
-	Allow  bool   // external tools pass
-	Refuse bool   // refuse the request instead of removing external tools
-	// NoCache asks the provider not to keep the prompt in its cache.
-	NoCache bool
+	Model   string // the only allowed model
+	InPath  bool   // the path names the model, and the body need not
+	Stream  bool   // the path asks for a stream
+	Allow   bool   // external tools pass
+	Refuse  bool   // refuse the request instead of removing external tools
+	NoCache bool   // the provider is asked not to keep the prompt in its cache
 }
 
 // Checked is what a check found. After an error it has no Body.
@@ -95,7 +94,6 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	if err != nil {
 		err = refuse(BadJSON, "%s", err)
 	} else {
-		in.nodes = new(int)
 		err = in.whole(root, f)
 	}
 	limit := max(min(in.outputLimit, 1<<30), 0)

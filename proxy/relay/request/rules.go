@@ -23,7 +23,7 @@ type inspector struct {
 	outputLimit int64 // tokens that one answer may have; 0: not stated
 	choices     int64 // requested answers; 0: one
 	size, work  int64 // of the body, and of the values that were entered, in bytes
-	nodes       *int  // values that were entered
+	nodes       int   // values that were entered
 }
 
 // A rule checks a value, and changes or removes it if necessary. Nothing may be in place of any value.
@@ -43,7 +43,7 @@ func (in *inspector) enter(v *value, kind byte, what string) error {
 	if v.kind() != kind {
 		return malformed("the request has something else in place of an %s", what)
 	}
-	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) || !v.open(in.nodes) {
+	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) || !v.open(&in.nodes) {
 		return malformed("the request is nested too deep")
 	}
 	return nil

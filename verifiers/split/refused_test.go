@@ -1,0 +1,58 @@
+package split_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/securebench/sbench/compiler"
+)
+
+// TestRefused: what is wrong with a pack of SecureBench 2.0 is found before anything runs.
+func TestRefused(t *testing.T) {
+	tests := []struct{ name, file, old, new, want string }{
+		{"another version", "manifest.yaml", `"2.0"`, `"3.0"`, `expected "2.0"`},
+		{"an unknown key", "manifest.yaml", "id: tiny-pack", "id: tiny-pack\nversion: 1", `unknown key "version"`},
+		{"roots that overlap", "manifest.yaml", "host: host/", "host: runtime/", "overlap"},
+		{"a trusted helper", "rows.jsonl", `"trusted_helpers": []`, `"trusted_helpers": [{"name": "h", "type": "securebench.process-supervisor/v1"}]`, `no trusted helper "securebench.process-supervisor/v1"`},
+		{"an overlay", "rows.jsonl", `"type": "file_bundle"`, `"type": "filesystem_overlay"`, `"filesystem_overlay"`},
+		{"a patch of a terminal_task", "rows.jsonl", `"type": "file_bundle"`, `"type": "git_patch"`, "a terminal_task of type file_bundle"},
+		{"an entry outside the workdir", "rows.jsonl", `"path": "/app/add.py"`, `"path": "/etc/add.py"`, "is not below the workdir"},
+		{"entries beyond the totals", "rows.jsonl", `"max_total_bytes": 65536`, `"max_total_bytes": 10`, "exceed"},
+		{"a mount in the workdir", "rows.jsonl", `"mount": "/opt/adapter"`, `"mount": "/app/adapter"`, "overlaps the workdir"},
+		{"no such resource", "rows.jsonl", `"oracle": "host.oracle"`, `"oracle": "host.other"`, `no resource is called "host.other"`},
+		{"a missing file", "rows.jsonl", `"path": "add/cases"`, `"path": "add/none"`, "no such file"},
+		{"limits beyond the adapter's", "rows.jsonl", `"seconds_per_case": 10`, `"seconds_per_case": 11`, "exceed the maximums"},
+		{"another protocol", "runtime/add/adapter.yaml", "tiny.add/v1", "tiny.sub/v1", "requires \"tiny.add/v1\""},
+		{"a schema without a type", "runtime/add/adapter.yaml", "a: {type: integer}", "a: {type: int}", "has a type"},
+		{"another abi of the oracle", "host/add/oracle/oracle.yaml", "oracle/v1", "oracle/v2", `"securebench.oracle/v1"`},
+	}
+	archive, err := txtar.ParseFile("testdata/add.txtar")
+	must(t, err)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			files := map[string]string{}
+			for _, f := range archive.Files {
+				files[f.Name] = string(f.Data)
+			}
+			changed := strings.Replace(files[test.file], test.old, test.new, 1)
+			if changed == files[test.file] {
+				t.Fatalf("%s has no %q", test.file, test.old)
+			}
+			files[test.file] = changed
+			dir := t.TempDir()
+			writeFiles(t, dir, files)
+			var found strings.Builder
+			_, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) {
+				if !p.Warning {
+					found.WriteString(p.String() + "\n")
+				}
+			})
+			must(t, err)
+			if !strings.Contains(found.String(), test.want) {
+				t.Errorf("want %q, got:\n%s", test.want, found.String())
+			}
+		})
+	}
+}
