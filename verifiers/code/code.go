@@ -198,6 +198,9 @@ func (c *codeCheck) key(kind string) string {
 func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Calibration, error) {
 	for _, c.repair = range []bool{false, true} {
 		outcome, err := c.try(ctx, codeTry{code: solution, sealed: true})
+		if err == nil && outcome == contrast.Passed { // by luck, perhaps: what tests seed may not reach the solution
+			outcome, err = c.try(ctx, codeTry{code: solution, sealed: true})
+		}
 		switch {
 		case err == nil && outcome == contrast.Passed:
 			return contrast.Calibration{Reference: true, Sealed: true, Repair: c.repair}, nil

@@ -152,7 +152,7 @@ func (s suite) termIgnored(t *testing.T) {
 		cfg := s.config()
 		cfg.Persistent = persistent
 		p := sh("trap '' TERM; echo ready; while :; do sleep 1000; done")
-		p.Wall, p.Grace = 500*time.Millisecond, 100*time.Millisecond
+		p.Wall, p.Grace = 2*time.Second, 100*time.Millisecond // an emulated machine needs a second to say it
 		exit := s.run(t, cfg, p)
 		if exit.Reason != runtime.WallTime || exit.Stdout.String() != "ready\n" {
 			t.Errorf("persistent %v: got %v, output %q", persistent, exit, exit.Stdout.String())
