@@ -73,6 +73,11 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 	case kind == compiler.RegularFile:
 		return f(".", info)
 	}
+	tree, err := root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tree.Close() }()
 	files, bytes, entries := limits.MaxFiles, limits.MaxTotalBytes, maxEntries
 	return fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -90,7 +95,11 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 		case info.IsDir():
 		case info.Mode()&fs.ModeSymlink != 0 && links:
 			files--
-			if target, err := root.Readlink(at); err != nil || path.IsAbs(target) || !within(path.Join(path.Dir(at), target), name) {
+			_, reached := tree.Stat(strings.TrimPrefix(at, name+"/")) // fails if a link on the way leads out
+			if errors.Is(reached, fs.ErrNotExist) {
+				reached = nil
+			}
+			if target, err := root.Readlink(at); err != nil || reached != nil || path.IsAbs(target) || !within(path.Join(path.Dir(at), target), name) {
 				return refuse("artifact_unsafe", "a symbolic link leads out of %q", name)
 			}
 		default:
@@ -210,7 +219,7 @@ func (c *capture) read(a compiler.ParsedArtifact) observation {
 	} else if readsTree(a.Parser) {
 		kind = compiler.DirectoryTree
 	}
-	return c.observe(name, kind, a.Parser, a.Limits)
+	return c.observe(name, kind, a.Parser, a.Limits, maxLine-maxEnvelope)
 }
 
 func least(limit, most int64) int64 {
@@ -220,8 +229,8 @@ func least(limit, most int64) int64 {
 	return min(limit, most)
 }
 
-// observe has a parser read the file or tree at name.
-func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLimits) (o observation) {
+// observe has a parser read the file or tree at name. The value has at most room bytes as JSON.
+func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLimits, room int) (o observation) {
 	o.Status, o.Parser, o.Source.Kind = candidateError, parser, "unknown"
 	switch {
 	case c.failed != nil:
@@ -242,6 +251,9 @@ func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLim
 		}
 		o.Source.Digest, o.Source.Size = &sum, &a.size
 		o.Value, err = a.parse(strings.TrimPrefix(parser, "securebench."))
+		if text, wrong := marshal(o.Value); err == nil && wrong == nil && len(text) > room {
+			err = tooMuchEvidence()
+		}
 	}
 	var wrong *errTaken
 	switch {
@@ -255,8 +267,13 @@ func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLim
 	return o
 }
 
+func tooMuchEvidence() error {
+	return refuse("artifact_too_large", "the artifact's evidence does not fit in a line of %d bytes", maxLine)
+}
+
 // outputs reads what an adapter left in its stopped sandbox.
 func (t *conversation) outputs(s runtime.Sandbox, check compiler.VerificationCheck, adapter compiler.Adapter, e *caseEvidence) error {
+	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
 	for _, want := range check.Outputs {
 		i := slices.IndexFunc(adapter.Outputs, func(o compiler.AdapterOutput) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
 		output, left := adapter.Outputs[i], capture{}
@@ -268,7 +285,10 @@ func (t *conversation) outputs(s runtime.Sandbox, check compiler.VerificationChe
 			return err
 		}
 		limits := compiler.ArtifactLimits{MaxBytes: least(want.Limits.MaxBytes, output.Limits.MaxBytes), MaxFiles: least(want.Limits.MaxFiles, output.Limits.MaxFiles), MaxTotalBytes: least(want.Limits.MaxTotalBytes, output.Limits.MaxTotalBytes)}
-		o := left.observe(output.Path, output.Kind, want.Parser, limits)
+		o := left.observe(output.Path, output.Kind, want.Parser, limits, room)
+		if text, err := marshal(o.Value); err == nil {
+			room -= len(text)
+		}
 		if left.root != nil {
 			_ = left.root.Close()
 		}

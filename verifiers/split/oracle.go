@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +102,7 @@ func (o *oracle) broken(how string) error {
 
 // say sends a message as one line.
 func (o *oracle) say(ctx context.Context, message any, limit time.Duration) error {
-	text, err := json.Marshal(message)
+	text, err := marshal(message)
 	if err != nil {
 		return err
 	}

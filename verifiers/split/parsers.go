@@ -107,6 +107,9 @@ func (a *artifact) parse(parser string) (any, error) {
 		if _, err := text(); err != nil {
 			return nil, err
 		}
+		if shortestJSON(a.content) > maxLine { // parsed, it would take hundreds of bytes of memory for each byte
+			return nil, tooMuchEvidence()
+		}
 		v, err := parse(a.content)
 		if err != nil {
 			return nil, refuse("invalid_json", "the artifact is %v", err)
@@ -133,6 +136,25 @@ func (a *artifact) parse(parser string) (any, error) {
 		return a.parseGit()
 	}
 	return map[string]any{"nodes": append([]node{}, a.nodes...)}, nil // tree-manifest/v1
+}
+
+// shortestJSON returns the fewest bytes that a JSON text can have if other spaces and escapes are chosen.
+func shortestJSON(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch b := text[i]; {
+		case b == '"':
+			quoted = !quoted
+		case quoted && b == '\\' && i+1 < len(text) && text[i+1] == 'u':
+			i += 5
+		case quoted && b == '\\':
+			i++
+		case !quoted && strings.IndexByte(" \t\r\n", b) >= 0:
+			continue
+		}
+		n++
+	}
+	return n
 }
 
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
@@ -429,8 +451,11 @@ func decodeFloat(raw []byte) (value, log float64, finite, ok bool) {
 			return 0, 0, false, false
 		}
 		value, log = math.Ldexp(float64(significand), power), math.Log(float64(significand))+float64(power)*math.Ln2
-		if head>>15 == 1 || significand == 0 {
-			return -value, math.NaN(), true, true
+		if head>>15 == 1 {
+			value, log = -value, math.NaN()
+		}
+		if significand == 0 {
+			log = math.NaN()
 		}
 		return value, log, true, true
 	}

@@ -48,6 +48,11 @@ func TestParsers(t *testing.T) {
 		{"no text", "utf8-text/v1", "\xff", "invalid_utf8"},
 		{"json", "strict-json/v1", `{"b":1.50,"a":[]}`, `{"a":[],"b":1.50}`},
 		{"json twice a key", "strict-json/v1", `{"a":1,"a":2}`, "invalid_json"},
+		{"json of more than a line", "strict-json/v1", "[1" + strings.Repeat(",1", 4<<20) + "]", "artifact_too_large"},
+		{"json that is short without escapes and spaces", "strict-json/v1", `"` + strings.Repeat(`\u0061`, 1<<10) + `"` + strings.Repeat(" ", 3<<20), `"` + strings.Repeat("a", 1<<10) + `"`},
+		{"text of more than a line", "utf8-text/v1", strings.Repeat("\x01", 400<<10), "artifact_too_large"},
+		{"bytes of more than a line", "opaque-bytes/v1", strings.Repeat("x", 2<<20), "artifact_too_large"},
+		{"csv of more than a line", "strict-csv/v1", "a\n" + strings.Repeat(strings.Repeat("x", 100)+"\n", 30_000), "artifact_too_large"},
 		{"json with NaN", "strict-json/v1", `[NaN]`, "invalid_json"},
 		{"json that nests too deep for evidence", "strict-json/v1", strings.Repeat("[", 1000) + strings.Repeat("]", 1000), "invalid_json"},
 		{"json and more", "strict-json/v1", `1 2`, "invalid_json"},
@@ -72,6 +77,7 @@ func TestParsers(t *testing.T) {
 		{"npy with NaN", "securebench.strict-npy-float-summary/v1", npy("<f8", "(2,)", doubles(math.NaN(), 1)), stats("<f8", 2, `"all_finite":false,"all_positive":false,"maximum":null,"minimum":null,"sum":null,"sum_log":null,"sum_x_log_x":null`)},
 		{"npy of halves", "strict-npy-float-summary/v1", npy(">f2", "(2,)", []byte{0x38, 0, 0xc0, 0}), stats(">f2", 2, `"all_finite":true,"all_positive":false,"maximum":0.5,"minimum":-2.0,"sum":-1.5,"sum_log":null,"sum_x_log_x":null`)},
 		{"npy of extended floats", "strict-npy-float-summary/v1", npy("<f16", "(1,)", extended), stats("<f16", 1, `"all_finite":true,"all_positive":true,"maximum":1.5,"minimum":1.5,"sum":1.5,"sum_log":0.40546510810816727,"sum_x_log_x":0.6081976621622509`)},
+		{"npy of an extended zero", "strict-npy-float-summary/v1", npy("<f16", "(1,)", make([]byte, 16)), stats("<f16", 1, `"all_finite":true,"all_positive":false,"maximum":0.0,"minimum":0.0,"sum":0.0,"sum_log":null,"sum_x_log_x":null`)},
 		{"npy of integers", "strict-npy-float-summary/v1", npy("<i8", "(1,)", make([]byte, 8)), "unsupported_npy_dtype"},
 		{"npy that is cut", "strict-npy-float-summary/v1", npy("<f8", "(2,)", make([]byte, 8)), "invalid_npy"},
 		{"npy of many", "strict-npy-float-summary/v1", npy("<f2", "(1000001,)", nil), "npy_too_many_elements"},
@@ -104,7 +110,7 @@ func observeIn(t *testing.T, dir, name, kind, parser string, limits compiler.Art
 	}
 	defer func() { _ = root.Close() }()
 	c := capture{root: root}
-	return c.observe(name, kind, parser, limits)
+	return c.observe(name, kind, parser, limits, maxLine-maxEnvelope)
 }
 
 // compare compares the value or the code of an observation.
@@ -128,6 +134,7 @@ func TestTrees(t *testing.T) {
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(dir, "t/sub"), 0o700), os.WriteFile(filepath.Join(dir, "t/run"), []byte("x"), 0o700), os.WriteFile(filepath.Join(dir, "t/sub/data"), nil, 0o600),
 		os.Symlink("sub/data", filepath.Join(dir, "t/link")), os.MkdirAll(filepath.Join(dir, "out"), 0o755), os.Symlink("/etc/passwd", filepath.Join(dir, "out/link")),
+		os.MkdirAll(filepath.Join(dir, "links/p/q"), 0o755), os.Symlink("../..", filepath.Join(dir, "links/p/q/d")), os.Symlink("d/../t/run", filepath.Join(dir, "links/p/q/through")),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -143,6 +150,7 @@ func TestTrees(t *testing.T) {
 	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", compiler.ArtifactLimits{MaxFiles: 2, MaxTotalBytes: 1}), "artifact_too_large")
 	compare(t, observeIn(t, dir, "deep", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_too_large")
 	compare(t, observeIn(t, dir, "out", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
+	compare(t, observeIn(t, dir, "links", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
 	compare(t, observeIn(t, dir, "t/link", compiler.RegularFile, "utf8-text/v1", limits), "artifact_missing")
 	compare(t, observeIn(t, dir, "none", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_missing")
 }

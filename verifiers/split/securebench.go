@@ -365,12 +365,19 @@ func conforms(s, v document.Value) error {
 
 // canonical returns a value as compact JSON with sorted keys.
 func canonical(value any) ([]byte, error) {
+	text, err := marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	v, err := parseOwn(text)
+	return v.AppendSorted(nil), err
+}
+
+// marshal returns a value as compact JSON in which < > & are themselves.
+func marshal(value any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return nil, err
-	}
-	v, err := parseOwn(b.Bytes())
-	return v.AppendSorted(nil), err
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
