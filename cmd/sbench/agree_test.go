@@ -155,8 +155,8 @@ func TestOnlyRunKnows(t *testing.T) {
 func TestConfigIsADirectory(t *testing.T) {
 	dir := agreeingPack(t, nil)
 	for config, want := range map[string]string{
-		dir:                                 "name one in it: " + filepath.Join(dir, "tester.yaml"),
-		filepath.Join(dir, "hidden"):        "there is none in it",
+		dir:                                 "name its tester file, such as " + filepath.Join(dir, "tester.yaml"),
+		filepath.Join(dir, "hidden"):        "holds neither a manifest.yaml nor tasks",
 		filepath.Join(dir, "manifest.yaml"): "is a pack's manifest",
 	} {
 		if code, said := saying(t, "run", "--config", config); code != codeUsage || !strings.Contains(said, want) {

@@ -33,7 +33,7 @@ func (cmd *runCmd) isDirectory() bool { return isDirectory(cmp.Or(cmd.File, cmd.
 // runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
 // images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
 func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
-	if err := noImport(cmp.Or(cmd.File, cmd.Config)); err != nil {
+	if err := isRun(cmp.Or(cmd.File, cmd.Config)); err != nil {
 		return err
 	}
 	if cmd.Harness == "" {
@@ -63,14 +63,17 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 	return sub.runOne(ctx, a, source)
 }
 
-// noImport returns an error for the directory of a pack that no import made, which has a tester file of its
-// author's.
-func noImport(dir string) error {
-	_, manifest := os.Lstat(filepath.Join(dir, "manifest.yaml"))
-	if _, err := os.Lstat(filepath.Join(dir, "provenance.json")); manifest != nil || err == nil {
-		return nil
+// isRun returns an error for a directory without tasks, and for the directory of a pack that no import
+// made, which has a tester file of its author's.
+func isRun(dir string) error {
+	switch {
+	case !exists(filepath.Join(dir, "manifest.yaml")):
+		_, _, err := formatOf(dir)
+		return err
+	case !exists(filepath.Join(dir, "provenance.json")):
+		return fmt.Errorf("%w: %s is a pack that no import made: name its tester file, such as %s", errUsage, dir, filepath.Join(dir, "tester.yaml"))
 	}
-	return fmt.Errorf("%w: %s is a pack that no import made: name its tester file, such as %s", errUsage, dir, filepath.Join(dir, "tester.yaml"))
+	return nil
 }
 
 // output returns the run's directory.
