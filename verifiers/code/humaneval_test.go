@@ -36,7 +36,7 @@ func humanEval(tb testing.TB) []problem {
 	tb.Helper()
 	dir := os.Getenv("SBENCH_DATA")
 	if dir == "" {
-		dir = filepath.Join("..", "..", "shared", "data")
+		dir = filepath.Join("..", "..", "..", "shared", "data")
 	}
 	f, err := os.Open(filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz"))
 	if err != nil {
