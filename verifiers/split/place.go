@@ -73,9 +73,10 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 
 func asVerdict(r result) verifiers.Verdict {
 	if b := r.Broken; b != nil {
-		v := verifiers.Fault(b.Part+"_broken", fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
+		reason := map[string]string{"driver": "driver_broken", "oracle": "oracle_broken"}[b.Part]
+		v := verifiers.Fault(reason, fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
 		if b.ByCandidate {
-			v = verifiers.Fail(b.Part+"_broken", fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
+			v = verifiers.Fail(reason, fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
 		}
 		v.Stdout, v.Stderr = b.Exit.Stdout, b.Exit.Stderr
 		return v
