@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
+	"github.com/securebench/sbench/workspace"
 )
 
 var updateVerdicts = flag.Bool("update-verdicts", false, "write testdata/verdicts.jsonl anew")
@@ -151,11 +152,27 @@ func readVerdicts(t *testing.T, output string) []verdict {
 			v.Code = r.ProducerMetadata["exit_code"]
 		}
 		if r.VerificationStatus == record.Passed { // how far a candidate fills a disk may differ
-			v.Candidate, v.Workspace = r.CandidateDigest, r.WorkspaceDigest
+			if r.CandidateWorkspace != nil {
+				v.Workspace = contents(t, filepath.Join(output, *r.CandidateWorkspace))
+			}
+			if v.Candidate = r.CandidateDigest; v.Candidate == r.WorkspaceDigest {
+				v.Candidate = v.Workspace
+			}
 		}
 		all = append(all, v)
 	}
 	return all
+}
+
+// contents returns the digest of a kept workspace without its times, which differ from run to run.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer func() { must(t, root.Close()) }()
+	tree, err := workspace.DigestTree(t.Context(), root, workspace.TreeOptions{})
+	must(t, err)
+	return tree.Digest
 }
 
 // removable removes every file as the user who ran sbench: an agent cannot prevent that
