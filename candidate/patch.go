@@ -19,7 +19,7 @@ const (
 	patchInodes   = 1 << 18
 )
 
-// Engine is what the extraction of a candidate needs from the runtime, and its restoration. Its methods
+// Engine is what extracting, restoring and judging a candidate need from the runtime. Its methods
 // are safe for concurrent use.
 type Engine interface {
 	// Create creates a sandbox, which the caller closes.

@@ -143,17 +143,8 @@ func (v Verdict) With(key string, value any) Verdict {
 	return v
 }
 
-// Engine is what a verifier needs from the runtime. Its methods are safe for
-// concurrent use.
-type Engine interface {
-	// Create makes a sandbox, which the caller closes.
-	Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error)
-	// NewVolume makes a volume, which the caller closes after the sandboxes that
-	// mount it.
-	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
-	// View opens the files of an image. The caller closes the view.
-	View(ctx context.Context, image runtime.Image) (runtime.View, error)
-}
+// Engine is what a verifier needs from the runtime.
+type Engine = candidate.Engine
 
 // Pace is what a verification of several runs asks and tells. Its methods are safe for concurrent use.
 type Pace interface {

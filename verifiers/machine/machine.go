@@ -1,7 +1,6 @@
 // Package machine decides what a checker sees of a machine that an agent changed: [Restore] puts the
 // changes over the image, but for those to the programs, libraries and settings on which a verdict
-// depends; [Whole] puts all of them there, for commands that are the candidate's concern; [ForgingLinks] finds
-// links that lead a checker to something else than the candidate's answer.
+// depends; [ForgingLinks] finds links that lead a checker to something else than the candidate's answer.
 package machine
 
 import (
@@ -12,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,60 +23,13 @@ import (
 )
 
 const (
-	// The volume for a machine has room for what the file system itself needs: a block for each
-	// entry, and a mark for each entry of the image in a directory that hides it.
-	machineBlock = 4 << 10
-	machineMarks = 1 << 18
 	// RunCandidate names the program that runs a candidate's programs as another user.
 	RunCandidate = "run-candidate"
 	// maxRestored bounds the restored paths that a record lists.
 	maxRestored = 100
-	// maxUsers bounds /etc/passwd and /etc/group, in bytes: OCI runtimes read them, and fail on
-	// lines of more than 64 KiB.
-	maxUsers = 60 << 10
 	// maxEntryPoints bounds what is searched of a file, in bytes.
 	maxEntryPoints = 64 << 10
 )
-
-// Restore puts the candidate's changes over the image, in a new volume, except for those to
-// what the verdict depends on; see trust. done removes the volume.
-func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (m Machine, done func() error, err error) {
-	m.Image = in.Image
-	if !in.Task.Environment().Machine || in.Candidate.Layer == "" {
-		return m, func() error { return nil }, nil
-	}
-	limits := candidate.LayerBudget(in.WorkspaceBytes)
-	vol, err := e.NewVolume(ctx, machineVolume(limits))
-	if err != nil {
-		return m, nil, err
-	}
-	m.Image.UpperDir = filepath.Join(vol.Path(), "machine")
-	if err := m.apply(ctx, e, in, eval, limits); err != nil {
-		return m, nil, errors.Join(err, vol.Close())
-	}
-	return m, vol.Close, nil
-}
-
-// Whole returns the image with all that the candidate changed in it. done removes what that needs.
-func Whole(ctx context.Context, e verifiers.Engine, in verifiers.Input) (image runtime.Image, done func() error, err error) {
-	image, done = in.Image, func() error { return nil }
-	if in.Candidate.Layer == "" {
-		return image, done, nil
-	}
-	limits := candidate.LayerBudget(in.WorkspaceBytes)
-	vol, err := e.NewVolume(ctx, machineVolume(limits))
-	if err != nil {
-		return image, nil, err
-	}
-	image.UpperDir = filepath.Join(vol.Path(), "machine")
-	err = applyChanges(ctx, e, in, image.UpperDir, limits, func(*os.Root) func(*layer.Entry) (bool, error) {
-		return func(entry *layer.Entry) (bool, error) { return !unreadable(entry), nil }
-	})
-	if err != nil {
-		return image, nil, errors.Join(err, vol.Close())
-	}
-	return image, vol.Close, nil
-}
 
 // Machine is an image with a candidate's changes over it.
 type Machine struct {
@@ -87,18 +38,31 @@ type Machine struct {
 	Sealed   []string // absolute paths that nothing may change while the checker runs
 }
 
-func (m *Machine) apply(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, limits layer.Budget) error {
+// Restore puts the candidate's changes over the image, in a new volume, except for those to
+// what the verdict depends on; see trust. done removes the volume.
+func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (m Machine, done func() error, err error) {
+	env := in.Task.Environment()
+	if !env.Machine || in.Candidate.Layer == "" {
+		return Machine{Image: in.Image}, func() error { return nil }, nil
+	}
 	var t *trust
-	err := applyChanges(ctx, e, in, m.Image.UpperDir, limits, func(image *os.Root) func(*layer.Entry) (bool, error) {
-		t = newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(in.Task.Environment().Env)), eval)
-		m.Sealed = t.sealed(in.Task.Environment().Workdir)
+	m.Image, done, err = in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, func(image *os.Root) func(*layer.Entry) (bool, error) {
+		t = newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(env.Env)), eval)
+		m.Sealed = t.sealed(env.Workdir)
 		return t.keep
 	})
 	if err != nil {
-		return err
+		return m, nil, err
 	}
 	m.Restored = t.restored
-	cache := mergeCaches(t.cache, t.changedCache, t.libraries)
+	if err := m.writeCache(mergeCaches(t.cache, t.changedCache, t.libraries)); err != nil {
+		return m, nil, errors.Join(err, done())
+	}
+	return m, done, nil
+}
+
+// writeCache gives the machine the dynamic loader's cache; nil leaves the one that is there.
+func (m *Machine) writeCache(cache []byte) error {
 	if cache == nil {
 		return nil
 	}
@@ -110,40 +74,6 @@ func (m *Machine) apply(ctx context.Context, e verifiers.Engine, in verifiers.In
 	defer func() { _ = to.Close() }()
 	_ = to.Remove(loaderCache) // a mark that it was removed
 	return to.WriteFile(loaderCache, cache, 0o644)
-}
-
-// applyChanges puts those of the candidate's changes that keep, made for the image's files, wants into
-// the new directory over.
-func applyChanges(ctx context.Context, e verifiers.Engine, in verifiers.Input, over string, limits layer.Budget, keep func(image *os.Root) func(*layer.Entry) (bool, error)) error {
-	view, err := e.View(ctx, in.Image)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = view.Close() }()
-	if err := os.Mkdir(over, 0o755); err != nil {
-		return err
-	}
-	to, err := os.OpenRoot(over)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = to.Close() }()
-	changes, err := in.Candidate.OpenLayer(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = changes.Close() }()
-	return layer.Apply(ctx, changes, to, view.Root(), limits, keep(view.Root()))
-}
-
-// machineVolume returns the volume for the changes to a machine.
-func machineVolume(limits layer.Budget) runtime.VolumeConfig {
-	return runtime.VolumeConfig{Bytes: limits.Bytes + (limits.Entries+machineMarks)*machineBlock, Inodes: limits.Entries + machineMarks}
-}
-
-// unreadable reports whether an OCI runtime would fail on an entry; see maxUsers.
-func unreadable(e *layer.Entry) bool {
-	return e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
 }
 
 // trust decides which changes of a candidate's machine the checker sees. What the verdict
@@ -391,7 +321,7 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 		}
 	}
 	switch {
-	case hook, closed, unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
+	case hook, closed, candidate.Unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
 			t.restore(e.Path)

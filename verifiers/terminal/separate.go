@@ -15,7 +15,6 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/machine"
 )
 
 const (
@@ -81,7 +80,7 @@ done`
 // collect runs the commands that collect artifacts on the machine as the agent left it, all of which
 // is the candidate's, and copies the artifacts to the directory dir.
 func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, dir string) (exit runtime.Exit, err error) {
-	image, done, err := machine.Whole(ctx, e, in)
+	image, done, err := in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, nil)
 	if err != nil {
 		return exit, err
 	}
