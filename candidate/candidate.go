@@ -49,8 +49,8 @@ type Candidate struct {
 	stored string // beside this workspace lies the layer; "" for Workspace
 }
 
-// Restored returns the candidate with a copy of its workspace in the directory dir, whose files have their
-// owners and modes again. The layer stays where it is.
+// Restored returns the candidate with its workspace in the directory dir: a copy in which files have their
+// original owners and modes. The layer stays where it is.
 func (c Candidate) Restored(dir string) Candidate {
 	c.stored, c.Workspace, c.Attributes = cmp.Or(c.stored, c.Workspace), dir, ""
 	return c

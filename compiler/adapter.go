@@ -103,7 +103,7 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 	return a, problems
 }
 
-// adapterSchema returns the schema of an adapter's file, of which there are two forms.
+// adapterSchema returns the schema of an adapter's file: the older form has the key abi.
 func adapterSchema(root document.Value) *schema.Schema {
 	command := required("command", argvSchema())
 	if root.Get("abi").Kind() != 0 {

@@ -50,7 +50,7 @@ type Family struct {
 	Judged func(t *Task) bool
 
 	section string                          // of a row, in place of eval; "" for eval
-	files   func(document.Value) []resource // further files of the section; nil for those of a split check
+	files   func(document.Value) []resource // the further files of the section; nil for the files of its split check
 }
 
 // evalSection returns the key of the section of rows that is not public.

@@ -99,7 +99,8 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	return exitCode(ctx, err)
 }
 
-// commandIn returns the command, as a user writes it, in whose arguments kong found an error.
+// commandIn returns the command that the user wrote, such as "sbench image build", if kong found an error in
+// its arguments.
 func commandIn(err error) string {
 	if parse := new(kong.ParseError); errors.As(err, &parse) {
 		if node := parse.Context.Selected(); node != nil {

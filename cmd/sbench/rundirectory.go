@@ -160,8 +160,8 @@ func taskAt(source, file, marker string) (id, rel string) {
 	return filepath.ToSlash(id), filepath.ToSlash(rel)
 }
 
-// buildMissing builds those images of a pack that are not here, and returns the tasks whose image could
-// not be built.
+// buildMissing builds the images of a pack that are not here. It returns the tasks that cannot run because a
+// build failed.
 func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left []run.LeftOut, err error) {
 	all, err := pack.Images(dir)
 	if err != nil {

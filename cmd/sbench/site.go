@@ -116,7 +116,7 @@ func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runti
 	return r.builder(os.TempDir(), least).Setup(ctx, img, env.Setup)
 }
 
-// isolated is an engine whose sandboxes have at least an isolation.
+// isolated is an engine. Each of its sandboxes has the isolation least, or a stricter one.
 type isolated struct {
 	*sandbox.Engine
 	least runtime.Isolation

@@ -107,8 +107,8 @@ exec "$@"`
 	}
 }
 
-// TestSeparateBroken: whatever an agent does to its machine, of which a verifier with an environment
-// of its own gets an artifact, the attempt is measured.
+// TestSeparateBroken: a verifier with an environment of its own gets an artifact of the agent's machine. The
+// attempt is measured, whatever the agent does to that machine.
 func TestSeparateBroken(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	source := filepath.Join(t.TempDir(), "one")

@@ -86,8 +86,8 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 	}
 }
 
-// ofGVisor returns the records of gVisor that are not those of a container; docs/sandbox.md says why: the
-// first process can kill itself, and threads are made too slowly to reach their limit in time.
+// ofGVisor returns the records that differ in gVisor; see docs/sandbox.md. In gVisor the first process can
+// kill itself, and threads are made too slowly to reach their limit in time.
 func ofGVisor() []string {
 	return []string{
 		`{"task":"hostile 03 signal","status":"failed","passed":false,"score":0,"reason":"producer_failed","phase":"producer","end":"signaled"}`,

@@ -61,6 +61,7 @@ type Error struct {
 	Message string
 }
 
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
 func refuse(why Reason, format string, args ...any) error {
