@@ -163,6 +163,17 @@ func TestConfigIsADirectory(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", config, code, want, said)
 		}
 	}
+
+	// A pack where the import would be, which somebody may have edited, is left as it is.
+	tasks, edited := filepath.Join(dir, "tasks"), filepath.Join(dir, "out.pack", "provenance.json")
+	for _, file := range []string{filepath.Join(tasks, "a", "task.toml"), edited} {
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, nil, 0o644))
+	}
+	code, said := saying(t, "run", tasks, "--harness", "reference", "--output-dir", filepath.Join(dir, "out"))
+	if code != codeUsage || !strings.Contains(said, "is there already") || !exists(edited) {
+		t.Errorf("exit code %d, %s", code, said)
+	}
 }
 
 // agreeingPack writes agreeing with other files in place of some.

@@ -98,7 +98,10 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 		cmd.OutputDir = cmd.output(pack.DefaultID(format, source))
 	}
 	o.Out = filepath.Clean(cmd.OutputDir) + ".pack"
-	if exists(filepath.Join(o.Out, "provenance.json")) { // of an earlier run
+	if exists(o.Out) {
+		if !cmd.Resume || !exists(filepath.Join(o.Out, "provenance.json")) {
+			return "", nil, fmt.Errorf("%w: %s is there already: sbench run %s --harness %s runs that pack; to import the tasks again, remove it or name another --output-dir", errUsage, o.Out, o.Out, cmd.Harness)
+		}
 		if err := os.RemoveAll(o.Out); err != nil {
 			return "", nil, err
 		}
