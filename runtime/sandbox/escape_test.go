@@ -178,10 +178,11 @@ func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runt
 func TestProbe(t *testing.T) {
 	w := newWorld(t)
 	for _, a := range attempts() {
+		if why, ok := ofOwnKernel()[a.name]; ok && containerdtest.Isolation() == runtime.GVisor {
+			t.Logf("not in gVisor: %s: %s", a.name, why)
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
-			if why, ok := ofOwnKernel()[a.name]; ok && containerdtest.Isolation() == runtime.GVisor {
-				t.Skip(why)
-			}
 			fills := strings.HasPrefix(a.name, "inodes") || strings.HasPrefix(a.name, "fill") // the volume that all attempts share
 			if !fills {
 				t.Parallel()
