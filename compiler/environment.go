@@ -53,6 +53,9 @@ type Environment struct {
 	// Prepare has to succeed in the harness's sandbox before the harness starts; the zero Command for
 	// none. It is for terminal_task only.
 	Prepare Command `key:"prepare"`
+	// KeepProcesses has the checker run while what the harness left running still runs, with the same loopback
+	// interface. It is for terminal_task only.
+	KeepProcesses bool `key:"keep_processes"`
 	// Sidecars run beside the harness and beside the checker, which reach them by name on the
 	// loopback interface. They are for terminal_task only.
 	Sidecars []Sidecar `key:"sidecars"`
@@ -135,6 +138,8 @@ func environmentFields() []schema.Field {
 			optional("timeout_seconds", secondsSchema("How long that may take, by default a minute.")),
 		))),
 		optional("prepare", schema.Nullable(commandSchema("terminal_task only: a command that has to succeed in the harness's sandbox before the harness starts."))),
+		optional("keep_processes", schema.Nullable(schema.Boolean(
+			"terminal_task only: the checker runs while the processes that the harness left still run, and reaches their ports. Not with sidecars, steps, a checker with an image or network access, or a split.", false))),
 		optional("sidecars", schema.Nullable(sidecarsSchema())),
 		optional("resources", schema.Nullable(schema.Closed("Bounds on a sandbox.", append(resourceFields(),
 			optional("disk", bytesSchema("Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB.", 1<<20)))...))),

@@ -85,6 +85,9 @@ func (r *rowReader) check(root document.Value) *Family {
 	if sound {
 		r.checkStep(f, root)
 	}
+	if sound {
+		r.checkKept(root)
+	}
 	if sound && !f.Machine {
 		r.checkNoMachine(f, root)
 	}
@@ -108,6 +111,26 @@ func (r *rowReader) check(root document.Value) *Family {
 	return f
 }
 
+// checkKept checks that a row whose checker runs beside the harness's processes has nothing that contradicts it.
+func (r *rowReader) checkKept(root document.Value) {
+	env, eval := r.pack.environment.withRow(root.Get("environment")), root.Get("eval")
+	if !env.KeepProcesses {
+		return
+	}
+	checker := eval.Get("checker")
+	for _, other := range []struct {
+		set  bool
+		what string
+	}{
+		{len(env.Sidecars) > 0, "sidecars"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
+		{checker.Get("image").Kind() == document.String, "an image of the checker's own"}, {checker.Get("network").Any() == true, "network access for the checker"},
+	} {
+		if other.set {
+			r.checker.Report(root, Problem{Path: "$.environment.keep_processes", Message: "a task that keeps the harness's processes cannot have " + other.what})
+		}
+	}
+}
+
 // checkNoMachine checks that a row of a family without Machine has no environment that needs it.
 func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 	env := r.pack.environment.withRow(root.Get("environment"))
@@ -120,6 +143,7 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 		{"capabilities", env.Capabilities != nil},
 		{"entrypoint", env.Entrypoint != nil},
 		{"prepare", !env.Prepare.IsZero()},
+		{"keep_processes", env.KeepProcesses},
 		{"sidecars", env.Sidecars != nil},
 	} {
 		if own.set {

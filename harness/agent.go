@@ -91,7 +91,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
 		env:     append(append(session.env(), a.withoutKeys(r.Env)...), env...), // the later overrides the earlier
 		mounts:  slices.Concat(session.mounts(), p.mounts(), a.Files.Mounts),
-		network: session.network(), waited: session.waited(),
+		network: session.network(), waited: session.waited(), cut: session.cut,
 	}.run(ctx)
 	events.end()
 	result, err = session.close(result, err)

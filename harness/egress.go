@@ -206,17 +206,27 @@ func (w *egressSession) mounts() []runtime.Mount {
 	return []runtime.Mount{{Source: w.egress.CABundle, Dest: caDest}}
 }
 
+// cut ends the network access before the sandbox is closed.
+func (w *egressSession) cut() (err error) {
+	if w.relay != nil {
+		err = w.relay.Close()
+	}
+	if w.proxy != nil {
+		err = errors.Join(err, w.proxy.Close())
+	}
+	return err
+}
+
 // close ends the network access and adds its totals to the result.
 func (w *egressSession) close(result Result, err error) (Result, error) {
 	if w.proxy == nil {
 		return result, err
 	}
 	result.Egress = &EgressTotals{AnyAddress: w.anyAddress}
+	err = errors.Join(err, w.cut(), w.egress.Log.Err())
 	if w.relay != nil {
-		err = errors.Join(err, w.relay.Close())
 		result.Egress.Relay = new(w.relay.Facts())
 	}
-	err = errors.Join(err, w.proxy.Close(), w.egress.Log.Err())
 	result.Egress.Proxy = new(w.proxy.Totals())
 	w.serving.Wait()
 	return result, err

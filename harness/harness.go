@@ -67,6 +67,9 @@ type Request struct {
 	// both.
 	Trace  io.Writer
 	OnStep func(text string)
+	// Judge is called for a task with Environment.KeepProcesses once the result has its candidate, while
+	// what the harness left in its sandbox runs without network access. An error ends Produce.
+	Judge func(result Result, left runtime.Sandbox) error
 	// Dest is an existing, empty host directory. It receives the workspace as the agent left
 	// it, without what a candidate must not contain.
 	Dest string
@@ -116,5 +119,9 @@ func collected(r Request) string {
 	case compiler.CandidatePatch:
 		return fmt.Sprintf("Change the repository in %s in place. The difference between its files and the original commit is your result, whether you commit or not; ignored files do not count. Tests are run that you do not see.", workdir)
 	}
-	return fmt.Sprintf("Leave the directory %s in the state that the task asks for. It is checked when you have ended; background processes are gone by then.", workdir)
+	background := "background processes are gone by then"
+	if r.Task.Environment().KeepProcesses {
+		background = "what you leave in the background runs on, without network access"
+	}
+	return fmt.Sprintf("Leave the directory %s in the state that the task asks for. It is checked when you have ended; %s.", workdir, background)
 }

@@ -56,6 +56,7 @@ type production struct {
 	mounts     []runtime.Mount
 	network    *runtime.Network
 	waited     func() time.Duration // of the process's time, what does not count; nil for nothing
+	cut        func() error         // ends the network access
 }
 
 // run produces the candidate, however the process ends. It extracts a patch and a machine's layer
@@ -109,11 +110,21 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err == nil && r.Task.Environment().Machine {
 		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
+	keeps := r.Task.Environment().KeepProcesses
+	if keeps && err == nil {
+		if result, err = p.finish(ctx, dir, result); err == nil {
+			if err = p.cut(); err == nil {
+				err = r.Judge(result, sandbox)
+			}
+		}
+	}
 	switch err = errors.Join(err, sandbox.Close(ctx)); {
 	case errors.Is(err, runtime.ErrNotStarted):
 		return Result{Failure: &candidate.Failure{Reason: "producer_not_started", Phase: phaseProducer, Message: "the harness command could not be executed in the task's image"}}, nil
 	case err != nil:
 		return Result{}, err
+	case keeps:
+		return result, nil
 	}
 	return p.finish(ctx, dir, result)
 }
@@ -264,6 +275,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
 		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
+		KeepProcesses: env.KeepProcesses,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
 		cfg.WritableRoot, cfg.Limits.LayerBytes = true, r.WorkspaceBytes

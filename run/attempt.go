@@ -63,16 +63,17 @@ func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record
 
 // solve runs the harness, and judges what it left.
 func (s *session) solve(ctx, producing context.Context, a attempt, rec *record.Record) (candidate.Candidate, error) {
-	produced, err := s.produce(producing, a, rec)
-	if judged := rec.VerificationStatus != record.Failed; err == nil && judged {
-		err = s.verify(ctx, a, produced.Candidate, rec)
+	produced, err := s.produce(ctx, producing, a, rec)
+	if err == nil && rec.VerificationStatus == "" {
+		err = s.verify(ctx, a, produced.Candidate, nil, rec)
 	}
 	return produced.Candidate, err
 }
 
 // produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
-// process in the sandbox and extracts the candidate, which is only data from then on.
-func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (harness.Result, error) {
+// process in the sandbox and extracts the candidate, which is only data from then on. If the task keeps the
+// processes, it judges the candidate while they run.
+func (s *session) produce(ctx, producing context.Context, a attempt, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
 	dest := path.Join(unjudgedDir, a.workspaceName())
 	err := s.removeWorkspace(unjudgedDir, a)
@@ -98,9 +99,19 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	if s.cfg.StandIn != "" {
 		producer = standIn{s.cfg.StandIn, s.cfg.family(a.part), a.part, s.cfg.Pack}
 	}
-	result, err := producer.Produce(ctx, observed{s.cfg.Engine, s, &a, nil}, request)
+	produced := func(result harness.Result) {
+		fillProduced(rec, request.Kind, result, a.log.secrets)
+		s.emitFor(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
+	}
+	request.Judge = func(result harness.Result, left runtime.Sandbox) error {
+		if produced(result); rec.VerificationStatus == record.Failed {
+			return nil
+		}
+		return s.verify(ctx, a, result.Candidate, left, rec)
+	}
+	result, err := producer.Produce(producing, observed{s.cfg.Engine, s, &a, nil}, request)
 	err = errors.Join(err, trace.close())
-	rec.Times.Producer = time.Since(begun).Seconds()
+	rec.Times.Producer = time.Since(begun).Seconds() - rec.Times.Verifier
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	if e := result.Egress; e != nil && e.Relay != nil {
 		rec.Times.ProviderWait = e.Relay.ProviderWait
@@ -109,13 +120,17 @@ func (s *session) produce(ctx context.Context, a attempt, rec *record.Record) (h
 	if err != nil {
 		return result, err
 	}
-	fillProduced(rec, request.Kind, result, a.log.secrets)
-	s.emitFor(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
+	if rec.VerificationStatus == "" {
+		produced(result)
+	} else { // how it ended may be known only now
+		fillProduced(rec, request.Kind, result, a.log.secrets)
+	}
 	return result, nil
 }
 
-// verify judges the candidate as produced, in sandboxes that no harness has touched.
-func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, rec *record.Record) error {
+// verify judges the candidate as produced, in sandboxes that no harness has touched. left is the harness's
+// sandbox if what it left there still runs, else nil.
+func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, left runtime.Sandbox, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
 	s.emitFor(a, Event{Kind: VerifierStart})
 	begun := time.Now()
@@ -128,7 +143,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
 		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.cfg.checkerImage(s.images, a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
-		Network:     s.checkerNetwork(a),
+		Network: s.checkerNetwork(a), Left: left,
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Contrast: contrast.Effort(policy.Contrast), Pace: pace{s, a, begun}, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,

@@ -95,7 +95,7 @@ func (s *session) judgeAgain(ctx context.Context, a attempt) (record.Record, err
 	}
 	switch {
 	case err == nil && judges:
-		err = s.verify(ctx, a, c, &rec)
+		err = s.verify(ctx, a, c, nil, &rec)
 	case err == nil:
 		rec.Fail(*badEnd)
 	}

@@ -115,6 +115,9 @@ func (p Plan) limits(env compiler.Environment) runtime.Limits {
 func (c config) need(task *compiler.Task) admission.Need {
 	p := c.policy(task)
 	sandboxes := int64(1 + len(task.Environment().Sidecars))
+	if task.Environment().KeepProcesses { // the harness's lives beside the verifier's
+		sandboxes++
+	}
 	n := admission.Need{Memory: sandboxes*p.Limits.Memory + c.held(), Pids: sandboxes * p.Limits.Pids, Disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
 	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
 		n.Memory += n.Disk

@@ -46,6 +46,13 @@ func (c *Capture) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Detach makes the capture pass nothing on any more.
+func (c *Capture) Detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tee = nil
+}
+
 // Output returns a copy of what has been kept so far.
 func (c *Capture) Output() Output {
 	c.mu.Lock()

@@ -42,7 +42,8 @@ var (
 type Sandbox interface {
 	// Exec runs p to completion. A process that fails, is killed or hits a limit is a
 	// result; err means that there is no trustworthy Exit. Unless err is ErrStillAlive, no
-	// process that p started is alive when Exec returns. Cancelling ctx kills p.
+	// process that p started is alive when Exec returns; with Config.KeepProcesses, none runs. Cancelling ctx
+	// kills p.
 	//
 	// Calls are serialized. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
@@ -154,8 +155,12 @@ type Config struct {
 	// the new sandbox is closed.
 	Base Sandbox
 
-	Persistent   bool // takes any number of Exec calls, otherwise one
-	WritableRoot bool // otherwise only tmpfs and writable mounts are writable
+	Persistent bool // takes any number of Exec calls, otherwise one
+	// KeepProcesses suspends what the process of a one-shot sandbox has started and left, instead of killing
+	// it. It runs again, within the same limits, as soon as a sandbox is created with this one as NetworkOf. It is
+	// killed if the process reached its wall time, or if it cannot be suspended.
+	KeepProcesses bool
+	WritableRoot  bool // otherwise only tmpfs and writable mounts are writable
 	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system
 	// instead of file systems in memory.
 	Machine bool

@@ -177,6 +177,8 @@ type Input struct {
 	Sidecars     []service.Sidecar // which a terminal_task has beside its checker
 	Limits       runtime.Limits
 	Permissions  Permissions
+	// Left is the harness's sandbox, with the processes that it left; nil if they have ended.
+	Left runtime.Sandbox
 	// Network opens network access for a sandbox of a checker that needs it. It returns what to add
 	// to the sandbox, and a function that is called after it is closed. Nil means none.
 	// That function returns how many requests were refused.

@@ -40,9 +40,6 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
 	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
-// leftServer is the message for a task with tests that need the agent's processes.
-const leftServer = "the tests use a server that the solution leaves running, which is not supported: every process of the agent has ended when its work is checked"
-
 var (
 	// background matches what a script leaves running; requests, a request to this machine.
 	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
@@ -50,13 +47,16 @@ var (
 	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
 )
 
-// leavesServer reports whether the solution leaves a process running to which the tests send requests,
-// and which neither they nor the image start.
-func (t *task) leavesServer(solution, tests []taskFile) bool {
+// keepProcesses sets environment.keep_processes if the operator asks for it, or if the solution leaves a process
+// running to which the tests send requests, and which neither they nor the image start.
+func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
 	matches := func(files []taskFile, r *regexp.Regexp) bool {
 		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
 	}
-	return matches(solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts)
+	tests := append(slices.Clone(p.tests), p.script)
+	if o.Keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
+		p.row.Environment["keep_processes"] = true
+	}
 }
 
 // place writes files below a directory of the pack.

@@ -288,6 +288,27 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 	}
 }
 
+// Freeze suspends the group's processes and returns once none runs, or resumes them.
+func (g Group) Freeze(ctx context.Context, on bool) error {
+	for {
+		if err := g.freeze(on); err != nil || !on {
+			return err
+		}
+		file, want := g.file("freezer", "freezer.state"), "FROZEN"
+		if g.h.Mode() == V2 {
+			file, want = g.file("", "cgroup.events"), "frozen 1"
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(text), want) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("cgroup %s is not frozen: %w", g.path, context.Cause(ctx))
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // freeze suspends or resumes the group's processes. A missing group is no error.
 func (g Group) freeze(on bool) error {
 	file, text := g.file("freezer", "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[on]

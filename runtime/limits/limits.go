@@ -33,6 +33,8 @@ type Group interface {
 	Signal(sig unix.Signal, spare int) error
 	// KillAll kills every process but spare, and returns once they have ended.
 	KillAll(ctx context.Context, spare int) error
+	// Freeze suspends all processes and returns once none runs, or resumes them.
+	Freeze(ctx context.Context, on bool) error
 	// Stats returns what the group has used so far.
 	Stats() (cgroup.Stats, error)
 	// Remove removes the group, which must have no process.

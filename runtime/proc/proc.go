@@ -58,6 +58,9 @@ func (s Stat) Number(field int) int64 {
 // live, that means only that its first thread has ended.
 func (s Stat) Zombie() bool { return s[0] == "Z" }
 
+// Stopped reports whether a signal or a tracer has stopped the process, or it has ended.
+func (s Stat) Stopped() bool { return s[0] == "T" || s[0] == "t" || s.Ended() }
+
 // Ended reports whether the process has ended and only awaits its parent.
 func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <= 1 }
 

@@ -87,7 +87,7 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	}
 	var err error
 	if n.cfg.NetworkOf != nil {
-		err = n.share()
+		err = n.share(ctx)
 	} else {
 		n.ids, err = n.kind.IDs.take()
 	}
@@ -115,8 +115,9 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	return err
 }
 
-// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong.
-func (n *enclosure) share() error {
+// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong. The processes
+// that it keeps run again.
+func (n *enclosure) share(ctx context.Context) error {
 	other, ok := n.cfg.NetworkOf.(*Sandbox)
 	if !ok || other.engine != n.engine || n.cfg.Network != nil {
 		return errors.New("the sandbox whose network it is to share is of another engine, or it has a network of its own")
@@ -127,7 +128,7 @@ func (n *enclosure) share() error {
 		return errors.New("the sandbox whose network it is to share is closed")
 	}
 	n.ids, n.netns = other.ids, other.netns
-	return nil
+	return other.resume(ctx)
 }
 
 // base returns the directories below the sandbox's own layer.

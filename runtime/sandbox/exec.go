@@ -21,10 +21,11 @@ import (
 
 // killTimeout bounds the wait until killed processes have ended: minutes, because a process
 // that waits for a slow disk ends only when the disk answers. After slowKill the wait is
-// logged.
+// logged. freezeTimeout bounds the wait until processes are suspended that are to be kept.
 const (
-	killTimeout = 5 * time.Minute
-	slowKill    = 20 * time.Second
+	killTimeout   = 5 * time.Minute
+	slowKill      = 20 * time.Second
+	freezeTimeout = 10 * time.Second
 )
 
 // Exec runs p to completion; see runtime.Sandbox.
@@ -44,7 +45,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, runtime.ErrClosed
 	case p.Wall <= 0:
 		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case !s.cfg.Persistent && s.spent:
+	case (!s.cfg.Persistent || s.cfg.KeepProcesses) && s.spent:
 		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
@@ -68,7 +69,10 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, errors.Join(err, started.close())
 	}
 	s.dead = !s.cfg.Persistent
-	std.Drain()
+	if s.cfg.KeepProcesses {
+		s.left = started
+	}
+	std.Drain(s.cfg.KeepProcesses)
 	exit.Stdout, exit.Stderr = std.Out.Output(), std.Err.Output()
 	exit.Spec = s.specDigest
 	if err := errors.Join(x.findReason(&exit), x.release(ctx), s.sound()); err != nil {
@@ -188,8 +192,10 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		}
 	}
 	wall := time.Since(begun)
-	if err := x.killAll(ctx); err != nil {
-		return runtime.Exit{}, err
+	if !x.cfg.KeepProcesses || x.suspend(ctx) != nil {
+		if err := x.killAll(ctx); err != nil {
+			return runtime.Exit{}, err
+		}
 	}
 	if e.err != nil {
 		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
@@ -226,6 +232,33 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 	}
 }
 
+// suspend suspends the processes that are to be kept.
+func (x *execution) suspend(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
+	defer cancel()
+	return x.group.Freeze(ctx, true)
+}
+
+// resume lets processes that were suspended run again. They are killed if the layer is over its size.
+func (s *Sandbox) resume(ctx context.Context) error {
+	if s.left == nil || s.unwatch != nil {
+		return nil
+	}
+	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s.unwatch = cancel
+	x, pid := execution{Sandbox: s}, s.idlePid()
+	if full := x.overflow(watching); full != nil {
+		go func() {
+			select {
+			case <-full:
+				_ = kill(watching, x.group, pid, killTimeout) // Close tries again
+			case <-watching.Done():
+			}
+		}()
+	}
+	return s.group.Freeze(ctx, false)
+}
+
 // killAll kills every process of the sandbox except the idle one, and verifies in the
 // sandbox's group that no other is left.
 func (x *execution) killAll(ctx context.Context) error {
@@ -245,7 +278,7 @@ func (x *execution) killAll(ctx context.Context) error {
 // and a process of a one-shot sandbox when the sandbox is closed.
 func (x *execution) release(ctx context.Context) error {
 	err := x.process.close()
-	if !x.cfg.Persistent {
+	if !x.cfg.Persistent || x.cfg.KeepProcesses {
 		return err
 	}
 	ctx, cancel := x.engine.platform.Conn.Cleanup(ctx)

@@ -33,7 +33,11 @@ type Sandbox struct {
 	idle       *process // the first process of a persistent sandbox
 	spent      bool     // a process was run
 	dead       bool     // all processes have ended, and none can be started
-	closed     bool
+	// left is the process of a sandbox with KeepProcesses after its end, and unwatch, once those that it left
+	// run again, ends the watch on them.
+	left    *process
+	unwatch context.CancelFunc
+	closed  bool
 }
 
 // Create makes a sandbox, which the caller closes. The first process of a one-shot sandbox
@@ -43,8 +47,11 @@ func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
-	cfg.Mounts = slices.Clone(cfg.Mounts)
+	cfg.Mounts, cfg.Persistent = slices.Clone(cfg.Mounts), cfg.Persistent || cfg.KeepProcesses
 	how, kind, err := e.kind(cfg.Isolation)
+	if err == nil && cfg.KeepProcesses && how == gvisor {
+		err = fmt.Errorf("%w: isolation gvisor for a task that keeps the agent's processes", runtime.ErrInvalid)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
@@ -119,9 +126,10 @@ func (s *Sandbox) Changes() (runtime.Changes, error) {
 	return c, nil
 }
 
-// checkStopped returns an error unless a one-shot sandbox has ended its process and is not closed.
+// checkStopped returns an error unless a one-shot sandbox has ended its process, none that it left runs, and the
+// sandbox is not closed.
 func (s *Sandbox) checkStopped() error {
-	if s.closed || !s.dead { // only a one-shot sandbox dies before it is closed
+	if s.closed || !s.dead && (s.left == nil || s.unwatch != nil) { // only a one-shot sandbox dies before it is closed
 		return errors.New("sandbox has not stopped, or is closed")
 	}
 	return nil
@@ -143,6 +151,12 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	ctx, cancel := s.engine.platform.Conn.Cleanup(ctx)
 	defer cancel()
+	if s.unwatch != nil {
+		s.unwatch()
+	}
+	if s.left != nil {
+		errs = append(errs, s.left.Delete(ctx))
+	}
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
 	if s.netns != nil && s.cfg.NetworkOf == nil {

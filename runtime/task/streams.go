@@ -9,8 +9,12 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// drainTimeout bounds the wait for the rest of the output.
-const drainTimeout = 10 * time.Second
+// drainTimeout bounds the wait for the rest of the output, and keptTimeout does where living processes may
+// still have it.
+const (
+	drainTimeout = 10 * time.Second
+	keptTimeout  = 500 * time.Millisecond
+)
 
 // Streams are the standard input, output and error of a process. Those that are nil lead nowhere,
 // as /dev/null does.
@@ -44,19 +48,30 @@ func (s *Streams) Close() { close(s.Ended) }
 // in a UNIX socket that no process can reach. An agent can arrange that, and must not make
 // its attempt an error that way. The kernel looks for such sockets when a socket is closed
 // (net/unix/garbage.c).
-func (s *Streams) Drain() {
+//
+// With kept, processes are alive. What they write later is read, so that they can go on, but not passed on.
+func (s *Streams) Drain(kept bool) {
+	within := drainTimeout
+	if kept {
+		within = keptTimeout
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		s.Copies.Wait()
 	}()
-	for begun := time.Now(); time.Since(begun) < drainTimeout; {
+	for begun := time.Now(); time.Since(begun) < within; {
 		select {
 		case <-done:
 			return
 		case <-time.After(50 * time.Millisecond):
 			collectSockets()
 		}
+	}
+	if kept {
+		s.Out.Detach()
+		s.Err.Detach()
+		return
 	}
 	s.Copies.Cancel() // what has been read so far has to do
 }

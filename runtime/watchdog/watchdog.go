@@ -251,6 +251,33 @@ func (g *Group) Signal(sig unix.Signal, spare int) error {
 	return proc.SignalAll(pids, spare, sig, g.has)
 }
 
+// Freeze stops every process of the group and returns once none runs, or lets them continue. They can notice it
+// (SIGCHLD, SIGCONT).
+func (g *Group) Freeze(ctx context.Context, on bool) error {
+	if !on {
+		return g.Signal(unix.SIGCONT, 0)
+	}
+	for still := 0; still < emptyPasses; still++ {
+		if ctx.Err() != nil {
+			return fmt.Errorf("processes do not stop: %w", context.Cause(ctx))
+		}
+		pids, err := g.Pids()
+		for _, pid := range pids {
+			if s, statErr := proc.ReadStat(pid); statErr == nil && !s.Stopped() {
+				still = -1
+			}
+		}
+		if err == nil && still < 0 {
+			err = g.Signal(unix.SIGSTOP, 0)
+		}
+		if err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
 // has reports whether a process is in the group's PID namespace.
 func (g *Group) has(pid int) bool {
 	ours, _ := g.attached()

@@ -77,6 +77,9 @@ func terminalSolution(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error
 // verifyTerminal runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
 func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (verifiers.Verdict, error) {
+	if in.Task.Environment().KeepProcesses && in.Left == nil {
+		return verifiers.Verdict{Status: verifiers.Pending, Reason: "processes_not_kept", Message: "the checker needs the processes that the harness left running, which ended with the attempt; run the task again"}, nil
+	}
 	capabilities, denied := needed(eval.NeededCommands, in.Permissions)
 	if denied != nil {
 		return *denied, nil
@@ -286,7 +289,7 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v verifie
 // withoutCandidate runs the checker on a workspace with nothing but the task's own files.
 func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execution, error) {
 	without := *c
-	without.image, without.artifacts = c.in.Image, nil
+	without.image, without.artifacts, without.in.Left = c.in.Image, nil, nil
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err == nil {
 		without.in.Candidate.Workspace, err = os.MkdirTemp(c.volume, "empty-")
@@ -339,6 +342,7 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
 		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
+		NetworkOf: c.in.Left,
 	}
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
@@ -361,7 +365,7 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 // and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
 	e := c.in.Task.Environment().Entrypoint
-	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate {
+	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil { // it runs there
 		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
 	}
 	for _, s := range c.eval.Services {
@@ -374,6 +378,10 @@ func (c *terminalCheck) services() (all []service.Service) {
 // only if the candidate is it.
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
+	if c.in.Left != nil { // a second run would find another state of the processes
+		v, err := s.Judge(ctx, checkerCommand{terminalCheck: c})
+		return v.With("processes", "kept"), err
+	}
 	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
 		return verifiers.Verdict{}, err
 	}
