@@ -122,7 +122,7 @@ func (r *rowReader) checkKept(root document.Value) {
 		set  bool
 		what string
 	}{
-		{len(env.Sidecars) > 0, "sidecars"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
+		{len(env.Sidecars) > 0, "sidecars"}, {env.Isolation == "gvisor", "gVisor"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
 		{checker.Get("image").Kind() == document.String, "an image of the checker's own"}, {checker.Get("network").Any() == true, "network access for the checker"},
 	} {
 		if other.set {

@@ -1,5 +1,5 @@
 // Package harness runs a producer of candidates in one sandbox, and extracts the candidate
-// once every process in the sandbox is dead.
+// once every process in the sandbox is dead or, for a task that keeps them, suspended.
 //
 // A producer receives only a [Request], so it has no access to evaluation inputs or hidden
 // values. There are two producers here: [Command] runs a command of the tester file, and [Agent]

@@ -2,9 +2,9 @@
 // ([Input], [Engine]) and what it says ([Verdict]).
 //
 // A verifier runs after every process of the harness is dead, in sandboxes that the harness
-// has never touched. A task's checker or test command passes by its exit status or the reward that it
-// leaves, never by its output. Whatever a candidate can cause makes it Failed; an error means that nothing
-// was judged.
+// has never touched. Only a task with Environment.KeepProcesses is judged while they run. A task's
+// checker or test command passes by its exit status or the reward that it leaves, never by its output.
+// Whatever a candidate can cause makes it Failed; an error means that nothing was judged.
 //
 // The package families finds the verifier of a task. Each of the others below this directory has one job:
 //
