@@ -192,7 +192,14 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		}
 	}
 	wall := time.Since(begun)
-	if !x.cfg.KeepProcesses || x.suspend(ctx) != nil {
+	kept := false
+	if x.cfg.KeepProcesses {
+		err := x.suspend(ctx)
+		if kept = err == nil; err != nil && !errors.Is(err, context.DeadlineExceeded) { // the processes cannot cause it
+			return runtime.Exit{}, errors.Join(err, x.killAll(ctx))
+		}
+	}
+	if !kept {
 		if err := x.killAll(ctx); err != nil {
 			return runtime.Exit{}, err
 		}

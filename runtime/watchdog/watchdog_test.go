@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
 
@@ -106,6 +107,33 @@ func TestKill(t *testing.T) {
 	if n := count(t, g); n != 0 {
 		t.Errorf("%d are alive", n)
 	}
+}
+
+// TestFreeze: a group that forks as fast as it can is suspended as a whole, and resumed.
+func TestFreeze(t *testing.T) {
+	g, _ := start(t, runtime.Limits{}, nil, "while :; do (:); done & while :; do (:) & wait; done")
+	await(t, "it forks", func() bool { return count(t, g) > 2 })
+	running := func() (n int) {
+		pids, err := g.Pids()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pid := range pids {
+			if s, err := proc.ReadStat(pid); err != nil || !s.Stopped() {
+				n++
+			}
+		}
+		return n
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := g.Freeze(ctx, true); err != nil || running() > 0 {
+		t.Errorf("%d run: %v", running(), err)
+	}
+	if err := g.Freeze(ctx, false); err != nil {
+		t.Error(err)
+	}
+	await(t, "it runs again", func() bool { return running() > 0 })
 }
 
 // TestKillForks: a group that forks as fast as it can is killed too.
