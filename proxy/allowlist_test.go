@@ -63,7 +63,7 @@ func TestReasonsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason, refusal := range proxy.Reasons() {
-		if !strings.Contains(string(text), "| `"+string(reason)+"` |") {
+		if !strings.Contains(string(text), "`"+string(reason)+"`") {
 			t.Errorf("%s is not documented", reason)
 		}
 		if refusal.Cure == "" || refusal.Status < 400 {
