@@ -18,7 +18,7 @@ gvisor_suite() {
 	local bin="${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/runsc-$gvisor"
 	[ -x "$bin/runsc" ] || CGO_ENABLED=0 GOBIN="$bin" go install "gvisor.dev/gvisor/runsc@$gvisor"
 	export SBENCH_TEST_ISOLATION=gvisor PATH="$bin:$PATH"
-	suite 'Contract$|NotStarted|Probe|NothingIsLeftBehind|LimitReasons' ./runtime/sandbox
+	suite '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
 	suite VerdictsRecordByRecord ./cmd/sbench
 	unset SBENCH_TEST_ISOLATION
 }
