@@ -10,11 +10,15 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// TestAuthoring reads every example of docs/authoring.md.
+// TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md.
 func TestAuthoring(t *testing.T) {
-	doc, err := os.ReadFile("../docs/authoring.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc []byte
+	for _, page := range []string{"../docs/authoring.md", "../docs/tester.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc = append(doc, text...)
 	}
 	examples := regexp.MustCompile("(?s)```(?:json|yaml) (row|manifest|tester)\n(.*?)```").FindAllSubmatch(doc, -1)
 	dir := t.TempDir()
