@@ -216,12 +216,12 @@ func TestCollectionGoesOn(t *testing.T) {
 }
 
 // TestLocalImageIsNotPulled: sbench asks no registry for an image that no registry can have, and the message
-// says where sbench looked for it.
+// says where sbench looked for it, and how to get it.
 func TestLocalImageIsNotPulled(t *testing.T) {
 	h := newHost(t)
-	tester, _ := h.pack("local", "sbench.local/nowhere:latest")
+	tester, _ := h.pack("local", "sbench.local/base:nowhere")
 	code, text := h.within(bounded, "run", "--config", tester)
-	if code != codeUsage || !strings.Contains(text, `image sbench.local/nowhere:latest: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || strings.Contains(text, "sbench: pulling") {
+	if code != codeUsage || !strings.Contains(text, `image sbench.local/base:nowhere: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || !strings.Contains(text, "(sbench image build), or run make image in a checkout") || strings.Contains(text, "sbench: pulling") {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 }
