@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md.
@@ -33,7 +34,7 @@ func TestAuthoring(t *testing.T) {
 			rows = append(rows, example[2]...)
 		}
 	}
-	writeFiles(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
 	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
 		t.Error(warnings, err)
 	}
