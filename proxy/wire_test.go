@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -109,5 +110,42 @@ func TestNothingIsPrinted(t *testing.T) {
 	report(t, p.Close())
 	if printed.Len() > 0 {
 		t.Errorf("printed: %s", &printed)
+	}
+}
+
+// TestTwoLengths: the proxy refuses a request with both a length and chunks, whether it is the first on its
+// connection or not.
+func TestTwoLengths(t *testing.T) {
+	both := "POST http://allowed.test/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+	w := newWorld(t)
+	p, book := w.startProxy(proxy.Config{})
+	address := serveLocal(t, p)
+	for before := range 3 {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range before {
+			_, _ = io.WriteString(c, "POST http://allowed.test/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+			b := make([]byte, 4096)
+			if n, err := c.Read(b); err != nil || !strings.Contains(string(b[:n]), "200 OK") {
+				t.Fatalf("%v, %q", err, b[:n])
+			}
+			if e := book.next(t); words(e) != "http allow" {
+				t.Errorf("%+v", e)
+			}
+		}
+		_, _ = io.WriteString(c, both)
+		got, err := io.ReadAll(c)
+		if err != nil || !strings.Contains(string(got), "400 Bad Request") {
+			t.Errorf("%v, %q", err, got)
+		}
+		if e := book.next(t); words(e) != "malformed deny malformed_request" {
+			t.Errorf("%+v", e)
+		}
+		_ = c.Close()
+	}
+	if _, names := w.takeReached(); fmt.Sprint(names) != "[allowed.test]" {
+		t.Errorf("asked for %v", names)
 	}
 }
