@@ -233,26 +233,6 @@ func checkPrints(t *testing.T, v any) {
 	}
 }
 
-func TestHidden(t *testing.T) {
-	h := compiler.Hide([]string{secret})
-	if diff := cmp.Diff([]string{secret}, h.Reveal()); diff != "" {
-		t.Error(diff)
-	}
-	text, err := json.Marshal(map[string]any{"a": h, "b": []any{&h}})
-	if err != nil || string(text) != `{"a":"\u003credacted\u003e","b":["\u003credacted\u003e"]}` {
-		t.Errorf("%s, %v", text, err)
-	}
-	for _, got := range []string{h.String(), h.GoString(), h.LogValue().String(), fmt.Sprint(h), fmt.Sprintf("%#v", h), fmt.Sprintf("%10.2f", h)} {
-		if got != compiler.Redacted {
-			t.Errorf("got %q", got)
-		}
-	}
-	var zero compiler.Hidden[int]
-	if zero.Reveal() != 0 {
-		t.Error("zero value")
-	}
-}
-
 // TestSplitViews: of a split check, the driver's sandbox gets the driver alone; the oracle and the programs'
 // commands are hidden.
 func TestSplitViews(t *testing.T) {

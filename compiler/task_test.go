@@ -136,22 +136,6 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-func TestFamilies(t *testing.T) {
-	want := []string{
-		"multiple_choice text true", "short_answer text true", "free_response text true",
-		"code_completion code true", "repo_patch patch true", "terminal_task workspace true",
-		"tool_call text false", "browser_task text false", "desktop_task text false", "artifact_task text false",
-		"multimodal_qa text false", "preference_pair text false",
-	}
-	var got []string
-	for _, c := range compiler.Families() {
-		got = append(got, fmt.Sprintf("%s %s %v", c.Name, c.CandidateKind, c.Active()))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestMultipleChoiceAnswers(t *testing.T) {
 	tests := []struct {
 		answer string
