@@ -40,8 +40,8 @@ func TerminalTask() *Family {
 				optional("ready", commandSchema("A command that succeeds as soon as the service can be used. It is tried again until then.")),
 				optional("timeout_seconds", secondsSchema("How long it may take until the service is ready, by default a minute.")),
 			)))),
-			optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema()))),
-			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema()))),
+			optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", absoluteSchema()))),
+			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", absoluteSchema()))),
 			optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
 		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
@@ -53,7 +53,7 @@ func TerminalTask() *Family {
 	}
 }
 
-func machinePathSchema() *schema.Schema {
+func absoluteSchema() *schema.Schema {
 	return schema.Checked("An absolute path.", schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
 		if !isWorkdir(p) || path.Clean(p) != p || p == "/" {
 			return `such as "/etc/profile"`, fmt.Errorf("%q is no clean absolute path below the root", p)
@@ -71,7 +71,7 @@ func checkerSchema() *schema.Schema {
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
 		optional("image", schema.Nullable(imageSchema("An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."))),
-		optional("artifacts", schema.Nullable(schema.List("With an image: files and directories, absolute, that the checker gets as the candidate left them.", machinePathSchema()))),
+		optional("artifacts", schema.Nullable(schema.List("With an image: files and directories, absolute, that the checker gets as the candidate left them.", absoluteSchema()))),
 		optional("collect", schema.Nullable(schema.List("With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts.", schema.Closed("A command.",
 			required("command", commandSchema("The command.")),
 			optional("timeout_seconds", secondsSchema("How long it may take, by default a minute.")),

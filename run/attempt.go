@@ -163,7 +163,7 @@ type pace struct {
 
 // Spare implements verifiers.Pace.
 func (p pace) Spare() (give func(), ok bool) {
-	need := p.cfg.need(p.task)
+	need := p.cfg.further(p.task)
 	return func() { p.host.Give(need) }, p.host.Spare(need)
 }
 

@@ -111,13 +111,29 @@ func (p Plan) limits(env compiler.Environment) runtime.Limits {
 }
 
 // need returns the larger of the harness's and the verifier's needs: their sandboxes never
-// exist at the same time.
+// exist at the same time. An oracle of a split check runs beside its driver, which may fill a workspace.
 func (c config) need(task *compiler.Task) admission.Need {
-	p := c.policy(task)
-	sandboxes := int64(1 + len(task.Environment().Sidecars))
-	n := admission.Need{Memory: sandboxes*p.Limits.Memory + c.held(), Pids: sandboxes * p.Limits.Pids, Disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
-	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
-		n.Memory += n.Disk
+	n, disk := c.further(task), c.policy(task).WorkspaceBytes
+	if task.Split() != nil || task.Verification() != nil {
+		oracle := runtime.DefaultLimits()
+		n.Memory += oracle.Memory
+		n.Pids += oracle.Pids
+		disk += disk + oracle.LayerBytes
+	}
+	n.Memory += c.held()
+	return c.withDisk(n, disk)
+}
+
+// further returns the needs of one more sandbox of the task with its sidecars.
+func (c config) further(task *compiler.Task) admission.Need {
+	limits, sandboxes := c.policy(task).Limits, int64(1+len(task.Environment().Sidecars))
+	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)
+}
+
+// withDisk adds volumes and layers of bytes. On some hosts they are in memory, but the stored workspace is on the disk.
+func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
+	if n.Disk += bytes; slices.Contains(c.Degraded, "disk") {
+		n.Memory += bytes
 	}
 	return n
 }

@@ -181,6 +181,53 @@ checked 3 task(s): reference passed 1, empty passed 1
 	})
 }
 
+// splitPack is a pack of two split tasks. The driver of one lets the candidate write its output.
+const splitPack = `-- manifest.yaml --
+{id: split, version: 1, defaults: {family: terminal_task, environment: {workdir: /work}}}
+-- tasks.jsonl --
+{"id": "good", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "good", "command": "python3 /tests/good"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
+{"id": "bad", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "bad", "command": "sh /tests/bad"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
+-- hidden/good --
+import json, subprocess
+try:
+    p = subprocess.run(["run-candidate", "sh", "prog.sh"], stdin=subprocess.DEVNULL, capture_output=True, timeout=1)
+    print(json.dumps(p.stdout[:100].decode("utf-8", "replace")))
+except subprocess.TimeoutExpired:
+    print(0)
+-- hidden/bad --
+read -r question
+test -e prog.sh || { echo 0; exit; }
+sh prog.sh
+-- hidden/oracle --
+read -r start
+echo 1
+read -r evidence
+case $evidence in *'"answer":"3\n"}'|*'"answer":3}') echo '{"passed": true}';; *) echo '{"passed": false}';; esac
+-- hidden/solution/solve.sh --
+echo 'echo 3' > prog.sh
+`
+
+// TestPackHostile: pack check finds a driver that hostile candidates break.
+func TestPackHostile(t *testing.T) {
+	containerdtest.Open(t)
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
+	for _, f := range txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image))).Files {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
+	}
+	code, stdout, stderr := sbench(t, "pack", "check", "--progress", "none", dir)
+	want := `"bad": hostile: stays failed driver_broken
+"bad": hostile: kills failed driver_broken
+"bad": hostile: floods failed driver_broken
+"bad": hostile: exits failed driver_broken
+checked 2 task(s): reference passed 2, empty passed 0, 10 hostile candidate(s) tried
+`
+	if code != codeUsage || stdout != want {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
 // TestExamplePacks: the rows that stand in for public benchmarks' measure, on images that sbench builds.
 func TestExamplePacks(t *testing.T) {
 	containerdtest.Open(t)

@@ -25,11 +25,11 @@ const (
 
 // gitObject is an object of a repository.
 type gitObject struct {
-	OID       string `json:"oid"`
-	Kind      string `json:"kind"`
-	Size      int    `json:"size"`
-	Reachable bool   `json:"reachable"`
 	Content   string `json:"content"` // as git cat-file -p shows it
+	Kind      string `json:"kind"`
+	OID       string `json:"oid"`
+	Reachable bool   `json:"reachable"`
+	Size      int    `json:"size"`
 	data      []byte
 }
 

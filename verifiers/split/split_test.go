@@ -1,23 +1,19 @@
 package split_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/families"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
@@ -55,14 +51,7 @@ func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	must(tb, err)
 	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
 	writeFiles(tb, dir, files)
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(tb, err)
-	for task, err := range pack.Tasks() {
-		must(tb, err)
-		return task, pack
-	}
-	tb.Fatal("no task")
-	return nil, nil
+	return openTask(tb, dir, "tasks.jsonl")
 }
 
 func writeFiles(tb testing.TB, dir string, files map[string]string) {
@@ -77,15 +66,10 @@ func writeFiles(tb testing.TB, dir string, files map[string]string) {
 // judge judges a candidate of these files.
 func (w splitWorld) judge(tb testing.TB, task *compiler.Task, pack *compiler.Pack, files map[string]string) verifiers.Verdict {
 	tb.Helper()
-	dir := tb.TempDir()
-	must(tb, os.Chmod(dir, 0o755))
-	writeFiles(tb, dir, files)
-	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: dir}, Image: w.image, Limits: runtime.DefaultLimits(),
-		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+	return w.judgeLeft(tb, task, pack, func(tb testing.TB, dir string) string {
+		writeFiles(tb, dir, files)
+		return ""
 	})
-	must(tb, err)
-	return v
 }
 
 const (
@@ -168,14 +152,22 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 	tb.Helper()
 	dir := tb.TempDir()
 	writeFiles(tb, dir, files)
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "rows.jsonl"))
+	return openTask(tb, dir, "rows.jsonl")
+}
+
+// openTask opens the only task of a pack, which validates.
+func openTask(tb testing.TB, dir, tasks string) (*compiler.Task, *compiler.Pack) {
+	tb.Helper()
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
 	must(tb, err)
 	for task, err := range pack.Tasks() {
 		must(tb, err)
 		check := pack.NewPrecheck(nil)
 		defer check.Close()
-		if problems := check.Task(task); len(problems) > 0 {
-			tb.Fatal(problems)
+		for _, problem := range check.Task(task) {
+			if !problem.Warning {
+				tb.Fatal(problem)
+			}
 		}
 		return task, pack
 	}
