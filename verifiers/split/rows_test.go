@@ -21,13 +21,13 @@ import (
 
 const (
 	// rowOracle accepts evidence if the expressions of want.json hold, in which v is a value or an observation.
-	rowOracle = `import json, sys
+	rowOracle = `import json, os, sys
 good = True
 for line in sys.stdin:
     m = json.loads(line)
     e, out = m.get("evidence"), {"type": "ack"}
     if m["op"] == "initialize":
-        want = json.load(open(m["resources"]["host.want"]["source_path"] + "/want.json"))
+        want = json.load(open(os.path.relpath(m["resources"]["host.want"]["source_path"], "/tests/oracle/oracle") + "/want.json"))
         cases = [want] if "n" in want else []
     elif m["op"] == "next_case":
         out = {"type": "case", "challenge": {"n": cases.pop()["n"]}} if cases else {"type": "exhausted"}
@@ -127,7 +127,7 @@ func sbRows() []sbRow {
 		artifact = `{"id": "c", "type": "artifact", "artifacts": [{"id": "a", "source": %s, "parser": "%s", "limits": %s}]}`
 		protocol = `{"id": "c", "type": "protocol", "adapter": "runtime.adapter", "protocol": "p/v1", "challenge": {"source": "host.want", "max_cases": 1, "max_case_bytes": 100}, "trusted_helpers": [], "output_artifacts": %s, "limits": {"seconds_per_case": 10, "observation_bytes_per_case": 4096}}`
 		program  = "import os, sys\nos.makedirs('left', exist_ok=True)\nopen('left/out.txt', 'w').write(sys.argv[1] * 2)\nprint(int(sys.argv[1]) + 1)\n"
-		forged   = "import os, signal\nprint('{\"format\": \"securebench.adapter-response/v2\", \"status\": \"observed\", \"observation\": {\"out\": \"8\"}}', flush=True)\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(-1, signal.SIGKILL)\n"
+		forged   = "import os\nprint('{\"format\": \"securebench.adapter-response/v2\", \"status\": \"observed\", \"observation\": {\"out\": \"8\"}}', flush=True)\nos._exit(3)\n"
 		npy      = "\x93NUMPY\x01\x00v\x00"
 		doubles  = "\x00\x00\x00\x00\x00\x00\xd0\x3f\x00\x00\x00\x00\x00\x00\xe8\x3f"
 		calendar = "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART:2026\r\n 0101\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
@@ -211,6 +211,12 @@ func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler
 	return openPack(tb, files)
 }
 
+// idle is the pace on a host that has room.
+type idle struct{}
+
+func (idle) Spare() (give func(), ok bool) { return func() {}, true }
+func (idle) Doing(string)                  {}
+
 // judgeLeft judges what a candidate leaves.
 func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler.Pack, what leave) verifiers.Verdict {
 	tb.Helper()
@@ -219,7 +225,7 @@ func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler
 	left := what(tb, dir)
 	c := candidate.Candidate{Text: left, Patch: left, Workspace: dir}
 	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: c, Image: w.image, Limits: runtime.DefaultLimits(), Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+		Task: task, Pack: pack, Candidate: c, Image: w.image, Limits: runtime.DefaultLimits(), Pace: idle{}, Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
 	must(tb, err)
 	return v
@@ -245,6 +251,10 @@ func TestSecureBenchRows(t *testing.T) {
 	if os.Getenv("SBENCH_SOAK") == "" {
 		rows = rows[:2]
 	}
+	testRows(t, w, rows)
+}
+
+func testRows(t *testing.T, w splitWorld, rows []sbRow) {
 	for _, r := range rows {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
@@ -254,11 +264,11 @@ func TestSecureBenchRows(t *testing.T) {
 			}
 			task, pack := r.load(t, base)
 			for name, what := range map[string]leave{"right": r.right, "wrong": r.wrong, "hostile": r.hostile} {
-				want := verifiers.Failed
+				want, reason := verifiers.Failed, "oracle_rejected"
 				if name == "right" {
-					want = verifiers.Passed
+					want, reason = verifiers.Passed, ""
 				}
-				if v := w.judgeLeft(t, task, pack, what); v.Status != want || v.Reason != map[bool]string{false: "oracle_rejected"}[name == "right"] {
+				if v := w.judgeLeft(t, task, pack, what); v.Status != want || v.Reason != reason {
 					t.Errorf("%s: %s %s: %s\n%s", name, v.Status, v.Reason, v.Message, v.Stderr)
 				}
 			}
