@@ -72,6 +72,10 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 			return exited
 		}
 	}
+	if len(args) == 0 {
+		_, _ = fmt.Fprint(stderr, firstSteps(parser.Model))
+		return codeUsage
+	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 { // --help or --version
 		return exited

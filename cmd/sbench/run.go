@@ -141,22 +141,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	summary, err := run.Run(ctx, plan, at.Site)
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
-	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
-		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], filepath.Dir(in.Pack.ManifestPath)))
-	}
-	return errors.Join(err, a.printSummary(summary, cmd.JSON))
-}
-
-// printSummary prints the changed verdicts and the summary, and nothing if nothing started.
-func (a *app) printSummary(s run.Summary, asJSON bool) error {
-	switch {
-	case s.RunID == "":
-		return nil
-	case asJSON:
-		return a.json(score(s))
-	}
-	err := printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) })
-	return errors.Join(err, a.printf("%s\n", s))
+	return errors.Join(err, cmd.outcome(ctx, a, summary, filepath.Dir(in.Pack.ManifestPath)))
 }
 
 // load reads the tester file, the manifest, and the env file, which it also returns.
