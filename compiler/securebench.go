@@ -205,7 +205,7 @@ func securebenchRow() *schema.Object {
 		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
 		optional("family", schema.Enum("", "terminal_task", "repo_patch")),
 		required("input", schema.Open("What the agent sees.")),
-		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", absoluteSchema()), optional("read_only", readOnlySchema())))),
+		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", machinePathSchema("An absolute path.")), optional("read_only", readOnlySchema())))),
 		optional("environment", securebenchEnvironment()),
 		optional("metadata", schema.Open("")),
 		required("verification", schema.Open("How the candidate is judged.")),
@@ -216,7 +216,7 @@ func securebenchRow() *schema.Object {
 func securebenchFamilies(roots map[string]string) []*Family {
 	terminal, repo := TerminalTask(), RepoPatch()
 	for _, f := range []*Family{terminal, repo} {
-		f.section, f.Eval, f.Inputs, f.Checker, f.Rules, f.Patches = "verification", verificationObject(f.Name == "repo_patch"), nil, nil, nil, nil
+		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", verificationObject(f.Name == "repo_patch"), nil, nil, nil
 		f.Check = func(c *schema.Checker, _, eval document.Value) { checkVerification(c, eval, f.Name == "repo_patch") }
 		f.files = func(eval document.Value) (all []resource) {
 			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {
@@ -278,7 +278,7 @@ func verificationObject(patch bool) *schema.Object {
 		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
 		return s
 	}
-	entry := variants("kind", []schema.Field{id, required("path", absoluteSchema())}, map[string][]schema.Field{
+	entry := variants("kind", []schema.Field{id, required("path", machinePathSchema("An absolute path."))}, map[string][]schema.Field{
 		RegularFile:   {count("max_bytes")},
 		DirectoryTree: {count("max_files"), count("max_total_bytes"), optional("allow_internal_symlinks", schema.Boolean("", false))},
 	})
@@ -299,7 +299,7 @@ func verificationObject(patch bool) *schema.Object {
 	})
 	return &schema.Object{Fields: []schema.Field{
 		optional("execution_profile", schema.Enum("", "strict-split/v1")), required("candidate", candidate),
-		optional("resources", schema.Closed("", optional("runtime", files(required("mount", absoluteSchema()))), optional("host", files()))),
+		optional("resources", schema.Closed("", optional("runtime", files(required("mount", machinePathSchema("An absolute path.")))), optional("host", files()))),
 		required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), required("oracle", text),
 	}}
 }
