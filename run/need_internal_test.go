@@ -23,7 +23,7 @@ func TestNeed(t *testing.T) {
 		{"an oracle beside the driver", row("", split), admission.Need{Memory: 1124 * mib, Pids: 266, Disk: 2064 * mib}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.Tester{}}}}
+			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.File{}}}}
 			c.Tester.Runtime.Limits.WorkspaceBytes = 1000 * mib
 			if got := c.need(stepsOf(t, tt.row)[0]); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
