@@ -136,7 +136,7 @@ func humanEval(t *testing.T) (args []string, count int, err error) {
 	case os.Getenv("SBENCH_SOAK") != "":
 		return []string{source}, 164, nil
 	}
-	return []string{source, "--select", "HumanEval/*0"}, 17, nil
+	return []string{source, "--task", "HumanEval/*0"}, 17, nil
 }
 
 func isDir(name string) bool {
@@ -155,9 +155,9 @@ func TestPackTasks(t *testing.T) {
 		name, tasks string
 		args        []string
 	}{
-		{"terminal-bench", "2", []string{"terminal-bench", "--select", "count-*", "--select", "script-*"}}, // the other works elsewhere in its own image
-		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--select", "count-*"}},
-		{"harbor", "3", []string{"harbor", "--select", "json-*", "--select", "sums", "--select", "unicode-*"}},
+		{"terminal-bench", "2", []string{"terminal-bench", "--task", "count-*", "--task", "script-*"}}, // the other works elsewhere in its own image
+		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--task", "count-*"}},
+		{"harbor", "3", []string{"harbor", "--task", "json-*", "--task", "sums", "--task", "unicode-*"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checked(t, tt.tasks, append(tt.args, fixture(t, tt.args[0]), "--image", appImage)...)
