@@ -125,7 +125,7 @@ func (s *Source) private(d *Detail, rec record.Record, most int) {
 	d.Verifier.Stdout, d.Verifier.Stderr = cutText(p.Stdout, most), cutText(p.Stderr, most)
 	for i, l := range p.Logs {
 		if i == maxLogs {
-			d.Missing = append(d.Missing, count(len(p.Logs)-i, "further file")+" of the checker")
+			d.Missing = append(d.Missing, Count(len(p.Logs)-i, "further file")+" of the checker")
 			break
 		}
 		d.Logs = append(d.Logs, Named{"checker-" + cutText(l.Name, 200).Head, cutText(l.Text, most)})
@@ -216,7 +216,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	read := s.parserOf(rec)
 	for i, l := range rec.Logs {
 		if i == maxLogs {
-			d.Missing = append(d.Missing, count(len(rec.Logs)-i, "further log"))
+			d.Missing = append(d.Missing, Count(len(rec.Logs)-i, "further log"))
 			break
 		}
 		if err := s.log(d, l, read, most); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run"
 )
 
@@ -39,7 +40,7 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 		source.Require(cmd.Require)
 		r := report.Summarize([]*report.Source{source}).Runs[0]
 		if shown {
-			err = errors.Join(report.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
+			err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
 		}
 		if cmd.JSON {
 			return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
@@ -53,8 +54,8 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 // writeNext prints which tasks were not prepared, and what to do next. args is the command line after the
 // program's name, dir the pack's directory.
 func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir string) error {
-	var text strings.Builder
-	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&text, format+"\n", values...) }
+	var b strings.Builder
+	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&b, format+"\n", values...) }
 	if len(s.LeftOut) > 0 {
 		line("\nnot prepared, and in no score:")
 		for _, l := range s.LeftOut {
@@ -85,7 +86,7 @@ func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir stri
 		}
 		line("      sbench %s", again)
 	}
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
