@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -142,11 +143,11 @@ func (s *Source) reread(t Try) (record.Record, error) {
 		return record.Record{}, err
 	}
 	defer func() { _ = f.Close() }()
-	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).next()
+	l, err := lines.NewReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).Next()
 	if err != nil {
 		return record.Record{}, err
 	}
-	return decode(l.text)
+	return decode(l.Text)
 }
 
 func output(stdout, stderr string, metadata record.Metadata, most int) Output {
