@@ -26,25 +26,22 @@ type measured struct {
 
 // outcome prints what was recorded, unless nothing started: for people on standard error, then the summary on
 // standard output. dir is the pack's directory.
-func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir string) (err error) {
-	shown := a.events == nil && !cmd.Quiet && cmd.Progress != "none" // the last JSON event has the summary
+func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir string) error {
 	if s.RunID == "" {
 		return nil
 	}
-	if shown || cmd.JSON {
-		source, err := report.Open(context.WithoutCancel(ctx), filepath.Dir(s.Output))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = source.Close() }() // only read from
-		source.Require(cmd.Require)
-		r := report.Summarize([]*report.Source{source}).Runs[0]
-		if shown {
-			err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
-		}
-		if cmd.JSON {
-			return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
-		}
+	source, err := report.Open(context.WithoutCancel(ctx), filepath.Dir(s.Output))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // only read from
+	source.Require(cmd.Require)
+	r := report.Summarize([]*report.Source{source}).Runs[0]
+	if a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
+		err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
+	}
+	if cmd.JSON {
+		return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
 	}
 	return errors.Join(err,
 		printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) }),
