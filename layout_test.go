@@ -121,7 +121,7 @@ func TestSuites(t *testing.T) {
 			t.Fatalf("%q: want a target, a package and tests", line)
 		}
 		for _, name := range fields[2:] {
-			name = strings.TrimPrefix(name, "+")
+			name = strings.TrimLeft(name, "+-")
 			if got := packages[name]; name != "*" && !slices.Equal(got, []string{fields[1]}) {
 				t.Errorf("%s is a test of %v, not of %s alone", name, got, fields[1])
 			}

@@ -48,8 +48,11 @@ func configRows(agents []AgentType) (rows []string) {
 	for _, name := range names {
 		f := fields[name]
 		if len(kinds[name]) < len(types) {
-			schema := *f.Schema
-			schema.Doc = strings.Join(kinds[name], ", ") + ": " + schema.Doc
+			schema, whose := *f.Schema, strings.Join(kinds[name], ", ")
+			if slices.Equal(kinds[name], types[1:]) {
+				whose = "agents"
+			}
+			schema.Doc = whose + ": " + schema.Doc
 			f.Schema = &schema
 		}
 		rows = append(rows, keyRows("harness.config."+name, f)...)

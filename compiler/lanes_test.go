@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 const secret = "correct-horse-battery"
@@ -43,7 +44,7 @@ func secretRows() string {
 func openTasks(t testing.TB, manifest, rows string) (*compiler.Pack, []*compiler.Task) {
 	t.Helper()
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 func oneTask(t *testing.T, manifest, row string) *compiler.Task {
@@ -261,7 +262,7 @@ func TestTasksGoOn(t *testing.T) {
 	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.DefaultMaxLine) + `"}}`
 	medium := `{"id":"medium","family":"tool_call","input":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
 	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
-	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -306,7 +307,7 @@ func TestManyDuplicates(t *testing.T) {
 	for i := range 400 {
 		fmt.Fprintf(&rows, `{"id":"%d","family":"tool_call"}`+"\n", i%200)
 	}
-	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows.String()})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows.String()})
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run"
 )
 
@@ -85,15 +86,7 @@ func TestStandInSolution(t *testing.T) {
 			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: "failed checker_failed"} {
 				cfg, e := config(t, fmt.Sprintf(row, tt.state))
 				hidden := filepath.Join(filepath.Dir(cfg.Tester.Path), "hidden")
-				for name, text := range map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""} {
-					file := filepath.Join(hidden, name)
-					if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
+				filetest.Write(t, hidden, map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""})
 				e.Engine.Lookup = solver
 				cfg.StandIn, cfg.Producer = standIn, nil
 				if _, err := runs(context.Background(), cfg); err != nil {

@@ -375,14 +375,14 @@ func TestTooLargeForTheHost(t *testing.T) {
 	}
 }
 
-// TestPlanted: a secret and a hidden answer, printed in several encodings, are neither in
+// TestPlanted: a secret, a hidden answer and an argument of the checker, printed in several encodings, are neither in
 // the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker"]}, "expected_state": %s}}`, hidden))
+	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker", "--expect", "the-expected-value"]}, "expected_state": %s}}`, hidden))
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
@@ -390,7 +390,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
-	if rec.FailureReason != "checker_failed" || rec.ProducerMetadata["redacted_entries"] == nil {
+	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.ProducerStdout, "my token is <redacted>") || rec.ProducerMetadata["redacted_entries"] == nil {
 		t.Fatalf("%+v", rec)
 	}
 	root, err := os.OpenRoot(cfg.Output)
@@ -430,7 +430,7 @@ func TestPlanted(t *testing.T) {
 	for where, text := range everything {
 		all := encoded(secret)
 		if !strings.HasPrefix(where, filepath.Join(cfg.Output, record.PrivateDir)+"/") {
-			all = append(append(all, encoded(hiddenAnswer)...), rot13(hiddenAnswer))
+			all = append(append(all, encoded(hiddenAnswer)...), rot13(hiddenAnswer), "the-expected-value")
 		}
 		for _, planted := range all {
 			planted = strings.Trim(planted, `"=`)

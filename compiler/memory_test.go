@@ -63,46 +63,6 @@ func appendRow(b []byte, i int) []byte {
 	return append(b, '\n')
 }
 
-// BenchmarkValidate measures what sbench validate does, on one core.
-func BenchmarkValidate(b *testing.B) {
-	const rows = 100_000
-	dir := writeRows(b, rows)
-	info, err := os.Stat(filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(info.Size())
-	b.ReportAllocs()
-	for b.Loop() {
-		summary, err := compiler.Validate(b.Context(), []string{dir}, nil, func(p compiler.Problem) { b.Fatal(p) })
-		if err != nil || summary.Rows != rows {
-			b.Fatal(summary, err)
-		}
-	}
-	b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-// BenchmarkTasks measures reading rows as tasks.
-func BenchmarkTasks(b *testing.B) {
-	dir := writeRows(b, 20_000)
-	info, err := os.Stat(filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.SetBytes(info.Size())
-	for b.Loop() {
-		for _, err := range p.Tasks() {
-			if err != nil {
-				b.Fatal(err)
-			}
-		}
-	}
-}
-
 // TestPeakMemory shows that memory does not grow with the rows: validating 100,000 rows, or a million with
 // SBENCH_SOAK, takes at most 20 MB more than validating ten thousand. Each runs in a process of its own,
 // and the kernel reports the largest resident size of the process.
