@@ -138,8 +138,8 @@ func runtimeSchema() *schema.Schema {
 		optional("isolation", schema.Enum("How sandboxes are kept apart from the host's kernel: auto, the default, is gvisor for tasks that ask for it, and container for the other tasks; container refuses tasks that ask for gvisor.", append([]string{"auto"}, isolations()...)...)),
 		optional("pull", schema.Enum("When images are pulled; missing is the default.", "missing", "never", "always")),
 		optional("user_namespace", schema.Enum("Whether sandboxes have a user namespace of their own: auto, the default, or host, which means none.", "auto", "host")),
-		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, whose memory is the host's, and use Landlock.", false)),
-		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, whose queues are memory of the host's.", false)),
+		optional("allow_seccomp", schema.Boolean("Let programs in sandboxes install seccomp and socket filters, which take memory of the host, and use Landlock.", false)),
+		optional("allow_netlink", schema.Boolean("Let programs in sandboxes open netlink sockets, which take memory of the host.", false)),
 		optional("allow_capabilities", schema.Boolean("Let tasks have the capabilities that they name, such as CHOWN and SETUID for package managers.", false)),
 		optional("setup_domains", domainsSchema("DNS names that the commands of environment.setup may reach. A name allows its subdomains too.")),
 		optional("network", schema.Nullable(schema.Closed("How sandboxes reach what they are allowed to.",
@@ -206,7 +206,7 @@ func providerFields() []schema.Field {
 		optional("key_header", schema.Matching("The header for the provider's key, where a gateway has another than the provider, such as Azure's api-key.", `^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end")),
 		optional("max_requests_per_minute", schema.PositiveInteger("How fast all attempts of a run together may ask the provider; a request that is too early waits.")),
 		optional("prompt_cache", schema.Enum("Whether the provider may keep the agent's prompts in its cache, which attempts with one key share (shared, the default), or not (off).", "shared", "off")),
-		optional("clock", schema.Enum("Whether time counts for the timeout in which the provider makes the harness wait because of its load: all time counts (wall, the default), or not this time (working), of which there may be an hour.", "wall", "working")),
+		optional("clock", schema.Enum("What counts for the timeout: all time (wall, the default), or all but up to an hour in which the load of the provider makes the harness wait (working).", "wall", "working")),
 		optional("sidecars_reach_provider", schema.Boolean("Let the sidecars of a task ask the provider, at the operator's cost.", false)),
 	}
 }
