@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -61,7 +62,7 @@ type Images interface {
 
 // Inputs are what is measured.
 type Inputs struct {
-	Tester   *compiler.Tester
+	Tester   *testerfile.File
 	Pack     *compiler.Pack
 	Env      map[string]string  // values of harness.env by name
 	Families []verifiers.Family // besides those of [families.All]

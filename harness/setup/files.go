@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
@@ -60,7 +60,7 @@ func readable(ctx context.Context, name string) (string, error) {
 		return nil
 	})
 	if err != nil {
-		return "", compiler.Bare(err)
+		return "", document.Bare(err)
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		text, readErr := os.ReadFile(name)

@@ -19,6 +19,8 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/domain"
@@ -27,13 +29,13 @@ import (
 
 // A Harness is the harness of a tester file.
 type Harness struct {
-	tester *compiler.Tester
+	tester *testerfile.File
 	agent  harness.CLI // zero for a command
 	file   string      // the agent's descriptor; "" unless it is the tester's own
 }
 
 // Of returns the harness that the tester file names or describes.
-func Of(t *compiler.Tester) (h Harness, problems compiler.Problems) {
+func Of(t *testerfile.File) (h Harness, problems compiler.Problems) {
 	h.tester = t
 	if t.Harness.Type != harness.CustomAgent {
 		h.agent, _ = harness.CLIOf(t.Harness.Type)
@@ -42,7 +44,7 @@ func Of(t *compiler.Tester) (h Harness, problems compiler.Problems) {
 	h.file = beside(t.Path, t.Harness.Config.Own["descriptor"])
 	text, err := os.ReadFile(h.file)
 	if err != nil {
-		return h, h.problem("config.descriptor", "", compiler.Bare(err).Error())
+		return h, h.problem("config.descriptor", "", document.Bare(err).Error())
 	}
 	if h.agent, problems = harness.ParseDescriptor(h.file, text); problems != nil {
 		return h, problems
@@ -67,7 +69,7 @@ func Of(t *compiler.Tester) (h Harness, problems compiler.Problems) {
 
 // Problems returns what is wrong with the harness section of a tester file, apart from what package compiler
 // reports.
-func Problems(t *compiler.Tester) compiler.Problems {
+func Problems(t *testerfile.File) compiler.Problems {
 	h, problems := Of(t)
 	if problems == nil {
 		problems = h.keyProblems()
@@ -80,7 +82,7 @@ func Problems(t *compiler.Tester) compiler.Problems {
 }
 
 // Egress returns what the tester file lets a harness reach. The error holds compiler.Problems.
-func Egress(t *compiler.Tester) (harness.Egress, error) {
+func Egress(t *testerfile.File) (harness.Egress, error) {
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
 		info, err := os.Stat(bundle)
@@ -155,9 +157,9 @@ func (h Harness) options() map[string]string {
 }
 
 // keys returns the keys of the harness's provider, if it has one, and the message that it needs one of them.
-func (h Harness) keys() (keys []compiler.Credential, need string) {
+func (h Harness) keys() (keys []testerfile.Credential, need string) {
 	if p := h.tester.Harness.Config.Provider; p != nil {
-		return []compiler.Credential{{Name: p.Key}}, "harness.config.provider needs its key"
+		return []testerfile.Credential{{Name: p.Key}}, "harness.config.provider needs its key"
 	}
 	return h.agent.Credentials, h.agent.Name + " needs a key of its provider"
 }
@@ -175,7 +177,7 @@ func (h Harness) keyNames() string {
 // keyProblems returns a problem if harness.env names none of the keys of the harness's provider.
 func (h Harness) keyProblems() compiler.Problems {
 	keys, need := h.keys()
-	if len(keys) == 0 || slices.ContainsFunc(keys, func(c compiler.Credential) bool { return slices.Contains(h.tester.Harness.Env, c.Name) }) {
+	if len(keys) == 0 || slices.ContainsFunc(keys, func(c testerfile.Credential) bool { return slices.Contains(h.tester.Harness.Env, c.Name) }) {
 		return nil
 	}
 	return h.problem("env", "name "+h.keyNames()+" here, and set it in the environment or the env file; it stays outside of the sandbox", need)
@@ -213,7 +215,7 @@ func (h Harness) Producer(ctx context.Context, env map[string]string, tools func
 	if h.agent.Name == "" {
 		return h.command(ctx, env)
 	}
-	i := slices.IndexFunc(h.agent.Credentials, func(c compiler.Credential) bool { return env[c.Name] != "" })
+	i := slices.IndexFunc(h.agent.Credentials, func(c testerfile.Credential) bool { return env[c.Name] != "" })
 	if i < 0 {
 		return nil, h.keyProblems()
 	}

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -152,7 +153,7 @@ func (c *terminalCheck) tests() (inside, stagedTests string) {
 	case c.eval.Checker.Path != "":
 		return c.eval.Checker.Mount(), checkerDir
 	case len(c.eval.Files) > 0:
-		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
+		return path.Join(c.workdir(), paths.EvaluationInputsRoot), paths.EvaluationInputsRoot
 	}
 	return "", ""
 }
@@ -168,7 +169,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	if c.separate {
 		return c.judge(ctx, dir)
 	}
-	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, compiler.EvaluatorMount, sbenchDir}
+	trusted := []string{path.Join(c.workdir(), trustedDir), paths.CheckerMount, paths.EvaluatorMount, sbenchDir}
 	left, denied, err := machine.ForgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return verifiers.Verdict{}, err

@@ -1,55 +1,90 @@
-package compiler
+package testerfile_test
 
 import (
+	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness"
 )
 
-// KeyTable is the table of one section of docs/tester.md.
-type KeyTable struct {
+var update = flag.Bool("update", false, "rewrite the page")
+
+// TestTesterKeys compares the tables of keys in docs/tester.md with the schema. With -update
+// it writes them.
+func TestTesterKeys(t *testing.T) {
+	const page, head, end = "../../docs/tester.md", "|---|---|---|\n", "\n\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	for _, table := range keyTables() {
+		begin := "\n## " + table.Section + "\n"
+		before, section, found := strings.Cut(doc, begin)
+		intro, rest, isTable := strings.Cut(section, head)
+		if !found || !isTable || strings.Contains(intro, "\n## ") {
+			t.Errorf("%s has no table in a section %q", page, table.Section)
+			continue
+		}
+		got, after, _ := strings.Cut(rest, end)
+		if *update {
+			doc = before + begin + intro + head + table.Rows + end + after
+		} else if diff := cmp.Diff(got, table.Rows); diff != "" {
+			t.Errorf("%s differs from the code; run go test ./compiler/testerfile -run TestTesterKeys -update\n%s", page, diff)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(doc), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// keyTable is the table of one section of docs/tester.md.
+type keyTable struct {
 	Section string // a key of the tester file
 	Rows    string // a line of Markdown for each key
 }
 
-// KeyTables returns the tables of all keys of a tester file.
-func KeyTables(agents []AgentType) (tables []KeyTable) {
-	for _, f := range testerSchema(agents).Object.Fields {
+// keyTables returns the tables of all keys of a tester file.
+func keyTables() (tables []keyTable) {
+	for _, f := range testerfile.Schema(harness.AgentTypes()).Object.Fields {
 		rows := keyRows(f.Name, f)
 		if f.Name == "harness" {
-			rows = append(rows, configRows(agents)...)
+			rows = append(rows, configRows(f.Schema.Object.Variants)...)
 		}
-		tables = append(tables, KeyTable{f.Name, strings.Join(rows, "\n")})
+		tables = append(tables, keyTable{f.Name, strings.Join(rows, "\n")})
 	}
 	return tables
 }
 
 // configRows returns the rows of harness.config, each with the types of harnesses that it is for.
-func configRows(agents []AgentType) (rows []string) {
+func configRows(types []schema.Variant) (rows []string) {
 	kinds := map[string][]string{}
 	fields := map[string]schema.Field{}
 	var names []string
-	types := []string{HarnessCommand}
-	for _, a := range agents {
-		types = append(types, a.Name)
-	}
-	configs := harnessConfigs(agents)
-	for _, kind := range types {
-		for _, f := range configs[kind].Fields {
+	for _, variant := range types {
+		for _, f := range variant.Fields[0].Schema.Object.Fields {
 			if kinds[f.Name] == nil {
 				names = append(names, f.Name)
 				fields[f.Name] = f
 			}
-			kinds[f.Name] = append(kinds[f.Name], kind)
+			kinds[f.Name] = append(kinds[f.Name], variant.Value)
 		}
 	}
 	for _, name := range names {
 		f := fields[name]
 		if len(kinds[name]) < len(types) {
 			schema, whose := *f.Schema, strings.Join(kinds[name], ", ")
-			if slices.Equal(kinds[name], types[1:]) {
+			if len(kinds[name]) == len(types)-1 && kinds[name][0] != testerfile.HarnessCommand {
 				whose = "agents"
 			}
 			schema.Doc = whose + ": " + schema.Doc
