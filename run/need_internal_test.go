@@ -1,8 +1,11 @@
 package run
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run/admission"
 )
@@ -25,8 +28,23 @@ func TestNeed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.File{}}}}
 			c.Tester.Runtime.Limits.WorkspaceBytes = 1000 * mib
-			if got := c.need(stepsOf(t, tt.row)[0]); got != tt.want {
-				t.Errorf("got %+v, want %+v", got, tt.want)
+			dir := t.TempDir()
+			for name, text := range map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": tt.row} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for task, err := range pack.Tasks() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := c.need(task); got != tt.want {
+					t.Errorf("got %+v, want %+v", got, tt.want)
+				}
 			}
 		})
 	}
