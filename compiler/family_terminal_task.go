@@ -70,6 +70,7 @@ func checkerSchema() *schema.Schema {
 		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
 		optional("timeout_seconds", secondsSchema("How long it may take.")),
 		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
+		optional("pytest_summary", schema.Boolean("Besides exit status 0, the last summary that pytest prints has to name passed tests, and none that failed. For scripts that end with other commands than their tests.", false)),
 		optional("image", schema.Nullable(imageSchema("An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."))),
 		optional("artifacts", schema.Nullable(schema.List("With an image: files and directories, absolute, that the checker gets as the candidate left them.", machinePathSchema()))),
 		optional("collect", schema.Nullable(schema.List("With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts.", schema.Closed("A command.",
@@ -132,9 +133,11 @@ type Checker struct {
 	// Network says that the checker fetches what it needs.
 	Network bool `key:"network"`
 	// Reward says that the number which the checker leaves is the verdict, not its exit status.
-	Reward bool              `key:"reward"`
-	Env    map[string]string `key:"env"`               // over the task's
-	User   string            `key:"user" trim:"space"` // empty for the task's
+	Reward bool `key:"reward"`
+	// PytestSummary says that an exit status of 0 passes only with a summary of pytest.
+	PytestSummary bool              `key:"pytest_summary"`
+	Env           map[string]string `key:"env"`               // over the task's
+	User          string            `key:"user" trim:"space"` // empty for the task's
 	// RunCandidate makes the tests readable only to the checker's user, and offers
 	// run-candidate, which runs a program as another user.
 	RunCandidate bool `key:"run_candidate"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 
@@ -80,8 +81,12 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request)
 	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return harness.Result{}, err
 	}
-	script := path.Join(solutionMount, verifiers.SolutionScript)
-	command := harness.Command{Args: []string{"bash", script}, TaskFile: "task.json"}
+	script := path.Join(verifiers.SolutionDir, verifiers.SolutionScript)
+	if err := os.Chmod(filepath.Join(vol.Path(), script), 0o755); err != nil {
+		return harness.Result{}, err
+	}
+	// The script's first line names its interpreter. Without such a line, bash is it.
+	command := harness.Command{Args: []string{"bash", "-c", `"$0"`, "/" + script}, TaskFile: "task.json"}
 	command.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount, Copy: true}}
 	return command.Produce(ctx, e, r)
 }
