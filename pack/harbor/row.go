@@ -124,6 +124,9 @@ func (b *builder) addTask(ctx context.Context, t *task, parts ...terminalTask) e
 // complete sets what rows of all formats have.
 func (b *builder) complete(t *task, p *terminalTask) {
 	id := path.Join(t.id, p.name)
+	if p.home() != "/root" && p.needsSetuid() {
+		t.wrong("", 0, "", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
+	}
 	p.tests, p.solution, p.public = t.followed(p.tests), t.followed(p.solution), t.followed(p.public)
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}
 	maps.Copy(checker, p.checker)
@@ -187,6 +190,17 @@ func (p terminalTask) home() string {
 	}
 	return "/home/" + user
 }
+
+// needsSetuid reports whether the solution calls sudo or the Dockerfile makes a setuid program.
+func (p terminalTask) needsSetuid() bool {
+	return slices.ContainsFunc(p.solution, func(f taskFile) bool { return callsSudo.Match(f.text) }) ||
+		slices.ContainsFunc(p.image, func(f taskFile) bool { return f.path == "Dockerfile" && makesSetuid.Match(f.text) })
+}
+
+var (
+	callsSudo   = regexp.MustCompile(`(?m)(^|[;&|(])\s*sudo\s`)
+	makesSetuid = regexp.MustCompile(`\b(chmod|install)\s[^;&|\n]*(\b0?[46][0-7]{3}\b|u\+s)`)
+)
 
 // userLine matches the USER of a Dockerfile.
 var userLine = regexp.MustCompile(`(?im)^\s*USER\s+([A-Za-z0-9._-]+)`)
