@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -35,7 +36,7 @@ func TestAuthoring(t *testing.T) {
 		}
 	}
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
-	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
+	if _, warnings, err := testerfile.Load(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
 		t.Error(warnings, err)
 	}
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))

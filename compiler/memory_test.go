@@ -63,9 +63,9 @@ func appendRow(b []byte, i int) []byte {
 	return append(b, '\n')
 }
 
-// TestPeakMemory shows that memory does not grow with the rows: validating 100,000 rows, or a million with
-// SBENCH_SOAK, takes at most 20 MB more than validating ten thousand. Each runs in a process of its own,
-// and the kernel reports the largest resident size of the process.
+// TestPeakMemory shows that memory grows only by what finds repeated ids: validating 100,000 rows, or a million with
+// SBENCH_SOAK, takes at most 20 MB and 64 bytes a row more than validating ten thousand. Each runs in a process of
+// its own, and the kernel reports the largest resident size of the process.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
 		summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })
@@ -81,14 +81,15 @@ func TestPeakMemory(t *testing.T) {
 	}
 	small, big := peakOf(t, 10_000), peakOf(t, rows)
 	t.Logf("peak memory: %.1f MB at 10,000 rows, %.1f MB at %d rows", float64(small)/1e6, float64(big)/1e6, rows)
-	if big-small > 20e6 {
+	if big-small > 20e6+64*rows {
 		t.Errorf("memory grew by %.1f MB", float64(big-small)/1e6)
 	}
 }
 
 func peakOf(t *testing.T, rows int) int {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$")
-	cmd.Env = append(os.Environ(), "SBENCH_VALIDATE="+writeRows(t, rows))
+	// The collector comes often, so that the peak is what is alive, however busy the host is.
+	cmd.Env = append(os.Environ(), "SBENCH_VALIDATE="+writeRows(t, rows), "GOGC=10")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -56,37 +56,6 @@ func TestSchemaFiles(t *testing.T) {
 	}
 }
 
-// TestTesterKeys compares the tables of keys in docs/tester.md with the schema. With -update
-// it writes them.
-func TestTesterKeys(t *testing.T) {
-	const page, head, end = "../docs/tester.md", "|---|---|---|\n", "\n\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(text)
-	for _, table := range compiler.KeyTables(harness.AgentTypes()) {
-		begin := "\n## " + table.Section + "\n"
-		before, section, found := strings.Cut(doc, begin)
-		intro, rest, isTable := strings.Cut(section, head)
-		if !found || !isTable || strings.Contains(intro, "\n## ") {
-			t.Errorf("%s has no table in a section %q", page, table.Section)
-			continue
-		}
-		got, after, _ := strings.Cut(rest, end)
-		if *update {
-			doc = before + begin + intro + head + table.Rows + end + after
-		} else if diff := cmp.Diff(got, table.Rows); diff != "" {
-			t.Errorf("%s differs from the code; run go test ./compiler -run TestTesterKeys -update\n%s", page, diff)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(doc), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestSchemasAgree checks every case against the JSON Schemas: they accept what sbench accepts, and refuse
 // what it refuses. Exceptions are the cases in beyond-schema.txt, with errors that JSON Schema cannot
 // express.

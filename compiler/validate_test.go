@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -79,7 +80,7 @@ func TestValidateWithoutImage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check := pack.NewPrecheck(new(compiler.Tester))
+			check := pack.NewPrecheck(new(testerfile.File))
 			defer check.Close()
 			check.NoHarness = true
 			graded := 0

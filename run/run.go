@@ -11,7 +11,9 @@
 //	attempt.go   one attempt: harness, verifier, record
 //	rejudge.go   the same for the stored candidates of another run
 //	record/      the records: their format, chain and signature
+//	logs/        what is logged beside the records
 //	secrets/     what removes secrets from all that is kept
+//	steps/       the sum of a task's steps
 //	admission/   when the host has room for an attempt
 package run
 
@@ -22,6 +24,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -59,7 +62,7 @@ type Images interface {
 
 // Inputs are what is measured.
 type Inputs struct {
-	Tester   *compiler.Tester
+	Tester   *testerfile.File
 	Pack     *compiler.Pack
 	Env      map[string]string  // values of harness.env by name
 	Families []verifiers.Family // besides those of [families.All]

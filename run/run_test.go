@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run"
@@ -218,7 +219,7 @@ func config(t testing.TB, rows ...string) (setup, *engine) {
 	}
 	write("manifest.yaml", "id: pack\nversion: 1\n")
 	write("tasks.jsonl", strings.Join(rows, "\n")+"\n")
-	tester, _, err := compiler.LoadTester(write("tester.yaml", `
+	tester, _, err := testerfile.Load(write("tester.yaml", `
 schema_version: "0.2"
 run: {id: test, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
@@ -462,7 +463,7 @@ func TestKeptFailure(t *testing.T) {
 // TestTesterBoundsTheTask: a pack cannot exceed the limits of the tester file.
 func TestTesterBoundsTheTask(t *testing.T) {
 	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
-	cfg.Tester.Runtime.Limits = compiler.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
+	cfg.Tester.Runtime.Limits = testerfile.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
 	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,12 @@ find_missing() {
 		rootless)
 			need uidmap newuidmap newgidmap
 			need python3 python3
+			need iproute2 ip
 			need rootlesskit rootlesskit
+			;;
+		verdicts)
+			need python3 python3
+			need iproute2 ip
 			;;
 		runtimes) # runc is compiled
 			need crun crun

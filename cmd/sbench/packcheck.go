@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/host"
@@ -70,7 +72,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	report := checkReport{Wrong: []wrongTask{}}
 	check := packCheck{in: in, out: out, report: &report, show: show}
 	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
-	if check.egress, err = egressFor(in.Tester); err != nil {
+	if check.egress, err = setup.Egress(in.Tester); err != nil {
 		return err
 	}
 	if _, err := run.NewPlan(ctx, in, check.options); err != nil { // before there is a daemon
@@ -97,7 +99,7 @@ const importedTester = "tester-command.yaml"
 
 // load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
-	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
+	tester := &testerfile.File{Verification: testerfile.VerificationSection{DisallowDangerousCommands: true}}
 	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" && exists(own) {
 		cmd.Config = own
 	}
@@ -109,9 +111,9 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 		return run.Inputs{}, err
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), compiler.TasksFile(cmd.Dir)
-	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
-	tester.Harness = compiler.HarnessSection{
-		Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
+	tester.Benchmark = testerfile.BenchmarkSection{Manifest: manifest, Tasks: tasks}
+	tester.Harness = testerfile.HarnessSection{
+		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
 	pack, err := compiler.OpenPack(manifest, tasks)
 	return run.Inputs{Tester: tester, Pack: pack}, err
@@ -131,7 +133,7 @@ type packCheck struct {
 // measure makes one of the runs and notes the tasks whose status is not want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.in.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.in.Tester.Run = testerfile.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	p.options.StandIn, p.options.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
 	p.options.Progress = func(e run.Event) {

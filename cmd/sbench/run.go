@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -69,7 +71,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	variants, err := compiler.Variants(source.path, harness.AgentTypes(), source.settings...)
+	variants, err := testerfile.Variants(source.path, harness.AgentTypes(), source.settings...)
 	switch {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
@@ -82,10 +84,10 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 }
 
 // matrix runs the variants one after the other. If a variant cannot run, the next ones run all the same.
-func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []compiler.Variant) error {
-	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
+func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []testerfile.Variant) error {
+	known := joined(variants, ", ", func(v testerfile.Variant) string { return v.Name })
 	for _, name := range cmd.Variant {
-		if !slices.ContainsFunc(variants, func(v compiler.Variant) bool { return v.Name == name }) {
+		if !slices.ContainsFunc(variants, func(v testerfile.Variant) bool { return v.Name == name }) {
 			return fmt.Errorf("%w: --variant %s: the matrix has %s", errUsage, name, known)
 		}
 	}
@@ -173,20 +175,20 @@ func (cmd *runCmd) runsHarness() bool {
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+		s.settings = append(s.settings, testerfile.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
 	if cmd.Contrast != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
+		s.settings = append(s.settings, testerfile.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
 	}
 	if cmd.MaxCost != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
+		s.settings = append(s.settings, testerfile.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
 	}
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.runsHarness()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
 // readTester reads a tester file and prints its warnings.
-func readTester(a *app, s testerSource) (*compiler.Tester, error) {
+func readTester(a *app, s testerSource) (*testerfile.File, error) {
 	tester, warnings, err := s.load()
 	for _, w := range warnings {
 		a.say(slog.LevelWarn, w.String())
@@ -203,13 +205,13 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := tester.OpenPack()
+	pack, err := compiler.OpenTesterPack(tester)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // environment returns the values of harness.env: from the environment, else from the env file, else
 // from harness.secrets.
-func environment(ctx context.Context, a *app, tester *compiler.Tester, file map[string]string) (map[string]string, error) {
+func environment(ctx context.Context, a *app, tester *testerfile.File, file map[string]string) (map[string]string, error) {
 	file = maps.Clone(file)
 	for name, source := range tester.Harness.Secrets {
 		if os.Getenv(name) != "" || file[name] != "" {
@@ -231,7 +233,7 @@ func envFile(name string) (map[string]string, error) {
 		}
 		name = ".env"
 	}
-	file, err := compiler.LoadEnvFile(name)
+	file, err := testerfile.LoadEnv(name)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
 	}
@@ -240,7 +242,7 @@ func envFile(name string) (map[string]string, error) {
 
 // judgeFor returns the judge that the tester file names, and its API key from the environment or the env
 // file; nil and "" if the tester file names no judge.
-func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, error) {
+func judgeFor(t *testerfile.File, file map[string]string) (*run.Judge, string, error) {
 	j := t.Verification.Judge
 	if j == nil {
 		return nil, "", nil
@@ -249,7 +251,7 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, e
 	if key == "" {
 		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
-	asked := compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
+	asked := testerfile.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
 	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
 	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
 }
@@ -258,7 +260,7 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, e
 const secretTime = 5 * time.Minute
 
 // secret returns the value of a source without white space around it. No error quotes it.
-func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, error) {
+func secret(ctx context.Context, a *app, source testerfile.SecretSource) (string, error) {
 	if source.File != "" {
 		text, err := os.ReadFile(source.File)
 		return strings.TrimSpace(string(text)), err
@@ -290,13 +292,10 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	if cmd.graded != nil {
 		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
 	} else {
-		base.Egress, err = egressFor(in.Tester)
+		base.Egress, err = setup.Egress(in.Tester)
 	}
 	if err == nil && cmd.runsHarness() {
-		base.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
-		if err == nil && !cmd.Plan {
-			err = checkAgent(ctx, in.Tester, base.Producer)
-		}
+		base.Producer, err = cmd.producer(ctx, a, in)
 	}
 	if err != nil {
 		return o, base, err
@@ -306,6 +305,19 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	}
 	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
 	return o, base, err
+}
+
+// producer returns the tester file's harness. Unless nothing will run, the provider must accept the key.
+func (cmd *runCmd) producer(ctx context.Context, a *app, in run.Inputs) (harness.Producer, error) {
+	h, problems := setup.Of(in.Tester)
+	if problems != nil {
+		return nil, problems
+	}
+	p, err := h.Producer(ctx, in.Env, a.tools)
+	if err == nil && !cmd.Plan {
+		err = h.CheckProvider(ctx, p)
+	}
+	return p, err
 }
 
 // todo prints the attempts that the run would make.

@@ -1,0 +1,173 @@
+package testerfile_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/proxy/domain"
+)
+
+func loadTester(t *testing.T, text string) *testerfile.File {
+	t.Helper()
+	tester, _, err := testerfile.Load(testerFile(t, text), harness.AgentTypes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tester
+}
+
+const testerHead = "schema_version: \"0.2\"\nrun: {id: r, output_dir: ../out}\nbenchmark: {manifest: manifest.yaml, tasks: /abs/../tasks.jsonl}\n"
+
+func TestLoadTesterDefaults(t *testing.T) {
+	got := loadTester(t, testerHead+"harness: {type: command, config: {command: echo hi}}\n")
+	dir := filepath.Dir(got.Path)
+	want := &testerfile.File{
+		Path:         filepath.Join(dir, "tester.yaml"),
+		Run:          testerfile.RunSection{ID: "r", OutputDir: filepath.Join(filepath.Dir(dir), "out")},
+		Benchmark:    testerfile.BenchmarkSection{Manifest: filepath.Join(dir, "manifest.yaml"), Tasks: "/tasks.jsonl"},
+		Verification: testerfile.VerificationSection{DisallowDangerousCommands: true},
+		Harness: testerfile.HarnessSection{
+			Type:   testerfile.HarnessCommand,
+			Config: testerfile.HarnessConfig{TaskFile: "task.json", Command: schema.Command{Shell: "echo hi"}},
+		},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(testerfile.File{})); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadTesterValues(t *testing.T) {
+	got := loadTester(t, testerHead+`
+verification: {disallow_dangerous_commands: no, deny_commands: [chroot]}
+harness:
+  type: codex
+  env: [A, B]
+  config: {model: " gpt-5 ", timeout_seconds: 1.5, allowed_domains: [Example.org., "example.ORG", a.io], task_file: ./in//t.json, max_requests: 7, reasoning_effort: " high"}
+runtime:
+  pull: never
+  limits: {memory: 512m, cpus: 0.5, pids: 9, workspace_bytes: 1.5GiB, output_bytes: 100}
+`)
+	domains, err := domain.ParseAll([]string{"example.org", "a.io"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantHarness := testerfile.HarnessSection{
+		Type: "codex", Env: []string{"A", "B"},
+		Config: testerfile.HarnessConfig{
+			TaskFile: "in/t.json", Timeout: 1500 * time.Millisecond, AllowedDomains: domains,
+			Model: "gpt-5", Version: "latest", MaxRequests: 7, Own: map[string]string{"reasoning_effort": "high"},
+		},
+	}
+	if diff := cmp.Diff(wantHarness, got.Harness, cmpopts.EquateComparable(domain.Domain{})); diff != "" {
+		t.Error(diff)
+	}
+	wantRuntime := testerfile.RuntimeSection{Pull: "never", Limits: testerfile.LimitsSection{
+		Memory: 512 << 20, CPUs: 0.5, Pids: 9, WorkspaceBytes: 3 << 29, OutputBytes: 100,
+	}}
+	if diff := cmp.Diff(wantRuntime, got.Runtime); diff != "" {
+		t.Error(diff)
+	}
+	if v := got.Verification; v.DisallowDangerousCommands || !cmp.Equal(v.DenyCommands, []string{"chroot"}) {
+		t.Errorf("verification %+v", v)
+	}
+}
+
+func TestHarnessDefaults(t *testing.T) {
+	tests := []struct{ name, harness, model, version string }{
+		{"claude_code", "{type: claude_code, config: {model: m}}", "m", "latest"},
+		{"codex", "{type: codex, config: {model: m}}", "m", "latest"},
+		{"command", "{type: command, config: {command: x}}", "", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			config := loadTester(t, testerHead+"harness: "+test.harness+"\n").Harness.Config
+			if config.Model != test.model || config.Version != test.version || config.Timeout != 0 {
+				t.Errorf("config %+v", config)
+			}
+		})
+	}
+}
+
+func TestCommandArgs(t *testing.T) {
+	tests := []struct {
+		name    string
+		command schema.Command
+		want    []string
+	}{
+		{"none", schema.Command{}, nil},
+		{"shell", schema.Command{Shell: "a | b"}, []string{"sh", "-c", "a | b"}},
+		{"vector", schema.Command{Argv: []string{"a", "b c"}}, []string{"a", "b c"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, test.command.Args()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestResolveEnv(t *testing.T) {
+	tester := loadTester(t, testerHead+"harness: {type: command, env: [BOTH, FILE, SET, EMPTY, NONE], config: {command: x}}\n")
+	file := map[string]string{"BOTH": "file", "FILE": "f", "EMPTY": "file", "OTHER": "o"}
+	_, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY="}, file)
+	var problems document.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("error %v", err)
+	}
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Path+" "+p.Message)
+	}
+	want := []string{`$.harness.env[3] environment variable "EMPTY" has no value`, `$.harness.env[4] environment variable "NONE" has no value`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	values, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY=e", "NONE=n", "UNRELATED=u"}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantValues := map[string]string{"BOTH": "environment", "FILE": "f", "SET": "a=b", "EMPTY": "e", "NONE": "n"}
+	if diff := cmp.Diff(wantValues, values); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadEnvFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".env")
+	if _, err := testerfile.LoadEnv(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent file: %v", err)
+	}
+	text := "\ufeff# comment\n\nA=1\nexport B = two words \nC='quoted'\nD=\"q\"\nE=\nF=a=b\nG='half\nA=2\r\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := testerfile.LoadEnv(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"A": "2", "B": "two words", "C": "quoted", "D": "q", "E": "", "F": "a=b", "G": "'half"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if err := os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = testerfile.LoadEnv(path)
+	var problems document.Problems
+	if !errors.As(err, &problems) || len(problems) != 3 || strings.Contains(err.Error(), "secretvalue") {
+		t.Errorf("error %v", err)
+	}
+}
