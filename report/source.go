@@ -207,7 +207,7 @@ func (s *Source) Require(required verifiers.Assurance) {
 
 // decode decodes one record. It fails if the record cannot be counted.
 func decode(text []byte) (rec record.Record, err error) {
-	err = json.Unmarshal(text, &rec)
+	rec, err = record.Decode(text)
 	switch {
 	case err != nil:
 	case rec.TaskID == "":

@@ -183,6 +183,31 @@ func TestTampered(t *testing.T) {
 	}
 }
 
+// TestBombs: what a few megabytes of somebody else's run can make sbench remember is bounded.
+func TestBombs(t *testing.T) {
+	const many = 1 << 20
+	bomb := func(before, one, after string) string {
+		return before + strings.Repeat(one+",", many) + one + after + "\n"
+	}
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"empty lines", record.RecordsFile, strings.Repeat("\n", many), "what comes after this was not looked at"},
+		{"steps", record.RecordsFile, bomb(`{"steps":[`, "{}", "]}"), "JSON values"},
+		{"metadata", record.RecordsFile, bomb(`{"verifier_metadata":{"a":[`, "[]", "]}}"), "JSON values"},
+		{"merged shards", record.ManifestFile, bomb(`{"merged":[`, "{}", "]}"), "JSON values"},
+		{"a seal", record.SealFile, bomb(`{"a":[`, "1", "]}"), "JSON values"},
+		{"empty entries", record.EgressFile, strings.Repeat("\n", many), "what comes after this was not looked at"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := sample(t)
+			must(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o644))
+			v := verify(t, dir)
+			if v.OK() || len(v.Findings) > 1010 || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
+				t.Errorf("%d findings: %.1000v", len(v.Findings), v.Findings)
+			}
+		})
+	}
+}
+
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
