@@ -62,6 +62,7 @@ func sample(t *testing.T) string {
 		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest, WorkspaceAttributes: attributes},
 	} {
 		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
+		r.Provenance.Policy.WorkspaceBytes = 100
 		if r.TaskID == "c" {
 			must(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: "expected 42"}))
 		}
@@ -235,6 +236,10 @@ func TestForeignDirectory(t *testing.T) {
 	must(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
 	if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "what sbench never keeps: more (fifo)") {
 		t.Errorf("a pipe in a workspace: %v", v.Findings)
+	}
+	must(t, os.Truncate(filepath.Join(dir, cPlace, "answer.txt"), 101))
+	if v := verify(t, dir); !strings.Contains(fmt.Sprint(v.Findings), "more than 100 bytes") {
+		t.Errorf("a workspace that is larger than its record allows: %v", v.Findings)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, cPlace)))
 	must(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))
