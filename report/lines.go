@@ -12,7 +12,11 @@ const (
 	maxRecord = 256 << 20 // as in record.Read
 	maxEvent  = 32 << 20  // of an agent's trace; sbench cuts events at 16 MiB when it writes the trace
 	maxEntry  = 1 << 20   // of the egress log
+	maxPassed = 1 << 30   // that are passed over as too long, before reading ends: a sparse file can have exabytes
 )
+
+// maxTrace bounds an agent's trace, in bytes, as sbench does when it writes one.
+const maxTrace = 256 << 20
 
 // errLong means that a line is too long.
 var errLong = errors.New("the line is too long")
@@ -49,6 +53,8 @@ func (l *lineReader) next() (line, error) {
 			l.buffer = append(l.buffer, piece...)
 		}
 		switch {
+		case found.size > maxPassed:
+			return line{}, errors.New("a line does not end")
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && (err != io.EOF || found.size == 0):

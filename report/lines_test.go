@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -55,6 +57,17 @@ func TestTooLong(t *testing.T) {
 	if l, err := lines.Next(); err != nil || len(l.Text) != most-1 {
 		t.Errorf("%d bytes, %v", l.Size, err)
 	}
+}
+
+// TestEndless: reading ends in a sparse file without a newline.
+func TestEndless(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	check(t, err)
+	check(t, f.Truncate(1<<40))
+	if _, err := report.NewLineReader(f, 0, 1<<20).Next(); err == nil || errors.Is(err, report.ErrLong) {
+		t.Errorf("error %v", err)
+	}
+	check(t, f.Close())
 }
 
 // forever returns a reader that repeats a text without end.
