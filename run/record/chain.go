@@ -281,7 +281,7 @@ const (
 
 // Bounds of what is in JSON, in values.
 const (
-	maxValues   = 1 << 16 // of a record
+	maxValues   = 1 << 19 // of a record, which has the public resources of its task
 	maxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard
 )
 
