@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
@@ -207,6 +208,18 @@ func TestBombs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongLine: a record that nobody could read again is not written.
+func TestLongLine(t *testing.T) {
+	l, err := record.Create(filepath.Join(t.TempDir(), "run"), record.Manifest{RunID: "r"})
+	must(t, err)
+	value := []byte("[" + strings.Repeat("0,", 1<<20) + "0]")
+	r := record.Record{RunID: "r", TaskID: "t", VerificationStatus: record.Failed, ResourceSummary: []compiler.ResourceSummary{{Name: "x", Value: value}}}
+	if _, err := l.Append(r); err == nil || !strings.Contains(err.Error(), "JSON values") {
+		t.Errorf("error %v", err)
+	}
+	must(t, l.Close())
 }
 
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
