@@ -18,21 +18,21 @@ const module = "github.com/securebench/sbench/"
 // layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
+		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/document", "compiler/schema", "compiler/testerfile", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "oci", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"examples":                      {},
-		"pack":                          {"workspace/foreign", "compiler", "workspace"},
-		"pack/harbor":                   {"workspace/foreign", "pack", "compiler"},
-		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime", "proxy"},
+		"pack":                          {"workspace/foreign", "compiler", "compiler/document", "compiler/patch", "compiler/paths", "compiler/testerfile", "workspace"},
+		"pack/harbor":                   {"workspace/foreign", "pack", "compiler", "compiler/document", "compiler/paths"},
+		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/testerfile", "runtime", "proxy"},
 		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate", "workspace"},
-		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "runtime", "proxy", "proxy/domain"},
+		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "compiler/document", "compiler/paths", "compiler/schema", "compiler/testerfile", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
 		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "runtime"},
-		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "runtime"},
-		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "runtime"},
-		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "runtime"},
+		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/patch", "runtime"},
+		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/paths", "runtime"},
+		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/document", "compiler/patch", "runtime"},
 		"verifiers/machine":             {"verifiers", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},
@@ -40,9 +40,14 @@ func layout() map[string][]string {
 		"verifiers/judge":               {},
 		"verifiers/text":                {},
 		"candidate":                     {"workspace/foreign", "workspace", "compiler", "runtime"},
-		"workspace":                     {"workspace/foreign", "compiler"},
+		"workspace":                     {"workspace/foreign", "compiler", "compiler/paths"},
 		"workspace/foreign":             {},
-		"compiler":                      {"workspace/foreign", "proxy/domain"},
+		"compiler":                      {"compiler/testerfile", "compiler/patch", "compiler/schema", "compiler/paths", "compiler/document", "workspace/foreign", "proxy/domain"},
+		"compiler/testerfile":           {"compiler/schema", "compiler/paths", "compiler/document", "proxy/domain"},
+		"compiler/schema":               {"compiler/paths", "compiler/document", "proxy/domain"},
+		"compiler/patch":                {},
+		"compiler/paths":                {},
+		"compiler/document":             {"workspace/foreign"},
 		"runtime":                       {"oci"},
 		"runtime/host":                  {"runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "runtime"},
 		"runtime/sandbox":               {"runtime/task", "runtime/owner", "runtime", "oci"},
@@ -66,7 +71,7 @@ func soleUsers() map[string][]string {
 		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "cmd/sbench"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
-		"go.yaml.in/yaml":                         {"compiler"},
+		"go.yaml.in/yaml":                         {"compiler/document"},
 		"github.com/elazarl/goproxy":              {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack/harbor"},
 		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
@@ -121,7 +126,7 @@ func TestSuites(t *testing.T) {
 			t.Fatalf("%q: want a target, a package and tests", line)
 		}
 		for _, name := range fields[2:] {
-			name = strings.TrimPrefix(name, "+")
+			name = strings.TrimLeft(name, "+-")
 			if got := packages[name]; name != "*" && !slices.Equal(got, []string{fields[1]}) {
 				t.Errorf("%s is a test of %v, not of %s alone", name, got, fields[1])
 			}

@@ -18,7 +18,7 @@ func answerPattern() schema.Field {
 			c.Errorf(v, "write (?:…) for a group that only groups", "answer_pattern has %d groups and needs exactly one, for the answer", re.NumSubexp())
 		}
 	}
-	return optional("answer_pattern", s)
+	return schema.Optional("answer_pattern", s)
 }
 
 // answerFormat returns the family's sentence on the form of an answer; "" if the author describes the form, in

@@ -8,13 +8,19 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
-// TestAuthoring reads every example of docs/authoring.md.
+// TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md.
 func TestAuthoring(t *testing.T) {
-	doc, err := os.ReadFile("../docs/authoring.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc []byte
+	for _, page := range []string{"../docs/authoring.md", "../docs/tester.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc = append(doc, text...)
 	}
 	examples := regexp.MustCompile("(?s)```(?:json|yaml) (row|manifest|tester)\n(.*?)```").FindAllSubmatch(doc, -1)
 	dir := t.TempDir()
@@ -29,8 +35,8 @@ func TestAuthoring(t *testing.T) {
 			rows = append(rows, example[2]...)
 		}
 	}
-	writeFiles(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
-	if _, warnings, err := compiler.LoadTester(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": string(manifest), "tasks.jsonl": string(rows), "tester.yaml": string(tester)})
+	if _, warnings, err := testerfile.Load(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
 		t.Error(warnings, err)
 	}
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))

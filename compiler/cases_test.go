@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -105,7 +106,7 @@ func validate(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
-	writeFiles(t, dir, files)
+	filetest.Write(t, dir, files)
 	var b strings.Builder
 	if _, err := compiler.Validate(t.Context(), []string{"."}, harness.AgentTypes(), func(p compiler.Problem) {
 		b.WriteString(strings.ReplaceAll(p.String(), dir+"/", "") + "\n")
@@ -113,17 +114,4 @@ func validate(t *testing.T, files map[string]string) string {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-
-func writeFiles(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, data := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(data), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -14,7 +14,10 @@
 // errors.As), each with file, line and JSON path, and a hint if one is known.
 package compiler
 
-import "github.com/securebench/sbench/compiler/document"
+import (
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+)
 
 // Problem is one thing wrong with an input file.
 type Problem = document.Problem
@@ -22,6 +25,9 @@ type Problem = document.Problem
 // Problems lists everything wrong with an input file. As an error it has one line per
 // problem.
 type Problems = document.Problems
+
+// Command is a command to execute.
+type Command = schema.Command
 
 // Lane is the visibility of a value. The zero Lane is invalid.
 type Lane string
@@ -72,21 +78,3 @@ const (
 	CandidatePatch     CandidateKind = "patch"     // changes to a git repository
 	CandidateWorkspace CandidateKind = "workspace" // the final state of the workspace
 )
-
-// Command is a command to execute. At most one of its fields is set; if neither is, there is
-// no command.
-type Command struct {
-	Shell string   // a line for sh -c
-	Argv  []string // executed as it is
-}
-
-// Args returns the argument vector to execute; nil if there is no command.
-func (c Command) Args() []string {
-	if c.Shell != "" {
-		return []string{"sh", "-c", c.Shell}
-	}
-	return c.Argv
-}
-
-// IsZero reports whether there is no command.
-func (c Command) IsZero() bool { return c.Shell == "" && len(c.Argv) == 0 }

@@ -37,7 +37,7 @@ type Digests struct {
 // Digests reads the files that the row refers to and returns its digests. A missing
 // file or a symbolic link is an error.
 func (t *Task) Digests() (Digests, error) {
-	h := newPackHasher(t.pack)
+	h := newHasher(t.pack)
 	defer h.close()
 	var all []Digests
 	for _, s := range t.Steps() {
@@ -61,7 +61,7 @@ func (p *Pack) ManifestDigest() string {
 // Digest reads all rows and the files they refer to, and returns the digest of these and the
 // manifest, in the form of Digests. The error for an invalid row holds Problems.
 func (p *Pack) Digest(ctx context.Context) (string, error) {
-	h := newPackHasher(p)
+	h := newHasher(p)
 	defer h.close()
 	pack := sha256.New()
 	pack.Write(fmt.Appendf(nil, "%s%s\n", labelPack, p.ManifestDigest()))
@@ -79,25 +79,28 @@ func (p *Pack) Digest(ctx context.Context) (string, error) {
 }
 
 func sum(label string, content []byte) string {
-	h := sha256.New()
-	h.Write([]byte(label))
-	h.Write(content)
-	return fmt.Sprintf("sha256:%x", h.Sum(nil))
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(append([]byte(label), content...)))
 }
 
-// packHasher computes the digests of rows, and caches the digests of files.
-type packHasher struct{ public, eval fileHasher }
-
-func newPackHasher(p *Pack) *packHasher {
-	return &packHasher{fileHasher{assetRoot: assetRoot{path: p.PublicRoot}}, fileHasher{assetRoot: assetRoot{path: p.EvalRoot}}}
+// hasher computes the digests of rows, and remembers those of files.
+type hasher struct {
+	public, eval assetRoot
+	known        map[*assetRoot]map[string]string // records by path
 }
 
-func (h *packHasher) close() {
+func newHasher(p *Pack) *hasher {
+	h := &hasher{public: assetRoot{path: p.PublicRoot}, eval: assetRoot{path: p.EvalRoot}}
+	h.known = map[*assetRoot]map[string]string{&h.public: {}, &h.eval: {}}
+	return h
+}
+
+func (h *hasher) close() {
 	h.public.close()
 	h.eval.close()
 }
 
-func (h *packHasher) digests(t *Task) (Digests, error) {
+// digests returns the digests of one row.
+func (h *hasher) digests(t *Task) (Digests, error) {
 	var assets, files []string
 	for _, v := range t.resources() {
 		switch {
@@ -115,63 +118,41 @@ func (h *packHasher) digests(t *Task) (Digests, error) {
 	if v := t.eval(); v.Kind() == document.Object {
 		eval = v.AppendCanonical(nil)
 	}
-	d := Digests{Row: sum(labelRow, t.doc.Root().AppendCanonical(nil))}
-	var err1, err2 error
-	d.Evaluation, err1 = h.eval.sum(labelEvaluation, append(eval, '\n'), files)
-	d.Assets, err2 = h.public.sum(labelAssets, nil, assets)
-	return d, cmp.Or(err1, err2)
+	evaluation, err1 := h.appendRecords(append(eval, '\n'), &h.eval, files)
+	public, err2 := h.appendRecords(nil, &h.public, assets)
+	return Digests{
+		Row: sum(labelRow, t.doc.Root().AppendCanonical(nil)), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
+	}, cmp.Or(err1, err2)
 }
 
-// fileHasher hashes files and directories below a root.
-type fileHasher struct {
-	assetRoot
-	known map[string]map[string]string // records by path asked for
-	size  int                          // records in known
-}
-
-// maxKnown bounds the cached records of a fileHasher, and the answers of a fileProbe.
-const maxKnown = 1 << 16
-
-// sum returns the digest of a text and the records of everything at or below the paths, each
-// once, sorted by the bytes of the path.
-func (h *fileHasher) sum(label string, text []byte, paths []string) (string, error) {
-	all := map[string]string{}
+// appendRecords appends the records of everything at or below the paths in an asset root, each once, sorted by the
+// bytes of the path.
+func (h *hasher) appendRecords(text []byte, r *assetRoot, paths []string) ([]byte, error) {
+	known, all := h.known[r], map[string]string{}
+	if len(known) > maxKnown {
+		clear(known)
+	}
 	for _, path := range paths {
-		records, err := h.records(path)
+		err := r.walk(path, func(name string, info fs.FileInfo) (err error) {
+			if known[name] == "" {
+				known[name], err = r.record(name, info)
+			}
+			all[name] = known[name]
+			return err
+		})
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		maps.Copy(all, records)
 	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		text = fmt.Appendf(text, "%s %s\x00", all[path], path)
 	}
-	return sum(label, text), nil
+	return text, nil
 }
 
-// records returns the record of every file and directory at or below path, by its path: "f
-// MODE SHA256" or "d 0755 -", where MODE is 0755 if anyone may execute the file and 0644
-// otherwise.
-func (h *fileHasher) records(path string) (map[string]string, error) {
-	if records, ok := h.known[path]; ok {
-		return records, nil
-	}
-	records := map[string]string{}
-	err := h.walk(path, func(name string, info fs.FileInfo) (err error) {
-		records[name], err = h.record(name, info)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if h.size += len(records); h.known == nil || h.size > maxKnown {
-		h.known, h.size = map[string]map[string]string{}, len(records)
-	}
-	h.known[path] = records
-	return records, nil
-}
-
-func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
+// record returns "f MODE SHA256" for a file and "d 0755 -" for a directory, where MODE is 0755 if anyone may execute
+// the file and 0644 otherwise.
+func (r *assetRoot) record(name string, info fs.FileInfo) (string, error) {
 	if info.IsDir() {
 		return "d 0755 -", nil
 	}
@@ -180,13 +161,13 @@ func (h *fileHasher) record(name string, info fs.FileInfo) (string, error) {
 		mode = "0755"
 	}
 	sum := sha256.New()
-	file, err := foreign.Open(h.root, name, math.MaxInt64)
+	file, err := foreign.Open(r.root, name, math.MaxInt64)
 	if err == nil {
 		defer shut(file)
 		_, err = io.Copy(sum, file)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%q: %w", name, Bare(err))
+		return "", fmt.Errorf("%q: %w", name, document.Bare(err))
 	}
 	return fmt.Sprintf("f %s %x", mode, sum.Sum(nil)), nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // digestPack returns the files of a pack that uses everything digests cover.
@@ -33,7 +34,10 @@ func openDigestPack(t *testing.T, change func(files map[string]string)) (string,
 		change(files)
 	}
 	dir := t.TempDir()
-	writeFiles(t, dir, files)
+	filetest.Write(t, dir, files)
+	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o644); err != nil && files["hidden/a/run.sh"] != "" {
+		t.Fatal(err)
+	}
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)

@@ -6,13 +6,11 @@ import (
 	"fmt"
 
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // Functions for the external tests.
-var (
-	Overlap    = overlap
-	ParseMount = parseMount
-)
+var ParseMount = parseMount
 
 // Active reports whether the family has a verifier: its schemas are closed.
 func (f *Family) Active() bool { return !f.open() }
@@ -25,7 +23,7 @@ type SchemaFile struct {
 
 // SchemaFiles returns the JSON Schemas of manifests, tester files, rows of any family, and rows of each
 // family. They are generated from the definitions that check these files, and accept the same files.
-func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
+func SchemaFiles(agents []testerfile.AgentType) ([]SchemaFile, error) {
 	var files []SchemaFile
 	add := func(name, title string, s *schema.Schema) error {
 		content, err := writeSchema(s, title)
@@ -34,7 +32,7 @@ func SchemaFiles(agents []AgentType) ([]SchemaFile, error) {
 	}
 	err := add("manifest", "SecureBench pack manifest", manifestSchema(Families()))
 	if err == nil {
-		err = add("tester", "SecureBench tester file 0.2", testerSchema(agents))
+		err = add("tester", "SecureBench tester file 0.2", testerfile.Schema(agents))
 	}
 	if err == nil {
 		err = add("row", "SecureBench row of any family", anyRowSchema())

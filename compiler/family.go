@@ -33,9 +33,6 @@ type Family struct {
 	// Words says that an answer may be a single word. Validation then searches the input for answers of
 	// at least minAnswer bytes, as whole words.
 	Words bool
-	// Patches are the paths of the eval fields with patches, such as "tests.setup_patch". The patches
-	// have to be well-formed.
-	Patches []string
 	// Checker, if not nil, returns the check of a final workspace. The verifier's sandbox gets the
 	// checker's files. The lines of these files, and of eval files in the lane evaluation_inputs, are
 	// secrets (see Task.Secrets).
@@ -93,34 +90,17 @@ func familyNamed(families []*Family, name string) *Family {
 // field gets the value that its tag "key" names; it may be a Hidden[string]. A field whose key
 // the task lacks is zero. The row's schemas have to allow only values that fit E.
 func EvalOf[E any](t *Task) (eval E) {
-	decode(t.doc.Root().Get("input"), &eval)
-	decode(t.eval(), &eval)
+	schema.Decode(t.doc.Root().Get("input"), &eval)
+	schema.Decode(t.eval(), &eval)
 	return eval
 }
 
 // anything is the schema of a field that may hold any value.
 func anything(doc string) *schema.Schema { return &schema.Schema{Doc: doc, Any: true} }
 
-func required(name string, s *schema.Schema) schema.Field {
-	return schema.Field{Name: name, Required: true, Schema: s}
-}
-
-func optional(name string, s *schema.Schema) schema.Field {
-	return schema.Field{Name: name, Schema: s}
-}
-
 // textOrObject is the schema of fields such as context: a string or any object.
 func textOrObject(doc string) *schema.Schema {
 	s := schema.Open(doc)
 	s.String = &schema.String{NonBlank: true}
 	return s
-}
-
-// stringList returns the strings of an array.
-func stringList(v document.Value) []string {
-	var list []string
-	for _, item := range v.Items() {
-		list = append(list, item.Text())
-	}
-	return slices.Clip(list)
 }

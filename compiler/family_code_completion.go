@@ -19,52 +19,23 @@ func CodeCompletion() *Family {
 		Name: "code_completion", CandidateKind: CandidateCode,
 		Doc: "Write code. Tests that the agent never sees use the names it defines.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("prompt", schema.Text("What the code has to do.")),
-			optional("language", schema.Text("The language, python unless given. For tests only python has a verifier.")),
-			optional("starter_code", schema.AnyText("Code to begin with.")),
+			schema.Required("prompt", schema.Text("What the code has to do.")),
+			schema.Optional("language", schema.Text("The language, python unless given. For tests only python has a verifier.")),
+			schema.Optional("starter_code", schema.AnyText("Code to begin with.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			optional("tests", &schema.Schema{
-				Doc: "The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
-				Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
-					optional("source", anything("Where the tests are: \"inline\".")),
-					optional("code", anything("The code of the tests. It fails by an exception.")),
-				}, Variants: []schema.Variant{
-					{Key: "source", Value: "inline", Fields: inlineTests().Fields},
-				}},
-				Check: checkCodeTests,
-			}),
+			schema.Optional("tests", schema.Closed("The tests: {\"source\": \"inline\", \"code\": \"…\"}. The code finds the candidate's top-level names as globals.",
+				schema.Required("source", schema.Enum("Where the tests are: \"inline\".", "inline")),
+				schema.Required("code", schema.Text("The code of the tests. It fails by an exception.")),
+			)),
 			splitField(),
-			optional("reference_solution", schema.AnyText("A right solution, whole.")),
-			optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
-			optional("extract", schema.Enum("How the candidate is found in what was written: \"none\", all of it, unless given; \"fenced\", the code in Markdown fences, or the body of the starter code's last function.", "none", Fenced)),
+			schema.Optional("reference_solution", schema.AnyText("A right solution, whole.")),
+			schema.Optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
+			schema.Optional("extract", schema.Enum("How the candidate is found in what was written: \"none\", all of it, unless given; \"fenced\", the code in Markdown fences, or the body of the starter code's last function.", "none", Fenced)),
 		}},
 		Inputs: []string{"tests"},
 		Check:  checkCodeCompletion,
 	}
-}
-
-func checkCodeTests(c *schema.Checker, v document.Value) {
-	if !v.Get("source").Is("inline") {
-		c.Report(v, Problem{
-			Path: v.Path() + ".source", Message: "tests that are not inline have no verifier",
-			Hint: `give {"source": "inline", "code": "…"}`, Warning: true,
-		})
-		return
-	}
-	c.CheckObject(inlineTests(), v)
-	if isolation := v.Get("isolation"); isolation.Kind() != 0 {
-		c.Warnf(isolation, "leave it out", "it has no effect: the reference solution decides whether tests and candidate share a process")
-	}
-}
-
-// inlineTests returns the rule for tests that have a verifier.
-func inlineTests() *schema.Object {
-	return &schema.Object{Fields: []schema.Field{
-		required("source", schema.Enum("Where the tests are.", "inline")),
-		required("code", schema.Text("The code of the tests. It fails by an exception.")),
-		optional("isolation", schema.Enum("Without effect, from earlier versions.", "cells", "shared")),
-	}}
 }
 
 func checkCodeCompletion(c *schema.Checker, input, eval document.Value) {
@@ -84,12 +55,10 @@ func isPython(language string) bool {
 // "<redacted>".
 type CodeCompletionEval struct {
 	redacted
-	Prompt      string `key:"prompt"`
-	Language    string `key:"language"`     // "python" unless the author gave another
-	StarterCode string `key:"starter_code"` // empty if the author gave none
-	// Inline reports whether Tests holds code; otherwise the task cannot be verified.
-	Inline            bool           `key:"source" is:"inline"`
-	Tests             string         `key:"code"`
+	Prompt            string         `key:"prompt"`
+	Language          string         `key:"language"`           // "python" unless the author gave another
+	StarterCode       string         `key:"starter_code"`       // empty if the author gave none
+	Tests             string         `key:"code"`               // "" for a task with a split check
 	ReferenceSolution Hidden[string] `key:"reference_solution"` // complete; "" if there is none
 	Extract           string         `key:"extract"`            // Fenced, "none" or ""
 	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
@@ -98,7 +67,7 @@ type CodeCompletionEval struct {
 // CodeCompletionOf returns what is needed to verify a task of the family.
 func CodeCompletionOf(t *Task) CodeCompletionEval {
 	eval := EvalOf[CodeCompletionEval](t)
-	decode(t.eval().Get("tests"), &eval)
+	schema.Decode(t.eval().Get("tests"), &eval)
 	if isPython(eval.Language) {
 		eval.Language = "python"
 	}

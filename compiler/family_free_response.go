@@ -14,13 +14,13 @@ func FreeResponse() *Family {
 		Name: "free_response", CandidateKind: CandidateText,
 		Doc: "Write a text. A rubric says what it has to hold.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("prompt", schema.Text("What to write.")),
-			optional("context", textOrObject("What the prompt is about.")),
+			schema.Required("prompt", schema.Text("What to write.")),
+			schema.Optional("context", textOrObject("What the prompt is about.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			required("rubric", rubricSchema()),
-			optional("reference_answer", schema.Text("A good answer.")),
-			optional("judge", judgedSchema()),
+			schema.Required("rubric", rubricSchema()),
+			schema.Optional("reference_answer", schema.Text("A good answer.")),
+			schema.Optional("judge", judgedSchema()),
 			answerPattern(),
 		}},
 		Check:  checkJudged,
@@ -30,7 +30,7 @@ func FreeResponse() *Family {
 
 func judgedSchema() *schema.Schema {
 	return schema.Nullable(schema.Closed("That a model may judge by a rubric in prose, where the tester file names one.",
-		required("wrong_answers", &schema.Schema{
+		schema.Required("wrong_answers", &schema.Schema{
 			Doc:   "Answers that are wrong in different ways. The judge must fail them, and the candidate's text with them in it.",
 			Array: &schema.Array{Items: schema.Text("A wrong answer."), Min: 1},
 		}),
@@ -56,10 +56,10 @@ func rubricSchema() *schema.Schema {
 		Doc:    "How answers are judged. A rubric in prose is for people: its records stay pending.",
 		String: &schema.String{NonBlank: true},
 		Object: &schema.Object{Unknown: schema.Accept, Fields: []schema.Field{
-			optional("type", anything("The kind of rubric: \"contains_any\".")),
-			optional("accepted_answers", anything("Phrases. The answer has to contain or resemble one of them.")),
-			optional("rejected_answers", anything("Phrases that the answer must not contain or resemble as much.")),
-			optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
+			schema.Optional("type", anything("The kind of rubric: \"contains_any\".")),
+			schema.Optional("accepted_answers", anything("Phrases. The answer has to contain or resemble one of them.")),
+			schema.Optional("rejected_answers", anything("Phrases that the answer must not contain or resemble as much.")),
+			schema.Optional("min_token_f1", &schema.Schema{Doc: "How much an answer has to resemble an accepted one, 0 to 1.", Any: true, Default: 1.0}),
 		}, Variants: []schema.Variant{
 			{Key: "type", Value: ContainsAny, Fields: containsAny().Fields},
 		}},
@@ -71,10 +71,10 @@ func rubricSchema() *schema.Schema {
 func containsAny() *schema.Object {
 	phrase := schema.Text("A phrase.")
 	return &schema.Object{Fields: []schema.Field{
-		required("type", schema.Enum("The kind of rubric.", ContainsAny)),
-		required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases, each of them enough"}),
-		optional("rejected_answers", schema.List("", phrase)),
-		optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
+		schema.Required("type", schema.Enum("The kind of rubric.", ContainsAny)),
+		schema.Required("accepted_answers", &schema.Schema{Array: &schema.Array{Items: phrase, Min: 1}, Doc: "phrases, each of them enough"}),
+		schema.Optional("rejected_answers", schema.List("", phrase)),
+		schema.Optional("min_token_f1", &schema.Schema{Number: &schema.Number{Min: new(0.0)}}),
 	}}
 }
 
@@ -127,12 +127,12 @@ func FreeResponseOf(t *Task) FreeResponseEval {
 	case rubric.Kind() == document.String:
 		eval.Reason = "the rubric is prose"
 		eval.Prose = Hide(rubric.Text())
-		eval.Wrong = Hide(stringList(t.eval().Get("judge").Get("wrong_answers")))
+		eval.Wrong = Hide(schema.Strings(t.eval().Get("judge").Get("wrong_answers")))
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:
 		structured := Rubric{MinTokenF1: 1}
-		decode(rubric, &structured)
+		schema.Decode(rubric, &structured)
 		eval.Structured, eval.Rubric = true, Hide(structured)
 	}
 	return eval

@@ -22,13 +22,13 @@ func MultipleChoice() *Family {
 		AnswerFormat: "End with a line `ANSWER: <letter>`.",
 		Doc:          "Pick one of up to 26 choices, which are labelled A to Z in their order.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("question", schema.Text("The question.")),
-			required("choices", &schema.Schema{
+			schema.Required("question", schema.Text("The question.")),
+			schema.Required("choices", &schema.Schema{
 				Doc:   "The choices, labelled A to Z in this order.",
 				Array: &schema.Array{Items: schema.Text("A choice."), Min: 1, Max: maxChoices},
 			}),
 		}},
-		Eval:  &schema.Object{Fields: []schema.Field{required("answer", &answers), answerPattern()}},
+		Eval:  &schema.Object{Fields: []schema.Field{schema.Required("answer", &answers), answerPattern()}},
 		Check: checkMultipleChoice,
 	}
 }
@@ -54,25 +54,13 @@ type MultipleChoiceEval struct {
 func MultipleChoiceOf(t *Task) MultipleChoiceEval {
 	eval := EvalOf[MultipleChoiceEval](t)
 	var answers []Answer
-	for _, v := range oneOrMore(t.eval().Get("answer")) {
+	for _, v := range schema.OneOrMore(t.eval().Get("answer")) {
 		if answer, ok := parseAnswer(v, eval.Choices); ok {
 			answers = append(answers, answer)
 		}
 	}
 	eval.Answers = Hide(answers)
 	return eval
-}
-
-// oneOrMore returns the items of an array, or the value itself.
-func oneOrMore(v document.Value) []document.Value {
-	if v.Kind() != document.Array {
-		return []document.Value{v}
-	}
-	var items []document.Value
-	for _, item := range v.Items() {
-		items = append(items, item)
-	}
-	return items
 }
 
 // parseAnswer finds the choice that an answer names. It reports false for a number
@@ -107,7 +95,7 @@ func normalAnswer(s string) string {
 }
 
 func checkMultipleChoice(c *schema.Checker, input, eval document.Value) {
-	choices := stringList(input.Get("choices"))
+	choices := schema.Strings(input.Get("choices"))
 	seen := map[string]int{}
 	for i, choice := range input.Get("choices").Items() {
 		normal := normalAnswer(choice.Text())
@@ -117,7 +105,7 @@ func checkMultipleChoice(c *schema.Checker, input, eval document.Value) {
 			seen[normal] = i
 		}
 	}
-	for _, v := range oneOrMore(eval.Get("answer")) {
+	for _, v := range schema.OneOrMore(eval.Get("answer")) {
 		switch got, ok := parseAnswer(v, choices); {
 		case !ok:
 			c.Errorf(v, "indexes count from 0", "answer is no index of the %d choices", len(choices))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -14,20 +15,19 @@ func RepoPatch() *Family {
 		Name: "repo_patch", CandidateKind: CandidatePatch,
 		Doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("repo", schema.Text("The repository's name.")),
-			required("base_commit", schema.Text("The commit that the image's checkout is at.")),
-			required("instructions", schema.Text("What to change.")),
-			optional("hints", schema.Text("Help for the agent.")),
+			schema.Required("repo", schema.Text("The repository's name.")),
+			schema.Required("base_commit", schema.Text("The commit that the image's checkout is at.")),
+			schema.Required("instructions", schema.Text("What to change.")),
+			schema.Optional("hints", schema.Text("Help for the agent.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			optional("tests", repoTestsSchema()),
+			schema.Optional("tests", repoTestsSchema()),
 			splitField(),
-			optional("candidate_policy", policySchema()),
-			optional("gold_patch", schema.AnyText("A patch that solves the task.")),
+			schema.Optional("candidate_policy", policySchema()),
+			schema.Optional("gold_patch", &schema.Schema{Doc: "A patch that solves the task.", String: &schema.String{}, Check: checkPatch}),
 		}},
-		Inputs:  []string{"tests", "candidate_policy"},
-		Check:   checkRepoPatch,
-		Patches: []string{"gold_patch", "tests.setup_patch", "tests.test_patch"},
+		Inputs: []string{"tests", "candidate_policy"},
+		Check:  checkRepoPatch,
 		Rules: func(t *Task) string {
 			if t.Split() != nil { // there are no tests in the repository
 				return ""
@@ -39,13 +39,13 @@ func RepoPatch() *Family {
 
 func repoTestsSchema() *schema.Schema {
 	return schema.Closed("The tests; exit status 0 passes.",
-		required("source", schema.Enum("Where the tests come from.", "command")),
-		required("command", commandSchema("The command that runs the tests.")),
-		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
-		optional("timeout_seconds", positiveSeconds("How long it may take.")),
-		optional("setup_patch", patchSchema("A patch to apply before the candidate's.")),
-		optional("test_patch", patchSchema("A patch with the tests, to apply after the candidate's.")),
-		optional("candidate_policy", policySchema()),
+		schema.Required("source", schema.Enum("Where the tests come from.", "command")),
+		schema.Required("command", schema.CommandLine("The command that runs the tests.")),
+		schema.Optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
+		schema.Optional("timeout_seconds", schema.Seconds("How long it may take.")),
+		schema.Optional("setup_patch", patchSchema("A patch to apply before the candidate's.")),
+		schema.Optional("test_patch", patchSchema("A patch with the tests, to apply after the candidate's.")),
+		schema.Optional("candidate_policy", policySchema()),
 	)
 }
 
@@ -54,22 +54,28 @@ func patchSchema(doc string) *schema.Schema {
 		Doc:    doc,
 		String: &schema.String{NonBlank: true},
 		Object: &schema.Object{Fields: []schema.Field{
-			required("source", schema.Enum("Where the patch is.", "inline")),
-			required("patch", schema.Text("The patch, as git diff writes it.")),
+			schema.Required("source", schema.Enum("Where the patch is.", "inline")),
+			schema.Required("patch", schema.Text("The patch, as git diff writes it.")),
 		}},
+		Check: checkPatch,
+	}
+}
+
+// checkPatch refuses a patch that is malformed.
+func checkPatch(c *schema.Checker, v document.Value) {
+	text := patchText(v)
+	if _, err := patch.Parse(text); text != "" && err != nil {
+		hint := "write it with git diff"
+		if strings.Contains(text, "\r\n") {
+			hint = "it has CRLF line ends"
+		}
+		c.Errorf(v, hint, "malformed patch: %v", err)
 	}
 }
 
 func policySchema() *schema.Schema {
-	paths := func(doc string) *schema.Schema {
-		return schema.List(doc, schema.Text("A path or glob, relative to the repository, with all below it; ** matches any directories, and *.py files in any."))
-	}
-	return schema.Closed("Which paths the candidate's patch may change.",
-		optional("allow_paths", paths("The only paths that may change. Without it all may that are not denied.")),
-		optional("allow_sensitive_paths", paths("Paths that may change although they belong to the tests by default.")),
-		optional("patch_preserved_paths", paths("Paths that stay as in the repository: the verifier leaves out the candidate's changes to them.")),
-		optional("strict", schema.Boolean("Deny a patch that changes what belongs to the tests, instead of leaving that part out.", false)),
-	)
+	const glob = "A path or glob, relative to the repository, with all below it; ** matches any directories, and *.py files in any."
+	return schema.Closed("Which paths the candidate's patch may change.", schema.Fields(CandidatePolicy{}, schema.Rules{"glob": func(s *schema.Schema) { s.Doc = glob }})...)
 }
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
@@ -82,10 +88,10 @@ func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
 // CandidatePolicy says by globs which paths a candidate's patch may change; see patch.Match.
 // The zero policy has the defaults.
 type CandidatePolicy struct {
-	AllowPaths          []string `key:"allow_paths"`           // the only paths that may change; empty means all
-	AllowSensitivePaths []string `key:"allow_sensitive_paths"` // may change although they belong to the tests
-	PatchPreservedPaths []string `key:"patch_preserved_paths"` // the verifier leaves out changes to them
-	Strict              bool     `key:"strict"`                // deny a patch that changes files of the tests, instead of leaving out these files
+	AllowPaths          []string `key:"allow_paths" rule:"glob" doc:"The only paths that may change. Without it all may that are not denied."`
+	AllowSensitivePaths []string `key:"allow_sensitive_paths" rule:"glob" doc:"Paths that may change although they belong to the tests by default."`
+	PatchPreservedPaths []string `key:"patch_preserved_paths" rule:"glob" doc:"Paths that stay as in the repository: the verifier leaves out the candidate's changes to them."`
+	Strict              bool     `key:"strict" doc:"Deny a patch that changes what belongs to the tests, instead of leaving that part out."`
 }
 
 // rules returns sentences for agents about the paths of the repository that they must not change.
@@ -123,7 +129,7 @@ type RepoPatchEval struct {
 func RepoPatchOf(t *Task) RepoPatchEval {
 	eval := EvalOf[RepoPatchEval](t)
 	tests := t.eval().Get("tests")
-	decode(tests, &eval)
+	schema.Decode(tests, &eval)
 	eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
 	return eval
 }

@@ -15,18 +15,18 @@ func ShortAnswer() *Family {
 		AnswerFormat: "End with a line `ANSWER: <answer>`.",
 		Doc:          "Answer with a word, a phrase or a number.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("question", schema.Text("The question.")),
-			optional("context", textOrObject("What the question is about.")),
-			optional("answer_format", schema.Text("How the answer is to be written, as advice to the agent.")),
+			schema.Required("question", schema.Text("The question.")),
+			schema.Optional("context", textOrObject("What the question is about.")),
+			schema.Optional("answer_format", schema.Text("How the answer is to be written, as advice to the agent.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			required("accepted_answers", &schema.Schema{
+			schema.Required("accepted_answers", &schema.Schema{
 				Doc: "The right answers, each of them enough.",
 				Array: &schema.Array{Min: 1, Items: &schema.Schema{
 					Doc: "An accepted answer.", String: &schema.String{NonBlank: true}, Number: &schema.Number{},
 				}},
 			}),
-			optional("tolerance", &schema.Schema{
+			schema.Optional("tolerance", &schema.Schema{
 				Doc:    "How far a number may be from an accepted one.",
 				Number: &schema.Number{Min: new(0.0)},
 			}),
@@ -43,8 +43,8 @@ type ShortAnswerEval struct {
 	// Accepted are the accepted answers, with numbers as they were written.
 	Accepted Hidden[[]string]
 	// Tolerance is how far a number may be off; 0 if the author gave none.
-	Tolerance Hidden[float64]
-	Pattern   string `key:"answer_pattern"` // has one group; "" if there is none
+	Tolerance Hidden[float64] `key:"tolerance"`
+	Pattern   string          `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // ShortAnswerOf returns what is needed to verify a task of the family.
@@ -54,8 +54,7 @@ func ShortAnswerOf(t *Task) ShortAnswerEval {
 	for _, v := range t.eval().Get("accepted_answers").Items() {
 		accepted = append(accepted, v.Plain())
 	}
-	tolerance, _ := t.eval().Get("tolerance").Float64()
-	eval.Accepted, eval.Tolerance = Hide(accepted), Hide(tolerance)
+	eval.Accepted = Hide(accepted)
 	return eval
 }
 

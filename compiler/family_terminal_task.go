@@ -6,10 +6,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -26,23 +28,19 @@ func TerminalTask() *Family {
 		Name: "terminal_task", CandidateKind: CandidateWorkspace,
 		Doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
 		Input: &schema.Object{Fields: []schema.Field{
-			required("instructions", schema.Text("What to do.")),
-			optional("context", textOrObject("What the instructions are about.")),
+			schema.Required("instructions", schema.Text("What to do.")),
+			schema.Optional("context", textOrObject("What the instructions are about.")),
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
-			optional("checker", checkerSchema()),
+			schema.Optional("checker", checkerSchema()),
 			splitField(),
-			optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
-			optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
-			optional("needed_commands", dangerousSchema("Dangerous commands that the checker needs and the tester has to allow.")),
-			optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.",
-				required("command", commandSchema("The command of the service.")),
-				optional("ready", commandSchema("A command that succeeds as soon as the service can be used. It is tried again until then.")),
-				optional("timeout_seconds", secondsSchema("How long it may take until the service is ready, by default a minute.")),
-			)))),
-			optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema()))),
-			optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema()))),
-			optional("expected_state", anything("What the workspace should be like, for people.")),
+			schema.Optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
+			schema.Optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
+			schema.Optional("needed_commands", schema.Nullable(schema.List("Dangerous commands that the checker needs and the tester has to allow.", schema.Enum("The only one known is \"chroot\".", "chroot")))),
+			schema.Optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.", schema.Fields(Service{}, nil)...)))),
+			schema.Optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema("An absolute path.")))),
+			schema.Optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema("An absolute path.")))),
+			schema.Optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
 		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
 		Machine: true,
@@ -53,9 +51,9 @@ func TerminalTask() *Family {
 	}
 }
 
-func machinePathSchema() *schema.Schema {
-	return schema.Checked("An absolute path.", schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
-		if !isWorkdir(p) || path.Clean(p) != p || p == "/" {
+func machinePathSchema(doc string) *schema.Schema {
+	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
+		if !paths.IsWorkdir(p) || path.Clean(p) != p || p == "/" {
 			return `such as "/etc/profile"`, fmt.Errorf("%q is no clean absolute path below the root", p)
 		}
 		return "", nil
@@ -63,27 +61,10 @@ func machinePathSchema() *schema.Schema {
 }
 
 func checkerSchema() *schema.Schema {
-	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.",
-		optional("source", schema.Enum("Where the check comes from, \"command\" unless given.", checkerCommand, CheckerPytest, CheckerScript)),
-		optional("command", commandSchema("The command that checks.")),
-		optional("path", pathSchema("The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at "+CheckerMount+" and, at its path, below "+EvaluatorMount+", without what any row names as hidden.")),
-		optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
-		optional("timeout_seconds", secondsSchema("How long it may take.")),
-		optional("reward", schema.Boolean("Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes.", false)),
-		optional("image", schema.Nullable(imageSchema("An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."))),
-		optional("artifacts", schema.Nullable(schema.List("With an image: files and directories, absolute, that the checker gets as the candidate left them.", machinePathSchema()))),
-		optional("collect", schema.Nullable(schema.List("With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts.", schema.Closed("A command.",
-			required("command", commandSchema("The command.")),
-			optional("timeout_seconds", secondsSchema("How long it may take, by default a minute.")),
-		)))),
-		optional("network", schema.Boolean("The check fetches what it needs, as far as verification.allowed_domains of the tester file lets it.", false)),
-		optional("env", envSchema()),
-		optional("user", schema.Nullable(schema.Text("Its user, environment.user or the image's unless given."))),
-		optional("run_candidate", schema.Boolean("Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one.", false)),
-	)
+	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.", schema.Fields(Checker{}, rowRules())...)
 	s.Check = checkChecker
 	for _, source := range []string{CheckerPytest, CheckerScript} {
-		path := required("path", pathSchema("The file or directory below asset_roots.eval."))
+		path := schema.Required("path", schema.Path("The file or directory below asset_roots.eval."))
 		s.Object.Variants = append(s.Object.Variants, schema.Variant{Key: "source", Value: source, Fields: []schema.Field{path}})
 	}
 	return s
@@ -114,30 +95,23 @@ func checkChecker(c *schema.Checker, v document.Value) {
 	}
 }
 
-// Checker says how a final workspace is checked; the zero Checker, that it is not. It prints as "<redacted>".
+// Checker says how a final workspace is checked; the zero Checker, that it is not. Where the author gave no value, a
+// field is zero. It prints as "<redacted>".
 type Checker struct {
 	redacted
-	Source string `key:"source"` // checkerCommand, CheckerPytest or CheckerScript
-	// Command is set if Source is checkerCommand.
-	Command Command `key:"command"`
-	// Path is set otherwise: clean, relative to Pack.EvalRoot.
-	Path    string
-	Workdir string        `key:"workdir" trim:"space"` // empty if the author gave none
-	Timeout time.Duration `key:"timeout_seconds"`      // zero if the author gave none
-	// Image is the checker's own; "" for the task's. Then Collect run on the candidate's machine, and
-	// Artifacts are all that the checker gets of it.
-	Image     string    `key:"image" trim:"space"`
-	Artifacts []string  `key:"artifacts"`
-	Collect   []Collect `key:"collect"`
-	// Network says that the checker fetches what it needs.
-	Network bool `key:"network"`
-	// Reward says that the number which the checker leaves is the verdict, not its exit status.
-	Reward bool              `key:"reward"`
-	Env    map[string]string `key:"env"`               // over the task's
-	User   string            `key:"user" trim:"space"` // empty for the task's
-	// RunCandidate makes the tests readable only to the checker's user, and offers
-	// run-candidate, which runs a program as another user.
-	RunCandidate bool `key:"run_candidate"`
+	Source       string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // checkerCommand, CheckerPytest or CheckerScript
+	Command      Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is checkerCommand
+	Path         string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
+	Workdir      string            `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
+	Timeout      time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take."`
+	Reward       bool              `key:"reward" doc:"Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes."`
+	Image        string            `key:"image" trim:"space" rule:"null image" doc:"An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."`
+	Artifacts    []string          `key:"artifacts" rule:"null absolute" items:"An absolute path." doc:"With an image: files and directories, absolute, that the checker gets as the candidate left them."`
+	Collect      []Collect         `key:"collect" rule:"null" items:"A command." doc:"With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts."`
+	Network      bool              `key:"network" doc:"The check fetches what it needs, as far as verification.allowed_domains of the tester file lets it."`
+	Env          map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."` // over the task's
+	User         string            `key:"user" trim:"space" rule:"null" doc:"Its user, environment.user or the image's unless given."`
+	RunCandidate bool              `key:"run_candidate" doc:"Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one."`
 
 	files, mount, mounted string
 	shell                 bool // Path is a script that names no interpreter
@@ -145,8 +119,8 @@ type Checker struct {
 
 // Collect is a command that collects artifacts.
 type Collect struct {
-	Command Command       `key:"command"`
-	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
+	Command Command       `key:"command" rule:"required" doc:"The command."`
+	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long it may take, by default a minute."`
 }
 
 // Files returns the file or directory below Pack.EvalRoot that sbench mounts:
@@ -157,27 +131,27 @@ type Collect struct {
 //	the checker is a command           ""
 func (c Checker) Files() string { return c.files }
 
-// Mount returns where a sandbox has Files; "" for a command. It is CheckerMount, or Evaluator if the
+// Mount returns where a sandbox has Files; "" for a command. It is paths.CheckerMount, or Evaluator if the
 // checker is Relocated.
 func (c Checker) Mount() string { return c.mount }
 
-// Evaluator returns where a sandbox has Files below EvaluatorMount; "" for a command.
+// Evaluator returns where a sandbox has Files below paths.EvaluatorMount; "" for a command.
 func (c Checker) Evaluator() string {
 	if c.files == "" {
 		return ""
 	}
-	return path.Join(EvaluatorMount, c.files)
+	return path.Join(paths.EvaluatorMount, c.files)
 }
 
 // Relocated reports whether the checker is in SecureBench's layout, a script beside its tests: Mount is
-// below EvaluatorMount, and the checker may write to the root of its sandbox.
-func (c Checker) Relocated() bool { return c.mount != "" && c.mount != CheckerMount }
+// below paths.EvaluatorMount, and the checker may write to the root of its sandbox.
+func (c Checker) Relocated() bool { return c.mount != "" && c.mount != paths.CheckerMount }
 
-// TestDir returns the directory of a script's tests in a sandbox: CheckerMount or, if the script is
+// TestDir returns the directory of a script's tests in a sandbox: paths.CheckerMount or, if the script is
 // beside a directory called tests, that directory.
 func (c Checker) TestDir() string {
 	if !c.Relocated() {
-		return CheckerMount
+		return paths.CheckerMount
 	}
 	return path.Join(c.mount, scriptTests)
 }
@@ -206,7 +180,7 @@ func (c Checker) Args() []string {
 			args = []string{"bash", c.Mounted()}
 		}
 		if c.Relocated() { // a script may expect its tests there, or put a link of its own there
-			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
+			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + paths.CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
 		}
 		return args
 	}
@@ -220,7 +194,7 @@ type TerminalEval struct {
 	Checker Checker
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.
-	NeededCommands []string
+	NeededCommands []string  `key:"needed_commands"`
 	Services       []Service `key:"services"`
 	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
 	// the candidate changed at and below the first, and the image's files at and below the
@@ -233,31 +207,31 @@ type TerminalEval struct {
 
 // A Service is a process that runs beside a checker.
 type Service struct {
-	Command Command       `key:"command"`
-	Ready   Command       `key:"ready"`           // succeeds as soon as the service can be used; the zero Command for none
-	Timeout time.Duration `key:"timeout_seconds"` // until it is ready; zero if the author gave none
+	Command Command       `key:"command" rule:"required" doc:"The command of the service."`
+	Ready   Command       `key:"ready" doc:"A command that succeeds as soon as the service can be used. It is tried again until then."`
+	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long it may take until the service is ready, by default a minute."`
 }
 
 // TerminalTaskOf returns what is needed to verify a task of the family.
 func TerminalTaskOf(t *Task) TerminalEval {
 	eval := EvalOf[TerminalEval](t)
 	eval.Checker = checkerOf(t)
-	eval.NeededCommands = dangerousList(t.eval().Get("needed_commands"))
+	eval.NeededCommands = slices.Compact(eval.NeededCommands)
 	eval.Files = t.evaluationFiles()
 	return eval
 }
 
 func checkerOf(t *Task) Checker {
 	checker, v := Checker{Source: checkerCommand}, t.eval().Get("checker")
-	decode(v, &checker)
+	schema.Decode(v, &checker)
 	if checker.Source == checkerCommand {
 		return checker
 	}
-	checker.Path, _ = ParsePath(v.Get("path").Text()) // the schema's check has passed
-	checker.files, checker.mount = path.Dir(checker.Path), CheckerMount
+	checker.Path, _ = paths.Parse(v.Get("path").Text()) // the schema's check has passed
+	checker.files, checker.mount = path.Dir(checker.Path), paths.CheckerMount
 	name := filepath.Join(t.pack.EvalRoot, checker.Path)
 	if isDir(name) {
-		checker.files, checker.mounted = checker.Path, CheckerMount
+		checker.files, checker.mounted = checker.Path, paths.CheckerMount
 		return checker
 	}
 	if checker.Source == CheckerScript {

@@ -4,6 +4,7 @@ import (
 	"path"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -20,14 +21,6 @@ type FileRef struct {
 	ReadOnly bool   `json:"read_only"` // in the workspace
 }
 
-// pathSchema allows relative paths.
-func pathSchema(doc string) *schema.Schema {
-	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^[^/\\][^\\]*$`}, func(p string) (string, error) {
-		_, err := ParsePath(p)
-		return "", err
-	})
-}
-
 // isFileRef reports whether an eval value looks like a file reference: an object with a path
 // and no keys but path, mount and read_only.
 func isFileRef(v document.Value) bool {
@@ -42,9 +35,9 @@ func isFileRef(v document.Value) bool {
 // fileRefSchema allows an eval field of the lane that is a file reference.
 func fileRefSchema(lane Lane) *schema.Schema {
 	s := schema.Closed("",
-		required("path", pathSchema("The file or directory, relative to asset_roots.eval.")),
-		optional("mount", pathSchema("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That directory and path unless given.")),
-		optional("read_only", schema.Nullable(schema.Boolean("Whether it may be written to.", true))),
+		schema.Required("path", schema.Path("The file or directory, relative to asset_roots.eval.")),
+		schema.Optional("mount", schema.Path("Where it appears in the workspace: below securebench/evaluation_inputs, or securebench/evaluator for a hidden one. That directory and path unless given.")),
+		schema.Optional("read_only", schema.Nullable(schema.Boolean("Whether it may be written to.", true))),
 	)
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if mount := v.Get("mount"); mount.Kind() == document.String {
@@ -60,12 +53,12 @@ func fileRefSchema(lane Lane) *schema.Schema {
 // any other file at its path below the directory of its lane.
 func newFileRef(name string, lane Lane, v document.Value, readOnly bool) FileRef {
 	ref := FileRef{Name: name, Lane: lane, ReadOnly: readOnly}
-	ref.Path, _ = ParsePath(v.Get("path").Text())
+	ref.Path, _ = paths.Parse(v.Get("path").Text())
 	if ref.Mount = ref.Path; lane != Public {
 		ref.Mount = laneRoot(lane) + "/" + ref.Path
 	}
 	if mount := v.Get("mount"); mount.Kind() == document.String {
-		ref.Mount, _ = ParsePath(mount.Text())
+		ref.Mount, _ = paths.Parse(mount.Text())
 		if path.IsAbs(mount.Text()) { // in a pack of SecureBench 2.0
 			ref.Mount = mount.Text()
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/compilertest"
 	"github.com/securebench/sbench/proxy/domain"
@@ -75,7 +77,7 @@ func FuzzManifest(f *testing.F) {
 				t.Fatalf("root %q leads out of the pack", root)
 			}
 		}
-		if compiler.Overlap(pack.PublicRoot, pack.EvalRoot) {
+		if paths.Overlap(pack.PublicRoot, pack.EvalRoot) {
 			t.Fatalf("roots %q and %q overlap", pack.PublicRoot, pack.EvalRoot)
 		}
 		if pack.ID == "" || pack.ManifestDigest() == "" {
@@ -122,10 +124,10 @@ func checkTask(t *testing.T, task *compiler.Task) {
 	if err != nil || !json.Valid(payload) {
 		t.Fatalf("payload %s: %v", payload, err)
 	}
-	for _, view := range []compiler.View{task.TestSandboxView(), task.EvaluatorView()} {
-		for _, r := range view.Resources {
-			if !view.Component.Sees(r.Lane) || !json.Valid(r.Value.Reveal()) {
-				t.Fatalf("%s sees %s %q", view.Component, r.Lane, r.Name)
+	for _, component := range []compiler.Component{compiler.TestSandbox, compiler.Evaluator} {
+		for _, r := range task.Resources(component) {
+			if !component.Sees(r.Lane) || !json.Valid(r.Value.Reveal()) {
+				t.Fatalf("%s sees %s %q", component, r.Lane, r.Name)
 			}
 			checkRef(t, r)
 		}
@@ -166,7 +168,7 @@ func checkRef(t *testing.T, r compiler.Resource) {
 	if !filepath.IsLocal(ref.Path) || !filepath.IsLocal(ref.Mount) || filepath.Clean(ref.Mount) != ref.Mount {
 		t.Fatalf("file %+v leads outside", ref)
 	}
-	root := map[compiler.Lane]string{compiler.EvaluationInputs: compiler.EvaluationInputsRoot, compiler.HiddenLane: compiler.EvaluatorRoot}[ref.Lane]
+	root := map[compiler.Lane]string{compiler.EvaluationInputs: paths.EvaluationInputsRoot, compiler.HiddenLane: paths.EvaluatorRoot}[ref.Lane]
 	if root != "" && ref.Mount != root && !strings.HasPrefix(ref.Mount, root+"/") {
 		t.Fatalf("file %+v lies in another lane", ref)
 	}
@@ -182,7 +184,7 @@ func FuzzTester(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "tester.yaml")
 	f.Fuzz(func(t *testing.T, text []byte) {
 		put(t, path, text)
-		tester, warnings, err := compiler.LoadTester(path, harness.AgentTypes())
+		tester, warnings, err := testerfile.Load(path, harness.AgentTypes())
 		if err != nil {
 			checkError(t, err)
 			return
@@ -196,7 +198,7 @@ func FuzzTester(f *testing.F) {
 		if _, err := compiler.ParseMount(compiler.Public, c.TaskFile); err != nil {
 			t.Fatal(err)
 		}
-		if (tester.Harness.Type == compiler.HarnessCommand) == c.Command.IsZero() {
+		if (tester.Harness.Type == testerfile.HarnessCommand) == c.Command.IsZero() {
 			t.Fatalf("type %q, command %v", tester.Harness.Type, c.Command)
 		}
 		for _, allowed := range c.AllowedDomains {
@@ -216,7 +218,7 @@ func FuzzParseMount(f *testing.F) {
 		f.Add(mount)
 	}
 	f.Fuzz(func(t *testing.T, mount string) {
-		for lane, root := range map[compiler.Lane]string{compiler.Public: "", compiler.EvaluationInputs: compiler.EvaluationInputsRoot, compiler.HiddenLane: compiler.EvaluatorRoot} {
+		for lane, root := range map[compiler.Lane]string{compiler.Public: "", compiler.EvaluationInputs: paths.EvaluationInputsRoot, compiler.HiddenLane: paths.EvaluatorRoot} {
 			clean, err := compiler.ParseMount(lane, mount)
 			if err != nil {
 				continue
@@ -227,14 +229,14 @@ func FuzzParseMount(f *testing.F) {
 			if again, err := compiler.ParseMount(lane, clean); err != nil || again != clean {
 				t.Fatalf("%s: %q became %q, which becomes %q, %v", lane, mount, clean, again, err)
 			}
-			for _, other := range []string{compiler.EvaluationInputsRoot, compiler.EvaluatorRoot} {
+			for _, other := range []string{paths.EvaluationInputsRoot, paths.EvaluatorRoot} {
 				if below := clean == other || strings.HasPrefix(clean, other+"/"); below != (root == other) {
 					t.Fatalf("%s may see %q", lane, clean)
 				}
 			}
-			fold := compiler.FoldPath(clean)
-			if compiler.FoldPath(fold) != fold {
-				t.Fatalf("folding %q gives %q, then %q", clean, fold, compiler.FoldPath(fold))
+			fold := paths.Fold(clean)
+			if paths.Fold(fold) != fold {
+				t.Fatalf("folding %q gives %q, then %q", clean, fold, paths.Fold(fold))
 			}
 			for _, denied := range []string{"ground_truth", "scorer", "eval"} {
 				if fold == denied || strings.HasPrefix(fold, denied+"/") {

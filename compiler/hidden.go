@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
 )
 
 // Redacted replaces a value that must not be shown.
@@ -30,6 +33,13 @@ func (h Hidden[T]) Reveal() T {
 		return zero
 	}
 	return h.reveal()
+}
+
+// Decode sets what h holds, for schema.Decode.
+func (h *Hidden[T]) Decode(v document.Value) {
+	var value T
+	schema.Decode(v, &value)
+	*h = Hide(value)
 }
 
 // redacted is embedded in types whose fields must not be printed: the whole value prints as

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 const secret = "correct-horse-battery"
@@ -43,7 +44,7 @@ func secretRows() string {
 func openTasks(t testing.TB, manifest, rows string) (*compiler.Pack, []*compiler.Task) {
 	t.Helper()
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func TestNothingPrintsSecrets(t *testing.T) {
 	for _, task := range tasks {
 		values := map[string]any{
 			"task": task, "task value": *task, "pack": pack,
-			"test sandbox": task.TestSandboxView(), "evaluator": task.EvaluatorView(), "summary": task.ResourceSummary(),
+			"test sandbox": task.Resources(compiler.TestSandbox), "evaluator": task.Resources(compiler.Evaluator), "summary": task.ResourceSummary(),
 		}
 		switch task.Family().Name {
 		case "multiple_choice":
@@ -232,41 +233,21 @@ func checkPrints(t *testing.T, v any) {
 	}
 }
 
-func TestHidden(t *testing.T) {
-	h := compiler.Hide([]string{secret})
-	if diff := cmp.Diff([]string{secret}, h.Reveal()); diff != "" {
-		t.Error(diff)
-	}
-	text, err := json.Marshal(map[string]any{"a": h, "b": []any{&h}})
-	if err != nil || string(text) != `{"a":"\u003credacted\u003e","b":["\u003credacted\u003e"]}` {
-		t.Errorf("%s, %v", text, err)
-	}
-	for _, got := range []string{h.String(), h.GoString(), h.LogValue().String(), fmt.Sprint(h), fmt.Sprintf("%#v", h), fmt.Sprintf("%10.2f", h)} {
-		if got != compiler.Redacted {
-			t.Errorf("got %q", got)
-		}
-	}
-	var zero compiler.Hidden[int]
-	if zero.Reveal() != 0 {
-		t.Error("zero value")
-	}
-}
-
 // TestSplitViews: of a split check, the driver's sandbox gets the driver alone; the oracle and the programs'
 // commands are hidden.
 func TestSplitViews(t *testing.T) {
 	const row = `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"split":{"questions":1,"driver":{"path":"a/driver"},"oracle":{"path":"a/oracle"}}}}`
 	_, tasks := openTasks(t, "id: p\nversion: 1\n", row)
-	names := func(v compiler.View) (names []string) {
-		for _, r := range v.Resources {
+	names := func(v []compiler.Resource) (names []string) {
+		for _, r := range v {
 			names = append(names, r.Name)
 		}
 		return names
 	}
-	if diff := cmp.Diff([]string{"instructions", "split.driver"}, names(tasks[0].TestSandboxView())); diff != "" {
+	if diff := cmp.Diff([]string{"instructions", "split.driver"}, names(tasks[0].Resources(compiler.TestSandbox))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"instructions", "split", "split.oracle"}, names(tasks[0].EvaluatorView())); diff != "" {
+	if diff := cmp.Diff([]string{"instructions", "split", "split.oracle"}, names(tasks[0].Resources(compiler.Evaluator))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -303,8 +284,8 @@ func TestViews(t *testing.T) {
 		}
 		return named
 	}
-	names := func(v compiler.View) (names []string) {
-		for _, r := range v.Resources {
+	names := func(v []compiler.Resource) (names []string) {
+		for _, r := range v {
 			names = append(names, string(r.Lane)+" "+r.Name)
 		}
 		return names
@@ -325,10 +306,10 @@ func TestViews(t *testing.T) {
 			}
 			_, tasks := openTasks(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+family.Name+`",`+tt.row+`}`)
 			public := lane(compiler.Public, tt.public)
-			if diff := cmp.Diff(slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].TestSandboxView())); diff != "" {
+			if diff := cmp.Diff(slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].Resources(compiler.TestSandbox))); diff != "" {
 				t.Error(diff)
 			}
-			if diff := cmp.Diff(slices.Concat(public, lane(compiler.HiddenLane, tt.hidden)), names(tasks[0].EvaluatorView())); diff != "" {
+			if diff := cmp.Diff(slices.Concat(public, lane(compiler.HiddenLane, tt.hidden)), names(tasks[0].Resources(compiler.Evaluator))); diff != "" {
 				t.Error(diff)
 			}
 		})

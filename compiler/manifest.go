@@ -3,13 +3,16 @@ package compiler
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/workspace/foreign"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // Defaults of a manifest.
@@ -18,28 +21,25 @@ const (
 	defaultEvalRoot   = "hidden/"
 )
 
-// maxManifest bounds a manifest and a tester file in bytes.
-const maxManifest = 4 << 20
-
 func manifestSchema(families []*Family) *schema.Schema {
 	root := func(doc, preset string) *schema.Schema {
-		s := pathSchema(doc)
+		s := schema.Path(doc)
 		s.Default = preset
 		return s
 	}
 	return schema.Closed("The manifest of a SecureBench pack.",
-		required("id", &schema.Schema{Doc: "The benchmark's id.", String: &schema.String{NonEmpty: true}}),
-		required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
-		optional("defaults", schema.Nullable(schema.Closed("What rows have that do not say otherwise.",
-			optional("family", schema.Nullable(familySchema("The family of rows without one.", families))),
-			optional("environment", environmentSchema()),
+		schema.Required("id", &schema.Schema{Doc: "The benchmark's id.", String: &schema.String{NonEmpty: true}}),
+		schema.Required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
+		schema.Optional("defaults", schema.Nullable(schema.Closed("What rows have that do not say otherwise.",
+			schema.Optional("family", schema.Nullable(familySchema("The family of rows without one.", families))),
+			schema.Optional("environment", environmentSchema()),
 		))),
-		optional("asset_roots", schema.Nullable(schema.Closed("The directories of the pack that files come from.",
-			optional("public", root("The directory of public files.", defaultPublicRoot)),
-			optional("eval", root("The directory of files that agents never see.", defaultEvalRoot)),
+		schema.Optional("asset_roots", schema.Nullable(schema.Closed("The directories of the pack that files come from.",
+			schema.Optional("public", root("The directory of public files.", defaultPublicRoot)),
+			schema.Optional("eval", root("The directory of files that agents never see.", defaultEvalRoot)),
 		))),
-		optional("asset_defaults", schema.Nullable(schema.Closed("What assets have that do not say otherwise.",
-			optional("read_only", schema.Boolean("Whether assets are read-only.", true)),
+		schema.Optional("asset_defaults", schema.Nullable(schema.Closed("What assets have that do not say otherwise.",
+			schema.Optional("read_only", schema.Boolean("Whether assets are read-only.", true)),
 		))),
 	)
 }
@@ -63,7 +63,7 @@ func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		problems = append(problems, problemsOf(tasks, err)...)
+		problems = append(problems, document.ProblemsOf(tasks, err)...)
 	}
 	if len(problems) > 0 {
 		return nil, problems
@@ -71,14 +71,36 @@ func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
 	return p, nil
 }
 
+// OpenTesterPack opens the pack that the tester file names. A missing manifest or file of rows is
+// a problem of the tester file. The error holds Problems.
+func OpenTesterPack(t *testerfile.File) (*Pack, error) {
+	return openPack(t, t.Benchmark.Manifest, t.Benchmark.Tasks)
+}
+
+// openPack is OpenTesterPack with other names of the same files. t may be nil.
+func openPack(t *testerfile.File, manifest, tasks string) (*Pack, error) {
+	pack, err := OpenPack(manifest, tasks)
+	if err == nil || t == nil {
+		return pack, err
+	}
+	problems := document.ProblemsOf(manifest, err)
+	for i, p := range problems {
+		field := map[string]string{manifest: "$.benchmark.manifest", tasks: "$.benchmark.tasks"}[p.File]
+		if _, err := os.Stat(p.File); field != "" && errors.Is(err, fs.ErrNotExist) {
+			problems[i] = t.Problem(field, "paths are relative to the tester file", fmt.Sprintf("there is no file %q", p.File))
+		}
+	}
+	return nil, problems
+}
+
 func (p *Pack) readManifest() Problems {
-	manifest, problems := readYAML(p.ManifestPath)
+	manifest, problems := document.ReadYAML(p.ManifestPath)
 	if len(problems) > 0 {
 		return problems
 	}
 	dir, err := filepath.Abs(filepath.Dir(p.ManifestPath))
 	if err != nil {
-		return problemsOf(p.ManifestPath, err)
+		return document.ProblemsOf(p.ManifestPath, err)
 	}
 	p.dir, p.manifest = dir, manifest
 	c := schema.Checker{File: p.ManifestPath}
@@ -111,16 +133,16 @@ func (p *Pack) readManifest() Problems {
 func (p *Pack) setRoots(c *schema.Checker, v document.Value) {
 	p.publicRel = cmp.Or(v.Get("public").Text(), defaultPublicRoot)
 	p.evalRel = cmp.Or(v.Get("eval").Text(), defaultEvalRoot)
-	public, _ := ParsePath(p.publicRel) // the schema's check has passed
-	eval, _ := ParsePath(p.evalRel)
+	public, _ := paths.Parse(p.publicRel) // the schema's check has passed
+	eval, _ := paths.Parse(p.evalRel)
 	p.PublicRoot, p.EvalRoot = filepath.Join(p.dir, public), filepath.Join(p.dir, eval)
-	if overlap(FoldPath(public), FoldPath(eval)) {
+	if paths.Overlap(paths.Fold(public), paths.Fold(eval)) {
 		c.Errorf(v, "agents would see hidden files", "public root %q and eval root %q overlap", p.publicRel, p.evalRel)
 		return
 	}
 	realPublic := p.checkRoot(c, v, "public", p.PublicRoot)
 	realEval := p.checkRoot(c, v, "eval", p.EvalRoot)
-	if realPublic != "" && realEval != "" && overlap(realPublic, realEval) {
+	if realPublic != "" && realEval != "" && paths.Overlap(realPublic, realEval) {
 		c.Report(v, Problem{
 			Path: "$.asset_roots", Message: "public root and eval root lead to the same directory", Hint: "agents would see hidden files",
 		})
@@ -146,14 +168,4 @@ func (p *Pack) checkRoot(c *schema.Checker, v document.Value, name, root string)
 		wrong("directory leads outside the pack")
 	}
 	return actual
-}
-
-// readYAML reads a manifest or tester file. The document is nil if the file is unreadable.
-func readYAML(name string) (*document.Document, Problems) {
-	text, err := foreign.ReadPath(name, maxManifest)
-	if err != nil {
-		return nil, problemsOf(name, err)
-	}
-	doc := new(document.Document)
-	return doc, doc.ParseYAML(text).In(name)
 }

@@ -40,10 +40,10 @@ type Pack struct {
 	hiddenErr  error
 }
 
-// Tasks reads the rows and yields them as tasks, in order; rows that are the steps of one task are one
-// task. For an invalid row it yields nil and an error
-// that holds Problems, and continues with the next row. Any other error means that the file cannot be
-// read, and ends the sequence. Tasks needs about four bytes of memory for each row, to find repeated ids.
+// Tasks reads the rows and yields them as tasks, in order; rows that are the steps of one task are one task. For an
+// invalid row it yields nil and an error that holds Problems, and continues with the next row. Any other error means
+// that the file cannot be read, and ends the sequence. Tasks needs about 30 bytes of memory for each row, to find
+// repeated ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
 		var steps []*Task // of a task of which there may be more
@@ -82,9 +82,10 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 		defer shut(f)
 		rows := rowReader{
 			pack:    p,
-			lines:   newLineReader(f),
+			lines:   document.NewLines(f),
 			checker: schema.Checker{File: p.TasksPath},
-			ids:     &idSet{file: p.TasksPath, seed: maphash.MakeSeed()},
+			ids:     map[uint64]int32{},
+			seed:    maphash.MakeSeed(),
 			rule:    rowRule(p.families),
 			stepped: map[string]int{},
 		}
@@ -107,11 +108,12 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 // rowReader reads and checks one row after another, and reuses its memory.
 type rowReader struct {
 	pack    *Pack
-	lines   *lineReader
+	lines   *document.Lines
 	doc     document.Document
 	checker schema.Checker
-	ids     *idSet
-	rule    *schema.Object // for what all rows have in common
+	ids     map[uint64]int32 // the lines of the first rows that use an id, by the id's hash
+	seed    maphash.Seed     // of these hashes
+	rule    *schema.Object   // for what all rows have in common
 
 	step            *Step          // of the row before; nil if it is none
 	stepEnvironment Environment    // of that row
@@ -127,17 +129,17 @@ type row struct {
 // next returns the next row. The error holds Problems if reading can continue, and is io.EOF
 // at the end.
 func (r *rowReader) next() (row, error) {
-	text, err := r.lines.next()
+	text, err := r.lines.Next()
 	switch {
-	case err == errLongLine:
-		message := fmt.Sprintf("line is longer than %d bytes", DefaultMaxLine)
-		return row{}, Problems{{File: r.pack.TasksPath, Line: r.lines.line, Message: message}}
+	case err == document.ErrLongLine:
+		message := fmt.Sprintf("line is longer than %d bytes", document.MaxLine)
+		return row{}, Problems{{File: r.pack.TasksPath, Line: r.lines.Line, Message: message}}
 	case err != nil:
 		return row{}, err
 	}
-	if problems := r.doc.ParseJSON(text, r.lines.line); len(problems) > 0 {
+	if problems := r.doc.ParseJSON(text, r.lines.Line); len(problems) > 0 {
 		opened := (text[0] == '{' || text[0] == '[') && !bytes.ContainsAny(text[len(text)-1:], "}]")
-		if begin := text[0]; opened && r.lines.continued() {
+		if begin := text[0]; opened && r.lines.Continued() {
 			hint := "jq -c . FILE writes it so"
 			if begin == '[' {
 				hint = "jq -c '.[]' FILE writes it so, if FILE is a list of rows"
@@ -158,7 +160,7 @@ func (r *rowReader) next() (row, error) {
 		return row{}, problems
 	}
 	return row{&Task{
-		pack: r.pack, doc: &r.doc, line: r.lines.line, family: family, id: root.Get("id").Text(),
+		pack: r.pack, doc: &r.doc, line: r.lines.Line, family: family, id: root.Get("id").Text(),
 		environment: environment, step: stepOf(root),
 	}, problems}, nil
 }

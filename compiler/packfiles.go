@@ -10,6 +10,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // errSymlink means that a pack's file is a symbolic link or is reached through one.
@@ -17,15 +19,6 @@ var errSymlink = errors.New("symbolic links are not allowed in a pack's files")
 
 // shut closes a file that was only read: an error cannot mean lost data.
 func shut(c io.Closer) { _ = c.Close() }
-
-// Bare removes the operation and the path from a file error, for messages that name the file.
-func Bare(err error) error {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
-		return pathErr.Err
-	}
-	return err
-}
 
 // assetRoot is one of a pack's asset roots, opened on first use.
 type assetRoot struct {
@@ -58,7 +51,7 @@ func WalkFiles(root, name string, visit func(name string, info fs.FileInfo) erro
 // walk is WalkFiles for an open root.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
-		return fmt.Errorf("%q: %w", name, Bare(err))
+		return fmt.Errorf("%q: %w", name, document.Bare(err))
 	}
 	above := ""
 	for part := range strings.SplitSeq(path.Dir(path.Clean(name)), "/") {
@@ -76,7 +69,7 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		case statErr == nil && info.Mode()&fs.ModeSymlink != 0:
 			return fmt.Errorf("%q: %w", name, errSymlink)
 		case statErr != nil || err != nil:
-			return fmt.Errorf("%q: %w", name, Bare(cmp.Or(statErr, err)))
+			return fmt.Errorf("%q: %w", name, document.Bare(cmp.Or(statErr, err)))
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return fmt.Errorf("%q is no file or directory", name)
 		}

@@ -10,32 +10,46 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/compiler/paths"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
-// Precheck finds faults in tasks with valid rows that make every attempt fail: missing files, malformed
-// patches, scripts that cannot be executed. Validate and every run use it, so that they agree. It is not
-// safe for concurrent use.
+// Precheck finds faults in tasks with valid rows that make every attempt fail: missing files, scripts that cannot be
+// executed. Validate and every run use it, so that they agree. It is not safe for concurrent use.
 type Precheck struct {
 	// NoHarness says that candidates were made elsewhere. Then a task needs no image if its candidates
 	// are texts: judging a text needs no sandbox.
 	NoHarness bool
 
 	pack    *Pack
-	tester  *Tester // nil for none
-	public  fileProbe
-	eval    fileProbe
-	used    map[string]bool       // files and directories below the pack's eval root that rows refer to
-	noImage bool                  // the lack of an image was reported
-	hidden  map[string]withheldIn // by the file or directory that is mounted
+	tester  *testerfile.File // nil for none
+	public  assetRoot
+	eval    assetRoot
+	used    map[string]bool // files and directories below the pack's eval root that rows refer to
+	noImage bool            // the lack of an image was reported
+	known   map[place]found
 }
+
+// place is a file or directory of a pack that rows refer to.
+type place struct {
+	lane        Lane
+	name, mount string // mount only of a public one
+}
+
+// found is what is known of a place.
+type found struct {
+	err      error      // it cannot be used
+	hidden   error      // it cannot be mounted for evaluation
+	withheld []Withheld // see Pack.Withheld
+}
+
+// maxKnown bounds the places that a Precheck remembers, and the files that a hasher remembers.
+const maxKnown = 1 << 16
 
 // NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds
 // what is wrong for that tester file alone. The caller closes it.
-func (p *Pack) NewPrecheck(tester *Tester) *Precheck {
-	c := &Precheck{pack: p, tester: tester, used: map[string]bool{}, hidden: map[string]withheldIn{}}
-	c.public.path, c.eval.path = p.PublicRoot, p.EvalRoot
-	return c
+func (p *Pack) NewPrecheck(tester *testerfile.File) *Precheck {
+	return &Precheck{pack: p, tester: tester, public: assetRoot{path: p.PublicRoot}, eval: assetRoot{path: p.EvalRoot}, used: map[string]bool{}, known: map[place]found{}}
 }
 
 // Close releases the pack's directories.
@@ -55,19 +69,22 @@ func (c *Precheck) Task(t *Task) (all Problems) {
 
 // forTester returns what is wrong with the task only for the tester file.
 func (c *Precheck) forTester(t *Task) (all Problems) {
-	if c.tester != nil && !c.NoHarness && t.CandidateKind() == CandidateText {
-		all = c.image(t)
-	}
-	return slices.Concat(all, c.collisions(t), c.capabilities(t), c.isolation(t))
-}
-
-// isolation returns whether the task asks for more isolation than the tester file allows.
-func (c *Precheck) isolation(t *Task) Problems {
-	if c.tester == nil || c.tester.Runtime.Isolation != "container" || t.environment.Isolation != "gvisor" {
+	if c.tester == nil {
 		return nil
 	}
-	return Problems{c.at(t, "$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
-		"task asks for isolation by gvisor, and the tester file says container")}
+	if !c.NoHarness && t.CandidateKind() == CandidateText {
+		all = c.image(t)
+	}
+	all = append(all, c.collisions(t)...)
+	if names := t.environment.Capabilities; !c.tester.Runtime.AllowCapabilities && len(names) > 0 {
+		all = append(all, c.at(t, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
+			"task needs %s, which the tester file does not allow", strings.Join(names, ", ")))
+	}
+	if c.tester.Runtime.Isolation == "container" && t.environment.Isolation == "gvisor" {
+		all = append(all, c.at(t, "$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
+			"task asks for isolation by gvisor, and the tester file says container"))
+	}
+	return all
 }
 
 // image returns that the task has no image, for the first one.
@@ -77,16 +94,6 @@ func (c *Precheck) image(t *Task) Problems {
 	}
 	c.noImage = true
 	return Problems{c.at(t, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs")}
-}
-
-// capabilities returns whether the task needs capabilities that the tester file does not allow.
-func (c *Precheck) capabilities(t *Task) Problems {
-	names := t.environment.Capabilities
-	if c.tester == nil || c.tester.Runtime.AllowCapabilities || len(names) == 0 {
-		return nil
-	}
-	return Problems{c.at(t, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
-		"task needs %s, which the tester file does not allow", strings.Join(names, ", "))}
 }
 
 // at returns a problem of a row.
@@ -103,40 +110,26 @@ func (c *Precheck) row(t *Task) (all Problems) {
 		switch {
 		case v.file == nil:
 		case v.lane == Public:
-			if err := c.public.check(v.file.Path, v.file.Mount); err != nil {
-				all = append(all, c.at(t, v.Path()+".path", below(c.pack.publicRel, err), "asset %v", err))
-			}
-		case v.lane == HiddenLane:
-			all = append(all, c.evalFile(t, v.Path()+".path", v.file.Path, "eval file")...)
+			all = append(all, c.file(t, v.Path()+".path", "asset", place{Public, v.file.Path, v.file.Mount})...)
 		default:
-			all = append(all, c.mounted(t, v.Path()+".path", v.file.Path, "eval file")...)
+			all = append(all, c.file(t, v.Path()+".path", "eval file", place{v.lane, v.file.Path, ""})...)
 		}
 	}
-	return slices.Concat(all, c.checker(t), c.splitPrograms(t), c.securebenchPrograms(t), c.patches(t))
+	return slices.Concat(all, c.checker(t), c.splitPrograms(t), c.securebenchPrograms(t))
 }
 
-func (c *Precheck) evalFile(t *Task, path, name, what string) Problems {
-	err := c.eval.check(name, "")
-	c.used[name] = !errors.Is(err, fs.ErrNotExist)
-	if err != nil {
-		return Problems{c.at(t, path, below(c.pack.evalRel, err), "%s %v", what, err)}
+// file returns what is wrong with a file or directory that a row refers to.
+func (c *Precheck) file(t *Task, path, what string, at place) Problems {
+	root, f := c.pack.publicRel, c.look(at)
+	if at.lane != Public {
+		root = c.pack.evalRel
+		c.used[at.name] = !errors.Is(f.err, fs.ErrNotExist)
 	}
-	return nil
-}
-
-// withheldIn is a result of Pack.Withheld.
-type withheldIn struct {
-	files []Withheld
-	err   error
-}
-
-// mounted is evalFile for a file or directory that is mounted for evaluation.
-func (c *Precheck) mounted(t *Task, path, name, what string) Problems {
-	if problems := c.evalFile(t, path, name, what); problems != nil {
-		return problems
-	}
-	if err := c.withheld(name).err; err != nil {
-		return Problems{c.at(t, path, sideBySide, "%s %v", what, err)}
+	switch {
+	case f.err != nil:
+		return Problems{c.at(t, path, below(root, f.err), "%s %v", what, f.err)}
+	case f.hidden != nil:
+		return Problems{c.at(t, path, sideBySide, "%s %v", what, f.hidden)}
 	}
 	return nil
 }
@@ -144,17 +137,30 @@ func (c *Precheck) mounted(t *Task, path, name, what string) Problems {
 // sideBySide is the hint for hidden files in a directory that is mounted for evaluation.
 const sideBySide = "put tests and solutions side by side: TASK/tests and TASK/solution"
 
-// withheld is Pack.Withheld with a cache.
-func (c *Precheck) withheld(name string) withheldIn {
-	h, ok := c.hidden[name]
-	if !ok {
-		h.files, h.err = c.pack.Withheld(name)
-		if len(c.hidden) > maxKnown {
-			clear(c.hidden)
-		}
-		c.hidden[name] = h
+// look reads the file or the directory at a place, once.
+func (c *Precheck) look(at place) found {
+	f, ok := c.known[at]
+	if ok {
+		return f
 	}
-	return h
+	root := &c.eval
+	if at.lane == Public {
+		root = &c.public
+	}
+	f.err = root.walk(at.name, func(below string, _ fs.FileInfo) error {
+		if at.lane != Public || below == at.name {
+			return nil
+		}
+		return paths.CheckPublic(path.Join(at.mount, strings.TrimPrefix(below, at.name+"/")))
+	})
+	if f.err == nil && at.lane == EvaluationInputs {
+		f.withheld, f.hidden = c.pack.Withheld(at.name)
+	}
+	if len(c.known) > maxKnown {
+		clear(c.known)
+	}
+	c.known[at] = f
+	return f
 }
 
 // below hints at where a file belongs if the error is that it does not exist.
@@ -172,14 +178,14 @@ func (c *Precheck) checker(t *Task) Problems {
 	if checker.Path == "" {
 		return nil
 	}
-	problems := c.mounted(t, field, checker.Path, "checker file")
+	problems := c.file(t, field, "checker file", place{EvaluationInputs, checker.Path, ""})
 	if problems == nil && checker.Files() != checker.Path {
-		problems = c.mounted(t, field, checker.Files(), "directory of the checker")
+		problems = c.file(t, field, "directory of the checker", place{EvaluationInputs, checker.Files(), ""})
 	}
 	if problems != nil || checker.Source != CheckerScript {
 		return problems
 	}
-	if checker.Mount() == CheckerMount && checker.besideTests(c.pack.EvalRoot) {
+	if checker.Mount() == paths.CheckerMount && checker.besideTests(c.pack.EvalRoot) {
 		return Problems{c.at(t, field, "move both into a directory of the task, or the script into "+scriptTests,
 			"script %q is beside %s in asset_roots.eval itself, which belongs to all tasks", checker.Path, scriptTests)}
 	}
@@ -211,66 +217,18 @@ func scriptFault(name string) (hint string, err error) {
 
 const byteOrderMark = "\ufeff"
 
-// patches returns what is wrong with the patches of a task.
-func (c *Precheck) patches(t *Task) (all Problems) {
-	for _, field := range t.family.Patches {
-		v := t.eval()
-		for key := range strings.SplitSeq(field, ".") {
-			v = v.Get(key)
-		}
-		text := patchText(v)
-		if text == "" {
-			continue
-		}
-		if _, err := patch.Parse(text); err != nil {
-			hint := "write it with git diff"
-			if strings.Contains(text, "\r\n") {
-				hint = "it has CRLF line ends"
-			}
-			all = append(all, c.at(t, "$.eval."+field, hint, "malformed patch: %v", err))
-		}
-	}
-	return all
-}
-
 // collisions returns which public files of the row are at the tester file's path for the
 // task file.
 func (c *Precheck) collisions(t *Task) (all Problems) {
-	if c.tester == nil || c.tester.Harness.Config.TaskFile == "" {
+	if c.tester.Harness.Config.TaskFile == "" {
 		return nil
 	}
-	file, of := c.tester.Harness.Config.TaskFile, cmp.Or(c.tester.name, "the tester file")
+	file, of := c.tester.Harness.Config.TaskFile, cmp.Or(c.tester.Name(), "the tester file")
 	for _, v := range t.resources() {
-		if v.lane == Public && overlap(FoldPath(v.place()), FoldPath(file)) {
+		if v.lane == Public && paths.Overlap(paths.Fold(v.place()), paths.Fold(file)) {
 			all = append(all, c.at(t, v.Path(), "choose another task_file",
 				"%q collides with harness.config.task_file %q of %s", v.place(), file, of))
 		}
 	}
 	return all
-}
-
-// fileProbe checks whether files below a root can be used, and caches the answers.
-type fileProbe struct {
-	assetRoot
-	known map[[2]string]error // by name and mount
-}
-
-// check returns an error unless name is a file or directory without symbolic links and, if
-// mount is not "", its contents may be mounted there for an agent.
-func (p *fileProbe) check(name, mount string) error {
-	key := [2]string{name, mount}
-	err, ok := p.known[key]
-	if !ok {
-		err = p.walk(name, func(below string, _ fs.FileInfo) error {
-			if mount == "" || below == name {
-				return nil
-			}
-			return CheckPublicMount(path.Join(mount, strings.TrimPrefix(below, name+"/")))
-		})
-		if p.known == nil || len(p.known) > maxKnown {
-			p.known = map[[2]string]error{}
-		}
-		p.known[key] = err
-	}
-	return err
 }

@@ -2,24 +2,27 @@ package compiler
 
 import (
 	"fmt"
+	"hash/maphash"
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
 // rowRule returns the rule for what rows of all these families have in common.
 func rowRule(families []*Family) *schema.Object {
 	return &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
-		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
-		optional("family", schema.Nullable(familySchema("The row's family, the manifest's default unless given.", families))),
-		optional("input", schema.Nullable(schema.Open("What the agent sees."))),
-		optional("eval", schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))),
-		optional("assets", assetsSchema()),
-		optional("environment", environmentSchema()),
-		optional("step", stepSchema()),
-		optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
+		schema.Required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
+		schema.Optional("family", schema.Nullable(familySchema("The row's family, the manifest's default unless given.", families))),
+		schema.Optional("input", schema.Nullable(schema.Open("What the agent sees."))),
+		schema.Optional("eval", schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))),
+		schema.Optional("assets", assetsSchema()),
+		schema.Optional("environment", environmentSchema()),
+		schema.Optional("step", stepSchema()),
+		schema.Optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
 	}}
 }
 
@@ -30,9 +33,9 @@ func assetsSchema() *schema.Schema {
 		Array: &schema.Array{Items: &schema.Schema{
 			Doc: "A public file or directory.",
 			Object: &schema.Object{Unknown: schema.Tolerate, Fields: []schema.Field{
-				required("path", pathSchema("The file or directory, relative to asset_roots.public.")),
-				optional("mount", mountSchema()),
-				optional("read_only", schema.Nullable(schema.Boolean("Whether the agent may write to it; the manifest's default unless given.", true))),
+				schema.Required("path", schema.Path("The file or directory, relative to asset_roots.public.")),
+				schema.Optional("mount", schema.Mount("Where it appears in the workspace; the same as path unless given.")),
+				schema.Optional("read_only", schema.Nullable(schema.Boolean("Whether the agent may write to it; the manifest's default unless given.", true))),
 			}},
 			Check: func(c *schema.Checker, v document.Value) {
 				if v.Get("mount").Kind() != 0 {
@@ -44,14 +47,6 @@ func assetsSchema() *schema.Schema {
 			},
 		}},
 	}
-}
-
-func mountSchema() *schema.Schema {
-	s := pathSchema("Where it appears in the workspace; the same as path unless given.")
-	return schema.Checked(s.Doc, *s.String, func(p string) (string, error) {
-		_, err := parseMount(Public, p)
-		return "", err
-	})
 }
 
 // check reports everything that is wrong with a row and returns its family, or nil if
@@ -134,15 +129,20 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 func isObjectOrAbsent(v document.Value) bool { return v.Kind() == document.Object || !v.Given() }
 
 func (r *rowReader) checkID(id document.Value) {
-	first, used := r.ids.add(id.Text(), id.Line())
-	if !used {
-		return
+	if first := r.use(id.Text()); first > 0 && r.stepped[id.Text()] == 0 { // see checkStep
+		r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on line %d", id.Text(), first)
 	}
-	where := "an earlier line"
-	if first > 0 {
-		where = fmt.Sprintf("line %d", first)
+}
+
+// use notes that the row on this line uses an id. It returns the line of the first row that uses the id; 0 if there
+// is none. Two different ids of a million have the same hash once in 37 million packs.
+func (r *rowReader) use(id string) int {
+	hash := maphash.String(r.seed, id)
+	first := r.ids[hash]
+	if first == 0 {
+		r.ids[hash] = int32(r.lines.Line)
 	}
-	r.checker.Errorf(id, "ids are unique in a pack", "id %q is used on %s", id.Text(), where)
+	return int(first)
 }
 
 // checkNames checks that every value of input and eval has a name that is unique and usable as
@@ -156,13 +156,13 @@ func (r *rowReader) checkNames(root document.Value, all []resource) {
 		if v.section == "assets" {
 			continue
 		}
-		folded, name := FoldPath(v.name), v.name+".json"
+		folded, name := paths.Fold(v.name), v.name+".json"
 		if first, ok := seen[folded]; ok {
 			r.checker.Errorf(v.key, "names of input, eval and assets share one space",
 				"resource %q is defined by $.%s too", v.name, first)
 		}
 		seen[folded] = v.section
-		if clean, err := ParsePath(name); v.name == "" || err != nil || clean != name || strings.Contains(v.name, "/") || strings.Contains(v.name, "..") {
+		if clean, err := paths.Parse(name); v.name == "" || err != nil || clean != name || strings.Contains(v.name, "/") || strings.Contains(v.name, "..") {
 			r.checker.Errorf(v.key, "", "%q cannot name a resource", v.name)
 		}
 	}
@@ -177,7 +177,7 @@ func (r *rowReader) checkCollisions(all []resource) {
 	}
 	var files, others []placed
 	for _, v := range all {
-		p := placed{v, strings.ReplaceAll(FoldPath(v.place()), "/", "\x00")}
+		p := placed{v, strings.ReplaceAll(paths.Fold(v.place()), "/", "\x00")}
 		if v.file != nil {
 			files = append(files, p)
 		} else {
@@ -198,4 +198,31 @@ func (r *rowReader) checkCollisions(all []resource) {
 		r.checker.Errorf(p.Value, "mounts may not be equal or lie inside one another",
 			"%q collides with %q of %s", p.place(), above.place(), above.Path())
 	}
+}
+
+// parseMount returns the clean form of the workspace path that an author chose for a file of
+// the lane. A public file may be anywhere but at the denied paths and in other lanes'
+// directories, any other file only in its lane's directory.
+func parseMount(lane Lane, mount string) (string, error) {
+	clean, err := paths.Parse(mount)
+	switch {
+	case err != nil:
+		return "", err
+	case lane == Public:
+		return clean, paths.CheckPublic(clean)
+	case !paths.IsBelow(clean, laneRoot(lane)):
+		return "", fmt.Errorf("mount %q does not lie below %q: write the whole path, as in %q", clean, laneRoot(lane), path.Join(laneRoot(lane), path.Base(clean)))
+	}
+	return clean, nil
+}
+
+// laneRoot returns the directory of a lane.
+func laneRoot(lane Lane) string {
+	switch lane {
+	case EvaluationInputs:
+		return paths.EvaluationInputsRoot
+	case HiddenLane:
+		return paths.EvaluatorRoot
+	}
+	return paths.PublicRoot
 }

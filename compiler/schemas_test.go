@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/schematest"
 )
 
 const schemaDir = "../docs/schemas"
@@ -56,37 +56,6 @@ func TestSchemaFiles(t *testing.T) {
 	}
 }
 
-// TestTesterKeys compares the tables of keys in docs/tester.md with the schema. With -update
-// it writes them.
-func TestTesterKeys(t *testing.T) {
-	const page, head, end = "../docs/tester.md", "|---|---|---|\n", "\n\n"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(text)
-	for _, table := range compiler.KeyTables(harness.AgentTypes()) {
-		begin := "\n## " + table.Section + "\n"
-		before, section, found := strings.Cut(doc, begin)
-		intro, rest, isTable := strings.Cut(section, head)
-		if !found || !isTable || strings.Contains(intro, "\n## ") {
-			t.Errorf("%s has no table in a section %q", page, table.Section)
-			continue
-		}
-		got, after, _ := strings.Cut(rest, end)
-		if *update {
-			doc = before + begin + intro + head + table.Rows + end + after
-		} else if diff := cmp.Diff(got, table.Rows); diff != "" {
-			t.Errorf("%s differs from the code; run go test ./compiler -run TestTesterKeys -update\n%s", page, diff)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(doc), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestSchemasAgree checks every case against the JSON Schemas: they accept what sbench accepts, and refuse
 // what it refuses. Exceptions are the cases in beyond-schema.txt, with errors that JSON Schema cannot
 // express.
@@ -107,7 +76,7 @@ func TestSchemasAgree(t *testing.T) {
 				if name == "" || !ok {
 					continue
 				}
-				err := check(schemas[name], value, "$")
+				err := schematest.Misfit(schemas[name], value, "$")
 				switch {
 				case problems == 0 && err != "":
 					t.Errorf("%s/%s: %s refuses what sbench accepts: %s", filepath.Base(path), c.name, name, err)
@@ -202,131 +171,4 @@ func readSchemas(t *testing.T) map[string]map[string]any {
 		schemas[strings.TrimSuffix(f.Name, ".schema.json")] = s
 	}
 	return schemas
-}
-
-// check is a validator for the keywords of JSON Schema that the schemas use. It
-// returns what is wrong, or "". An unknown keyword is wrong, too.
-func check(s map[string]any, v any, path string) string {
-	for keyword, rule := range s {
-		if problem := checkKeyword(s, keyword, rule, v, path); problem != "" {
-			return problem
-		}
-	}
-	return ""
-}
-
-func checkKeyword(s map[string]any, keyword string, rule, v any, path string) string {
-	text, isString := v.(string)
-	number, isNumber := v.(json.Number)
-	list, isList := v.([]any)
-	object, isObject := v.(map[string]any)
-	ok := true
-	switch keyword {
-	case "$schema", "title", "description", "default", "then":
-	case "type":
-		ok = hasType(rule, v)
-	case "const":
-		ok = reflect.DeepEqual(rule, v)
-	case "enum":
-		ok = false
-		for _, allowed := range rule.([]any) {
-			ok = ok || reflect.DeepEqual(allowed, v)
-		}
-	case "minLength":
-		ok = !isString || len([]rune(text)) >= integer(rule)
-	case "pattern":
-		ok = !isString || regexp.MustCompile(rule.(string)).MatchString(text)
-	case "minimum", "exclusiveMinimum":
-		if isNumber {
-			n, _ := number.Float64()
-			bound, _ := rule.(json.Number).Float64()
-			ok = n > bound || keyword == "minimum" && n == bound
-		}
-	case "minItems":
-		ok = !isList || len(list) >= integer(rule)
-	case "maxItems":
-		ok = !isList || len(list) <= integer(rule)
-	case "items":
-		for _, item := range list {
-			if problem := check(rule.(map[string]any), item, path+"[]"); problem != "" {
-				return problem
-			}
-		}
-	case "required":
-		for _, name := range rule.([]any) {
-			_, has := object[name.(string)]
-			ok = ok && (has || !isObject)
-		}
-	case "properties", "additionalProperties":
-		return checkProperties(s, keyword, rule, object, path)
-	case "if":
-		if check(rule.(map[string]any), v, path) == "" {
-			return check(s["then"].(map[string]any), v, path)
-		}
-	case "allOf":
-		for _, part := range rule.([]any) {
-			if problem := check(part.(map[string]any), v, path); problem != "" {
-				return problem
-			}
-		}
-	default:
-		return "unknown keyword " + keyword
-	}
-	if !ok {
-		return path + ": " + keyword
-	}
-	return ""
-}
-
-func checkProperties(s map[string]any, keyword string, rule any, object map[string]any, path string) string {
-	known, _ := s["properties"].(map[string]any)
-	for name, value := range object {
-		below, isKnown := known[name].(map[string]any)
-		if keyword == "additionalProperties" {
-			if isKnown {
-				continue
-			}
-			if rule == false {
-				return path + "." + name + ": additionalProperties"
-			}
-			below = rule.(map[string]any)
-		} else if !isKnown {
-			continue
-		}
-		if problem := check(below, value, path+"."+name); problem != "" {
-			return problem
-		}
-	}
-	return ""
-}
-
-func hasType(rule, v any) bool {
-	if list, ok := rule.([]any); ok {
-		for _, one := range list {
-			if hasType(one, v) {
-				return true
-			}
-		}
-		return false
-	}
-	switch v := v.(type) {
-	case nil:
-		return rule == "null"
-	case bool:
-		return rule == "boolean"
-	case string:
-		return rule == "string"
-	case []any:
-		return rule == "array"
-	case map[string]any:
-		return rule == "object"
-	case json.Number:
-		return rule == "number" || rule == "integer" && !strings.ContainsAny(string(v), ".eE")
-	}
-	return false
-}
-
-func integer(rule any) int {
-	n, _ := rule.(json.Number).Int64()
-	return int(n)
 }

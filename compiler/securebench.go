@@ -222,7 +222,7 @@ func securebenchRow() *schema.Object {
 func securebenchFamilies(roots map[string]string) []*Family {
 	terminal, repo := TerminalTask(), RepoPatch()
 	for _, f := range []*Family{terminal, repo} {
-		f.section, f.Eval, f.Inputs, f.Checker, f.Rules, f.Patches = "verification", verificationObject(), nil, nil, nil, nil
+		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", verificationObject(), nil, nil, nil
 		f.Check = func(c *schema.Checker, _, eval document.Value) { checkVerification(c, eval, f.Name == "repo_patch") }
 		f.files = func(eval document.Value) (all []resource) {
 			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {

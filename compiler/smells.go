@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // maxSeen bounds the warnings that once remembers. It drops later ones.
@@ -81,7 +82,7 @@ func (pv *packValidator) laneSmells(t *Task) {
 		if name == "" {
 			continue
 		}
-		for _, w := range pv.check.withheld(name).files {
+		for _, w := range pv.check.look(place{EvaluationInputs, name, ""}).withheld {
 			pv.once(pv.check.at(t, field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
 		}
 	}
@@ -104,7 +105,7 @@ func (pv *packValidator) environmentSmells(file, path string, env document.Value
 		pv.once(at)
 	}
 	for key := range env.Get("env").Fields() {
-		if name := key.Text(); secretName.MatchString(strings.ToUpper(name)) {
+		if name := key.Text(); testerfile.IsSecret(name) {
 			pv.once(Problem{
 				File: file, Line: key.Line(), Path: path + ".env." + name,
 				Message: fmt.Sprintf("%q looks like the name of a secret", name), Hint: "a pack's environment variables are public",

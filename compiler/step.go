@@ -26,12 +26,12 @@ func stepSchema() *schema.Schema {
 	number := &schema.Schema{Number: &schema.Number{}}
 	rewards := schema.Map("", number)
 	return schema.Nullable(schema.Closed("terminal_task with environment.candidate machine only: makes the row a step of a task. The steps are rows that follow one another.",
-		required("task", schema.Text("The id of the task; the ids of its rows are this id, a slash and the name of a step.")),
-		optional("min_reward", &schema.Schema{
+		schema.Required("task", schema.Text("The id of the task; the ids of its rows are this id, a slash and the name of a step.")),
+		schema.Optional("min_reward", &schema.Schema{
 			Doc:  "The reward that this step has to reach so that the next one is made: a number, or numbers by the name of a reward. A number is for the one called reward.",
 			Null: true, Number: number.Number, Object: rewards.Object,
 		}),
-		optional("strategy", schema.Enum("What the reward of the task is, the same in all steps: the mean of the steps that were made, unless given, or that of the final one.", "mean", "final")),
+		schema.Optional("strategy", schema.Enum("What the reward of the task is, the same in all steps: the mean of the steps that were made, unless given, or that of the final one.", "mean", "final")),
 	))
 }
 
@@ -77,10 +77,10 @@ func (r *rowReader) checkStep(f *Family, root document.Value) {
 	case before == nil || before.Task != step.Task:
 		if line := r.stepped[step.Task]; line > 0 {
 			c.Errorf(v, "the steps of a task are rows that follow one another", "the task %q has its steps on line %d", step.Task, line)
-		} else if _, used := r.ids.add(step.Task, r.lines.line); used {
+		} else if r.use(step.Task) > 0 {
 			c.Errorf(v.Get("task"), "ids are unique in a pack", "the id %q is that of another task", step.Task)
 		}
-		r.stepped[step.Task] = r.lines.line
+		r.stepped[step.Task] = r.lines.Line
 	case before.Final != step.Final:
 		c.Errorf(v.Get("strategy"), "", "the steps of a task have the same strategy")
 	case was.Image != env.Image || !slices.Equal(was.Setup, env.Setup) || was.Workdir != env.Workdir:

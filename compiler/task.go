@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 )
 
 // Task is a compiled row. It holds the values of every lane, so it is for trusted code only:
@@ -51,7 +52,7 @@ func ImageWorkdir(workdir string) (string, error) {
 	if dir == "/" {
 		dir = rootWorkdir
 	}
-	if !isWorkdir(dir) || isTaken(dir) {
+	if !paths.IsWorkdir(dir) || paths.IsTaken(dir) {
 		return "", fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
 	}
 	return dir, nil

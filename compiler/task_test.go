@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 func oneTask(t *testing.T, manifest, row string) *compiler.Task {
@@ -135,22 +137,6 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-func TestFamilies(t *testing.T) {
-	want := []string{
-		"multiple_choice text true", "short_answer text true", "free_response text true",
-		"code_completion code true", "repo_patch patch true", "terminal_task workspace true",
-		"tool_call text false", "browser_task text false", "desktop_task text false", "artifact_task text false",
-		"multimodal_qa text false", "preference_pair text false",
-	}
-	var got []string
-	for _, c := range compiler.Families() {
-		got = append(got, fmt.Sprintf("%s %s %v", c.Name, c.CandidateKind, c.Active()))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestMultipleChoiceAnswers(t *testing.T) {
 	tests := []struct {
 		answer string
@@ -230,14 +216,16 @@ func TestTextEvals(t *testing.T) {
 
 func TestSandboxEvals(t *testing.T) {
 	code := compiler.CodeCompletionOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`))
-	if code.Language != "python" || !code.Inline || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
+	if code.Language != "python" || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
 		t.Errorf("code completion %q", code.Language)
 	}
-	for _, where := range []string{`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"},"candidate_policy":{"allow_paths":["x"]}}`,
-		`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"s","test_patch":{"source":"inline","patch":"t"}},"candidate_policy":{"allow_paths":["x"]}`} {
-		eval := compiler.RepoPatchOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"g"}}`))
+	const diff = `--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n`
+	want := strings.ReplaceAll(diff, `\n`, "\n")
+	for _, where := range []string{`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"` + diff + `","test_patch":{"source":"inline","patch":"` + diff + `"},"candidate_policy":{"allow_paths":["x"]}}`,
+		`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"` + diff + `","test_patch":{"source":"inline","patch":"` + diff + `"}},"candidate_policy":{"allow_paths":["x"]}`} {
+		eval := compiler.RepoPatchOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"`+diff+`"}}`))
 		if eval.BaseCommit != "c" || !cmp.Equal(eval.Command.Args(), []string{"a", "b"}) || eval.Workdir != "/w" || eval.Timeout != 2*time.Second ||
-			eval.SetupPatch != "s" || eval.TestPatch != "t" || !cmp.Equal(eval.Policy, compiler.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != "g" {
+			eval.SetupPatch != want || eval.TestPatch != want || !cmp.Equal(eval.Policy, compiler.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != want {
 			t.Errorf("repo patch: %v %v", eval.Policy, eval.Command)
 		}
 	}
@@ -258,10 +246,10 @@ func TestSandboxEvals(t *testing.T) {
 // TestTasksGoOn shows that reading goes on after an invalid row and after a line that is too long.
 func TestTasksGoOn(t *testing.T) {
 	dir := t.TempDir()
-	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.DefaultMaxLine) + `"}}`
+	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", document.MaxLine) + `"}}`
 	medium := `{"id":"medium","family":"tool_call","input":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
 	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
-	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
 	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
@@ -296,33 +284,5 @@ func TestTasksGoOn(t *testing.T) {
 		if task != nil || err == nil {
 			t.Errorf("%v, %v", task, err)
 		}
-	}
-}
-
-// TestManyDuplicates reads more duplicate ids than are looked up.
-func TestManyDuplicates(t *testing.T) {
-	dir := t.TempDir()
-	var rows strings.Builder
-	for i := range 400 {
-		fmt.Fprintf(&rows, `{"id":"%d","family":"tool_call"}`+"\n", i%200)
-	}
-	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows.String()})
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	good, named, unnamed := 0, 0, 0
-	for _, err := range pack.Tasks() {
-		switch {
-		case err == nil:
-			good++
-		case strings.Contains(err.Error(), "is used on line "):
-			named++
-		case strings.Contains(err.Error(), "is used on an earlier line"):
-			unnamed++
-		}
-	}
-	if good != 200 || named != 64 || unnamed != 136 {
-		t.Errorf("%d good, %d with and %d without a line", good, named, unnamed)
 	}
 }

@@ -2,7 +2,6 @@ package compiler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // Summary counts what Validate checked and found.
@@ -37,7 +37,7 @@ type Summary struct {
 // A file named twice is checked once. Tester files may name agents as their harness. If a problem is an
 // error, a run of the pack, or with the tester file, would refuse to start. checks are further checks of
 // tester files. The returned error is the cause of ctx.
-func Validate(ctx context.Context, paths []string, agents []AgentType, report func(Problem), checks ...func(*Tester) Problems) (Summary, error) {
+func Validate(ctx context.Context, paths []string, agents []testerfile.AgentType, report func(Problem), checks ...func(*testerfile.File) Problems) (Summary, error) {
 	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}}
 	for _, path := range paths {
 		v.path(ctx, filepath.Clean(path))
@@ -46,9 +46,9 @@ func Validate(ctx context.Context, paths []string, agents []AgentType, report fu
 }
 
 type validator struct {
-	agents  []AgentType
+	agents  []testerfile.AgentType
 	report  func(Problem)
-	checks  []func(*Tester) Problems
+	checks  []func(*testerfile.File) Problems
 	summary Summary
 	checked map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
 }
@@ -78,14 +78,14 @@ func (v *validator) path(ctx context.Context, path string) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		v.emit(problemsOf(path, err)...)
+		v.emit(document.ProblemsOf(path, err)...)
 	case info.IsDir():
 		if !v.directory(ctx, path, 0) {
 			v.emit(Problem{File: path, Message: "directory holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
 		}
 	case strings.HasSuffix(path, ".jsonl"):
 		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
-	case looksLikeTester(path):
+	case testerfile.Looks(path):
 		v.tester(ctx, path)
 	default:
 		v.checkPack(ctx, path, TasksFile(filepath.Dir(path)), nil)
@@ -118,7 +118,7 @@ const maxDirectories = 4
 func (v *validator) directory(ctx context.Context, dir string, depth int) (found bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		v.emit(problemsOf(dir, err)...)
+		v.emit(document.ProblemsOf(dir, err)...)
 		return true
 	}
 	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
@@ -129,7 +129,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		switch {
-		case isYAML(e.Name()) && e.Type().IsRegular() && looksLikeTester(name):
+		case isYAML(e.Name()) && e.Type().IsRegular() && testerfile.Looks(name):
 			found = true
 			v.tester(ctx, name)
 		case e.IsDir() && !isPack && depth < maxDirectories && !strings.HasPrefix(e.Name(), "."):
@@ -143,41 +143,27 @@ func isYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
-// looksLikeTester reports whether a YAML file is called like a tester file or has a key that
-// only tester files have.
-func looksLikeTester(path string) bool {
-	doc, problems := readYAML(path)
-	return doc != nil && (strings.HasPrefix(filepath.Base(path), "tester") || len(problems) == 0 && hasTesterKey(doc.Root()))
-}
-
-func hasTesterKey(root document.Value) bool {
-	if root.Get("schema_version").Is(securebenchVersion) { // a manifest
-		return false
-	}
-	return slices.ContainsFunc([]string{"schema_version", "harness", "run"}, func(key string) bool { return root.Get(key).Kind() != 0 })
-}
-
 // tester checks a tester file and its pack.
 func (v *validator) tester(ctx context.Context, path string) {
 	if v.again(path) {
 		return
 	}
 	v.summary.Testers++
-	t, warnings, err := LoadTester(path, v.agents)
+	t, warnings, err := testerfile.Load(path, v.agents)
 	v.emit(warnings...)
 	if err != nil {
-		v.emit(problemsOf(path, err)...)
+		v.emit(document.ProblemsOf(path, err)...)
 		if manifest, tasks, ok := packOf(path); ok {
 			v.checkPack(ctx, manifest, tasks, nil)
 		}
 		return
 	}
-	testers := []*Tester{t}
-	variants, _ := Variants(path, v.agents) // the file has been loaded
+	testers := []*testerfile.File{t}
+	variants, _ := testerfile.Variants(path, v.agents) // the file has been loaded
 	for _, variant := range variants {
-		t, _, err := LoadVariant(path, v.agents, variant)
+		t, _, err := testerfile.LoadVariant(path, v.agents, variant)
 		if err != nil {
-			v.emit(problemsOf(path, err)...)
+			v.emit(document.ProblemsOf(path, err)...)
 			continue
 		}
 		testers = append(testers, t)
@@ -195,7 +181,7 @@ func (v *validator) tester(ctx context.Context, path string) {
 
 // packOf returns the pack that a tester file with errors names; ok is false if it names no files.
 func packOf(path string) (manifest, tasks string, ok bool) {
-	doc, _ := readYAML(path)
+	doc, _ := document.ReadYAML(path)
 	if doc == nil {
 		return "", "", false
 	}
@@ -227,11 +213,11 @@ func PackProblems(tester string) (all Problems) {
 	}
 	p, err := OpenPack(manifest, tasks)
 	if err != nil {
-		return problemsOf(manifest, err)
+		return document.ProblemsOf(manifest, err)
 	}
 	for _, err := range p.Tasks() {
 		if err != nil {
-			all = append(all, problemsOf(tasks, err)...)
+			all = append(all, document.ProblemsOf(tasks, err)...)
 		}
 		if len(all) >= maxPackProblems {
 			break
@@ -242,33 +228,25 @@ func PackProblems(tester string) (all Problems) {
 
 // beside returns an absolute path from a tester file in the way the file itself was named:
 // relative to the working directory, unless that name is absolute.
-func beside(t *Tester, path string) string {
+func beside(t *testerfile.File, path string) string {
 	rel, err := filepath.Rel(filepath.Dir(t.Path), path)
-	if err != nil || filepath.IsAbs(t.name) {
+	if err != nil || filepath.IsAbs(t.Name()) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(t.name), rel)
-}
-
-// problemsOf returns the problems that an error about a file holds.
-func problemsOf(file string, err error) (problems Problems) {
-	if errors.As(err, &problems) {
-		return problems
-	}
-	return Problems{{File: file, Message: Bare(err).Error()}}
+	return filepath.Join(filepath.Dir(t.Name()), rel)
 }
 
 // checkPack checks a pack, unless it has been checked already, and whether it fits the tester file t,
 // which may be nil.
-func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *Tester) {
+func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *testerfile.File) {
 	first := !v.again(manifest, tasks)
 	if first {
 		v.summary.Packs++
 	}
-	p, err := t.openPack(manifest, tasks)
+	p, err := openPack(t, manifest, tasks)
 	if err != nil {
-		for _, problem := range problemsOf(manifest, err) {
-			if first || t != nil && problem.File == t.name {
+		for _, problem := range document.ProblemsOf(manifest, err) {
+			if first || t != nil && problem.File == t.Name() {
 				v.emit(problem)
 			}
 		}
@@ -292,7 +270,7 @@ func absolute(path string) string {
 // packValidator checks the rows of one pack.
 type packValidator struct {
 	pack   *Pack
-	tester *Tester
+	tester *testerfile.File
 	// smells is false if the pack was checked before: then only problems with the tester
 	// file are reported.
 	smells  bool
@@ -320,7 +298,7 @@ func (pv *packValidator) run(ctx context.Context) (rows int) {
 		if err != nil {
 			pv.failed = true
 			if pv.smells {
-				pv.emit(problemsOf(pv.pack.TasksPath, err)...)
+				pv.emit(document.ProblemsOf(pv.pack.TasksPath, err)...)
 			}
 			continue
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 func TestMatchTask(t *testing.T) {
@@ -32,7 +34,7 @@ func TestMatchTask(t *testing.T) {
 // TestValidateOnce shows that a file with several names is checked once.
 func TestValidateOnce(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{
+	filetest.Write(t, dir, map[string]string{
 		"p/manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "p/tasks.jsonl": `{"id":"a"}`,
 		"p/tester.yaml": "schema_version: \"0.2\"\nrun: {id: r, output_dir: o}\nbenchmark: {manifest: ./manifest.yaml, tasks: ../p/tasks.jsonl}\nharness: {type: command, config: {command: x}}\n",
 	})
@@ -69,7 +71,7 @@ func TestValidateWithoutImage(t *testing.T) {
 			if test.tester != "" {
 				files["tester.yaml"] = test.tester
 			}
-			writeFiles(t, dir, files)
+			filetest.Write(t, dir, files)
 			summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(compiler.Problem) {})
 			if err != nil || summary.Errors != test.errors || summary.Warnings != 0 {
 				t.Errorf("%+v, %v", summary, err)
@@ -78,7 +80,7 @@ func TestValidateWithoutImage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check := pack.NewPrecheck(new(compiler.Tester))
+			check := pack.NewPrecheck(new(testerfile.File))
 			defer check.Close()
 			check.NoHarness = true
 			graded := 0
@@ -97,7 +99,7 @@ func TestValidateWithoutImage(t *testing.T) {
 
 func TestValidateStops(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "tasks.jsonl": `{"id":"a"}`})
+	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "tasks.jsonl": `{"id":"a"}`})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
@@ -110,7 +112,7 @@ func TestValidateStops(t *testing.T) {
 // directory that no row refers to.
 func TestValidateLink(t *testing.T) {
 	dir := t.TempDir()
-	writeFiles(t, dir, map[string]string{
+	filetest.Write(t, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call, environment: {image: \"i@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}}\n",
 		"tasks.jsonl":   `{"id":"a","eval":{"initial_state":{"path":"d"}}}`, "hidden/d/x": "",
 	})

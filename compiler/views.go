@@ -22,25 +22,12 @@ type Resource struct {
 	Text Hidden[[]byte]
 }
 
-// View is what a component other than the agent sees: resources in the order of the row,
-// public ones first.
-type View struct {
-	Component Component
-	Resources []Resource
-}
-
-// TestSandboxView returns the public values and the evaluation inputs.
-func (t *Task) TestSandboxView() View { return t.view(TestSandbox) }
-
-// EvaluatorView returns the public and the hidden values, for use only in sbench's own
-// process.
-func (t *Task) EvaluatorView() View { return t.view(Evaluator) }
-
-func (t *Task) view(component Component) View {
-	view := View{Component: component}
+// Resources returns what a component other than the agent sees, in the order of the row, public resources first. What
+// the evaluator sees is for use only in sbench's own process.
+func (t *Task) Resources(component Component) (all []Resource) {
 	for _, v := range t.resources() {
 		if component.Sees(v.lane) {
-			view.Resources = append(view.Resources, Resource{
+			all = append(all, Resource{
 				Name:  v.name,
 				Lane:  v.lane,
 				File:  v.file,
@@ -49,7 +36,7 @@ func (t *Task) view(component Component) View {
 			})
 		}
 	}
-	return view
+	return all
 }
 
 // ResourceSummary is what a record contains of a resource. It is safe to print.

@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 	"syscall"
+
+	"github.com/securebench/sbench/compiler/paths"
 )
 
 // Withheld is a file or directory that no sandbox gets, although it lies in a directory that
@@ -29,7 +31,7 @@ func (p *Pack) Withheld(name string) ([]Withheld, error) {
 		return nil, fmt.Errorf("find hidden files: %w", p.hiddenErr)
 	}
 	for above := name; above != "."; above = path.Dir(above) {
-		if by := p.hidden.names[FoldPath(above)]; by != "" {
+		if by := p.hidden.names[paths.Fold(above)]; by != "" {
 			return nil, fmt.Errorf("%q is hidden: %s refers to %q", name, by, above)
 		}
 	}
@@ -74,7 +76,7 @@ func inodeOf(info fs.FileInfo) (inode, bool) {
 
 // by returns what hides the file or directory name; "" if nothing does.
 func (h *hiddenFiles) by(name string, info fs.FileInfo) string {
-	if by := h.names[FoldPath(name)]; by != "" {
+	if by := h.names[paths.Fold(name)]; by != "" {
 		return by
 	}
 	if id, ok := inodeOf(info); ok {
@@ -100,7 +102,7 @@ func (p *Pack) findHidden() (hiddenFiles, error) {
 		}
 		hide(info, by)
 		if rel, err := relative(p.EvalRoot, own); err == nil && filepath.IsLocal(rel) {
-			h.names[FoldPath(filepath.ToSlash(rel))] = by
+			h.names[paths.Fold(filepath.ToSlash(rel))] = by
 		}
 	}
 	var problems Problems
@@ -116,7 +118,7 @@ func (p *Pack) findHidden() (hiddenFiles, error) {
 				continue
 			}
 			by := fmt.Sprintf("%s of line %d", v.Path(), row.task.line)
-			h.names[FoldPath(v.file.Path)] = by
+			h.names[paths.Fold(v.file.Path)] = by
 			// What cannot be read has no other names that could be.
 			_ = eval.walk(v.file.Path, func(_ string, info fs.FileInfo) error {
 				hide(info, by)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -36,7 +37,7 @@ const (
 // Agent is a harness that runs an agent's command-line program in the task's image. The
 // program reaches its model through a relay. Produce is safe for concurrent use.
 type Agent struct {
-	compiler.HarnessConfig // Version must be exact
+	testerfile.HarnessConfig // Version must be exact
 
 	CLI    CLI
 	Tools  *agentcli.Cache
@@ -142,7 +143,7 @@ func (a *Agent) process(in agentcli.Installed, key string) (args, env []string, 
 
 // RelayTo returns the relay to a provider that a tester file asks for. All attempts share its Pace.
 // Each attempt sets its own Log, Task and Attempt.
-func RelayTo(provider relay.Provider, key string, c compiler.HarnessConfig) (cfg relay.Config, err error) {
+func RelayTo(provider relay.Provider, key string, c testerfile.HarnessConfig) (cfg relay.Config, err error) {
 	cfg = relay.Config{
 		Provider: provider, Key: relay.NewKey(key), MinSecret: compiler.MinSecret, Model: c.Model,
 		KeyHeader: c.KeyHeader, Pace: relay.NewPace(c.MaxRequestsMinute),

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -161,7 +162,7 @@ func TestVariant(t *testing.T) {
 	for _, cli := range harness.CLIs() {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
-				HarnessConfig: compiler.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Relay: relay.Config{Key: relay.NewKey("key")},
+				HarnessConfig: testerfile.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Relay: relay.Config{Key: relay.NewKey("key")},
 				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registry.URL},
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Directory: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
@@ -184,7 +185,7 @@ func TestVariant(t *testing.T) {
 
 // TestAgentPrintsNoKey: an agent's key cannot be printed.
 func TestAgentPrintsNoKey(t *testing.T) {
-	agent := &harness.Agent{CLI: harness.CLI{AgentType: compiler.AgentType{Name: "x"}}, Relay: relay.Config{Key: relay.NewKey("sk-secret")}}
+	agent := &harness.Agent{CLI: harness.CLI{AgentType: testerfile.AgentType{Name: "x"}}, Relay: relay.Config{Key: relay.NewKey("sk-secret")}}
 	text, err := json.Marshal(struct{ Key relay.Key }{agent.Relay.Key})
 	must(t, err)
 	if strings.Contains(string(text), "sk-secret") {

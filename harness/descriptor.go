@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -55,12 +56,12 @@ func CLIOf(name string) (CLI, bool) {
 }
 
 // AgentTypes returns the harness types of agents for tester files, with their keys of harness.config.
-func AgentTypes() []compiler.AgentType {
-	var types []compiler.AgentType
+func AgentTypes() []testerfile.AgentType {
+	var types []testerfile.AgentType
 	for _, c := range CLIs() {
 		types = append(types, c.AgentType)
 	}
-	return append(types, compiler.AgentType{Name: CustomAgent, Config: []schema.Field{
+	return append(types, testerfile.AgentType{Name: CustomAgent, Config: []schema.Field{
 		required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
 		optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
 	}})
@@ -68,7 +69,7 @@ func AgentTypes() []compiler.AgentType {
 
 // A CLI describes an agent's command-line program: everything in which agents differ.
 type CLI struct {
-	compiler.AgentType
+	testerfile.AgentType
 	Provider relay.Provider
 	// Packages are the npm packages by platform: "any", a GOARCH such as "amd64", or "amd64-musl"
 	// for images with musl.
@@ -93,7 +94,7 @@ func (c CLI) Known() bool {
 
 // hasKey reports whether the variable name may hold the key of the agent's provider.
 func (c CLI) hasKey(name string) bool {
-	return slices.ContainsFunc(c.Credentials, func(k compiler.Credential) bool { return k.Name == name })
+	return slices.ContainsFunc(c.Credentials, func(k testerfile.Credential) bool { return k.Name == name })
 }
 
 // isCredential reports whether the variable name may hold a provider's key for some agent.
@@ -115,7 +116,7 @@ type descriptor struct {
 }
 
 // A credentialText is the name of a variable, or an object.
-type credentialText struct{ compiler.Credential }
+type credentialText struct{ testerfile.Credential }
 
 func (c *credentialText) UnmarshalJSON(b []byte) error {
 	if b[0] == '"' {
@@ -173,7 +174,7 @@ var descriptorSchema = sync.OnceValue(func() *schema.Schema {
 	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
 		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
 		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
-		required("api", schema.Enum("The API that it speaks.", compiler.ProviderAPIs...)),
+		required("api", schema.Enum("The API that it speaks.", testerfile.ProviderAPIs...)),
 		required("keys", &schema.Schema{Doc: "Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them.", Array: &schema.Array{Items: key, Min: 1}}),
 		optional("config", templates("Keys of harness.config that only this agent has, with a description of each.")),
 		optional("npm", &schema.Schema{
@@ -218,7 +219,7 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 		return CLI{}, compiler.Problems{{File: file, Message: err.Error()}}
 	}
 	cli := CLI{
-		AgentType: compiler.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
+		AgentType: testerfile.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
 		Directory: d.Directory, Program: d.File, Descriptor: text, written: d,
 	}
 	for _, k := range d.Keys {

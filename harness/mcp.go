@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // mcpForms are an agent's own keys for a server of the Model Context Protocol, with templates for
@@ -53,9 +53,9 @@ func (c *CLI) checkServers(check *schema.Checker, root document.Value) {
 }
 
 // Supports reports whether the agent can use a server.
-func (c CLI) Supports(s compiler.MCPServer) bool { return c.mcpForm(s) != nil }
+func (c CLI) Supports(s testerfile.MCPServer) bool { return c.mcpForm(s) != nil }
 
-func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
+func (c CLI) mcpForm(s testerfile.MCPServer) map[string]string {
 	if s.URL != "" {
 		return c.written.MCP.HTTP
 	}
@@ -63,7 +63,7 @@ func (c CLI) mcpForm(s compiler.MCPServer) map[string]string {
 }
 
 // servers returns the values of mcpJSON and mcpTOML. The agent must support each server.
-func (c CLI) servers(all map[string]compiler.MCPServer) (asJSON, asTOML string) {
+func (c CLI) servers(all map[string]testerfile.MCPServer) (asJSON, asTOML string) {
 	table := map[string]any{}
 	for name, s := range all {
 		values := map[string]any{"url": s.URL}

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -130,7 +131,7 @@ func TestAgentFromOutside(t *testing.T) {
 	if problems != nil {
 		t.Fatal(problems)
 	}
-	config := compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]compiler.MCPServer{
+	config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]testerfile.MCPServer{
 		"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
 	}}
 	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
@@ -163,7 +164,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 		return func(_ context.Context, p *fake.Proc) fake.Status { env = p.Env; return fake.Status{} }
 	}}}
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
-	to, err := harness.RelayTo(relay.OpenAI, key, compiler.HarnessConfig{Model: "m"})
+	to, err := harness.RelayTo(relay.OpenAI, key, testerfile.HarnessConfig{Model: "m"})
 	must(t, err)
 	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, Secret: "TEAM_KEY"}}
 	_, err = command.Produce(t.Context(), engine, harness.Request{
@@ -180,7 +181,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 // unless the operator lets them ask the provider.
 func TestKeyBesideSidecars(t *testing.T) {
 	view, _ := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
-	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", compiler.HarnessConfig{Model: "m"})
+	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", testerfile.HarnessConfig{Model: "m"})
 	must(t, err)
 	key := func(sidecars int, reach bool) string {
 		key, err := harness.SessionKey(harness.Request{
@@ -272,7 +273,7 @@ func TestEndsAtOnce(t *testing.T) {
 				_, _ = io.WriteString(w, `{"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
 			}))
 			defer provider.Close()
-			config := compiler.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", BaseURL: provider.URL + "/v1"}
+			config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", BaseURL: provider.URL + "/v1"}
 			to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
 			must(t, err)
 			versions := 0

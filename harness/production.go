@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/workspace"
@@ -31,7 +32,7 @@ const SandboxName = "harness"
 const (
 	workspaceDir  = "workspace" // within the volume
 	stateDir      = "state"     // within the volume
-	taskDir       = "task"      // within the volume, for compiler.TaskMount
+	taskDir       = "task"      // within the volume, for paths.TaskMount
 	outsideDir    = "outside"   // within the volume, for public files outside the workspace
 	inodeBytes    = 8 << 10     // of a workspace volume, per inode
 	phaseProducer = "producer"
@@ -46,7 +47,7 @@ type production struct {
 	engine  Engine
 	request Request
 
-	taskFile   string // relative to the workspace or, for a machine, to compiler.TaskMount
+	taskFile   string // relative to the workspace or, for a machine, to paths.TaskMount
 	textFile   string // receives a text candidate, relative to the workspace; "" is standard output
 	process    runtime.Process
 	writable   bool              // the process may change the image's files; for a repository it always may
@@ -230,7 +231,7 @@ func (r Request) services() (all []service.Service) {
 func (r Request) taskPath(taskFile string) string {
 	env := r.Task.Environment()
 	if env.Machine {
-		return path.Join(compiler.TaskMount, taskFile)
+		return path.Join(paths.TaskMount, taskFile)
 	}
 	return path.Join(env.Workdir, taskFile)
 }
@@ -256,7 +257,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
 	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
 	if env.Machine {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: compiler.TaskMount})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: paths.TaskMount})
 	}
 	if p.stateAt != "" {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), stateDir), Dest: p.stateAt, Writable: true, Chown: true})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -207,9 +208,7 @@ func TestFill(t *testing.T) {
 	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
 	must(t, os.Mkdir(out, 0o755))
 	const manifest = "id: mine # kept\nversion: 7\ndefaults:\n  family: code_completion\n  environment: {image: \"x:1\"}\n"
-	for name, text := range map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"} {
-		must(t, os.WriteFile(filepath.Join(out, name), []byte(text), 0o644))
-	}
+	filetest.Write(t, out, map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"})
 	f, err := pack.Named(formats(), "humaneval")
 	must(t, err)
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})

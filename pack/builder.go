@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // Names of the files and directories of a pack.
@@ -195,8 +196,8 @@ func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 	if err != nil {
 		return err
 	}
-	if len(text) > compiler.DefaultMaxLine {
-		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), compiler.DefaultMaxLine)...)
+	if len(text) > document.MaxLine {
+		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), document.MaxLine)...)
 	}
 	if _, err := b.out.Write(text); err != nil {
 		return err

@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -34,7 +36,7 @@ func (b *Builder) describe(ctx context.Context) error {
 		return err
 	}
 	comment := "# Put your agent into harness.config.command. It finds its task in the file $SBENCH_TASK_FILE, and leaves " + candidateOf(b.Format.Family.CandidateKind) + ".\n"
-	err = b.tester(comment, harnessSection{Type: compiler.HarnessCommand, Config: map[string]any{"command": "true"}})
+	err = b.tester(comment, harnessSection{Type: testerfile.HarnessCommand, Config: map[string]any{"command": "true"}})
 	for _, a := range b.Agents {
 		if len(a.Credentials) == 0 { // an agent that a file of the operator's describes
 			continue
@@ -57,7 +59,7 @@ func (b *Builder) keep() error {
 		name := filepath.Join(b.Out, e.Name())
 		text, err := foreign.ReadPath(name, b.Limits.File)
 		if err != nil {
-			return Place{File: name}.problem("", "%v", compiler.Bare(err))
+			return Place{File: name}.problem("", "%v", document.Bare(err))
 		}
 		info, err := e.Info()
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -27,7 +29,7 @@ func readProvenance(dir string) (p provenance, err error) {
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return p, Place{File: name}.problem("", "%v", compiler.Bare(err))
+		return p, Place{File: name}.problem("", "%v", document.Bare(err))
 	}
 	return p, nil
 }
@@ -53,7 +55,7 @@ func Images(dir string) ([]BuiltImage, error) {
 	}
 	var problems compiler.Problems
 	for i, image := range p.Images {
-		clean, err := compiler.ParsePath(image.Context)
+		clean, err := paths.Parse(image.Context)
 		if err != nil || path.Dir(clean) != ImagesDir || image.Ref == "" {
 			problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "no context below %s with a reference", ImagesDir)...)
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // maxPasses bounds how often a source is read. After a pass that leaves out the tasks of
@@ -77,11 +78,11 @@ func checkOut(out string, o Options) error {
 		return at.problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return at.problem("", "%v", compiler.Bare(err))
+			return at.problem("", "%v", document.Bare(err))
 		}
 		return nil
 	case err != nil:
-		return at.problem("", "%v", compiler.Bare(err))
+		return at.problem("", "%v", document.Bare(err))
 	case !o.Fill:
 		return at.hinted("name a directory that does not exist, or give --fill for one that holds a manifest, and no rows but those of an import", "is there already")
 	}
@@ -112,7 +113,7 @@ func brought(name string) bool {
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
-		return report, nil, Place{File: o.Out}.problem("", "%v", compiler.Bare(err))
+		return report, nil, Place{File: o.Out}.problem("", "%v", document.Bare(err))
 	}
 	// After an exchange, dir is the old directory.
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 )
 
 // mmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
@@ -82,7 +83,7 @@ func csvFiles(source string) ([]string, error) {
 	at := Place{File: source}
 	info, err := os.Stat(source)
 	if err != nil {
-		return nil, at.problem("", "%v", compiler.Bare(err))
+		return nil, at.problem("", "%v", document.Bare(err))
 	}
 	if !info.IsDir() {
 		return []string{source}, nil

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // A Format is a kind of source: its name and description, how its tasks are read, and the
@@ -76,7 +78,7 @@ type Options struct {
 	// would warn. Otherwise one such task is an error.
 	Skip bool `json:"skip,omitempty"`
 	// Agents get a tester file each, besides the one for a command.
-	Agents []compiler.AgentType `json:"-"`
+	Agents []testerfile.AgentType `json:"-"`
 	// Pin returns the reference with its current digest; nil leaves references as they are.
 	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`
 	Limits ImportLimits                                          `json:"-"`
@@ -98,7 +100,7 @@ func (l ImportLimits) withDefaults() ImportLimits {
 	return ImportLimits{
 		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
 		Text:      cmp.Or(max(l.Text, 0), 512<<20),
-		Line:      cmp.Or(max(l.Line, 0), compiler.DefaultMaxLine),
+		Line:      cmp.Or(max(l.Line, 0), document.MaxLine),
 		File:      cmp.Or(max(l.File, 0), 256<<20),
 		TaskFiles: cmp.Or(max(l.TaskFiles, 0), 10_000),
 		TaskBytes: cmp.Or(max(l.TaskBytes, 0), 1<<30),

@@ -34,7 +34,7 @@ func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
 	raw, err := foreign.ReadPath(name, b.Limits.Text)
 	if err != nil {
-		return nil, file, at.problem("", "%v", compiler.Bare(err))
+		return nil, file, at.problem("", "%v", document.Bare(err))
 	}
 	file = sourceFile{Name: filepath.Base(name), Bytes: int64(len(raw)), Digest: digest(raw)}
 	b.sources = append(b.sources, file)

@@ -13,20 +13,6 @@ import (
 // sockets of the test have small buffers of their own.
 func TestBuffers(t *testing.T) {
 	const read = 4 << 20 // before the receiver stops, so that buffers that can grow have grown
-	stalls := make(chan int64, 1)
-	flood := func(c net.Conn) {
-		if err := c.(*net.TCPConn).SetWriteBuffer(32 << 10); err != nil {
-			t.Error(err)
-		}
-		stalls <- floodUntilStall(c)
-	}
-	mute := func(c net.Conn) {
-		if err := c.(*net.TCPConn).SetReadBuffer(32 << 10); err != nil {
-			t.Error(err)
-		}
-		_, _ = io.CopyN(io.Discard, c, read)
-		<-stalls
-	}
 	for _, tt := range []struct {
 		name   string
 		tunnel bool
@@ -36,6 +22,17 @@ func TestBuffers(t *testing.T) {
 		{name: "a download over HTTP"}, {name: "an upload over HTTP", up: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // most of the time nothing can be written
+			stalls := make(chan int64, 1)
+			flood := func(c net.Conn) {
+				report(t, c.(*net.TCPConn).SetWriteBuffer(32<<10))
+				stalls <- floodUntilStall(c)
+			}
+			mute := func(c net.Conn) {
+				report(t, c.(*net.TCPConn).SetReadBuffer(32<<10))
+				_, _ = io.CopyN(io.Discard, c, read)
+				<-stalls
+			}
 			w := newWorld(t)
 			host, head := flood, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
 			if tt.up {

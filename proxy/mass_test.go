@@ -109,7 +109,7 @@ result = [len(served), echoed]`, crowd)})
 // connections meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: 2 * time.Second, HelloTime: 2 * time.Second}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: time.Second, HelloTime: time.Second}})
 	s := newSandbox(t, p, false)
 	got := s.ask(ask{Code: helloCode(t) + `
 begun = time.monotonic()

@@ -299,38 +299,3 @@ func openFiles(t testing.TB) int {
 	}
 	return len(entries)
 }
-
-// TestHiddenNames: the proxy refuses a hidden, missing or different name.
-func TestHiddenNames(t *testing.T) {
-	ech := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "allowed.test")})
-	other := captureHello(t, &tls.Config{ServerName: "evil.test", MinVersion: tls.VersionTLS13, EncryptedClientHelloConfigList: echConfigList(t, "other.test")})
-	nameless := captureHello(t, &tls.Config{InsecureSkipVerify: true})
-	tests := []struct {
-		name  string
-		hello []byte
-		want  string
-	}{
-		{"ECH", ech, "connect deny ech"},
-		{"ECH behind another name", other, "connect deny sni_mismatch"},
-		{"no SNI", nameless, "connect deny sni_missing"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			w := newWorld(t)
-			p, log := w.startProxy(proxy.Config{})
-			c, err := net.Dial("tcp", serveLocal(t, p))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = c.Close() }()
-			_, _ = io.WriteString(c, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n")
-			readHead(t, c)
-			_, _ = c.Write(tt.hello)
-			report(t, c.(*net.TCPConn).CloseWrite())
-			_, _ = io.ReadAll(c)
-			if e := log.next(t); words(e) != tt.want || (e.Up > 0) != (e.Verdict == proxy.Allow) {
-				t.Errorf("%+v, want %s", e, tt.want)
-			}
-		})
-	}
-}

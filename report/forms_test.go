@@ -5,10 +5,13 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"encoding/xml"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
@@ -201,6 +204,45 @@ func TestCauses(t *testing.T) {
 		if strings.Count(form, "usual") != 3 || strings.Count(form, "rare") != 1 {
 			t.Errorf("%s", form)
 		}
+	}
+}
+
+// TestOutcome: a run ends with its verdicts in the order in which the attempts began, and one line for each
+// cause. Attempts that could not be measured for different reasons have different causes.
+func TestOutcome(t *testing.T) {
+	attempt := func(task, started, status, reason, message string, more map[string]any) map[string]any {
+		r := map[string]any{"task_id": task, "verification_status": status, "failure_reason": reason, "failure_message": message, "started_at": "2026-01-01T00:00:" + started + "Z"}
+		maps.Copy(r, more)
+		return r
+	}
+	s := planned(t, 6,
+		attempt("two", "02", "failed", "tests_failed", "an \x1b assertion failed", map[string]any{"attempt": 2}),
+		attempt("one", "01", "passed", "", "", map[string]any{"assurance": "sealed", "ended_at": "2026-01-01T00:00:01.31Z"}),
+		attempt("three", "03", "error", "infrastructure", "sandbox 1 cannot be made", nil),
+		attempt("four", "04", "error", "infrastructure", "sandbox 2 cannot be made", nil),
+		attempt("five", "05", "error", "infrastructure", "no space", nil))
+	var out strings.Builder
+	check(t, report.WriteOutcome(&out, report.Summarize([]*report.Source{s}).Runs[0], s))
+	const want = `TASK             VERDICT  TIME    REASON          MESSAGE
+one              passed   310 ms  sealed          
+two (attempt 2)  failed   –       tests_failed    an \x1b assertion failed
+three            error    –       infrastructure  sandbox 1 cannot be made
+four             error    –       infrastructure  sandbox 2 cannot be made
+five             error    –       infrastructure  no space
+
+! partial   5 of 6 planned attempts are recorded: the run was interrupted, or is still going on
+! unscored  3 errors and 0 pending are in no denominator
+accuracy    50.0 % (20.0 % with errors as failures)   95 % interval 9.5–90.5 %   1 of 2 scored
+passes      1 sealed
+attempts    5 of 5 tasks: 1 passed, 1 failed, 0 pending, 3 errors
+
+CAUSE           STATUS  PHASE  ATTEMPTS  EXAMPLE  MESSAGE
+tests_failed    failed         1         two      an \x1b assertion failed
+infrastructure  error          2         three    sandbox 1 cannot be made
+infrastructure  error          1         five     no space
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -148,8 +148,9 @@ type Group struct {
 	Accuracy Accuracy `json:"accuracy"`
 }
 
-// An Outcome counts attempts with the same status, reason and phase. The example is the
-// first attempt with the most frequent message; for passed it is empty.
+// An Outcome counts attempts with the same status, reason and phase. Attempts that could not be measured have
+// different outcomes if their messages differ in more than names and numbers. The example is the first
+// attempt with the most frequent message; for passed it is empty.
 type Outcome struct {
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason"` // "" for passed

@@ -222,6 +222,9 @@ func outcomes(attempts []Attempt) []Outcome {
 	members := map[Outcome][]int{} // indices of attempts
 	for i, a := range attempts {
 		o := Outcome{Status: a.Status, Reason: a.Reason, Phase: a.Phase}
+		if a.Status == record.Error {
+			o.Message = record.CauseOf(a.Message)
+		}
 		members[o] = append(members[o], i)
 	}
 	list := []Outcome{}
@@ -243,7 +246,7 @@ func outcomes(attempts []Attempt) []Outcome {
 	order := []record.Status{record.Passed, record.Failed, record.Pending, record.Error}
 	slices.SortFunc(list, func(a, b Outcome) int {
 		return cmp.Or(cmp.Compare(slices.Index(order, a.Status), slices.Index(order, b.Status)), cmp.Compare(b.Count, a.Count),
-			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Phase, b.Phase))
+			cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Phase, b.Phase), cmp.Compare(a.Message, b.Message))
 	})
 	return list
 }

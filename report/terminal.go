@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,16 +10,17 @@ import (
 )
 
 const (
-	shownText  = 60  // characters of a name in a table
-	shownWords = 160 // characters of a message in a table
-	shownTasks = 20  // rows of a table
+	shownText     = 60  // characters of a name in a table
+	shownWords    = 160 // characters of a message in a table
+	shownTasks    = 20  // rows of a table
+	shownVerdicts = 200 // rows of the table of verdicts
 )
 
 // WriteText writes a summary for a terminal. Control characters in it are escaped.
 func WriteText(w io.Writer, r Report) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
 	if len(r.Runs) > 1 {
-		p.table(r.leaders())
+		p.table(r.leaders(), shownTasks)
 		_ = p.w.Flush() // the error comes back below
 		p.line()
 	}
@@ -30,13 +32,37 @@ func WriteText(w io.Writer, r Report) error {
 		if words := run.Subtitle(); words != "" {
 			title += " (" + Visible(words, 200) + ")"
 		}
-		p.section(title, run.section())
+		p.line(title)
+		p.line()
+		p.section(run.section())
 	}
 	for _, c := range r.Comparisons {
 		_ = p.w.Flush() // the error comes back below
 		p.line()
-		p.section(r.versus(c, func(s string) string { return Visible(s, shownText) }), c.section())
+		p.line(r.versus(c, func(s string) string { return Visible(s, shownText) }))
+		p.line()
+		p.section(c.section())
 	}
+	return p.w.Flush()
+}
+
+// WriteOutcome writes what a run says at its end: the verdicts, in the order in which the attempts began, how
+// many attempts passed, and why the others did not. Control characters in it are escaped.
+func WriteOutcome(w io.Writer, r Run, s *Source) error {
+	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
+	began := func(a, b Attempt) int { return a.Started.Compare(b.Started) }
+	p.table(tableOf([]string{"task", "verdict", "time", "reason", "message"}, slices.SortedStableFunc(slices.Values(s.Attempts), began), func(a Attempt) []any {
+		task := a.Task
+		if a.Number > 1 {
+			task += fmt.Sprintf(" (attempt %d)", a.Number)
+		}
+		return []any{name(task), a.Status, Seconds(a.Total), name(cmp.Or(a.Reason, a.Assurance)), words(a.Message)}
+	}), shownVerdicts)
+	all := r.section()
+	all.tables, all.details = all.tables[:1], nil // the causes
+	_ = p.w.Flush()                               // the error comes back below
+	p.line()
+	p.section(all)
 	return p.w.Flush()
 }
 
@@ -58,9 +84,7 @@ func (p printer) line(cells ...any) {
 	_, _ = fmt.Fprintln(p.w, strings.Join(shown, "\t"))
 }
 
-func (p printer) section(title string, s section) {
-	p.line(title)
-	p.line()
+func (p printer) section(s section) {
 	for _, w := range s.warnings {
 		p.line("! "+w.Kind, w.Text)
 	}
@@ -72,20 +96,20 @@ func (p printer) section(title string, s section) {
 		if len(t.rows) > 0 {
 			p.line()
 		}
-		p.table(t)
+		p.table(t, shownTasks)
 	}
 }
 
-// table writes a table's first rows; nothing if it has none.
-func (p printer) table(t table) {
+// table writes a table's first rows, at most most; nothing if it has none.
+func (p printer) table(t table, most int) {
 	if len(t.rows) == 0 {
 		return
 	}
 	_, _ = fmt.Fprintln(p.w, strings.ToUpper(strings.Join(t.heads, "\t")))
-	for _, row := range t.rows[:min(len(t.rows), shownTasks)] {
+	for _, row := range t.rows[:min(len(t.rows), most)] {
 		p.line(row...)
 	}
-	if more := len(t.rows) - shownTasks; more > 0 {
-		p.line(fmt.Sprintf("and %d more (--json has all)", more))
+	if more := len(t.rows) - most; more > 0 {
+		p.line(fmt.Sprintf("and %d more (sbench report --json has all)", more))
 	}
 }

@@ -173,7 +173,7 @@ func (p pace) Doing(what string) {
 }
 
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
-func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (refused int64, err error), err error) {
+func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (unserved int64, err error), err error) {
 	domains := s.cfg.Tester.Verification.AllowedDomains
 	if domains == nil || len(*domains) == 0 {
 		return nil

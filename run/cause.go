@@ -3,7 +3,6 @@ package run
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/securebench/sbench/harness"
@@ -11,49 +10,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-const (
-	maxMessage = 2000 // bytes of a failure message in progress and summary; the record has it in full
-	maxCauses  = 50   // when there are more, causes with the same reason count as one
-)
-
-// A Cause says why attempts did not pass, and has one attempt as its example. Attempts that could not
-// be measured have different causes if their messages differ in more than names and numbers.
-type Cause struct {
-	Status         record.Status `json:"status"` // failed, pending or error
-	Reason         string        `json:"reason"`
-	Count          int           `json:"count"`
-	Task           string        `json:"task"` // of the example, as are the next two
-	Attempt        int           `json:"attempt"`
-	FailureMessage string        `json:"failure_message,omitempty"` // as in [Event]
-}
-
-// causes collects a bounded number of causes. The zero causes is ready.
-type causes struct {
-	list  []Cause
-	kinds []string // of the causes in list; see kindOf
-}
-
-// add counts an attempt. The first attempt with a cause is the example.
-func (c *causes) add(cause Cause) {
-	kind := ""
-	if cause.Reason == Infrastructure {
-		kind = kindOf(cause.FailureMessage)
-	}
-	for i, known := range c.list {
-		if known.Status == cause.Status && known.Reason == cause.Reason && (c.kinds[i] == kind || len(c.list) >= maxCauses) {
-			c.list[i].Count++
-			return
-		}
-	}
-	cause.Count = 1
-	c.list, c.kinds = append(c.list, cause), append(c.kinds, kind)
-}
-
-// varying matches what may differ between messages of the same cause: quoted text, paths,
-// and words with digits.
-var varying = regexp.MustCompile(`"[^"]*"|/\S+|\w*\d\w*`)
-
-func kindOf(message string) string { return varying.ReplaceAllString(message, "#") }
+// maxMessage bounds a failure message in progress, in bytes; the record has it in full.
+const maxMessage = 2000
 
 // bounded returns at most maxMessage bytes of a message.
 func bounded(message string) string {
@@ -86,7 +44,7 @@ func (s *session) checkStreak(cause error) error {
 		s.streak = streak{measured: true}
 		return nil
 	}
-	kind, what, most := kindOf(cause.Error()), "tries failed in a row for the same cause", maxAlike
+	kind, what, most := record.CauseOf(cause.Error()), "tries failed in a row for the same cause", maxAlike
 	switch {
 	case errors.Is(cause, runtime.ErrUnavailable):
 		kind, what = "daemon", "failures of the daemon in a row"

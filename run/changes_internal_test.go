@@ -9,6 +9,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -17,16 +18,6 @@ import (
 func TestDiffs(t *testing.T) {
 	image, upper := t.TempDir(), t.TempDir()
 	large := strings.Repeat("x", maxDiffed+1)
-	write := func(dir, name, text string) {
-		t.Helper()
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for name, texts := range map[string][2]string{
 		"etc/hosts":  {"127.0.0.1 localhost\nlast", "127.0.0.1 localhost here\nlast"},
 		"etc/binary": {"\x00\x01", "\x00\x02"},
@@ -34,11 +25,10 @@ func TestDiffs(t *testing.T) {
 		"etc/is":     {"small", large},
 		"etc/same":   {"same\n", "same\n"},
 	} {
-		write(image, name, texts[0])
-		write(upper, name, texts[1])
+		filetest.Write(t, image, map[string]string{name: texts[0]})
+		filetest.Write(t, upper, map[string]string{name: texts[1]})
 	}
-	write(upper, "etc/new", "new\n")
-	write(upper, "etc/link", "text\n")
+	filetest.Write(t, upper, map[string]string{"etc/new": "new\n", "etc/link": "text\n"})
 	if err := os.Symlink("hosts", filepath.Join(image, "etc/link")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/schematest"
 	"github.com/securebench/sbench/run"
 )
 
@@ -26,10 +26,16 @@ func TestProgressSchema(t *testing.T) {
 		}
 		return text
 	}
-	var schema map[string]any
-	if err := json.Unmarshal(read("../docs/schemas/progress.schema.json"), &schema); err != nil {
-		t.Fatal(err)
+	decode := func(text []byte) (v map[string]any) {
+		t.Helper()
+		decoder := json.NewDecoder(bytes.NewReader(text))
+		decoder.UseNumber()
+		if err := decoder.Decode(&v); err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
+	schema := decode(read("../docs/schemas/progress.schema.json"))
 	page := string(read("../docs/design/progress.md"))
 	properties := schema["properties"].(map[string]any)
 	kinds := properties["event"].(map[string]any)["enum"].([]any)
@@ -38,13 +44,10 @@ func TestProgressSchema(t *testing.T) {
 			t.Errorf("the schema or docs/design/progress.md lacks the event %s", kind[1])
 		}
 	}
-	for _, of := range []reflect.Type{reflect.TypeFor[run.Event](), reflect.TypeFor[run.Summary](), reflect.TypeFor[run.Cause]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[run.Event](), reflect.TypeFor[run.Summary]()} {
 		known := properties
-		switch of.Name() {
-		case "Summary":
+		if of.Name() == "Summary" {
 			known = known["summary"].(map[string]any)["properties"].(map[string]any)
-		case "Cause":
-			known = known["summary"].(map[string]any)["properties"].(map[string]any)["causes"].(map[string]any)["items"].(map[string]any)["properties"].(map[string]any)
 		}
 		for i := range of.NumField() {
 			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
@@ -77,69 +80,12 @@ func TestProgressSchema(t *testing.T) {
 		t.Fatalf("only\n%s", &out)
 	}
 	for line := range bytes.Lines(out.Bytes()) {
-		var event any
-		if err := json.Unmarshal(line, &event); err != nil {
-			t.Fatal(err)
-		}
-		if problem := misfit(schema, event, "$"); problem != "" {
+		if problem := schematest.Misfit(schema, decode(line), "$"); problem != "" {
 			t.Errorf("%s in %s", problem, line)
 		}
 	}
-	if misfit(schema, map[string]any{"time": "", "event": "run_done", "run_id": "", "more": 1}, "$") == "" ||
-		misfit(schema, map[string]any{"event": "run_done", "run_id": ""}, "$") == "" || misfit(schema, map[string]any{"time": 1.0, "event": "x", "run_id": ""}, "$") == "" {
+	if schematest.Misfit(schema, map[string]any{"time": "", "event": "run_done", "run_id": "", "more": 1}, "$") == "" ||
+		schematest.Misfit(schema, map[string]any{"event": "run_done", "run_id": ""}, "$") == "" || schematest.Misfit(schema, map[string]any{"time": json.Number("1.0"), "event": "x", "run_id": ""}, "$") == "" {
 		t.Error("the schema accepts everything")
 	}
-}
-
-// misfit returns what of v a schema does not allow, or "". It knows the keywords that
-// progress.schema.json has.
-func misfit(schema map[string]any, v any, path string) string {
-	for keyword, rule := range schema {
-		switch keyword {
-		case "$schema", "title", "description", "properties", "items":
-		case "type":
-			got := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "boolean", reflect.Slice: "array", reflect.Map: "object", reflect.Float64: "number"}[reflect.ValueOf(v).Kind()]
-			if n, ok := v.(float64); ok && rule == "integer" && n == float64(int64(n)) {
-				got = "integer"
-			}
-			if got != rule {
-				return fmt.Sprintf("%s: %s, not %s", path, got, rule)
-			}
-		case "enum":
-			if !slices.Contains(rule.([]any), v) {
-				return fmt.Sprintf("%s: %v is none of %v", path, v, rule)
-			}
-		case "required":
-			for _, name := range rule.([]any) {
-				if _, ok := v.(map[string]any)[name.(string)]; !ok {
-					return fmt.Sprintf("%s: no %s", path, name)
-				}
-			}
-		case "additionalProperties":
-			for name := range v.(map[string]any) {
-				if _, ok := schema["properties"].(map[string]any)[name]; !ok {
-					return fmt.Sprintf("%s: %s is unknown", path, name)
-				}
-			}
-		default:
-			return "unknown keyword " + keyword
-		}
-	}
-	below, _ := schema["properties"].(map[string]any)
-	object, _ := v.(map[string]any)
-	for name, value := range object {
-		if rule, ok := below[name].(map[string]any); ok {
-			if problem := misfit(rule, value, path+"."+name); problem != "" {
-				return problem
-			}
-		}
-	}
-	items, _ := schema["items"].(map[string]any)
-	list, _ := v.([]any)
-	for _, item := range list {
-		if problem := misfit(items, item, path+"[]"); problem != "" {
-			return problem
-		}
-	}
-	return ""
 }

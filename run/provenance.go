@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
@@ -35,7 +36,7 @@ func (c config) provenance() (record.Provenance, error) {
 	// not to change them.
 	config := struct {
 		Env    []string
-		Config compiler.HarnessConfig
+		Config testerfile.HarnessConfig
 		Files  string `json:",omitempty"` // digest of their contents
 	}{Env: c.Tester.Harness.Env, Config: c.Tester.Harness.Config}
 	config.Config.MaxRequestsMinute = 0 // pacing changes no outcome

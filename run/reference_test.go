@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run"
 )
 
@@ -21,7 +22,7 @@ func TestStandIns(t *testing.T) {
 		choice = `{"id": "x", "family": "multiple_choice", "input": {"question": "q", "choices": ["a", "b"]}, "eval": {"answer": %s}, ` + imageOfRow + `}`
 		short  = `{"id": "x", "family": "short_answer", "input": {"question": "q"}, "eval": {"accepted_answers": [1.50, "Graubünden"]}, ` + imageOfRow + `}`
 		free   = `{"id": "x", "family": "free_response", "input": {"prompt": "q"}, "eval": {%s"rubric": {"type": "contains_any", "accepted_answers": ["the sky"]}}, ` + imageOfRow + `}`
-		code   = `{"id": "x", "family": "code_completion", "input": {"prompt": "def f():"%s}, "eval": {"tests": {"source": "other"}%s}, ` + imageOfRow + `}`
+		code   = `{"id": "x", "family": "code_completion", "input": {"prompt": "def f():", "language": "rust"%s}, "eval": {"tests": {"source": "inline", "code": "x"}%s}, ` + imageOfRow + `}`
 		other  = `{"id": "x", "family": "tool_call", "input": {}, "eval": {}, ` + imageOfRow + `}`
 	)
 	tests := []struct {
@@ -35,11 +36,11 @@ func TestStandIns(t *testing.T) {
 		{"short answer", short, "passed ", "failed no_answer", "1.50"},
 		{"reference answer", fmt.Sprintf(free, `"reference_answer": "It is the sky.", `), "passed ", "failed no_answer", "It is the sky."},
 		{"accepted answer", fmt.Sprintf(free, ""), "passed ", "failed no_answer", "the sky"},
-		{"body after the prompt", fmt.Sprintf(code, "", `, "canonical_solution": "\n  return 1\n"`), "pending tests_without_verifier", "pending tests_without_verifier", "def f():\n\n  return 1\n"},
-		{"body after starter code", fmt.Sprintf(code, `, "starter_code": "def g():\n"`, `, "canonical_solution": "\treturn 1"`), "pending tests_without_verifier", "pending tests_without_verifier", "def g():\n\treturn 1"},
-		{"whole canonical solution", fmt.Sprintf(code, "", `, "canonical_solution": "def f(): return 1\n"`), "pending tests_without_verifier", "pending tests_without_verifier", "def f(): return 1\n"},
-		{"reference solution", fmt.Sprintf(code, "", `, "canonical_solution": "  return 1\n", "reference_solution": "  f = 1"`), "pending tests_without_verifier", "pending tests_without_verifier", "  f = 1"},
-		{"no solution", fmt.Sprintf(code, "", ""), "failed reference_missing", "pending tests_without_verifier", ""},
+		{"body after the prompt", fmt.Sprintf(code, "", `, "canonical_solution": "\n  return 1\n"`), "pending language_without_verifier", "pending language_without_verifier", "def f():\n\n  return 1\n"},
+		{"body after starter code", fmt.Sprintf(code, `, "starter_code": "def g():\n"`, `, "canonical_solution": "\treturn 1"`), "pending language_without_verifier", "pending language_without_verifier", "def g():\n\treturn 1"},
+		{"whole canonical solution", fmt.Sprintf(code, "", `, "canonical_solution": "def f(): return 1\n"`), "pending language_without_verifier", "pending language_without_verifier", "def f(): return 1\n"},
+		{"reference solution", fmt.Sprintf(code, "", `, "canonical_solution": "  return 1\n", "reference_solution": "  f = 1"`), "pending language_without_verifier", "pending language_without_verifier", "  f = 1"},
+		{"no solution", fmt.Sprintf(code, "", ""), "failed reference_missing", "pending language_without_verifier", ""},
 		{"no verifier", other, "failed reference_missing", "pending no_verifier", ""},
 	}
 	for _, tt := range tests {
@@ -85,15 +86,7 @@ func TestStandInSolution(t *testing.T) {
 			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: "failed checker_failed"} {
 				cfg, e := config(t, fmt.Sprintf(row, tt.state))
 				hidden := filepath.Join(filepath.Dir(cfg.Tester.Path), "hidden")
-				for name, text := range map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""} {
-					file := filepath.Join(hidden, name)
-					if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-						t.Fatal(err)
-					}
-				}
+				filetest.Write(t, hidden, map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""})
 				e.Engine.Lookup = solver
 				cfg.StandIn, cfg.Producer = standIn, nil
 				if _, err := runs(context.Background(), cfg); err != nil {

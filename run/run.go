@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -59,7 +60,7 @@ type Images interface {
 
 // Inputs are what is measured.
 type Inputs struct {
-	Tester   *compiler.Tester
+	Tester   *testerfile.File
 	Pack     *compiler.Pack
 	Env      map[string]string  // values of harness.env by name
 	Families []verifiers.Family // besides those of [families.All]
@@ -128,32 +129,22 @@ var ErrLeftOut = errors.New("tasks could not be prepared")
 
 // A Summary counts attempts by the last record of each.
 type Summary struct {
-	RunID   string    `json:"run_id"`
-	Total   int       `json:"total"`   // less than Planned if the run was interrupted or stopped early
-	Planned int       `json:"planned"` // attempts that the run was to make, including Resumed
-	Passed  int       `json:"passed"`
-	Failed  int       `json:"failed"`
-	Pending int       `json:"pending"`            // without a verdict, mostly for lack of a verifier
-	Errors  int       `json:"errors"`             // could not be measured
+	RunID   string `json:"run_id"`
+	Total   int    `json:"total"`   // less than Planned if the run was interrupted or stopped early
+	Planned int    `json:"planned"` // attempts that the run was to make, including Resumed
+	Passed  int    `json:"passed"`
+	Failed  int    `json:"failed"`
+	Pending int    `json:"pending"` // without a verdict, mostly for lack of a verifier
+	Errors  int    `json:"errors"`  // could not be measured
+	// Infrastructure is the part of Errors whose cause is no fault of the pack. Only these attempts can end
+	// otherwise if nothing is changed.
+	Infrastructure int `json:"infrastructure,omitempty"`
+
 	Retried int       `json:"retried,omitempty"`  // part of Passed: an earlier try could not be measured
 	Resumed int       `json:"resumed,omitempty"`  // part of Total: recorded before this run resumed
-	Causes  []Cause   `json:"causes,omitempty"`   // why attempts did not pass, the most frequent first
 	Changes []Change  `json:"changes,omitempty"`  // verdicts that differ from those of the original run; see Options.Rejudge
 	LeftOut []LeftOut `json:"left_out,omitempty"` // see Options.LeaveOut
 	Output  string    `json:"output"`             // the records file
-	// Alike are tasks of which several candidates, and all, failed for the same reason.
-	Alike []string `json:"-"`
-}
-
-// Infrastructure returns the number of attempts that could not be measured for a cause that is no fault
-// of the pack. Only these can end otherwise if nothing is changed.
-func (s Summary) Infrastructure() (n int) {
-	for _, c := range s.Causes {
-		if c.Status == record.Error && c.Reason == Infrastructure {
-			n += c.Count
-		}
-	}
-	return n
 }
 
 // Verified returns the number of attempts with a verdict.

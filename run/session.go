@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,27 +32,13 @@ type key struct {
 
 // lastRecord is what a session needs of the last record of an attempt.
 type lastRecord struct {
-	status          record.Status
-	reason, message string
-	tries           int
-	retried         bool   // a try before this one could not be measured
-	inputs          string // Provenance.Inputs
-	checked         bool   // compareRecorded has seen it: this session plans the attempt
-	why             string // why it does not count; "" if it does
-}
-
-// failure returns the reason of a verdict that is no pass; "" for any other record.
-func (e lastRecord) failure() string {
-	if e.status != record.Failed {
-		return ""
-	}
-	return e.reason
-}
-
-// alike says how the candidates of a task ended.
-type alike struct {
-	reason string // of all of them; "" if one passed or failed for another reason
-	n      int
+	status  record.Status
+	reason  string
+	tries   int
+	retried bool   // a try before this one could not be measured
+	inputs  string // Provenance.Inputs
+	checked bool   // compareRecorded has seen it: this session plans the attempt
+	why     string // why it does not count; "" if it does
 }
 
 // hadError reports whether this try or one before it could not be measured.
@@ -72,8 +57,7 @@ type session struct {
 	egress       *egressFile     // nil if nothing may leave the sandboxes
 	common       record.Provenance
 	before       map[key]lastRecord
-	alike        map[string]alike // by task
-	resumed      bool             // the directory held a run
+	resumed      bool // the directory held a run
 
 	progress    sync.Mutex  // locked while cfg.Progress runs
 	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
@@ -83,7 +67,6 @@ type session struct {
 	ledger  *record.Ledger
 	summary Summary
 	cost    float64 // of all tries, in US dollars
-	causes  causes
 	streak  streak
 }
 
@@ -112,7 +95,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 		grader = &judge.Judge{Votes: cfg.Judge.Votes}
 	}
 	return &session{
-		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, alike: map[string]alike{}, calibrations: contrast.NewStore(cfg.Calibrations),
+		cfg: cfg, judge: grader, images: found, common: common, before: map[key]lastRecord{}, calibrations: contrast.NewStore(cfg.Calibrations),
 		secrets: redactor,
 		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
@@ -155,19 +138,12 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 // end seals the records and releases everything that begin opened. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
-	s.summary.Causes = slices.SortedStableFunc(slices.Values(s.causes.list), func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
 	})
-	for task, a := range s.alike {
-		if a.n > 1 && a.reason != "" {
-			s.summary.Alike = append(s.summary.Alike, task)
-		}
-	}
-	slices.Sort(s.summary.Alike)
 	summary := s.summary
 	s.emit(Event{Kind: RunDone, Resumed: summary.Resumed, Detail: summary.Verification(), Summary: &summary})
-	switch n := summary.Infrastructure(); {
+	switch n := summary.Infrastructure; {
 	case err == nil && n > 0:
 		err = fmt.Errorf("%w in %d of %d attempts", ErrInfrastructure, n, summary.Total)
 	case err == nil && summary.Errors > 0:
@@ -241,9 +217,9 @@ func (s *session) openLedger(ctx context.Context) error {
 
 // counted returns how a record counts. A pass with too weak an assurance counts as failed.
 func (s *session) counted(r record.Record) lastRecord {
-	e := lastRecord{status: r.VerificationStatus, reason: r.FailureReason, message: strings.Clone(bounded(r.FailureMessage)), tries: r.Try}
+	e := lastRecord{status: r.VerificationStatus, reason: r.FailureReason, tries: r.Try}
 	if assurance := r.PassAssurance(); e.status == record.Passed && !record.Suffices(assurance, s.cfg.Require) {
-		e.status, e.reason, e.message = record.Failed, record.TooWeak, record.TooWeakMessage(assurance, s.cfg.Require)
+		e.status, e.reason = record.Failed, record.TooWeak
 	}
 	return e
 }
@@ -304,17 +280,6 @@ func (s *session) count(of key, last lastRecord) {
 			s.summary.Changes = append(s.summary.Changes, Change{of.task, of.attempt, old.VerificationStatus, last.status})
 		}
 	}
-	a, known := s.alike[of.task]
-	if reason := last.failure(); !known || a.reason == reason {
-		a.reason = reason
-	} else {
-		a.reason = ""
-	}
-	a.n++
-	s.alike[of.task] = a
-	if last.status != record.Passed {
-		s.causes.add(Cause{Status: last.status, Reason: last.reason, Task: of.task, Attempt: of.attempt, FailureMessage: last.message})
-	}
 	switch last.status {
 	case record.Passed:
 		s.summary.Passed++
@@ -327,5 +292,8 @@ func (s *session) count(of key, last lastRecord) {
 		s.summary.Pending++
 	case record.Error:
 		s.summary.Errors++
+		if last.reason == Infrastructure {
+			s.summary.Infrastructure++
+		}
 	}
 }

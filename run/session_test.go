@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -156,16 +156,16 @@ func TestResume(t *testing.T) {
 // outcome, and only then.
 func TestSettings(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
-	set := func(settings ...compiler.Setting) {
+	set := func(settings ...testerfile.Setting) {
 		t.Helper()
-		tester, _, err := compiler.LoadTester(cfg.Tester.Path, harness.AgentTypes(), settings...)
+		tester, _, err := testerfile.Load(cfg.Tester.Path, harness.AgentTypes(), settings...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg.Tester = tester
 	}
-	command := compiler.Setting{Key: "harness.config.command", Value: "agent " + secret}
-	set(command, compiler.Setting{Key: "run.output_dir", Value: "out-" + secret})
+	command := testerfile.Setting{Key: "harness.config.command", Value: "agent " + secret}
+	set(command, testerfile.Setting{Key: "run.output_dir", Value: "out-" + secret})
 	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -188,14 +188,14 @@ func TestSettings(t *testing.T) {
 	cfg.Resume = true
 	for _, tt := range []struct {
 		name     string
-		settings []compiler.Setting
+		settings []testerfile.Setting
 		again    bool
 	}{
-		{"the same", []compiler.Setting{command}, false},
-		{"more that changes no outcome", []compiler.Setting{command, {Key: "run.jobs", Value: "2"}}, false},
+		{"the same", []testerfile.Setting{command}, false},
+		{"more that changes no outcome", []testerfile.Setting{command, {Key: "run.jobs", Value: "2"}}, false},
 		{"none", nil, true},
-		{"another value", []compiler.Setting{{Key: command.Key, Value: "other"}}, true},
-		{"a limit", []compiler.Setting{command, {Key: "runtime.limits.pids", Value: "7"}}, true},
+		{"another value", []testerfile.Setting{{Key: command.Key, Value: "other"}}, true},
+		{"a limit", []testerfile.Setting{command, {Key: "runtime.limits.pids", Value: "7"}}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			set(tt.settings...)
@@ -375,14 +375,14 @@ func TestTooLargeForTheHost(t *testing.T) {
 	}
 }
 
-// TestPlanted: a secret and a hidden answer, printed in several encodings, are neither in
+// TestPlanted: a secret, a hidden answer and an argument of the checker, printed in several encodings, are neither in
 // the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker"]}, "expected_state": %s}}`, hidden))
+	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker", "--expect", "the-expected-value"]}, "expected_state": %s}}`, hidden))
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
@@ -390,7 +390,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := records(t, cfg)[0]
-	if rec.FailureReason != "checker_failed" || rec.ProducerMetadata["redacted_entries"] == nil {
+	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.ProducerStdout, "my token is <redacted>") || rec.ProducerMetadata["redacted_entries"] == nil {
 		t.Fatalf("%+v", rec)
 	}
 	root, err := os.OpenRoot(cfg.Output)
@@ -430,7 +430,7 @@ func TestPlanted(t *testing.T) {
 	for where, text := range everything {
 		all := encoded(secret)
 		if !strings.HasPrefix(where, filepath.Join(cfg.Output, record.PrivateDir)+"/") {
-			all = append(append(all, encoded(hiddenAnswer)...), rot13(hiddenAnswer))
+			all = append(append(all, encoded(hiddenAnswer)...), rot13(hiddenAnswer), "the-expected-value")
 		}
 		for _, planted := range all {
 			planted = strings.Trim(planted, `"=`)

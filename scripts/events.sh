@@ -36,13 +36,15 @@ verdicts() {
 suite_table=scripts/suites
 
 # names EXPRESSION prints a regular expression of the tests in the table of suites for which the awk
-# EXPRESSION holds: target is the target's name, also says that make test has a short form.
+# EXPRESSION holds: target is the target's name, also says that make test has a short form, same that
+# another user or runtime changes nothing.
 names() {
 	awk '!/^#/ {
 		target = $1
 		for (i = 3; i <= NF; i++) {
 			name = $i
 			also = sub(/^\+/, "", name)
+			same = sub(/^-/, "", name)
 			if (name != "*" && ('"$1"')) list = list (list ? "|" : "") name
 		}
 	}

@@ -65,7 +65,13 @@ find_missing() {
 		rootless)
 			need uidmap newuidmap newgidmap
 			need python3 python3
+			need iproute2 ip
 			need rootlesskit rootlesskit
+			need iproute2 ip
+			;;
+		verdicts)
+			need python3 python3
+			need iproute2 ip
 			;;
 		runtimes) # runc is compiled
 			need crun crun
@@ -74,6 +80,7 @@ find_missing() {
 			need_file libseccomp-dev /usr/include/seccomp.h
 			need_file libc6-dev /usr/include/features.h
 			;;
+		verdicts) need iproute2 ip ;;
 		page) need chromium chromium ;;
 		clusters)
 			need munge munged

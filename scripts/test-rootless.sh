@@ -84,7 +84,7 @@ test_package() (
 	# shellcheck disable=SC2016 # the inner shell expands
 	gotestsum --raw-command -- bash -euo pipefail -c 'cd "$1"; package="$2"; shift 2; "$@" 2>&1 | go tool test2json -t -p "$package"' - \
 		"$dir/src/$1" "rootless/$1" "${become[@]}" SBENCH_TEST_DIR="$dir/home/test" \
-		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts"')"
+		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts" || same')"
 	rm -f "$dir/src/$1/rootless.test"
 )
 

@@ -83,13 +83,13 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 		checker[i].Path = path.Join(t.Checker().Mount(), checker[i].Path)
 	}
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
-	sandbox := append(in.files(viewPlan(t.TestSandboxView(), p)), checker...)
+	sandbox := append(in.files(resourcePlan(t, p, compiler.TestSandbox)), checker...)
 	result := Inspection{
 		TaskID: t.ID(), Family: t.Family().Name, Line: t.Line(), Candidate: string(t.CandidateKind()),
 		Components: []ComponentFiles{
 			{compiler.Agent, agent},
 			{compiler.TestSandbox, sandbox},
-			{compiler.Evaluator, in.files(viewPlan(t.EvaluatorView(), p))},
+			{compiler.Evaluator, in.files(resourcePlan(t, p, compiler.Evaluator))},
 			{compiler.Result, in.summary(t)},
 		},
 		Metadata: t.Metadata(),
@@ -166,10 +166,8 @@ func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 // resources shows every value of the task.
 func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 	values := map[string]string{}
-	for _, view := range []compiler.View{t.TestSandboxView(), t.EvaluatorView()} {
-		for _, r := range view.Resources {
-			values[r.Name] = string(r.Value.Reveal())
-		}
+	for _, r := range append(t.Resources(compiler.TestSandbox), t.Resources(compiler.Evaluator)...) {
+		values[r.Name] = string(r.Value.Reveal())
 	}
 	var all []InspectedResource
 	for _, s := range t.ResourceSummary() {

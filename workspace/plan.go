@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
 )
 
 // Plan says which files a component gets. Printing a plan shows no values.
@@ -53,7 +54,7 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	var plan Plan
 	for _, value := range view.Input() {
-		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, compiler.PublicRoot, compiler.Hide(value.Text)))
+		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, paths.PublicRoot, compiler.Hide(value.Text)))
 	}
 	for _, ref := range view.Assets() {
 		plan.Entries = append(plan.Entries, fileEntry(ref, p))
@@ -61,10 +62,10 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	return plan
 }
 
-// Split returns the entries below compiler.PublicRoot, and the others.
+// Split returns the entries below paths.PublicRoot, and the others.
 func (p Plan) Split() (public, others Plan) {
 	for _, e := range p.Entries {
-		if strings.HasPrefix(e.Dest, compiler.PublicRoot+"/") {
+		if strings.HasPrefix(e.Dest, paths.PublicRoot+"/") {
 			public.Entries = append(public.Entries, e)
 		} else {
 			others.Entries = append(others.Entries, e)
@@ -89,31 +90,31 @@ func (p Plan) Outside() (inside, outside Plan) {
 // PlanTestSandbox plans what a verifier's sandbox sees in its copy of a workspace: the agent's
 // files and the evaluation inputs below securebench/evaluation_inputs, without hidden files.
 func PlanTestSandbox(t *compiler.Task, p *compiler.Pack) (Plan, error) {
-	return viewPlan(t.TestSandboxView(), p).resolve(p)
+	return resourcePlan(t, p, compiler.TestSandbox).resolve(p)
 }
 
 // PlanEvaluator plans what a verifier may use in its own process. The plan is for display
 // only and must never be written to a sandbox.
 func PlanEvaluator(t *compiler.Task, p *compiler.Pack) (Plan, error) {
-	return viewPlan(t.EvaluatorView(), p).resolve(p)
+	return resourcePlan(t, p, compiler.Evaluator).resolve(p)
 }
 
-func viewPlan(view compiler.View, p *compiler.Pack) Plan {
+func resourcePlan(t *compiler.Task, p *compiler.Pack, component compiler.Component) Plan {
 	var plan Plan
-	for _, r := range view.Resources {
+	for _, r := range t.Resources(component) {
 		if r.File != nil {
 			// Public files are only for sandboxes: the evaluator has no file system.
-			if r.Lane != compiler.Public || view.Component != compiler.Evaluator {
+			if r.Lane != compiler.Public || component != compiler.Evaluator {
 				plan.Entries = append(plan.Entries, fileEntry(*r.File, p))
 			}
 			continue
 		}
-		root := compiler.PublicRoot
+		root := paths.PublicRoot
 		switch {
 		case r.Lane == compiler.EvaluationInputs:
-			root = compiler.EvaluationInputsRoot
-		case view.Component == compiler.Evaluator:
-			root = compiler.EvaluatorRoot
+			root = paths.EvaluationInputsRoot
+		case component == compiler.Evaluator:
+			root = paths.EvaluatorRoot
 		}
 		plan.Entries = append(plan.Entries, valueEntry(r.Name, r.Lane, root, r.Text))
 	}
@@ -149,10 +150,10 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 }
 
 // PlanSplit plans the files of the drivers and of the oracle of a task that is judged in two places. A driver is at
-// its mount, relative to the root or, for a split check, to compiler.CheckerMount. A file of an oracle is relative to
-// compiler.CheckerMount: below the name of its resource in a pack of SecureBench 2.0.
+// its mount, relative to the root or, for a split check, to paths.CheckerMount. A file of an oracle is relative to
+// paths.CheckerMount: below the name of its resource in a pack of SecureBench 2.0.
 func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err error) {
-	for _, r := range t.TestSandboxView().Resources {
+	for _, r := range t.Resources(compiler.TestSandbox) {
 		if r.File != nil && (r.Name == "split.driver" || t.Verification() != nil) {
 			e := fileEntry(*r.File, p)
 			if e.Dest = strings.TrimPrefix(e.Dest, "/"); t.Verification() == nil {
@@ -161,7 +162,7 @@ func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err err
 			driver.Entries = append(driver.Entries, e)
 		}
 	}
-	for _, r := range t.EvaluatorView().Resources {
+	for _, r := range t.Resources(compiler.Evaluator) {
 		name, host := strings.CutPrefix(r.Name, "host.")
 		if r.File != nil && (host || r.Name == "split.oracle") {
 			e := fileEntry(*r.File, p)
@@ -209,7 +210,7 @@ func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 }
 
 func (e *Entry) resolve(pack *compiler.Pack) error {
-	if _, err := compiler.ParsePath(strings.TrimPrefix(e.Dest, "/")); err != nil && e.Dest != "." {
+	if _, err := paths.Parse(strings.TrimPrefix(e.Dest, "/")); err != nil && e.Dest != "." {
 		return err
 	}
 	if e.Source.Root == "" {
@@ -251,7 +252,7 @@ func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
 				e.Source.Size = info.Size()
 			}
 		case e.Lane == compiler.Public:
-			err = compiler.CheckPublicMount(path.Join(e.Dest, rel))
+			err = paths.CheckPublic(path.Join(e.Dest, rel))
 		}
 		if err == nil && !info.IsDir() {
 			visit(rel, info)
@@ -265,7 +266,7 @@ func (p Plan) checkCollisions() error {
 	type place struct{ fold, dest string }
 	places := make([]place, 0, len(p.Entries))
 	for _, e := range p.Entries {
-		places = append(places, place{strings.ReplaceAll(compiler.FoldPath(e.Dest), "/", "\x00"), e.Dest})
+		places = append(places, place{strings.ReplaceAll(paths.Fold(e.Dest), "/", "\x00"), e.Dest})
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.fold, b.fold) })
 	for i := 1; i < len(places); i++ {

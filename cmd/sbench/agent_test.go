@@ -231,7 +231,7 @@ func TestMaxCost(t *testing.T) {
 	}
 }
 
-// TestOwnDescriptor runs a tester's own agent with the descriptor from docs/harnesses.md.
+// TestOwnDescriptor runs a tester's own agent with the descriptor of examples/agents.
 func TestOwnDescriptor(t *testing.T) {
 	h := newHost(t)
 	dir, err := filepath.Abs("../../examples/agents")

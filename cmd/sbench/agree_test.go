@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // agreeing is a sound pack with its tester file. The script in it is executable.
@@ -68,7 +71,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"asset with a denied file in it", map[string]string{"assets/d/hidden.json": "x", "tasks.jsonl": strings.Replace(terminalRow("a", ""), `"path": "d"`, `"path": "d", "mount": "task"`, 1)}, nil, "is denied"},
 		{"asset's name is not UTF-8", map[string]string{"assets/d/\xff.txt": "x"}, nil, `"d/\xff.txt": the name is not UTF-8`},
 		{"asset's directory is not UTF-8", map[string]string{"assets/d/\xff/f": "x"}, nil, `"d/\xff": the name is not UTF-8`},
-		{"asset at the task file", rows(strings.Replace(terminalRow("a", ""), `"path": "d"`, `"path": "d", "mount": "task.json"`, 1)), nil, "collides with harness.config.task_file"},
+		{"asset at the task file", rows(strings.Replace(terminalRow("a", ""), `"path": "d"`, `"path": "d", "mount": "Task.JSON"`, 1)), nil, "collides with harness.config.task_file"},
 		{"value at the task file", harnessOf("type: command, config: {command: x, task_file: securebench/public/instructions.json}"), nil, "collides with harness.config.task_file"},
 		{"checker missing", map[string]string{"hidden/t/check.sh": "", "hidden/t/other": "x"}, nil, "$.eval.checker.path"},
 		{"checker for bash", map[string]string{"hidden/t/check.sh": "true\n"}, nil, ""},
@@ -126,7 +129,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 				t.Errorf("validate: exit code %d, want %d and %q\n%s", code, want, tt.say, said)
 			}
 			code, said := runNowhere(t, dir)
-			if (code == codeUsage) != (want == codeUsage) || !strings.Contains(said, tt.say) {
+			if (code == codeUsage) != (want == codeUsage) || !strings.Contains(said, tt.say) || want == codeUsage && exists(filepath.Join(dir, "out")) {
 				t.Errorf("run: exit code %d, validate's %d, want %q\n%s", code, want, tt.say, said)
 			}
 		})
@@ -166,10 +169,7 @@ func TestConfigIsADirectory(t *testing.T) {
 
 	// A pack where the import would be, which somebody may have edited, is left as it is.
 	tasks, edited := filepath.Join(dir, "tasks"), filepath.Join(dir, "out.pack", "provenance.json")
-	for _, file := range []string{filepath.Join(tasks, "a", "task.toml"), edited} {
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must(t, os.WriteFile(file, nil, 0o644))
-	}
+	filetest.Write(t, dir, map[string]string{"tasks/a/task.toml": "", "out.pack/provenance.json": ""})
 	code, said := saying(t, "run", tasks, "--harness", "reference", "--output-dir", filepath.Join(dir, "out"))
 	if code != codeUsage || !strings.Contains(said, "is there already") || !exists(edited) {
 		t.Errorf("exit code %d, %s", code, said)
@@ -181,17 +181,9 @@ func agreeingPack(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	all := agreeing()
-	for name, text := range files {
-		all[name] = text
-	}
-	for name, text := range all {
-		if text == "" {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o755))
-	}
+	maps.Copy(all, files)
+	maps.DeleteFunc(all, func(_, text string) bool { return text == "" })
+	filetest.Write(t, dir, all)
 	return dir
 }
 

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -119,7 +120,7 @@ func (a *app) say(level slog.Level, text string) {
 }
 
 // options returns the runtime's options from the flags, else from the tester file t, which may be nil.
-func (a *app) options(t *compiler.Tester) host.Options {
+func (a *app) options(t *testerfile.File) host.Options {
 	f := a.flags
 	o := host.Options{
 		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Isolation: f.Isolation, Timeout: f.Timeout,
@@ -139,13 +140,13 @@ func (a *app) options(t *compiler.Tester) host.Options {
 // open connects to the daemon, and sets the umask to 022: sandboxes with user ids of their own are other
 // users, and must be able to read the files made for them. Directories of mode 0700 keep out the host's
 // users.
-func (a *app) open(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
+func (a *app) open(ctx context.Context, t *testerfile.File) (*host.Host, error) {
 	unix.Umask(0o022)
 	return host.Open(ctx, a.options(t))
 }
 
 // connect is open, and then removes the sandboxes and files of dead runs. The caller closes the client.
-func (a *app) connect(ctx context.Context, t *compiler.Tester) (*host.Host, error) {
+func (a *app) connect(ctx context.Context, t *testerfile.File) (*host.Host, error) {
 	c, err := a.open(ctx, t)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (a *app) connect(ctx context.Context, t *compiler.Tester) (*host.Host, erro
 }
 
 // withClient calls f with a client that connect returns.
-func (a *app) withClient(ctx context.Context, t *compiler.Tester, f func(*host.Host) error) error {
+func (a *app) withClient(ctx context.Context, t *testerfile.File, f func(*host.Host) error) error {
 	c, err := a.connect(ctx, t)
 	if err != nil {
 		return err

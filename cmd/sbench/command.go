@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run/record"
@@ -17,7 +19,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
+func commandFor(ctx context.Context, t *testerfile.File, env map[string]string) (harness.Producer, error) {
 	c := t.Harness.Config
 	files, err := filesFor(ctx, t)
 	if err != nil {
@@ -39,7 +41,7 @@ func commandFor(ctx context.Context, t *compiler.Tester, env map[string]string) 
 }
 
 // filesFor returns the tester's files for the harness.
-func filesFor(ctx context.Context, t *compiler.Tester) (all harness.Files, err error) {
+func filesFor(ctx context.Context, t *testerfile.File) (all harness.Files, err error) {
 	sum := sha256.New()
 	for i, f := range t.Harness.Config.Files {
 		digest, err := readable(ctx, f.Source)
@@ -75,7 +77,7 @@ func readable(ctx context.Context, name string) (string, error) {
 		return nil
 	})
 	if err != nil {
-		return "", compiler.Bare(err)
+		return "", document.Bare(err)
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		text, readErr := os.ReadFile(name)

@@ -136,14 +136,12 @@ trap 'sbench image rm debian:12-slim' EXIT
 // blocks of a console (```console), and here, with the reason.
 func TestDocsBlocks(t *testing.T) {
 	reasons := map[string]string{ // of commands that begin so
-		"buildah ": "not installed", "podman ": "not installed", "docker ": "not installed",
 		"sbench image build ":           "needs a Dockerfile",
 		"sbench pack import human":      "needs the published data set",
 		"sbench validate humaneval":     "needs the published data set",
 		"sbench pack check humaneval":   "needs the published data set",
 		"sbench run --config humaneval": "needs the published data set, a key and a network",
 		"sbench run tester.yaml --mod":  "needs a key and a network",
-		"sbench gc ":                    "the daemon is the tests'", "sbench image prune --all ": "the daemon is the tests'",
 		"sbench doctor":                 "of an installed package: the step deb of scripts/hosts/run.sh",
 		"cd /usr/share/doc/sbench":      "of an installed package",
 		"sbench run --config benchm":    "of an installed package: the step deb of scripts/hosts/run.sh",

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.
@@ -18,15 +19,13 @@ func (h testHost) egressPack(command, more string) string {
 	dir := h.t.TempDir()
 	script, err := json.Marshal(command)
 	must(h.t, err)
-	for name, text := range map[string]string{
+	filetest.Write(h.t, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
 		"tasks.jsonl": `{"id": "open", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
 			`{"id": "closed", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"network": "none"}}` + "\n",
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + more +
 			"harness: {type: command, config: {allowed_domains: [allowed.invalid], command: " + string(script) + "}}\n",
-	} {
-		must(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml")
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 )
 
@@ -30,16 +31,16 @@ type testerArgs struct {
 // A testerSource says what a tester file is loaded from.
 type testerSource struct {
 	path     string // "" for none
-	settings []compiler.Setting
-	variant  *compiler.Variant // nil for the tester file itself
+	settings []testerfile.Setting
+	variant  *testerfile.Variant // nil for the tester file itself
 }
 
 // load loads the tester file, and returns its warnings.
-func (s testerSource) load() (*compiler.Tester, compiler.Problems, error) {
+func (s testerSource) load() (*testerfile.File, compiler.Problems, error) {
 	if s.variant != nil {
-		return compiler.LoadVariant(s.path, harness.AgentTypes(), *s.variant, s.settings...)
+		return testerfile.LoadVariant(s.path, harness.AgentTypes(), *s.variant, s.settings...)
 	}
-	return compiler.LoadTester(s.path, harness.AgentTypes(), s.settings...)
+	return testerfile.Load(s.path, harness.AgentTypes(), s.settings...)
 }
 
 // unlessReplaced returns an error for settings that another flag replaces.
@@ -62,7 +63,7 @@ func (f testerFlags) source() (testerSource, error) {
 		case s.path == "":
 			return s, fmt.Errorf("%w: --set %s needs a tester file, by --config", errUsage, text)
 		}
-		s.settings = append(s.settings, compiler.Setting{Key: key, Value: value})
+		s.settings = append(s.settings, testerfile.Setting{Key: key, Value: value})
 	}
 	return s, nil
 }
@@ -74,7 +75,7 @@ func (f testerArgs) source() (testerSource, error) {
 	f.Config = cmp.Or(f.File, f.Config)
 	s, err := f.testerFlags.source()
 	if f.Model != "" {
-		s.settings = append(s.settings, compiler.Setting{Key: "harness.config.model", Value: f.Model})
+		s.settings = append(s.settings, testerfile.Setting{Key: "harness.config.model", Value: f.Model})
 	}
 	return s, err
 }

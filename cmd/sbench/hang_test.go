@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/shim"
 )
@@ -67,15 +68,12 @@ func (h testHost) within(limit time.Duration, args ...string) (code int, text st
 func (h testHost) pack(name, image string) (tester, output string) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)
-	for file, text := range map[string]string{
+	filetest.Write(h.t, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + image + "'}}\n",
 		"tasks.jsonl":   `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"harness: {type: command, config: {command: 'true'}}\n",
-	} {
-		must(h.t, os.MkdirAll(dir, 0o755))
-		must(h.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
 }
 
@@ -216,12 +214,12 @@ func TestCollectionGoesOn(t *testing.T) {
 }
 
 // TestLocalImageIsNotPulled: sbench asks no registry for an image that no registry can have, and the message
-// says where sbench looked for it.
+// says where sbench looked for it, and how to get it.
 func TestLocalImageIsNotPulled(t *testing.T) {
 	h := newHost(t)
-	tester, _ := h.pack("local", "sbench.local/nowhere:latest")
+	tester, _ := h.pack("local", "sbench.local/base:nowhere")
 	code, text := h.within(bounded, "run", "--config", tester)
-	if code != codeUsage || !strings.Contains(text, `image sbench.local/nowhere:latest: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || strings.Contains(text, "sbench: pulling") {
+	if code != codeUsage || !strings.Contains(text, `image sbench.local/base:nowhere: not found in namespace "sbench"`) || !strings.Contains(text, "sbench image import") || !strings.Contains(text, "(sbench image build), or run make image in a checkout") || strings.Contains(text, "sbench: pulling") {
 		t.Errorf("exit code %d\n%s", code, text)
 	}
 }

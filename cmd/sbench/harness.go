@@ -15,7 +15,9 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/proxy/domain"
@@ -169,7 +171,7 @@ func (a *app) resolveVersion(ctx context.Context, cache *agentcli.Cache, pkg age
 }
 
 // testerProblems returns what is wrong with a tester file that the package compiler cannot know.
-func testerProblems(t *compiler.Tester) compiler.Problems {
+func testerProblems(t *testerfile.File) compiler.Problems {
 	_, err := egressFor(t)
 	problems := keyProblems(t)
 	if also := (compiler.Problems{}); errors.As(err, &also) {
@@ -179,7 +181,7 @@ func testerProblems(t *compiler.Tester) compiler.Problems {
 }
 
 // egressFor returns what the tester file lets a harness reach. The error holds compiler.Problems.
-func egressFor(t *compiler.Tester) (harness.Egress, error) {
+func egressFor(t *testerfile.File) (harness.Egress, error) {
 	bundle := t.Runtime.Network.CABundle
 	if bundle != "" {
 		info, err := os.Stat(bundle)
@@ -198,22 +200,22 @@ func egressFor(t *compiler.Tester) (harness.Egress, error) {
 }
 
 // keysOf returns the keys of the harness's provider, if it has one, and the message that it needs one of them.
-func keysOf(t *compiler.Tester) (keys []compiler.Credential, need string, problems compiler.Problems) {
+func keysOf(t *testerfile.File) (keys []testerfile.Credential, need string, problems compiler.Problems) {
 	agent, problems := agentOf(t)
 	if p := t.Harness.Config.Provider; p != nil {
-		return []compiler.Credential{{Name: p.Key}}, "harness.config.provider needs its key", problems
+		return []testerfile.Credential{{Name: p.Key}}, "harness.config.provider needs its key", problems
 	}
 	return agent.Credentials, agent.Name + " needs a key of its provider", problems
 }
 
-func alternatives(keys []compiler.Credential) string {
-	return joined(keys, " or ", func(c compiler.Credential) string { return c.Name })
+func alternatives(keys []testerfile.Credential) string {
+	return joined(keys, " or ", func(c testerfile.Credential) string { return c.Name })
 }
 
 // keyProblems returns a problem if harness.env names none of the keys of the harness's provider.
-func keyProblems(t *compiler.Tester) compiler.Problems {
+func keyProblems(t *testerfile.File) compiler.Problems {
 	keys, need, problems := keysOf(t)
-	named := func(c compiler.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }
+	named := func(c testerfile.Credential) bool { return slices.Contains(t.Harness.Env, c.Name) }
 	if problems != nil || len(keys) == 0 || slices.ContainsFunc(keys, named) {
 		return problems
 	}
@@ -221,7 +223,7 @@ func keyProblems(t *compiler.Tester) compiler.Problems {
 }
 
 // producerFor makes the harness that the tester file names.
-func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[string]string) (harness.Producer, error) {
+func (a *app) producerFor(ctx context.Context, t *testerfile.File, env map[string]string) (harness.Producer, error) {
 	refuse := func(path, message string) (harness.Producer, error) {
 		return nil, compiler.Problems{t.Problem(path, "", message)}
 	}
@@ -276,7 +278,7 @@ func (a *app) producerFor(ctx context.Context, t *compiler.Tester, env map[strin
 }
 
 // agentOf returns the agent that the tester file names or describes; that of a command has no name.
-func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems) {
+func agentOf(t *testerfile.File) (agent harness.CLI, problems compiler.Problems) {
 	if t.Harness.Type != harness.CustomAgent {
 		agent, _ = harness.CLIOf(t.Harness.Type)
 		return agent, serverProblems(t, agent)
@@ -284,7 +286,7 @@ func agentOf(t *compiler.Tester) (agent harness.CLI, problems compiler.Problems)
 	file := beside(t.Path, t.Harness.Config.Own["descriptor"])
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return agent, compiler.Problems{t.Problem("$.harness.config.descriptor", "", compiler.Bare(err).Error())}
+		return agent, compiler.Problems{t.Problem("$.harness.config.descriptor", "", document.Bare(err).Error())}
 	}
 	if agent, problems = harness.ParseDescriptor(file, text); problems != nil {
 		return agent, problems
@@ -314,7 +316,7 @@ func beside(file, name string) string {
 }
 
 // serverProblems returns a problem for each server of tools that the agent cannot use or cannot reach.
-func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Problems) {
+func serverProblems(t *testerfile.File, agent harness.CLI) (problems compiler.Problems) {
 	for name, s := range t.Harness.Config.MCPServers {
 		at := "$.harness.config.mcp_servers." + name
 		address, err := url.Parse(s.URL)
@@ -333,7 +335,7 @@ func serverProblems(t *compiler.Tester, agent harness.CLI) (problems compiler.Pr
 var ownWord = regexp.MustCompile(`^[a-zA-Z0-9._+-]+$`)
 
 // agentOptions returns the values of an own agent's own keys.
-func agentOptions(t *compiler.Tester) map[string]string {
+func agentOptions(t *testerfile.File) map[string]string {
 	var given map[string]any
 	_ = json.Unmarshal([]byte(t.Harness.Config.Own["options"]), &given) // absent, or an object
 	options := map[string]string{}
@@ -349,7 +351,7 @@ func agentOptions(t *compiler.Tester) map[string]string {
 }
 
 // checkAgent checks that the harness's provider, if it has one, can be reached and accepts the key.
-func checkAgent(ctx context.Context, t *compiler.Tester, p harness.Producer) error {
+func checkAgent(ctx context.Context, t *testerfile.File, p harness.Producer) error {
 	to := p.Identity().Relay
 	if to == nil {
 		return nil
@@ -376,7 +378,7 @@ func credential(agent harness.CLI, env map[string]string) (key string, bearer bo
 }
 
 // noKeys returns a stand-in for the keys, for commands that execute nothing.
-func noKeys(t *compiler.Tester) map[string]string {
+func noKeys(t *testerfile.File) map[string]string {
 	keys, _, _ := keysOf(t)
 	if len(keys) == 0 {
 		return nil

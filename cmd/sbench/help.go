@@ -41,6 +41,17 @@ func (cmd *helpCmd) Run(c *kong.Context) error {
 	return nil
 }
 
+// firstSteps is what sbench prints without arguments: the commands that a new user needs.
+func firstSteps(program *kong.Application) string {
+	text, _, _ := strings.Cut(program.Help, "\n")
+	text += "\n\n"
+	for _, name := range []string{"run", "report", "pack", "doctor"} {
+		i := slices.IndexFunc(program.Children, func(n *kong.Node) bool { return n.Name == name })
+		text += fmt.Sprintf("  sbench %-8s%s\n", name, program.Children[i].Help)
+	}
+	return text + "\nsbench --help lists all commands; sbench COMMAND --help describes one.\n"
+}
+
 // manCmd is hidden: its page is for packages, and for people who can read it with man.
 type manCmd struct{}
 

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -54,11 +55,11 @@ func (cmd *inspectCmd) Run(a *app) error {
 }
 
 // networkOf describes the network access of a task with "network: none"; "" for any other task.
-func networkOf(tester *compiler.Tester, task *compiler.Task) string {
+func networkOf(tester *testerfile.File, task *compiler.Task) string {
 	switch {
 	case !task.Environment().NetworkNone:
 		return ""
-	case tester.Harness.Type == compiler.HarnessCommand && tester.Harness.Config.Provider == nil:
+	case tester.Harness.Type == testerfile.HarnessCommand && tester.Harness.Config.Provider == nil:
 		return "none: nothing leaves the harness's sandbox"
 	}
 	return "none except the agent's requests to its provider, through the relay"

@@ -19,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/host"
 )
@@ -61,11 +62,7 @@ func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]s
 		if _, own := content["environment/Dockerfile"]; !own {
 			content["environment/Dockerfile"] = "FROM " + containerdtest.Image + "\nWORKDIR /app\n"
 		}
-		for name, text := range content {
-			name = filepath.Join(dir, id, name)
-			must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-			must(t, os.WriteFile(name, []byte(text), 0o755))
-		}
+		filetest.Write(t, filepath.Join(dir, id), content)
 	}
 	return dir, cheats
 }
@@ -162,13 +159,11 @@ func setupPack(t *testing.T, commands ...string) string {
 		"environment": map[string]any{"image": containerdtest.Image, "candidate": "machine", "setup": commands},
 	})
 	must(t, err)
-	for name, text := range map[string]string{
+	filetest.Write(t, dir, map[string]string{
 		"manifest.yaml": "id: machine\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
 		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "setup", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
 "harness": {"type": "command", "config": {"command": "cat /etc/setup && echo go > /etc/answer"}}, "runtime": {"allow_capabilities": true}}`,
-	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml")
 }
 

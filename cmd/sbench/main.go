@@ -20,7 +20,7 @@ import (
 	containerdlog "github.com/containerd/log"
 	kongcompletion "github.com/jotaen/kong-completion"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
@@ -71,6 +71,10 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		if kongcompletion.Register(parser, kongcompletion.WithExitFunc(exit)); exited >= 0 {
 			return exited
 		}
+	}
+	if len(args) == 0 {
+		_, _ = fmt.Fprint(stderr, firstSteps(parser.Model))
+		return codeUsage
 	}
 	parsed, err := parser.Parse(args)
 	if exited >= 0 { // --help or --version
@@ -125,7 +129,7 @@ func (a *app) enter(ctx context.Context, command *kong.Node) error {
 	if os.Geteuid() == 0 || !command.Tag.Has("daemon") && !command.Parent.Tag.Has("daemon") {
 		return nil
 	}
-	var tester *compiler.Tester
+	var tester *testerfile.File
 	if c, ok := command.Target.Addr().Interface().(interface{ source() (testerSource, error) }); ok {
 		s, err := c.source()
 		if err == nil && s.path != "" && !isDirectory(s.path) {

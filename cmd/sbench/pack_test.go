@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -222,11 +223,7 @@ func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 func repository(t *testing.T, files map[string]string) (dir, commit string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, text := range files {
-		file := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must(t, os.WriteFile(file, []byte(text), 0o644))
-	}
+	filetest.Write(t, dir, files)
 	git(t, dir, "init", "-q")
 	git(t, dir, "add", "--all")
 	git(t, dir, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "base")
@@ -247,11 +244,7 @@ func git(t *testing.T, dir string, args ...string) string {
 // change returns the patch that writes the files, and undoes it.
 func change(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
-	for name, text := range files {
-		file := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		must(t, os.WriteFile(file, []byte(text), 0o644))
-	}
+	filetest.Write(t, dir, files)
 	git(t, dir, "add", "--all")
 	patch := git(t, dir, "diff", "--cached")
 	git(t, dir, "reset", "-q", "--hard")
@@ -343,15 +336,11 @@ func TestPackRewards(t *testing.T) {
 	}
 	source := t.TempDir()
 	for name, cheat := range cheats {
-		for file, text := range map[string]string{
+		filetest.Write(t, filepath.Join(source, name), map[string]string{
 			"task.toml": "version = \"1.0\"\n[environment]\ndocker_image = \"" + appImage + "\"\n", "instruction.md": "Write a program.\n",
 			"tests/test.sh":     cheat.test + "\n",
 			"solution/solve.sh": "cat > program <<'END'\n#!/bin/sh\n" + cheat.program + "\nEND\nchmod +x program\n",
-		} {
-			path := filepath.Join(source, name, file)
-			must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-			must(t, os.WriteFile(path, []byte(text), 0o644))
-		}
+		})
 	}
 	out := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 11", "pack", "import", "--out", out, "harbor", source)
@@ -396,7 +385,7 @@ rm -r "${out##*dest=}.d"
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("BUILDKIT_HOST", "tcp://127.0.0.1:1")
 	out := filepath.Join(t.TempDir(), "pack")
-	expect(t, codeMeasured, "3 image(s) to build", "pack", "import", "--out", out, "terminal-bench", fixture(t, "terminal-bench"))
+	expect(t, codeMeasured, "1 image(s) to build", "pack", "import", "--out", out, "--select", "old-form", "terminal-bench", fixture(t, "terminal-bench"))
 	_, built, _ := sbench(t, "image", "build", "--pack", out)
 	name := regexp.MustCompile(`sbench\.local/terminal-bench-src/old-form:[0-9a-f]{12}`).FindString(built)
 	for _, ref := range regexp.MustCompile(`sbench\.local/terminal-bench-src/[a-z-]+:[0-9a-f]{12}`).FindAllString(built, -1) {
@@ -427,10 +416,7 @@ rm -r "${out##*dest=}.d"
 func buildOwn(t *testing.T, files map[string]string, ref string) (code int, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range files {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	filetest.Write(t, dir, files)
 	code, _, stderr = sbench(t, "image", "build", dir, "--as", ref, "--with", "sbench")
 	return code, stderr
 }

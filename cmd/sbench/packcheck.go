@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -97,7 +98,7 @@ const importedTester = "tester-command.yaml"
 
 // load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
-	tester := &compiler.Tester{Verification: compiler.VerificationSection{DisallowDangerousCommands: true}}
+	tester := &testerfile.File{Verification: testerfile.VerificationSection{DisallowDangerousCommands: true}}
 	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" && exists(own) {
 		cmd.Config = own
 	}
@@ -109,9 +110,9 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 		return run.Inputs{}, err
 	}
 	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), compiler.TasksFile(cmd.Dir)
-	tester.Benchmark = compiler.BenchmarkSection{Manifest: manifest, Tasks: tasks}
-	tester.Harness = compiler.HarnessSection{
-		Type: compiler.HarnessCommand, Config: compiler.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
+	tester.Benchmark = testerfile.BenchmarkSection{Manifest: manifest, Tasks: tasks}
+	tester.Harness = testerfile.HarnessSection{
+		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
 	pack, err := compiler.OpenPack(manifest, tasks)
 	return run.Inputs{Tester: tester, Pack: pack}, err
@@ -131,7 +132,7 @@ type packCheck struct {
 // measure makes one of the runs and notes the tasks whose status is not want.
 func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
 	out := filepath.Join(p.out, string(standIn))
-	p.in.Tester.Run = compiler.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+	p.in.Tester.Run = testerfile.RunSection{ID: "check-" + string(standIn), OutputDir: out}
 	p.options.StandIn, p.options.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
 	p.options.Progress = func(e run.Event) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/securebench/sbench/report"
@@ -49,7 +47,7 @@ func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Even
 	p := &plain{out: a.stderr}
 	return func(e run.Event) {
 		if b != nil {
-			b.add(e) // first, since the table of verdicts follows the bar
+			b.add(e)
 		}
 		if wanted(e.Kind) {
 			p.add(e)
@@ -124,22 +122,19 @@ func (j *jsonEvents) Write(p []byte) (int, error) {
 	}
 }
 
-// plain writes lines for notices and for each finished attempt, and at the end the table of verdicts.
+// plain writes lines for notices and for each finished attempt.
 type plain struct {
-	out   io.Writer
-	table table
-	pace  pace
+	out  io.Writer
+	pace pace
 }
 
 func (p *plain) add(e run.Event) {
-	p.table.add(e)
 	p.pace.add(e)
 	for _, line := range eventLines(e, p.pace) {
 		_, _ = fmt.Fprintln(p.out, line)
 	}
 	if e.Kind == run.RunDone {
-		_ = p.table.write(p.out)
-		p.table, p.pace = table{}, pace{} // another run may follow
+		p.pace = pace{} // another run may follow
 	}
 }
 
@@ -162,7 +157,7 @@ func eventLines(e run.Event, p pace) []string {
 		if e.Seconds < slowVerification {
 			return nil
 		}
-		return []string{fmt.Sprintf("sbench: verifying for %s: %s: %s", tookSeconds(e.Seconds), task, detail)}
+		return []string{fmt.Sprintf("sbench: verifying for %s: %s: %s", report.Seconds(e.Seconds), task, detail)}
 	case run.ImagePull:
 		return []string{"sbench: pulling " + detail}
 	case run.Waiting:
@@ -179,7 +174,7 @@ func nonEmpty(words ...string) []string {
 
 // doneLine describes a recorded try:
 //
-//	[17/164] failed HumanEval/17 tests_failed 0.3s (attempt 2, ETA 1m20s): an assertion failed
+//	[17/164] failed HumanEval/17 tests_failed 310 ms (attempt 2, ETA 1m20s): an assertion failed
 func doneLine(e run.Event, p pace) string {
 	var notes []string
 	if e.Attempt > 1 {
@@ -195,7 +190,7 @@ func doneLine(e run.Event, p pace) string {
 		notes = append(notes, "ETA "+seconds(left))
 	}
 	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
-		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), string(e.Assurance), tookSeconds(e.Seconds)), " "))
+		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), string(e.Assurance), report.Seconds(e.Seconds)), " "))
 	if len(notes) > 0 {
 		line += " (" + strings.Join(notes, ", ") + ")"
 	}
@@ -203,14 +198,6 @@ func doneLine(e run.Event, p pace) string {
 		line += ": " + report.Visible(e.FailureMessage, shownMessage)
 	}
 	return line
-}
-
-// tookSeconds formats the time that a try took.
-func tookSeconds(s float64) string {
-	if s < 100 {
-		return fmt.Sprintf("%.1fs", max(s, 0))
-	}
-	return seconds(time.Duration(s * float64(time.Second)))
 }
 
 // A pace says how far a run has come, and estimates when it ends.
@@ -253,65 +240,4 @@ func seconds(d time.Duration) string {
 		return fmt.Sprintf("%dm%02ds", s/60, s%60)
 	}
 	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
-}
-
-// maxRows bounds the table of verdicts; the records have all verdicts.
-const maxRows = 200
-
-// A table collects verdicts for people. The zero table is ready.
-type table struct {
-	rows  []tableRow
-	more  int
-	order map[string]int // of the attempts, as they began
-}
-
-type tableRow struct {
-	text  string
-	order int
-}
-
-func (t *table) add(e run.Event) {
-	if e.Kind != run.TaskDone && e.Kind != run.TaskStart {
-		return
-	}
-	attempt := fmt.Sprintf("%d %s", e.Attempt, e.Task)
-	order, began := t.order[attempt]
-	if !began {
-		if t.order == nil {
-			t.order = map[string]int{}
-		}
-		order = len(t.order)
-		t.order[attempt] = order
-	}
-	if e.Kind == run.TaskStart {
-		return
-	}
-	if len(t.rows) == maxRows {
-		t.more++
-		return
-	}
-	name := report.Visible(e.Task, shownName)
-	if e.Attempt > 1 {
-		name += fmt.Sprintf(" (attempt %d)", e.Attempt)
-	}
-	t.rows = append(t.rows, tableRow{order: order, text: strings.Join([]string{
-		name, string(e.Status), tookSeconds(e.Seconds), report.Visible(cmp.Or(e.Reason, string(e.Assurance)), shownName), report.Visible(e.FailureMessage, shownMessage),
-	}, "\t")})
-}
-
-// write prints nothing if nothing was recorded.
-func (t *table) write(w io.Writer) error {
-	if len(t.rows) == 0 {
-		return nil
-	}
-	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
-	_, _ = fmt.Fprintln(tw, "\nTASK\tVERDICT\tTIME\tREASON\tMESSAGE") // an error comes back from Flush
-	slices.SortStableFunc(t.rows, func(a, b tableRow) int { return a.order - b.order })
-	for _, r := range t.rows {
-		_, _ = fmt.Fprintln(tw, r.text)
-	}
-	if t.more > 0 {
-		_, _ = fmt.Fprintf(tw, "and %d more, in the records\n", t.more)
-	}
-	return tw.Flush()
 }

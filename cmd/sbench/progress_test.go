@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/providertest"
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
@@ -29,7 +30,7 @@ func after(s float64, e run.Event) run.Event {
 	return e
 }
 
-// TestPlain: plain progress has a line for each finished attempt and each notice of the run, and a table.
+// TestPlain: plain progress has a line for each finished attempt and each notice of the run.
 func TestPlain(t *testing.T) {
 	done := func(s float64, task string, e run.Event) run.Event {
 		e.Kind, e.Task = run.TaskDone, task
@@ -58,103 +59,56 @@ func TestPlain(t *testing.T) {
 sbench: tasks: 2
 one> first line
 one> second\x1b[2J line
-[3/8] passed one 0.3s (ETA 1m40s)
-[4/8] failed one tests_failed 2m03s (attempt 2, ETA 1m20s): an assertion\nfailed: \u{202e}1 == 2
-[4/8] error two infrastructure 0.0s (is tried again, ETA 1m40s): ` + cut + `
-[5/8] passed two 1.0s (try 2, ETA 1m00s)
+[3/8] passed one 310 ms (ETA 1m40s)
+[4/8] failed one tests_failed 2:03 min (attempt 2, ETA 1m20s): an assertion\nfailed: \u{202e}1 == 2
+[4/8] error two infrastructure – (is tried again, ETA 1m40s): ` + cut + `
+[5/8] passed two 1.00 s (try 2, ETA 1m00s)
 sbench: waiting for memory: two
 sbench: verifications in progress are completed
-
-TASK             VERDICT  TIME   REASON          MESSAGE
-one              passed   0.3s                   
-one (attempt 2)  failed   2m03s  tests_failed    an assertion\nfailed: \u{202e}1 == 2
-two              error    0.0s   infrastructure  ` + cut + `
-two              passed   1.0s                   
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// TestOutcome: what a run says at its end.
-func TestOutcome(t *testing.T) {
+// TestNext: what a run proposes at its end.
+func TestNext(t *testing.T) {
 	tests := []struct {
-		name string
-		s    run.Summary
-		args []string
-		want string
+		name  string
+		s     run.Summary
+		tasks []report.Task
+		args  []string
+		want  string
 	}{
-		{"failures", run.Summary{
-			Total: 166, Planned: 166, Passed: 105, Failed: 59, Pending: 2, Output: "/runs/a/candidates.jsonl",
-			Causes: []run.Cause{
-				{Status: record.Failed, Reason: "tests_failed", Count: 41, Task: "HumanEval/17", Attempt: 1, FailureMessage: "an \x1b assertion failed"},
-				{Status: record.Failed, Reason: "candidate_not_loaded", Count: 18, Task: "HumanEval/3", Attempt: 2},
-				{Status: record.Pending, Reason: "no_verifier", Count: 2, Task: "x", Attempt: 1, FailureMessage: "the family has none"},
-			},
-		}, nil, `
-64.0 % (105 of 164, 95 % 56.4 to 71.0)
-
-failed, with an example of each cause:
-   41  tests_failed          HumanEval/17: an \x1b assertion failed
-   18  candidate_not_loaded  HumanEval/3 (attempt 2)
-
-not measured, and in no score:
-    2  no_verifier  x: the family has none
-
-next: sbench report /runs/a
-`},
-		{"interrupted", run.Summary{Total: 6, Planned: 30, Passed: 6, Output: "/my runs/a/candidates.jsonl"}, []string{"run", "--config", "it's.yaml", "--task", "a/*"}, `
-100.0 % (6 of 6, 95 % 61.0 to 100.0)
-6 of 30, interrupted
-
-next: sbench report '/my runs/a'
+		{"measured", run.Summary{Total: 4, Planned: 4, Passed: 2, Failed: 2}, []report.Task{{TaskID: "a", Scored: 2, Passed: 1}, {TaskID: "b", Scored: 1}}, []string{"run"}, "next: sbench report '/my runs/a'\n"},
+		{"interrupted", run.Summary{Total: 6, Planned: 30, Passed: 6}, nil, []string{"run", "--config", "it's.yaml", "--task", "a/*"}, `next: sbench report '/my runs/a'
       sbench run --config 'it'\''s.yaml' --task 'a/*' --resume
 `},
-		{"nothing measured", run.Summary{
-			Total: 3, Planned: 164, Errors: 3, Output: "/a/candidates.jsonl",
-			Causes: []run.Cause{{Status: record.Error, Reason: run.Infrastructure, Count: 3, Task: "a", Attempt: 1, FailureMessage: "the provider failed: bad_key, 6 times at the end"}},
-		}, []string{"run", "--resume"}, `
-no score: no attempt has a verdict
-3 of 164, interrupted
-
-not measured, and in no score:
-    3  infrastructure  a: the provider failed: bad_key, 6 times at the end
-
-next: sbench report /a
+		{"nothing measured", run.Summary{Total: 3, Planned: 164, Errors: 3, Infrastructure: 3}, nil, []string{"run", "--resume"}, `next: sbench report '/my runs/a'
       sbench run --resume
 `},
-		{"the pack is at fault", run.Summary{
-			Total: 1, Planned: 1, Errors: 1, Output: "/a/candidates.jsonl",
-			Causes: []run.Cause{{Status: record.Error, Reason: "pytest_missing", Count: 1, Task: "a", Attempt: 1}},
-		}, []string{"run"}, `
-no score: no attempt has a verdict
-
-not measured, and in no score:
-    1  pytest_missing  a
-
-next: sbench report /a
+		{"the pack is at fault", run.Summary{Total: 1, Planned: 1, Errors: 1}, nil, []string{"run"}, `next: sbench report '/my runs/a'
       sbench pack check /pack
       (the pack or its image is at fault; mend it, and continue with --resume)
 `},
-		{"all alike", run.Summary{
-			Total: 4, Planned: 4, Passed: 1, Failed: 3, Output: "/a/candidates.jsonl", Alike: []string{"b"},
-			Causes: []run.Cause{{Status: record.Failed, Reason: "checker_failed", Count: 3, Task: "b", Attempt: 1}},
-		}, []string{"run"}, `
-25.0 % (1 of 4, 95 % 4.6 to 69.9)
-
-failed, with an example of each cause:
-    3  checker_failed  b
-
-next: sbench report /a
+		{"a task that nobody passes", run.Summary{Total: 4, Planned: 4, Passed: 1, Failed: 3}, []report.Task{{TaskID: "a", Scored: 1, Passed: 1}, {TaskID: "b", Scored: 3}}, []string{"run"}, `next: sbench report '/my runs/a'
       sbench pack check /pack
-      (all candidates of b failed for the same reason: does the reference pass?)
+      (no candidate of b passed: does the reference pass?)
+`},
+		{"all fail, one is left out", run.Summary{Total: 3, Planned: 3, Failed: 3, LeftOut: []run.LeftOut{{Task: "x", Reason: "no \x1b image"}}}, nil, []string{"run"}, `not prepared, and in no score:
+  x: no \x1b image
+
+next: sbench report '/my runs/a'
+      sbench pack check /pack
+      (no attempt passed: does the reference pass?)
 `},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
-			must(t, writeOutcome(&out, tt.s, tt.args, "/pack"))
-			if diff := cmp.Diff(tt.want, out.String()); diff != "" {
+			tt.s.Output = "/my runs/a/candidates.jsonl"
+			must(t, writeNext(&out, tt.s, report.Run{Tasks: tt.tasks}, tt.args, "/pack"))
+			if diff := cmp.Diff("\n"+tt.want, out.String()); diff != "" {
 				t.Error(diff)
 			}
 		})

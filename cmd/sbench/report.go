@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/report/harbor"
+	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
@@ -37,6 +37,7 @@ type reportCmd struct {
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Write JUnit XML, a case for each attempt."`
 	CSV      string `name:"csv" placeholder:"FILE" help:"Write a table with a line for each attempt."`
 	Harbor   string `name:"harbor" placeholder:"DIR" help:"Make a job directory as Harbor does, for its viewer: a trial for each attempt, with trajectories in ATIF 1.7."`
+	Inspect  string `name:"inspect" placeholder:"FILE" help:"Write a log of Inspect, for its viewer: a sample for each attempt. It is about one run."`
 	JSON     bool   `name:"json" xor:"format" help:"Print JSON."`
 	Markdown bool   `xor:"format" help:"Print Markdown, for example for a comment on a change."`
 	requireFlag
@@ -46,6 +47,9 @@ type reportCmd struct {
 func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	if under := cmd.FailUnder; under != nil && (math.IsNaN(*under) || *under < 0 || *under > 100) {
 		return fmt.Errorf("%w: --fail-under %v is not between 0 and 100", errUsage, *under)
+	}
+	if cmd.Inspect != "" && len(cmd.RunDirs) > 1 {
+		return fmt.Errorf("%w: --inspect: a log of Inspect is about one run: name one", errUsage)
 	}
 	if cmd.Private && cmd.HTML+cmd.Harbor == "" {
 		return fmt.Errorf("%w: --private is for --html and --harbor: no other form has what verifiers printed (sbench show has, too)", errUsage)
@@ -72,7 +76,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 		err = a.json(r)
 	case cmd.Markdown:
 		err = report.WriteMarkdown(a.stdout, r)
-	case cmd.HTML+cmd.JUnit+cmd.CSV+cmd.Harbor == "":
+	case cmd.HTML+cmd.JUnit+cmd.CSV+cmd.Harbor+cmd.Inspect == "":
 		err = report.WriteText(a.stdout, r)
 	}
 	return errors.Join(err, cmd.checkFailUnder(r))
@@ -168,6 +172,7 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 		{cmd.HTML, func(w io.Writer) error { return page.Page{Report: r, Sources: sources}.Write(ctx, w) }},
 		{cmd.JUnit, func(w io.Writer) error { return report.WriteJUnit(w, r, sources) }},
 		{cmd.CSV, func(w io.Writer) error { return report.WriteCSV(w, r, sources) }},
+		{cmd.Inspect, func(w io.Writer) error { return export.Inspect(ctx, w, sources[0]) }},
 	} {
 		if form.name == "" {
 			continue
@@ -183,7 +188,7 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 	if cmd.Harbor == "" {
 		return nil
 	}
-	if err := harbor.Write(ctx, cmd.Harbor, sources); err != nil {
+	if err := export.Harbor(ctx, cmd.Harbor, sources); err != nil {
 		return marked(errUsage, err)
 	}
 	_, err := fmt.Fprintf(say, "wrote %s\n", cmd.Harbor)

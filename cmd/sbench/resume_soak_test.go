@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/host"
@@ -35,7 +36,7 @@ func (h testHost) fortyTasks() string {
 	for i := range 40 {
 		fmt.Fprintf(&rows, `{"id": "task-%02d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}, "environment": {"resources": {"memory": 67108864}}}`+"\n", i)
 	}
-	for name, text := range map[string]string{
+	filetest.Write(h.t, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": `schema_version: '0.2'
@@ -52,9 +53,7 @@ harness:
         *) sleep 0.2; exit 3 ;;
       esac
 `,
-	} {
-		must(h.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml")
 }
 
@@ -84,7 +83,7 @@ func soakKills() int {
 	if os.Getenv("SBENCH_SOAK") != "" {
 		return 200
 	}
-	return 5
+	return 2
 }
 
 // TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it each time until it is

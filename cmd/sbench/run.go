@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
@@ -69,7 +70,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	variants, err := compiler.Variants(source.path, harness.AgentTypes(), source.settings...)
+	variants, err := testerfile.Variants(source.path, harness.AgentTypes(), source.settings...)
 	switch {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
@@ -82,10 +83,10 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 }
 
 // matrix runs the variants one after the other. If a variant cannot run, the next ones run all the same.
-func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []compiler.Variant) error {
-	known := joined(variants, ", ", func(v compiler.Variant) string { return v.Name })
+func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []testerfile.Variant) error {
+	known := joined(variants, ", ", func(v testerfile.Variant) string { return v.Name })
 	for _, name := range cmd.Variant {
-		if !slices.ContainsFunc(variants, func(v compiler.Variant) bool { return v.Name == name }) {
+		if !slices.ContainsFunc(variants, func(v testerfile.Variant) bool { return v.Name == name }) {
 			return fmt.Errorf("%w: --variant %s: the matrix has %s", errUsage, name, known)
 		}
 	}
@@ -141,22 +142,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	summary, err := run.Run(ctx, plan, at.Site)
 	err = errors.Join(err, at.close(ctx))
 	a.endBar()
-	if summary.RunID != "" && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
-		err = errors.Join(err, writeOutcome(a.stderr, summary, os.Args[1:], filepath.Dir(in.Pack.ManifestPath)))
-	}
-	return errors.Join(err, a.printSummary(summary, cmd.JSON))
-}
-
-// printSummary prints the changed verdicts and the summary, and nothing if nothing started.
-func (a *app) printSummary(s run.Summary, asJSON bool) error {
-	switch {
-	case s.RunID == "":
-		return nil
-	case asJSON:
-		return a.json(score(s))
-	}
-	err := printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) })
-	return errors.Join(err, a.printf("%s\n", s))
+	return errors.Join(err, cmd.outcome(ctx, a, summary, filepath.Dir(in.Pack.ManifestPath)))
 }
 
 // load reads the tester file, the manifest, and the env file, which it also returns.
@@ -188,20 +174,20 @@ func (cmd *runCmd) runsHarness() bool {
 func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
+		s.settings = append(s.settings, testerfile.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
 	}
 	if cmd.Contrast != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
+		s.settings = append(s.settings, testerfile.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
 	}
 	if cmd.MaxCost != nil {
-		s.settings = append(s.settings, compiler.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
+		s.settings = append(s.settings, testerfile.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
 	}
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.runsHarness()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
 // readTester reads a tester file and prints its warnings.
-func readTester(a *app, s testerSource) (*compiler.Tester, error) {
+func readTester(a *app, s testerSource) (*testerfile.File, error) {
 	tester, warnings, err := s.load()
 	for _, w := range warnings {
 		a.say(slog.LevelWarn, w.String())
@@ -218,13 +204,13 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := tester.OpenPack()
+	pack, err := compiler.OpenTesterPack(tester)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // environment returns the values of harness.env: from the environment, else from the env file, else
 // from harness.secrets.
-func environment(ctx context.Context, a *app, tester *compiler.Tester, file map[string]string) (map[string]string, error) {
+func environment(ctx context.Context, a *app, tester *testerfile.File, file map[string]string) (map[string]string, error) {
 	file = maps.Clone(file)
 	for name, source := range tester.Harness.Secrets {
 		if os.Getenv(name) != "" || file[name] != "" {
@@ -246,7 +232,7 @@ func envFile(name string) (map[string]string, error) {
 		}
 		name = ".env"
 	}
-	file, err := compiler.LoadEnvFile(name)
+	file, err := testerfile.LoadEnv(name)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
 	}
@@ -255,7 +241,7 @@ func envFile(name string) (map[string]string, error) {
 
 // judgeFor returns the judge that the tester file names, and its API key from the environment or the env
 // file; nil and "" if the tester file names no judge.
-func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, error) {
+func judgeFor(t *testerfile.File, file map[string]string) (*run.Judge, string, error) {
 	j := t.Verification.Judge
 	if j == nil {
 		return nil, "", nil
@@ -264,7 +250,7 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, e
 	if key == "" {
 		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
 	}
-	asked := compiler.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
+	asked := testerfile.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
 	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
 	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
 }
@@ -273,7 +259,7 @@ func judgeFor(t *compiler.Tester, file map[string]string) (*run.Judge, string, e
 const secretTime = 5 * time.Minute
 
 // secret returns the value of a source without white space around it. No error quotes it.
-func secret(ctx context.Context, a *app, source compiler.SecretSource) (string, error) {
+func secret(ctx context.Context, a *app, source testerfile.SecretSource) (string, error) {
 	if source.File != "" {
 		text, err := os.ReadFile(source.File)
 		return strings.TrimSpace(string(text)), err

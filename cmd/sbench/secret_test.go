@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
@@ -23,9 +23,9 @@ run: {id: r, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
 harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets: {`+secrets+`}, config: {command: x}}
 `), 0o600))
-		loaded, _, err := compiler.LoadTester(tester, nil)
+		loaded, _, err := testerfile.Load(tester, nil)
 		must(t, err)
-		file, err := compiler.LoadEnvFile(vars)
+		file, err := testerfile.LoadEnv(vars)
 		must(t, err)
 		return environment(t.Context(), &app{stderr: t.Output()}, loaded, file)
 	}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
@@ -24,7 +24,7 @@ type shardFlags struct {
 }
 
 // deal sets the shard, and the directory of its records.
-func (f shardFlags) deal(t *compiler.Tester, o *run.Options) error {
+func (f shardFlags) deal(t *testerfile.File, o *run.Options) error {
 	if f.Shard == "" {
 		if f.Balance != "" {
 			return fmt.Errorf("%w: --balance is for --shard", errUsage)

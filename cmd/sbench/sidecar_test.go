@@ -2,12 +2,12 @@ package main
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -36,13 +36,11 @@ func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	must(t, err)
 	command, err := json.Marshal([]string{"bash", "-c", script})
 	must(t, err)
-	for name, text := range map[string]string{
+	filetest.Write(t, dir, map[string]string{
 		"manifest.yaml": "id: sidecars\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
 		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "sidecars", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
 "harness": {"type": "command", "config": {"command": ` + string(command) + `}}}`,
-	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 )
@@ -68,7 +69,7 @@ func TestStrangers(t *testing.T) {
 // with a public address that only the namespace of this test's sbench has a route to.
 func TestFetches(t *testing.T) {
 	h := newHost(t).private() // a daemon in another mount namespace could not be used
-	for name, text := range map[string]string{
+	filetest.Write(t, h.dir, map[string]string{
 		"tasks/t/instruction.md": "Write 42 to answer.txt.\n",
 		"tasks/t/task.toml":      "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
 		// the image has no curl
@@ -77,11 +78,7 @@ func TestFetches(t *testing.T) {
 		"tasks/t/solution/solve.sh": "echo 42 > answer.txt\n",
 		"www/checktool":             "#!/bin/sh\ngrep -qx 42 answer.txt\n",
 		"hosts":                     "11.0.0.1 tools.example\n",
-	} {
-		name = filepath.Join(h.dir, name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, []byte(text), 0o644))
-	}
+	})
 	server := exec.Command("unshare", "--net", "sh", "-c", `cd "$0"; exec python3 -m http.server 80`, filepath.Join(h.dir, "www"))
 	must(t, server.Start())
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
@@ -112,16 +109,12 @@ exec "$@"`
 func TestSeparateBroken(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	source := filepath.Join(t.TempDir(), "one")
-	for name, text := range map[string]string{
+	filetest.Write(t, source, map[string]string{
 		"instruction.md":         "Do it.\n",
 		"task.toml":              "artifacts = [\"/app/answer\", \"/app/more\"]\n[verifier.environment]\ndocker_image = \"" + containerdtest.Image + "\"\n",
 		"environment/Dockerfile": "FROM " + containerdtest.Image + "\nWORKDIR /app\n",
 		"tests/test.sh":          "[ \"$(cat /app/answer)\" = 42 ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
-	} {
-		name = filepath.Join(source, name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, []byte(text), 0o644))
-	}
+	})
 	pack := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 1 task(s)", "pack", "import", "--out", pack, "harbor", source)
 	expect(t, codeMeasured, "sbench.local/", "image", "build", "--with", "sbench", "--pack", pack)

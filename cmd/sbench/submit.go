@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
 )
@@ -43,7 +43,7 @@ type submitFlags struct {
 // A submissionPlan is what is submitted, and from where.
 type submissionPlan struct {
 	source testerSource
-	tester *compiler.Tester
+	tester *testerfile.File
 	dir    string // of the shards, absolute
 }
 
@@ -76,7 +76,7 @@ func (f *submitFlags) command(program, config, output string, p submissionPlan, 
 // ownMemory is the memory, in bytes, that a shard needs besides the memory of its sandboxes.
 const ownMemory = 1 << 30
 
-func (f *submitFlags) resources(t *compiler.Tester) (cpus float64, memory int64) {
+func (f *submitFlags) resources(t *testerfile.File) (cpus float64, memory int64) {
 	l := t.Runtime.Limits
 	each := runtime.Limits{Memory: l.Memory, CPUs: l.CPUs}.Over(runtime.DefaultLimits())
 	return each.CPUs * float64(f.Jobs), each.Memory*int64(f.Jobs) + ownMemory

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -153,14 +154,12 @@ func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out str
 		rows += fmt.Sprintf(`{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", i)
 	}
 	must(c.t, os.MkdirAll(dir, 0o755))
-	for file, text := range map[string]string{
+	filetest.Write(c.t, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
 		"tasks.jsonl":   rows,
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nruntime: {limits: {memory: 256m}}\n" +
 			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name)),
-	} {
-		must(c.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644))
-	}
+	})
 	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
 }
 

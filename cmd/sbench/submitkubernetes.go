@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/kubernetes"
 )
@@ -173,7 +173,7 @@ func (cmd *submitKubernetesCmd) job(ctx context.Context, a *app, p submissionPla
 }
 
 // keys returns the values of the variables that runs need, which the Secret holds.
-func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *compiler.Tester) (map[string]string, error) {
+func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *testerfile.File) (map[string]string, error) {
 	file, err := envFile(cmd.EnvFile)
 	if err != nil {
 		return nil, err

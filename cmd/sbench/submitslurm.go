@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/slurm"
@@ -111,7 +112,7 @@ func exported(environ []string) (names []string) {
 }
 
 // keys returns the flags that name the env file. It is an error if jobs cannot find a value of harness.env.
-func (cmd *submitSlurmCmd) keys(t *compiler.Tester) ([]string, error) {
+func (cmd *submitSlurmCmd) keys(t *testerfile.File) ([]string, error) {
 	name := cmd.EnvFile
 	if _, err := os.Stat(".env"); name == "" && err == nil {
 		name = ".env"

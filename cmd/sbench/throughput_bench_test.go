@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has the base image, it also
@@ -58,16 +59,12 @@ func trivialPack(b *testing.B, dir string, n int) string {
 	for i := range n {
 		fmt.Fprintf(&rows, `{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}}`+"\n", i)
 	}
-	for name, text := range map[string]string{
+	filetest.Write(b, dir, map[string]string{
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "'}}\n",
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"harness: {type: command, config: {command: 'echo right > answer'}}\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
+	})
 	return filepath.Join(dir, "tester.yaml")
 }
 

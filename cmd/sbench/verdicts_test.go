@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
@@ -270,15 +271,13 @@ func (h testHost) hostilePack() string {
 		fmt.Fprintf(&cases, "      *'\"%02d %s\"'*)\n        %s\n        ;;\n", i, a.name, strings.ReplaceAll(a.script, "\n", "\n        "))
 	}
 	tester := filepath.Join(h.dir, "hostile", "tester.yaml")
-	for name, text := range map[string]string{
+	filetest.Write(h.t, filepath.Join(h.dir, "hostile"), map[string]string{
 		"manifest.yaml": "id: hostile\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "'}}\n",
 		"tasks.jsonl":   rows.String(),
 		"tester.yaml": "schema_version: '0.2'\nrun: {id: hostile, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
 			"runtime: {limits: {memory: 256MiB, pids: 100, workspace_bytes: 200MiB}}\n" +
 			"harness:\n  type: command\n  config:\n    timeout_seconds: " + strconv.Itoa(seconds) + "\n    command: |\n      case \"$(cat task.json)\" in\n" + cases.String() + "      esac\n",
-	} {
-		must(h.t, os.WriteFile(filepath.Join(h.dir, "hostile", name), []byte(text), 0o644))
-	}
+	})
 	return tester
 }
 

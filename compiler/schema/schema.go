@@ -1,6 +1,6 @@
-// Package schema describes the allowed content of a document as data. A [Checker] checks documents against
-// it, and a test of package compiler generates the JSON Schemas in docs/schemas from it, so that the two
-// agree.
+// Package schema describes the allowed content of a document as data: by hand, or by the tags of a struct ([Fields]),
+// which [Decode] fills. A [Checker] checks documents against it, and a test of package compiler generates the JSON
+// Schemas in docs/schemas from it, so that the two agree.
 package schema
 
 import (

@@ -72,7 +72,7 @@ func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*
 		err = r.openFile(ctx)
 	}
 	if err != nil {
-		r.wrong(0, "", "", "%v", compiler.Bare(err))
+		r.wrong(0, "", "", "%v", document.Bare(err))
 	}
 	if len(r.problems) == 0 && len(r.set.Candidates) == 0 {
 		r.wrong(0, "", "", "there are no predictions")
@@ -352,7 +352,7 @@ func (r *reader) below(ctx context.Context, dir, prefix string, ids map[string]s
 		id = cmp.Or(ids[id], id)
 		if task := r.task(0, id); task != nil {
 			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
-				return fmt.Errorf("%s: %w", prefix+e.Name(), compiler.Bare(err))
+				return fmt.Errorf("%s: %w", prefix+e.Name(), document.Bare(err))
 			}
 		}
 	}

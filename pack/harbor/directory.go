@@ -18,6 +18,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -123,7 +124,7 @@ func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield fu
 	dir := filepath.Join(b.Source, below)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return compiler.Problems{{File: dir, Message: compiler.Bare(err).Error()}}
+		return compiler.Problems{{File: dir, Message: document.Bare(err).Error()}}
 	}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
@@ -187,7 +188,7 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 		if info.IsDir() {
 			return nil
 		}
-		if _, err := compiler.ParsePath(name); err != nil {
+		if _, err := paths.Parse(name); err != nil {
 			return err
 		}
 		if len(t.files) == limits.TaskFiles {
@@ -195,7 +196,7 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 		}
 		text, err := foreign.Read(root, name, min(limits.File, left))
 		if err != nil {
-			return fmt.Errorf("%q: %w", name, compiler.Bare(err))
+			return fmt.Errorf("%q: %w", name, document.Bare(err))
 		}
 		left -= int64(len(text))
 		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0, name})

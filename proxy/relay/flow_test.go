@@ -287,19 +287,25 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestSilence: a provider that sends nothing is cut off.
+// TestSilence: a provider that sends nothing is cut off. The relay charges the bounds, since the provider
+// may still be working.
 func TestSilence(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, _, ended := stuck(t, head)
 		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 50 * time.Millisecond })
-		resp := r.post(messagesPath, `{"model":"m","stream":true}`)
+		body := `{"model":"m","stream":true,"max_tokens":5000}`
+		resp := r.post(messagesPath, body)
 		_, err := io.ReadAll(resp.Body)
 		await(t, "the end of the request at the provider", ended)
 		f := r.relay.Facts()
 		if head && (err == nil || f.Failed[relay.AnswerCut] != 1) || !head && (err != nil || resp.StatusCode != 502 || f.Failed[relay.Unreachable] != 1) {
 			t.Errorf("head %v: status %d, %v, facts %+v", head, resp.StatusCode, err, f)
 		}
-		if f.Usage.Total() == 0 || !f.Usage.Estimated {
+		want := proxy.Usage{Input: int64(len(body)), Output: 5000, Estimated: true}
+		if head {
+			want.Input = 10 // as the answer began
+		}
+		if f.Usage != want {
 			t.Errorf("head %v: what was sent costs %+v", head, f.Usage)
 		}
 	}

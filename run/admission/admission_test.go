@@ -3,10 +3,9 @@ package admission_test
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/admission"
 )
 
@@ -33,8 +32,8 @@ func TestAvailableMemory(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()
 			files := map[string]string{"proc/meminfo": "MemTotal:  2097152 kB\nMemAvailable:  1048576 kB\n", "proc/self/cgroup": tt.groups}
-			writeBelow(t, root, files)
-			writeBelow(t, root, tt.limits)
+			filetest.Write(t, root, files)
+			filetest.Write(t, root, tt.limits)
 			if got, err := admission.AvailableMemory(root); err != nil || got != tt.want {
 				t.Errorf("%d, %v, want %d", got, err, tt.want)
 			}
@@ -57,7 +56,7 @@ func TestAvailablePids(t *testing.T) {
 		{"a container without", map[string]string{kernel + "pid_max": "4194304\n", "sys/fs/cgroup/pids.max": "max\n"}, 16384},
 	} {
 		root := t.TempDir()
-		writeBelow(t, root, tt.files)
+		filetest.Write(t, root, tt.files)
 		if got := admission.AvailablePids(root); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
@@ -81,19 +80,5 @@ func TestSpare(t *testing.T) {
 	h.Give(admission.Need{})
 	if !h.Spare(admission.Need{}) {
 		t.Error("an attempt that does not wait any more is waited for")
-	}
-}
-
-// writeBelow writes files, by their names below root.
-func writeBelow(t *testing.T, root string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		name = filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
 	}
 }

@@ -9,6 +9,7 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -196,6 +197,12 @@ const TooWeak = "assurance_too_weak"
 func TooWeakMessage(a, required verifiers.Assurance) string {
 	return fmt.Sprintf("it passed, but the pass is %s, and %s is required", a, required)
 }
+
+// varying matches what may differ between messages of the same cause: quoted text, paths, and words with digits.
+var varying = regexp.MustCompile(`"[^"]*"|/\S+|\w*\d\w*`)
+
+// CauseOf returns a failure message without what may differ between messages of the same cause.
+func CauseOf(message string) string { return varying.ReplaceAllString(message, "#") }
 
 // Code reports whether the candidate's text is a program.
 func (r *Record) Code() bool {

@@ -100,7 +100,7 @@ func (s *Store) Get(ctx context.Context, ref string, policy PullPolicy) (runtime
 	}
 	switch {
 	case Local(name):
-		return runtime.Image{}, fmt.Errorf("image %s: %w in %s", name, runtime.ErrNotFound, s.Where)
+		return runtime.Image{}, fmt.Errorf("image %s: %w in %s; no registry has it: build it from a Dockerfile (sbench image build)%s", name, runtime.ErrNotFound, s.Where, inCheckout(name))
 	case policy == PullNever:
 		return runtime.Image{}, fmt.Errorf("image %s: %w, and the pull policy is never, in %s", name, runtime.ErrNotFound, s.Where)
 	}
@@ -132,6 +132,14 @@ func (s *Store) byDigest(ctx context.Context, name string) (client.Image, error)
 func Local(ref string) bool {
 	named, err := reference.ParseDockerRef(ref)
 	return err == nil && reference.Domain(named) == "sbench.local"
+}
+
+// inCheckout says how a checkout of sbench makes the image, if it does.
+func inCheckout(name string) string {
+	if strings.HasPrefix(name, "sbench.local/base:") {
+		return ", or run make image in a checkout of sbench"
+	}
+	return ""
 }
 
 // prepare checks the image's platform, unpacks it if necessary, and reads its configuration.

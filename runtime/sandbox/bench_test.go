@@ -276,29 +276,6 @@ func dockerLife(n int64) error {
 	return nil
 }
 
-// BenchmarkCreate makes and removes sandboxes in which nothing runs, with their own ids and
-// with the host's. It measures sbench without the daemon and the OCI runtime.
-func BenchmarkCreate(b *testing.B) {
-	for _, mode := range []string{"auto", "host"} {
-		opts := containerdtest.Options()
-		opts.UserNamespace = mode
-		c := containerdtest.OpenWith(b, opts)
-		run, image := containerdtest.NewRun(b, c)
-		got, _ := c.UserNamespace()
-		b.Run("ids="+got, func(b *testing.B) {
-			for b.Loop() {
-				sandbox, err := run.Create(b.Context(), runtime.Config{Name: "bench", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp"})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := sandbox.Close(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkIdle measures the memory that a sandbox costs while it idles beside that of its own
 // processes: that of the run's shims.
 func BenchmarkIdle(b *testing.B) {

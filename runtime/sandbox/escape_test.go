@@ -413,7 +413,7 @@ func TestHogs(t *testing.T) {
 			}
 			ended := make(chan runtime.Exit, 1)
 			go func() {
-				exit, err := hog.Exec(context.Background(), runtime.Process{Args: []string{"bash", "-c", tt.script}, Wall: 3 * time.Second, Grace: 100 * time.Millisecond})
+				exit, err := hog.Exec(context.Background(), runtime.Process{Args: []string{"bash", "-c", tt.script}, Wall: 2 * time.Second, Grace: 100 * time.Millisecond})
 				report(t, err)
 				ended <- exit
 			}()

@@ -24,7 +24,7 @@ make_system() {
 	mmdebstrap --quiet --variant=minbase --include=git,make,ca-certificates "$1" "$2" ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
 	if [ -d /usr/local/share/ca-certificates ]; then
 		cp -rL /usr/local/share/ca-certificates "$2/usr/local/share/"
-		chroot "$2" update-ca-certificates >&2
+		TMPDIR=/tmp chroot "$2" update-ca-certificates >&2
 	fi
 	cp -L /etc/resolv.conf /etc/hosts "$2/etc/"
 	mkdir -p "$2$go" "$2/old"

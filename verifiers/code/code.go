@@ -41,9 +41,6 @@ func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	if eval.Language != "python" {
 		return verifiers.Verdict{Status: verifiers.Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
 	}
-	if !eval.Inline {
-		return verifiers.Verdict{Status: verifiers.Pending, Reason: "tests_without_verifier", Message: "no verifier for tests that are not inline"}, nil
-	}
 	if in.Code == nil {
 		in.Code = pool.New(e)
 		defer func() { err = errors.Join(err, in.Code.Close(ctx)) }()

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -63,7 +64,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	t.Parallel() // most of the time a sandbox is waited for
 	c := containerdtest.Open(t)
 	repo := t.TempDir()
-	for name, text := range map[string]string{
+	filetest.Write(t, repo, map[string]string{
 		"calc/__init__.py":         "",
 		"calc/core.py":             "def add(a, b):\n    return a - b\n",
 		"calc/test/__init__.py":    "",
@@ -81,11 +82,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		".gitattributes":           "crlf.txt text eol=crlf\n",
 		"kept.tmp":                 "tracked although ignored\n",
 		"directory/deep/file.data": "\x00\x01binary\x02",
-	} {
-		path := filepath.Join(repo, name)
-		verdicttest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		verdicttest.Must(t, os.WriteFile(path, []byte(text), 0o644))
-	}
+	})
 	verdicttest.Must(t, errors.Join(os.Chmod(filepath.Join(repo, "bin/test"), 0o755), os.Chmod(filepath.Join(repo, "bin/tox"), 0o755)))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
@@ -217,15 +214,45 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 
 const fix = `sed -i 's/a - b/a + b/' calc/core.py`
 
-// TestRepoPatch: what agents do to the repository, and the reason of the verdict; "" is a
-// pass. The honest twin of every attack is the fix under the same policy, which passes.
+// A repoRow is what an agent does with the repository, and why the attempt fails; "" if it passes.
+type repoRow struct {
+	name, script, reason string
+	tests                map[string]any
+}
+
+// TestRepoPatch: an honest fix passes, and a forged one does not, whatever it does to the tests or to git.
 func TestRepoPatch(t *testing.T) {
-	w := newRepoWorld(t)
-	tests := []struct {
-		name, script, reason string
-		tests                map[string]any
-	}{
+	judgeRows(t, []repoRow{
 		{"honest fix", fix, "", nil},
+		{"honest fix where sensitive paths are allowed", fix + `; echo '# x' > setup.cfg`, "", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"setup.cfg"}}}},
+		{"no change", `true`, "empty_patch", nil},
+		{"wrong fix", `echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"outside allow_paths", fix + `; echo x > other.txt`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
+		{"edits only the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "empty_patch", nil},
+		{"honest fix and an edited test", fix + `; echo 'def test_old(): assert False' > tests/test_old.py`, "", nil},
+		{"honest fix and a conftest", fix + `; echo 'raise SystemExit(1)' > conftest.py`, "", nil},
+		{"honest fix that imports a new module among the tests", `echo 'from tests.impl import add' > calc/core.py; echo 'def add(a, b): return a + b' > tests/impl.py`, "", nil},
+		{"module among the tests in place of pytest", `echo 'import pytest' > calc/core.py; printf 'import os; os._exit(0)' > tests/pytest.py`, "tests_failed", nil},
+		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "empty_patch", nil},
+		{"plants the test's file where tests are allowed", `printf 'def test_add(): pass\n' > tests/test_new.py`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
+		{"makes the test's file a directory", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
+		{"link in place of a package", `mv calc /tmp/calc; ln -s /tmp/calc calc`, "tests_failed", nil},
+		{"own securebench directory", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
+		{"honest fix where tests are named", fix, "", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
+		{"wrong fix where tests are named", "echo 'def add(a, b): return 4' > calc/core.py", "tests_failed", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
+		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"hooks and filters", `git config filter.x.clean 'cat /etc/passwd'; git config core.hooksPath /tmp; git config core.fsmonitor 'touch /tmp/ran'; echo '* filter=x' > .git/info/attributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"index that lies", `git update-index --assume-unchanged calc/core.py; git update-index --skip-worktree tests/test_old.py; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"git directory gone", `rm -rf .git; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"git directory replaced", `rm -rf .git; git init -q; git add -A; git -c user.name=x -c user.email=x@y commit -qm x; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
+		{"exclude that hides", `echo '*' >> .git/info/exclude; echo x > calc/hidden.py`, "tests_failed", nil},
+		{"another base", fix, "base_commit_mismatch", map[string]any{"base": "0123456789012345678901234567890123456789"}},
+	})
+}
+
+// TestRepoPatchForms: the form of a change decides neither way: names, kinds of files, policies.
+func TestRepoPatchForms(t *testing.T) {
+	judgeRows(t, []repoRow{
 		{"honest fix, committed", fix + `; git -c user.name=x -c user.email=x@y commit -qam fix`, "", nil},
 		{"honest fix, staged", fix + `; git add -A`, "", nil},
 		{"honest fix in a new file", `echo 'def add(a, b): return a + b' > calc/impl.py; echo 'from calc.impl import add' > calc/core.py`, "", nil},
@@ -237,48 +264,29 @@ func TestRepoPatch(t *testing.T) {
 		{"honest fix and an ignored file", fix + `; mkdir build; echo x > build/out; echo x > y.tmp`, "", nil},
 		{"honest fix and a change to a tracked ignored file", fix + `; echo more >> kept.tmp`, "", nil},
 		{"honest fix, executable", fix + `; chmod +x calc/core.py`, "", nil},
-		{"honest fix where sensitive paths are allowed", fix + `; echo '# x' > setup.cfg`, "", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"setup.cfg"}}}},
 		{"honest fix within allow_paths", fix, "", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
 		{"honest fix with a setup patch", fix, "", map[string]any{"setup_patch": "diff --git a/setup.txt b/setup.txt\nnew file mode 100644\n--- /dev/null\n+++ b/setup.txt\n@@ -0,0 +1 @@\n+x\n"}},
-
-		{"no change", `true`, "empty_patch", nil},
 		{"reads only", `cat calc/core.py task.json securebench/public/*.json`, "empty_patch", nil},
-		{"wrong fix", `echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"outside allow_paths", fix + `; echo x > other.txt`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
-		{"edits only the tests", `echo 'def test_old(): pass' > tests/test_old.py`, "empty_patch", nil},
-		{"honest fix and an edited test", fix + `; echo 'def test_old(): assert False' > tests/test_old.py`, "", nil},
 		{"edited test, strict", fix + `; echo 'def test_old(): pass' > tests/test_old.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
 		{"honest fix and changed data of the tests", fix + `; echo 6 > tests/sum.txt; mkdir testdata; echo 6 > testdata/sum.txt`, "", map[string]any{"command": "python3 -m pytest -q tests && test $(cat tests/sum.txt) = 5 && test ! -e testdata"}},
-		{"honest fix and a conftest", fix + `; echo 'raise SystemExit(1)' > conftest.py`, "", nil},
 		{"honest fix, a script, a package's build file and a link", fix + `; printf '#!/bin/sh\n' > bin/more.sh; echo x: > Makefile; mkdir ci; echo > ci/lint.py; ln -s core.py calc/alias.py`, "", nil},
 		{"honest fix in a package named test", `echo 'from calc.test.impl import add' > calc/core.py; echo 'from calc.test.more import add' > calc/test/impl.py; echo 'def add(a, b): return a + b' > calc/test/more.py`, "", map[string]any{"gold_patch": " "}},
-		{"honest fix that imports a new module among the tests", `echo 'from tests.impl import add' > calc/core.py; echo 'def add(a, b): return a + b' > tests/impl.py`, "", nil},
-		{"module among the tests in place of pytest", `echo 'import pytest' > calc/core.py; printf 'import os; os._exit(0)' > tests/pytest.py`, "tests_failed", nil},
-		{"plants the test's file", `printf 'def test_add(): pass\n' > tests/test_new.py`, "empty_patch", nil},
 		{"honest fix with tests of its own", fix + `; printf 'def test_mine():\n    assert False\n' > tests/test_mine.py; echo x > tests/data.txt; mkdir web; echo x > web/a.spec.ts`, "", nil},
 		{"tests of its own, strict", fix + `; printf 'def test_mine(): pass\n' > tests/test_mine.py`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
 		{"honest fix and a changed path that is preserved", fix + `; echo x > setup.cfg; echo 'def test_old(): assert False' > tests/test_old.py`, "", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg", "tests"}}}},
 		{"nothing but a path that is preserved", `echo x > setup.cfg`, "empty_patch", map[string]any{"candidate_policy": map[string]any{"patch_preserved_paths": []string{"setup.cfg"}}}},
-		{"plants the test's file where tests are allowed", `printf 'def test_add(): pass\n' > tests/test_new.py`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
-		{"makes the test's file a directory", `mkdir -p tests/test_new.py; echo x > tests/test_new.py/x`, "tests_failed", map[string]any{"candidate_policy": map[string]any{"allow_sensitive_paths": []string{"tests/**"}}}},
 		{"link", `ln -s /etc/passwd calc/link`, "empty_patch", nil},
 		{"link, strict", `ln -s /etc/passwd calc/link`, "candidate_policy_denied", map[string]any{"candidate_policy": map[string]any{"strict": true}}},
 		{"honest, with a link of an environment and a nested repository", fix + `; mkdir -p .venv/bin sub; ln -s /usr/bin/python3 .venv/bin/python3; cd sub; git init -q; echo x > f; git add f; git -c user.name=x -c user.email=x@y commit -qm x`, "", nil},
 		{"honest, a module named like a test", `echo 'def total(a, b): return a + b' > calc/test_utils.py; printf 'from calc.test_utils import total\n\n\ndef add(a, b):\n    return total(a, b)\n' > calc/core.py`, "", nil},
-		{"link in place of a package", `mv calc /tmp/calc; ln -s /tmp/calc calc`, "tests_failed", nil},
 		{"nested repository", `mkdir sub; cd sub; git init -q; echo x > f; git add f; git -c user.name=x -c user.email=x@y commit -qm x`, "empty_patch", nil},
-		{"own securebench directory", `mkdir -p x; echo x > x/y; mkdir -p securebench/public; echo x > securebench/z`, "tests_failed", nil},
 		{"honest fix beside a module with a name of its own", fix + `; echo x = 1 > helpers.py; mkdir -p calc/json; echo > calc/json/__init__.py`, "", nil},
-		{"honest fix where tests are named", fix, "", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
-		{"wrong fix where tests are named", "echo 'def add(a, b): return 4' > calc/core.py", "tests_failed", map[string]any{"command": "python3 -m pytest -q tests/test_new.py::test_add tests/test_old.py"}},
-		{"attributes that hide", `echo '* -diff binary' > .gitattributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"hooks and filters", `git config filter.x.clean 'cat /etc/passwd'; git config core.hooksPath /tmp; git config core.fsmonitor 'touch /tmp/ran'; echo '* filter=x' > .git/info/attributes; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"index that lies", `git update-index --assume-unchanged calc/core.py; git update-index --skip-worktree tests/test_old.py; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"git directory gone", `rm -rf .git; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"git directory replaced", `rm -rf .git; git init -q; git add -A; git -c user.name=x -c user.email=x@y commit -qm x; echo 'def add(a, b): return 4' > calc/core.py`, "tests_failed", nil},
-		{"exclude that hides", `echo '*' >> .git/info/exclude; echo x > calc/hidden.py`, "tests_failed", nil},
-		{"another base", fix, "base_commit_mismatch", map[string]any{"base": "0123456789012345678901234567890123456789"}},
-	}
+	})
+}
+
+func judgeRows(t *testing.T, tests []repoRow) {
+	t.Helper()
+	w := newRepoWorld(t)
 	twins := map[string]bool{}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -63,7 +64,7 @@ def test_large():
 def test_negative():
     assert add(-4, -4) == -8
 `
-	for name, text := range map[string]string{
+	filetest.Write(t, w.dir, map[string]string{
 		"hidden/program/test_outputs.py": program, "hidden/module/test_outputs.py": module,
 		"hidden/program/test.sh": "#!/bin/bash\npython3 -m pytest /tests/test_outputs.py -rA\n",
 		"hidden/module/test.sh":  "#!/bin/bash\npython3 -m pytest $TEST_DIR/test_outputs.py -rA\n",
@@ -73,11 +74,7 @@ def test_negative():
 		"hidden/print/check.sh":   "#!/bin/sh\necho 5 | cmp - answer\n",
 		"hidden/seed/conftest.py": "", "hidden/seed/test_outputs.py": program, "hidden/seed/data.json": "{}",
 		"hidden/unit/check.py": "import json, subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def test_sum(self):\n        out = subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True, text=True).stdout\n        self.assertEqual(json.loads(out), 5)\nif __name__ == \"__main__\":\n    unittest.main()\n",
-	} {
-		path := filepath.Join(w.dir, name)
-		verdicttest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		verdicttest.Must(t, os.WriteFile(path, []byte(text), 0o755))
-	}
+	})
 	return w
 }
 
@@ -275,18 +272,14 @@ func TestLiesAboutPytest(t *testing.T) {
 // that solves nothing.
 func TestTerminalCommands(t *testing.T) {
 	w := newForgedWorld(t)
-	for name, text := range map[string]string{
+	filetest.Write(t, w.dir, map[string]string{
 		"hidden/reward/test.sh": "#!/bin/bash\nset -uo pipefail\npython3 -m pytest --junitxml=/logs/j.xml -rA /tests/test_outputs.py | tee /logs/out\ncode=${PIPESTATUS[0]}\necho $((code == 0)) > /logs/reward.txt\nexit $code\n",
 		"hidden/main/test.py":   "#!/usr/bin/env python3\nimport sys, pytest\nsys.exit(pytest.main(['-q', '/tests/test_outputs.py']))\n",
 		"hidden/steps/test.sh":  "#!/bin/sh\nset -eux\ntest -f solve.py\ncd /tests\nfor t in two_three large negative; do\n  python3 -m pytest -q test_outputs.py::test_$t\ndone\n",
 		"hidden/suite/test.sh":  "#!/bin/sh\nexec python3 -m unittest discover -v -s /tests\n",
 		"hidden/suite/test_it.py": "import subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def run_it(self, *args):\n        return int(subprocess.check_output([sys.executable, '/workspace/solve.py', *args]))\n" +
 			"    def test_sum(self):\n        self.assertEqual(self.run_it('2', '3'), 5)\n    def test_large(self):\n        self.assertEqual(self.run_it('200', '300'), 500)\n",
-	} {
-		path := filepath.Join(w.dir, name)
-		verdicttest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		verdicttest.Must(t, os.WriteFile(path, []byte(text), 0o755))
-	}
+	})
 	outputs, err := os.ReadFile(filepath.Join(w.dir, "hidden/program/test_outputs.py"))
 	verdicttest.Must(t, err)
 	for _, name := range []string{"reward", "main", "steps"} {

@@ -1,13 +1,11 @@
 package terminal_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/verdicttest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -82,7 +80,7 @@ func TestRewards(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w.add(t, "hidden/p/check.sh", "#!/bin/bash\n"+tt.script+"\n")
+			filetest.Write(t, w.dir, map[string]string{"hidden/p/check.sh": "#!/bin/bash\n" + tt.script + "\n"})
 			_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh", "reward": true, "timeout_seconds": 5}}, verifiers.Permissions{})
 			if v.Score != tt.score || v.Reason != tt.reason || !strings.Contains(v.Message, tt.said) {
 				t.Errorf("score %v, %q: %s\n%s%s", v.Score, v.Reason, v.Message, v.Stdout, v.Stderr)
@@ -94,16 +92,9 @@ func TestRewards(t *testing.T) {
 // TestCheckerLogs: what a checker leaves beside its reward is kept for people.
 func TestCheckerLogs(t *testing.T) {
 	w := newTerminalWorld(t)
-	w.add(t, "hidden/p/check.sh", "#!/bin/bash\ncd /logs/verifier\necho '{}' > ctrf.json; mkdir more; ln -s ctrf.json link; mkfifo pipe; echo x > ' odd'; echo 1 > reward.txt\n")
+	filetest.Write(t, w.dir, map[string]string{"hidden/p/check.sh": "#!/bin/bash\ncd /logs/verifier\necho '{}' > ctrf.json; mkdir more; ln -s ctrf.json link; mkfifo pipe; echo x > ' odd'; echo 1 > reward.txt\n"})
 	_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh", "reward": true}}, verifiers.Permissions{})
 	if want := []verifiers.Log{{Name: "ctrf.json", Text: "{}\n"}, {Name: "reward.txt", Text: "1\n"}}; !slices.Equal(v.Logs, want) {
 		t.Errorf("%s %s: logs %v", v.Status, v.Message, v.Logs)
 	}
-}
-
-// add writes a file of the pack.
-func (w terminalWorld) add(t *testing.T, name, text string) {
-	t.Helper()
-	verdicttest.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(w.dir, name)), 0o755))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o755))
 }

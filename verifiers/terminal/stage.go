@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/machine"
@@ -53,7 +54,7 @@ func (c *terminalCheck) env(dir string) []string {
 		env = append(env, "TEST_DIR="+c.eval.Checker.TestDir())
 	}
 	if c.eval.Checker.Path != "" {
-		env = append(env, "SECUREBENCH_WORKSPACE="+c.workdir(), "SECUREBENCH_EVALUATOR="+compiler.EvaluatorMount)
+		env = append(env, "SECUREBENCH_WORKSPACE="+c.workdir(), "SECUREBENCH_EVALUATOR="+paths.EvaluatorMount)
 	}
 	return env
 }
@@ -122,7 +123,7 @@ func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
 	entries, err := os.ReadDir(source)
 	mounts := []runtime.Mount{own}
 	for _, e := range entries {
-		mounts = append(mounts, runtime.Mount{Source: filepath.Join(source, e.Name()), Dest: path.Join(compiler.CheckerMount, e.Name())})
+		mounts = append(mounts, runtime.Mount{Source: filepath.Join(source, e.Name()), Dest: path.Join(paths.CheckerMount, e.Name())})
 	}
 	return mounts, err
 }
@@ -177,7 +178,7 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 			return "", err
 		}
 	}
-	for _, name := range []string{trustedDir, checkerDir, pythonDir, compiler.EvaluationInputsRoot} { // mounts need them, empty or not
+	for _, name := range []string{trustedDir, checkerDir, pythonDir, paths.EvaluationInputsRoot} { // mounts need them, empty or not
 		if err := root.MkdirAll(name, 0o755); err != nil {
 			return "", err
 		}

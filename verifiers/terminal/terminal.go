@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -152,7 +153,7 @@ func (c *terminalCheck) tests() (inside, stagedTests string) {
 	case c.eval.Checker.Path != "":
 		return c.eval.Checker.Mount(), checkerDir
 	case len(c.eval.Files) > 0:
-		return path.Join(c.workdir(), compiler.EvaluationInputsRoot), compiler.EvaluationInputsRoot
+		return path.Join(c.workdir(), paths.EvaluationInputsRoot), paths.EvaluationInputsRoot
 	}
 	return "", ""
 }
@@ -168,7 +169,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	if c.separate {
 		return c.judge(ctx, dir)
 	}
-	trusted := []string{path.Join(c.workdir(), trustedDir), compiler.CheckerMount, compiler.EvaluatorMount, sbenchDir}
+	trusted := []string{path.Join(c.workdir(), trustedDir), paths.CheckerMount, paths.EvaluatorMount, sbenchDir}
 	left, denied, err := machine.ForgingLinks(ctx, c.engine, c.image, c.in.Candidate.Workspace, c.workdir(), trusted)
 	if err != nil {
 		return verifiers.Verdict{}, err
@@ -207,11 +208,11 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 		v = readReward(ran.logs).verdict(ran.exit, c.in.Reference)
 	}
 	v.Logs = checkerLogs(ran.logs)
-	if ran.refused > 0 && v.Status == verifiers.Failed {
-		v.Message += fmt.Sprintf("; the proxy refused %d requests of the checker's sandbox", ran.refused)
+	if ran.unserved > 0 && v.Status == verifiers.Failed {
+		v.Message += fmt.Sprintf("; %d requests of the checker's sandbox were refused or failed", ran.unserved)
 		if c.in.Reference { // no other candidate may turn its failure into an error
 			v.Status, v.Reason = verifiers.Faulty, "checker_refused"
-			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches"
+			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches, and the hosts have to answer; egress.jsonl has each request"
 		}
 	}
 	return c.withoutPytest(ctx, dir, v)
@@ -305,9 +306,9 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execu
 
 // An execution is a run of the checker.
 type execution struct {
-	exit    runtime.Exit
-	logs    string // host directory that the checker saw as /logs
-	refused int64  // requests that the proxy refused
+	exit     runtime.Exit
+	logs     string // host directory that the checker saw as /logs
+	unserved int64  // requests that the proxy refused, or that failed
 }
 
 // execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
@@ -352,8 +353,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 		add(&cfg)
 	}
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	refused, doneErr := done()
-	ran.refused = refused
+	unserved, doneErr := done()
+	ran.unserved = unserved
 	return ran, errors.Join(err, doneErr)
 }
 

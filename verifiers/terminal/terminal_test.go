@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -35,7 +36,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 	t.Parallel()
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	w := terminalWorld{run: run, image: image, dir: t.TempDir()}
-	for name, text := range map[string]string{
+	filetest.Write(t, w.dir, map[string]string{
 		"manifest.yaml":           "id: p\nversion: 1\n",
 		"hidden/expected.txt":     "44\n",
 		"hidden/compare.sh":       "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
@@ -52,12 +53,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/sb/tests/want":       "44\n",
 		"hidden/sb/tests/test_it.py": "import os, unittest\nclass TestAnswer(unittest.TestCase):\n    def test_file(self):\n        self.assertTrue(os.path.exists('answer.txt'))\ndef test_answer():\n    assert open(os.environ['SECUREBENCH_WORKSPACE'] + '/answer.txt').read() == '44\\n'\n",
 		"hidden/chroot/check.sh":     "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
-	} {
-		path := filepath.Join(w.dir, name)
-		verdicttest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		verdicttest.Must(t, os.WriteFile(path, []byte(text), 0o755))
-	}
-	verdicttest.Must(t, os.Chmod(filepath.Join(w.dir, "hidden/sb/run.sh"), 0o644))
+	})
 	return w
 }
 
@@ -138,40 +134,22 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 
 const solve = `echo 44 > answer.txt`
 
-// TestTerminalTask: what agents leave, and the reason of the verdict; "" is a pass. Every
-// attack has an honest twin that differs in the answer only.
+// A terminalRow is what an agent leaves for a checker, and why the attempt fails; "" if it passes.
+type terminalRow struct{ name, checker, script, reason string }
+
+// TestTerminalTask: what solves a task passes each form of checker, and what lies to the checker does not.
 func TestTerminalTask(t *testing.T) {
-	w := newTerminalWorld(t)
-	tests := []struct{ name, checker, script, reason string }{
+	judgeRows(t, []terminalRow{
 		{"honest, shell", "shell", solve, ""},
 		{"honest, script", "script", solve, ""},
-		{"honest, the command is no argument", "unseen", solve, ""},
 		{"honest, SecureBench's layout", "sb", solve, ""},
 		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
 		{"honest, pytest", "pytest", solve, ""},
 		{"honest, python", "python", solve, ""},
-		{"honest, subdirectory", "workdir", solve + "; mkdir sub", ""},
-		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
-		{"honest, links that programs make", "shell", solve + `; ln -s /dev/null log; ln -s /usr/share/common-licenses/GPL-3 COPYING; python3 -m venv --without-pip --symlinks v`, ""},
-		{"honest, links to what a sandbox has of its own", "shell", solve + `; mkdir logs; ln -s /dev/stdout logs/access.log; ln -s /tmp/cache cache; ln -s /run/app.sock sock`, ""},
-		{"honest, special permission bits", "bits", solve + `; mkdir t; chmod 1777 t; mkdir g; chmod 2755 g; touch s; chmod 4755 s`, ""},
 		{"honest, a module named like one of pytest's", "module", `echo 'def box(n): return [n]' > packaging.py`, ""},
 		{"pytest's own module from the workspace", "dashc", `echo 'raise SystemExit(0)' | tee pytest.py packaging.py pluggy.py iniconfig.py > /dev/null`, "checker_failed"},
 		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
-		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
-		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
-		{"honest, special files around", "shell", solve + `; mkfifo pipe; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('sock')"`, ""},
-		{"honest, hard link", "shell", `echo 44 > a; ln a answer.txt`, ""},
-		{"honest, own securebench directory", "shell", solve + `; mkdir -p securebench/evaluation_inputs; echo 5 > securebench/evaluation_inputs/expected.txt`, ""},
-		{"honest, securebench is a link", "shell", solve + `; rm -rf securebench; ln -s /etc securebench`, ""},
-		{"honest, securebench is a file", "shell", solve + `; rm -rf securebench; echo x > securebench`, ""},
-		{"honest, inputs are a link", "shell", solve + `; mkdir -p securebench; ln -s /etc securebench/evaluation_inputs`, ""},
-
-		{"honest, names that are not UTF-8", "shell", solve + `; mkdir $'\xff'; ln -s x $'\xff/\xfe'`, ""},
 		{"honest, asset", "asset", `cp data/asset.txt answer.txt`, ""},
-		{"honest, asset moved", "asset", `cp data/asset.txt answer.txt; mv data elsewhere`, ""},
-		{"honest, asset directory a file", "asset", solve + `; mv data elsewhere; echo x > data`, ""},
-		{"honest, asset a directory", "asset", solve + `; mv data elsewhere; mkdir -p data/asset.txt/x`, ""},
 		{"honest, program", "runs", `echo 'print(44)' > solution.py`, ""},
 		{"honest, slow", "slow", `echo 'sleep 0.1' > slow.sh; ` + solve, ""},
 		{"honest, hungry", "hungry", `echo 'exec python3 -c "b = bytearray(3 << 20)"' > slow.sh; ` + solve, ""},
@@ -182,7 +160,6 @@ a, b = socket.socketpair(); c, d = socket.socketpair()
 for s in (a, c): s.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1, 2, a.fileno(), b.fileno(), c.fileno(), d.fileno()]))])
 P
 python3 f.py`, ""},
-
 		{"program that reaches into the checker", "runs", `cat > solution.py <<'P'
 import os
 try:
@@ -201,12 +178,9 @@ P`, "checker_failed"},
 		{"wrong answer, pytest", "pytest", `echo 45 > answer.txt`, "checker_failed"},
 		{"link to the expected file", "shell", `ln -s securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
 		{"absolute link to the expected file", "shell", `ln -s /workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
-		{"link through a directory", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
-		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
 		{"link through /proc/self/cwd", "shell", `ln -s /proc/self/cwd/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
 		{"link through /proc/self/root", "pytest", `ln -s /proc/self/root/tests/helper.py answer.txt`, "checker_failed"},
 		{"link to an open file", "python", `ln -s /proc/self/fd/3 answer.txt`, "checker_failed"},
-		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, "checker_failed"},
 		{"links that take for ever", "shell", `python3 -c "
 import os
 for i in range(40): os.symlink('c%02d' % (i + 1) + '/d/..' * 815, 'c%02d' % i)
@@ -240,7 +214,39 @@ echo 45 > answer.txt`, "checker_failed"},
 		{"deep tree", "shell", solve + `; python3 -c "
 import os
 for i in range(1000): os.mkdir('d'); os.chdir('d')"`, "candidate_too_big"},
-	}
+	})
+}
+
+// TestTerminalForms: what lies around the answer, and in what form the answer is, decides nothing.
+func TestTerminalForms(t *testing.T) {
+	judgeRows(t, []terminalRow{
+		{"honest, the command is no argument", "unseen", solve, ""},
+		{"honest, subdirectory", "workdir", solve + "; mkdir sub", ""},
+		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
+		{"honest, links that programs make", "shell", solve + `; ln -s /dev/null log; ln -s /usr/share/common-licenses/GPL-3 COPYING; python3 -m venv --without-pip --symlinks v`, ""},
+		{"honest, links to what a sandbox has of its own", "shell", solve + `; mkdir logs; ln -s /dev/stdout logs/access.log; ln -s /tmp/cache cache; ln -s /run/app.sock sock`, ""},
+		{"honest, special permission bits", "bits", solve + `; mkdir t; chmod 1777 t; mkdir g; chmod 2755 g; touch s; chmod 4755 s`, ""},
+		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
+		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
+		{"honest, special files around", "shell", solve + `; mkfifo pipe; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('sock')"`, ""},
+		{"honest, hard link", "shell", `echo 44 > a; ln a answer.txt`, ""},
+		{"honest, own securebench directory", "shell", solve + `; mkdir -p securebench/evaluation_inputs; echo 5 > securebench/evaluation_inputs/expected.txt`, ""},
+		{"honest, securebench is a link", "shell", solve + `; rm -rf securebench; ln -s /etc securebench`, ""},
+		{"honest, securebench is a file", "shell", solve + `; rm -rf securebench; echo x > securebench`, ""},
+		{"honest, inputs are a link", "shell", solve + `; mkdir -p securebench; ln -s /etc securebench/evaluation_inputs`, ""},
+		{"honest, names that are not UTF-8", "shell", solve + `; mkdir $'\xff'; ln -s x $'\xff/\xfe'`, ""},
+		{"honest, asset moved", "asset", `cp data/asset.txt answer.txt; mv data elsewhere`, ""},
+		{"honest, asset directory a file", "asset", solve + `; mv data elsewhere; echo x > data`, ""},
+		{"honest, asset a directory", "asset", solve + `; mv data elsewhere; mkdir -p data/asset.txt/x`, ""},
+		{"link through a directory", "shell", `ln -s . a; ln -s a/securebench b; ln -s b/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link through the image", "shell", `ln -s /usr/../workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
+		{"link to an open file by /dev", "python", `ln -s /dev/fd/3 answer.txt`, "checker_failed"},
+	})
+}
+
+func judgeRows(t *testing.T, tests []terminalRow) {
+	t.Helper()
+	w := newTerminalWorld(t)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			result, v := w.attempt(t, tt.script, checkers()[tt.checker], verifiers.Permissions{})

@@ -3,16 +3,10 @@
 //
 // The fuzzer itself keeps such inputs in the build cache, one file each. A corpus
 // file holds those of one target as text, so that thousands can be committed and
-// read. To collect more:
-//
-//	go test -fuzz '^FuzzRow$' -fuzztime 10m ./compiler
-//	go test ./internal/test/compilertest -keep "$(go env GOCACHE)/fuzz"
+// read.
 package compilertest
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -20,34 +14,18 @@ import (
 )
 
 // Seed adds the inputs of a corpus file to a fuzz target: one per line, each a quoted
-// Go string. A file that does not exist has none.
+// Go string.
 func Seed[T string | []byte](f *testing.F, path string) {
 	f.Helper()
-	inputs, err := Read(path)
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, input := range inputs {
-		f.Add(T(input))
-	}
-}
-
-// Read returns the inputs in the corpus file path, none if it does not exist.
-func Read(path string) ([]string, error) {
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err != nil || len(text) == 0 {
+		f.Fatalf("%s has no inputs: %v", path, err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	var inputs []string
 	for line := range strings.Lines(string(text)) {
 		input, err := strconv.Unquote(strings.TrimSpace(line))
 		if err != nil {
-			return nil, fmt.Errorf("%s: line %q: %w", path, line, err)
+			f.Fatalf("%s: line %q: %v", path, line, err)
 		}
-		inputs = append(inputs, input)
+		f.Add(T(input))
 	}
-	return inputs, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -143,6 +144,9 @@ func OpenWith(tb testing.TB, opts host.Options) *host.Host {
 		}
 		tb.Skipf("no daemon tests here: %v", err)
 	}
+	if err := shareBase(ctx, opts, archive); err != nil {
+		tb.Fatal(err)
+	}
 	c, err := host.Open(ctx, opts)
 	if err != nil {
 		tb.Fatal(err)
@@ -166,6 +170,60 @@ func possible() error {
 		}
 	}
 	return runtimetest.MayMount()
+}
+
+// shareBase gives the daemon of this package the base image, which the first package has imported for all:
+// the files of its stores as hard links, since nothing writes to them, and copies of its databases.
+func shareBase(ctx context.Context, opts host.Options, archive string) error {
+	root, _ := directories()
+	stores := filepath.Join(root, "containerd")
+	if opts.Address != "" || opts.Root != root {
+		return nil
+	}
+	if err := os.MkdirAll(root, 0o711); err != nil {
+		return err
+	}
+	lock, err := filelock.Acquire(ctx, filepath.Join(base(), "shared.lock"), filelock.Exclusive)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if _, err := os.Stat(stores); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	shared := filepath.Join(base(), "shared")
+	if _, err := os.Stat(shared); errors.Is(err, os.ErrNotExist) {
+		opts.Root, opts.State = filepath.Join(base(), "first", "root"), filepath.Join(base(), "first", "state")
+		c, err := host.Open(ctx, opts)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(importBase(ctx, c, archive), c.Close(ctx)); err != nil {
+			return err
+		}
+		if err := os.Rename(filepath.Join(opts.Root, "containerd"), shared); err != nil {
+			return err
+		}
+	}
+	copied := filepath.Join(root, "copied") // all of it, or nothing, becomes the daemon's
+	if err := os.RemoveAll(copied); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, "cp", "-al", shared, copied).CombinedOutput(); err != nil {
+		return fmt.Errorf("share the base image: %w: %s", err, out)
+	}
+	databases, err := filepath.Glob(filepath.Join(copied, "root", "*", "*.db"))
+	for _, name := range databases {
+		content, readErr := os.ReadFile(name)
+		err = errors.Join(err, readErr, os.Remove(name), os.WriteFile(name, content, 0o644))
+	}
+	if len(databases) == 0 {
+		err = errors.New("share the base image: no databases")
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(copied, stores)
 }
 
 // importBase imports the base image from archive if it is missing.

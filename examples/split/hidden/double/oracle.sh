@@ -2,9 +2,11 @@
 read -r start # {"questions":5,"seed":"…"}
 left=${start#*'"questions":'}
 left=${left%%[!0-9]*}
+seed=${start#*'"seed":"'}
+seed=${seed%%\"*}
 numbers=
 while [ "$left" -gt 0 ]; do
-	number=$(od -An -N 2 -t u2 /dev/urandom | tr -d ' ')
+	number=$(echo "$seed $left" | cksum | cut -d ' ' -f 1)
 	numbers="$numbers $number"
 	echo "$number"
 	left=$((left - 1))

@@ -1,4 +1,4 @@
-package compiler
+package schema
 
 import (
 	"reflect"
@@ -9,7 +9,7 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// decode sets fields of the struct that target points to, from the object v, which its schema allows. The
+// Decode sets fields of the struct that target points to, from the object v, which its schema allows. The
 // tags of a field say what it gets:
 //
 //	key   the value of this key of v
@@ -17,8 +17,8 @@ import (
 //	trim  for a string: the value without white space around it
 //
 // If v lacks the key, the field stays as it is. Null resets a field, but not the fields of a struct.
-func decode(v document.Value, target any) {
-	if v.Len() > 0 { // most rows have no environment
+func Decode(v document.Value, target any) {
+	if v.Given() {
 		set(reflect.ValueOf(target).Elem(), v)
 	}
 }
@@ -29,10 +29,10 @@ func set(to reflect.Value, v document.Value) {
 		*field = v.IsTrue()
 	case *string:
 		*field = v.Text()
-	case *Hidden[string]:
-		*field = Hide(v.Text())
+	case interface{ Decode(v document.Value) }:
+		field.Decode(v)
 	case *[]domain.Domain:
-		*field, _ = domain.ParseAll(stringList(v)) // the schema's checks have passed
+		*field, _ = domain.ParseAll(Strings(v)) // the schema's checks have passed
 	case *int:
 		n, _ := v.Int64()
 		*field = int(n)
@@ -43,7 +43,7 @@ func set(to reflect.Value, v document.Value) {
 	case *time.Duration:
 		*field = seconds(v)
 	case *Command:
-		*field = Command{Shell: v.Text(), Argv: stringList(v)}
+		*field = Command{Shell: v.Text(), Argv: Strings(v)}
 	default:
 		setCompound(to, v)
 	}

@@ -1,4 +1,4 @@
-package compiler_test
+package testerfile_test
 
 import (
 	"errors"
@@ -12,14 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-func loadTester(t *testing.T, text string) *compiler.Tester {
+func loadTester(t *testing.T, text string) *testerfile.File {
 	t.Helper()
-	tester, _, err := compiler.LoadTester(testerFile(t, text), harness.AgentTypes())
+	tester, _, err := testerfile.Load(testerFile(t, text), harness.AgentTypes())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,24 +33,24 @@ const testerHead = "schema_version: \"0.2\"\nrun: {id: r, output_dir: ../out}\nb
 func TestLoadTesterDefaults(t *testing.T) {
 	got := loadTester(t, testerHead+"harness: {type: command, config: {command: echo hi}}\n")
 	dir := filepath.Dir(got.Path)
-	want := &compiler.Tester{
+	want := &testerfile.File{
 		Path:         filepath.Join(dir, "tester.yaml"),
-		Run:          compiler.RunSection{ID: "r", OutputDir: filepath.Join(filepath.Dir(dir), "out")},
-		Benchmark:    compiler.BenchmarkSection{Manifest: filepath.Join(dir, "manifest.yaml"), Tasks: "/tasks.jsonl"},
-		Verification: compiler.VerificationSection{DisallowDangerousCommands: true},
-		Harness: compiler.HarnessSection{
-			Type:   compiler.HarnessCommand,
-			Config: compiler.HarnessConfig{TaskFile: "task.json", Command: compiler.Command{Shell: "echo hi"}},
+		Run:          testerfile.RunSection{ID: "r", OutputDir: filepath.Join(filepath.Dir(dir), "out")},
+		Benchmark:    testerfile.BenchmarkSection{Manifest: filepath.Join(dir, "manifest.yaml"), Tasks: "/tasks.jsonl"},
+		Verification: testerfile.VerificationSection{DisallowDangerousCommands: true},
+		Harness: testerfile.HarnessSection{
+			Type:   testerfile.HarnessCommand,
+			Config: testerfile.HarnessConfig{TaskFile: "task.json", Command: schema.Command{Shell: "echo hi"}},
 		},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(compiler.Tester{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(testerfile.File{})); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestLoadTesterValues(t *testing.T) {
 	got := loadTester(t, testerHead+`
-verification: {disallow_dangerous_commands: no, deny_commands: [chroot, chroot]}
+verification: {disallow_dangerous_commands: no, deny_commands: [chroot]}
 harness:
   type: codex
   env: [A, B]
@@ -61,9 +63,9 @@ runtime:
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantHarness := compiler.HarnessSection{
+	wantHarness := testerfile.HarnessSection{
 		Type: "codex", Env: []string{"A", "B"},
-		Config: compiler.HarnessConfig{
+		Config: testerfile.HarnessConfig{
 			TaskFile: "in/t.json", Timeout: 1500 * time.Millisecond, AllowedDomains: domains,
 			Model: "gpt-5", Version: "latest", MaxRequests: 7, Own: map[string]string{"reasoning_effort": "high"},
 		},
@@ -71,7 +73,7 @@ runtime:
 	if diff := cmp.Diff(wantHarness, got.Harness, cmpopts.EquateComparable(domain.Domain{})); diff != "" {
 		t.Error(diff)
 	}
-	wantRuntime := compiler.RuntimeSection{Pull: "never", Limits: compiler.LimitsSection{
+	wantRuntime := testerfile.RuntimeSection{Pull: "never", Limits: testerfile.LimitsSection{
 		Memory: 512 << 20, CPUs: 0.5, Pids: 9, WorkspaceBytes: 3 << 29, OutputBytes: 100,
 	}}
 	if diff := cmp.Diff(wantRuntime, got.Runtime); diff != "" {
@@ -101,12 +103,12 @@ func TestHarnessDefaults(t *testing.T) {
 func TestCommandArgs(t *testing.T) {
 	tests := []struct {
 		name    string
-		command compiler.Command
+		command schema.Command
 		want    []string
 	}{
-		{"none", compiler.Command{}, nil},
-		{"shell", compiler.Command{Shell: "a | b"}, []string{"sh", "-c", "a | b"}},
-		{"vector", compiler.Command{Argv: []string{"a", "b c"}}, []string{"a", "b c"}},
+		{"none", schema.Command{}, nil},
+		{"shell", schema.Command{Shell: "a | b"}, []string{"sh", "-c", "a | b"}},
+		{"vector", schema.Command{Argv: []string{"a", "b c"}}, []string{"a", "b c"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -121,7 +123,7 @@ func TestResolveEnv(t *testing.T) {
 	tester := loadTester(t, testerHead+"harness: {type: command, env: [BOTH, FILE, SET, EMPTY, NONE], config: {command: x}}\n")
 	file := map[string]string{"BOTH": "file", "FILE": "f", "EMPTY": "file", "OTHER": "o"}
 	_, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY="}, file)
-	var problems compiler.Problems
+	var problems document.Problems
 	if !errors.As(err, &problems) {
 		t.Fatalf("error %v", err)
 	}
@@ -145,14 +147,14 @@ func TestResolveEnv(t *testing.T) {
 
 func TestLoadEnvFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".env")
-	if _, err := compiler.LoadEnvFile(path); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := testerfile.LoadEnv(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("absent file: %v", err)
 	}
 	text := "\ufeff# comment\n\nA=1\nexport B = two words \nC='quoted'\nD=\"q\"\nE=\nF=a=b\nG='half\nA=2\r\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := compiler.LoadEnvFile(path)
+	got, err := testerfile.LoadEnv(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,8 +165,8 @@ func TestLoadEnvFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err = compiler.LoadEnvFile(path)
-	var problems compiler.Problems
+	_, err = testerfile.LoadEnv(path)
+	var problems document.Problems
 	if !errors.As(err, &problems) || len(problems) != 3 || strings.Contains(err.Error(), "secretvalue") {
 		t.Errorf("error %v", err)
 	}

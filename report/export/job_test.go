@@ -1,4 +1,4 @@
-package harbor_test
+package export_test
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/report"
-	"github.com/securebench/sbench/report/harbor"
+	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -71,8 +71,8 @@ func TestJob(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
 	out := filepath.Join(t.TempDir(), "job")
-	must(t, harbor.Write(t.Context(), out, []*report.Source{s}))
-	if err := harbor.Write(t.Context(), out, []*report.Source{s}); err == nil {
+	must(t, export.Harbor(t.Context(), out, []*report.Source{s}))
+	if err := export.Harbor(t.Context(), out, []*report.Source{s}); err == nil {
 		t.Error("a directory that was there was written to")
 	}
 	var job struct {
@@ -118,6 +118,76 @@ func TestJob(t *testing.T) {
 		if strings.HasPrefix(trial.Task, "one") && steps != 6 {
 			t.Errorf("%d steps:\n%s", steps, text)
 		}
+	}
+}
+
+// TestInspect: the log has what Inspect's reader requires, and what its viewer shows.
+func TestInspect(t *testing.T) {
+	s, err := report.Open(t.Context(), run(t))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	var out bytes.Buffer
+	must(t, export.Inspect(t.Context(), &out, s))
+	type message struct {
+		Role    string `json:"role"`
+		Content any    `json:"content"`
+		Of      string `json:"tool_call_id"`
+		Calls   []struct {
+			ID, Type, Function string
+			Arguments          map[string]any
+		} `json:"tool_calls"`
+	}
+	var l struct {
+		Version int
+		Status  string
+		Eval    struct {
+			Created, Task, Model string
+			Dataset              struct{ Samples int }
+			Config               map[string]any
+		}
+		Results struct {
+			Total     int `json:"total_samples"`
+			Completed int `json:"completed_samples"`
+			Scores    []struct {
+				Metrics map[string]struct{ Value float64 }
+			}
+		}
+		Samples []struct {
+			ID     string
+			Epoch  int
+			Target *string
+			Scores map[string]struct{ Value float64 }
+			Error  *struct{ Message string }
+			Usage  map[string]struct {
+				Input int `json:"input_tokens"`
+			} `json:"model_usage"`
+			Messages []message
+		}
+	}
+	must(t, json.Unmarshal(out.Bytes(), &l))
+	if l.Version != 2 || l.Status != "success" || l.Eval.Created != "2026-01-02T03:04:05Z" || l.Eval.Task != "b" || l.Eval.Model != "openai/m" ||
+		l.Eval.Dataset.Samples != 3 || l.Eval.Config == nil || l.Results.Total != 3 || l.Results.Completed != 2 || len(l.Samples) != 3 {
+		t.Fatalf("%+v", l)
+	}
+	if m := l.Results.Scores[0].Metrics; m["accuracy"].Value != 0.5 || m["mean"].Value != 0.75 {
+		t.Errorf("metrics %v", m)
+	}
+	one, two, three := l.Samples[0], l.Samples[1], l.Samples[2]
+	if one.Target == nil || one.Epoch != 1 || one.Scores["verdict"].Value != 1 || one.Usage["openai/m"].Input != 60 || one.Error != nil {
+		t.Errorf("%+v", one)
+	}
+	if two.Scores["verdict"].Value != 0.5 || three.Scores != nil || three.Error == nil || three.Error.Message != "infrastructure: no disk" {
+		t.Errorf("%+v\n%+v", two, three)
+	}
+	var roles []string
+	for i, m := range one.Messages {
+		roles = append(roles, m.Role)
+		if m.Role == "tool" && m.Of != one.Messages[i-1].Calls[0].ID {
+			t.Errorf("%+v answers another call than %+v", m, one.Messages[i-1])
+		}
+	}
+	if want := []string{"user", "assistant", "assistant", "tool", "assistant", "tool", "system", "assistant"}; !slices.Equal(roles, want) {
+		t.Errorf("roles %q, want %q", roles, want)
 	}
 }
 

@@ -1,4 +1,6 @@
-package compiler
+// Package paths says which paths the authors of packs and tester files may choose, and where sandboxes have what
+// sbench puts into them.
+package paths
 
 import (
 	"errors"
@@ -36,10 +38,10 @@ const (
 	maxName = 255  // bytes; NAME_MAX
 )
 
-// ParsePath returns the clean form of a relative slash-separated path that an author wrote,
+// Parse returns the clean form of a relative slash-separated path that an author wrote,
 // or an error that names the broken rule: it must not be empty, ".", absolute or longer than
 // file systems allow, or contain "..", a backslash, a control character or invalid UTF-8.
-func ParsePath(p string) (string, error) {
+func Parse(p string) (string, error) {
 	switch {
 	case p == "":
 		return "", errors.New("path is empty")
@@ -69,66 +71,39 @@ func ParsePath(p string) (string, error) {
 
 func isOdd(r rune) bool { return r == unicode.ReplacementChar || unicode.IsControl(r) }
 
-// parseMount returns the clean form of the workspace path that an author chose for a file of
-// the lane. A public file may be anywhere but at the denied paths and in other lanes'
-// directories, any other file only in its lane's directory.
-func parseMount(lane Lane, mount string) (string, error) {
-	clean, err := ParsePath(mount)
-	switch {
-	case err != nil:
-		return "", err
-	case lane == Public:
-		return clean, CheckPublicMount(clean)
-	case !isBelow(clean, laneRoot(lane)):
-		return "", fmt.Errorf("mount %q does not lie below %q: write the whole path, as in %q", clean, laneRoot(lane), path.Join(laneRoot(lane), path.Base(clean)))
-	}
-	return clean, nil
-}
-
-// CheckPublicMount returns an error if an agent must not see anything at a clean path in the
+// CheckPublic returns an error if an agent must not see anything at a clean path in the
 // workspace. It does not check the contents of a directory that is mounted there.
-func CheckPublicMount(clean string) error {
-	folded := FoldPath(clean)
+func CheckPublic(clean string) error {
+	folded := Fold(clean)
 	// Other benchmark runners have answers and scores here. An agent could mistake a file for these.
 	for _, denied := range []string{
 		"ground_truth", "scorer", "eval", "task/hidden.json", "task/evaluation_inputs.json", "input/hidden.json", "output/score.json",
 	} {
-		if isBelow(folded, denied) {
+		if IsBelow(folded, denied) {
 			return fmt.Errorf("mount %q is denied: nothing may lie at or below %q", clean, denied)
 		}
 	}
 	for _, root := range []string{EvaluationInputsRoot, EvaluatorRoot} {
-		if overlap(folded, root) {
+		if Overlap(folded, root) {
 			return fmt.Errorf("mount %q is reserved for values that are not public", clean)
 		}
 	}
 	return nil
 }
 
-// laneRoot returns the directory of a lane.
-func laneRoot(lane Lane) string {
-	switch lane {
-	case EvaluationInputs:
-		return EvaluationInputsRoot
-	case HiddenLane:
-		return EvaluatorRoot
-	}
-	return PublicRoot
-}
-
-// isBelow reports whether the clean path p is at or below root.
-func isBelow(p, root string) bool {
+// IsBelow reports whether the clean path p is at or below root.
+func IsBelow(p, root string) bool {
 	return p == root || strings.HasPrefix(p, root+"/")
 }
 
-// overlap reports whether two clean paths are equal or one is below the other. Pass
-// the results of FoldPath to compare as a file system that ignores case would.
-func overlap(a, b string) bool { return isBelow(a, b) || isBelow(b, a) }
+// Overlap reports whether two clean paths are equal or one is below the other. Pass
+// the results of Fold to compare as a file system that ignores case would.
+func Overlap(a, b string) bool { return IsBelow(a, b) || IsBelow(b, a) }
 
-// FoldPath returns the same form for all paths that some file system treats as equal: NFC of
+// Fold returns the same form for all paths that some file system treats as equal: NFC of
 // the full case folding. Linux distinguishes them, but copying the workspace to another file
 // system would lose a file.
-func FoldPath(p string) string {
+func Fold(p string) string {
 	if !strings.ContainsFunc(p, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return strings.ToLower(p)
 	}
@@ -147,4 +122,17 @@ func foldRune(r rune) rune {
 		least += 'a' - 'A'
 	}
 	return least
+}
+
+// IsWorkdir reports whether p is an absolute path that may name a working directory.
+func IsWorkdir(p string) bool {
+	return path.IsAbs(p) && !strings.ContainsFunc(p, isOdd) && !strings.Contains(p, `\`) &&
+		!slices.Contains(strings.Split(p, "/"), "..") && len(p) <= maxPath
+}
+
+// IsTaken reports whether every sandbox mounts the clean path dir or needs it unchanged.
+func IsTaken(dir string) bool {
+	tops := []string{"/proc", "/sys", "/dev", CheckerMount, "/logs", "/opt/securebench", "/opt/sbench", "/sbench", "/.sbench"}
+	return slices.Contains([]string{"/tmp", "/run", "/etc", "/opt"}, dir) ||
+		slices.ContainsFunc(tops, func(top string) bool { return IsBelow(dir, top) })
 }

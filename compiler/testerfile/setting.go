@@ -1,4 +1,4 @@
-package compiler
+package testerfile
 
 import (
 	"fmt"
@@ -21,14 +21,14 @@ const settingsFile = "--set"
 
 // withSettings returns a copy of a tester file with the settings applied. The problems
 // concern their keys; the values are checked with the copy.
-func withSettings(doc *document.Document, settings []Setting, agents []AgentType) (*document.Document, Problems) {
+func withSettings(doc *document.Document, settings []Setting, agents []AgentType) (*document.Document, document.Problems) {
 	kind := doc.Root().Get("harness").Get("type").Text()
 	for _, s := range settings {
 		if s.Key == "harness.type" {
 			kind = s.Value
 		}
 	}
-	var problems Problems
+	var problems document.Problems
 	seen := map[string]bool{}
 	for _, s := range settings {
 		rule, err := settable(s.Key, kind, agents)
@@ -38,12 +38,12 @@ func withSettings(doc *document.Document, settings []Setting, agents []AgentType
 			problems = append(problems, *err)
 			continue
 		case seen[s.Key]:
-			problems = append(problems, Problem{Path: "$." + s.Key, Message: "is set twice"})
+			problems = append(problems, document.Problem{Path: "$." + s.Key, Message: "is set twice"})
 			continue
 		case rule != nil:
-			var wrong Problems
+			var wrong document.Problems
 			if value, wrong = s.parse(rule); len(wrong) > 0 {
-				problems = append(problems, Problem{Path: "$." + s.Key, Message: wrong[0].Message})
+				problems = append(problems, document.Problem{Path: "$." + s.Key, Message: wrong[0].Message})
 				continue
 			}
 			doc = doc.With(strings.Split(s.Key, "."), value)
@@ -55,8 +55,8 @@ func withSettings(doc *document.Document, settings []Setting, agents []AgentType
 
 // settable returns the schema of a key's value. It is nil for keys of harness.config if no
 // harness has that type, which is reported elsewhere.
-func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
-	rule := testerSchema(agents)
+func settable(key, kind string, agents []AgentType) (*schema.Schema, *document.Problem) {
+	rule := Schema(agents)
 	path := "$"
 	for name := range strings.SplitSeq(key, ".") {
 		object := rule.Object
@@ -66,22 +66,22 @@ func settable(key, kind string, agents []AgentType) (*schema.Schema, *Problem) {
 			}
 		}
 		if object == nil {
-			return nil, &Problem{Path: path, Message: "has no keys, and so no " + fmt.Sprintf("%q", name)}
+			return nil, &document.Problem{Path: path, Message: "has no keys, and so no " + fmt.Sprintf("%q", name)}
 		}
 		path = document.FieldPath(path, name)
 		var hint string
 		if rule, hint = object.Find(name); rule == nil {
-			return nil, &Problem{Path: path, Message: fmt.Sprintf("unknown key %q", name), Hint: hint}
+			return nil, &document.Problem{Path: path, Message: fmt.Sprintf("unknown key %q", name), Hint: hint}
 		}
 	}
 	if rule.Object != nil {
-		return nil, &Problem{Path: path, Message: "is a section", Hint: "set its keys one by one, as " + settingsFile + " " + key + ".KEY=VALUE"}
+		return nil, &document.Problem{Path: path, Message: "is a section", Hint: "set its keys one by one, as " + settingsFile + " " + key + ".KEY=VALUE"}
 	}
 	return rule, nil
 }
 
 // parse returns the value as a document.
-func (s Setting) parse(rule *schema.Schema) (*document.Document, Problems) {
+func (s Setting) parse(rule *schema.Schema) (*document.Document, document.Problems) {
 	d := new(document.Document)
 	if problems := d.ParseJSON([]byte(s.Value), 1); len(problems) == 0 {
 		kind := d.Root().Kind()

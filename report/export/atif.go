@@ -1,4 +1,4 @@
-package harbor
+package export
 
 import (
 	"fmt"

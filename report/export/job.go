@@ -1,5 +1,6 @@
-// Package harbor writes the results of runs as a job directory of Harbor, which its viewer shows.
-package harbor
+// Package export writes the results of runs in the forms of other harnesses: as a job directory of Harbor,
+// and as a log of Inspect. The viewers of both show them.
+package export
 
 import (
 	"context"
@@ -108,9 +109,9 @@ type job struct {
 	Stats  stats `json:"stats"`
 }
 
-// Write writes the runs as a new directory dir, one job with a trial for each attempt. Trajectories lie
+// Harbor writes the runs as a new directory dir, one job with a trial for each attempt. Trajectories lie
 // beside the agents' own output. The private parts of records are in it if the sources show them.
-func Write(ctx context.Context, dir string, sources []*report.Source) (err error) {
+func Harbor(ctx context.Context, dir string, sources []*report.Source) (err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}

@@ -1,10 +1,11 @@
-package compiler
+package testerfile
 
 import (
 	"path/filepath"
 	"regexp"
 	"slices"
 
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -26,7 +27,7 @@ func matrixSchema() *schema.Schema {
 // Variants returns the variants of a tester file with settings, in the order of the file. A
 // setting that a variant has, too, is a problem.
 func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, error) {
-	base, _, err := LoadTester(file, agents, settings...)
+	base, _, err := Load(file, agents, settings...)
 	if err != nil {
 		return nil, err
 	}
@@ -41,12 +42,12 @@ func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, 
 	return variants, nil
 }
 
-// LoadVariant is LoadTester for a variant. It adds the variant's name to the run's id, and as a
+// LoadVariant is Load for a variant. It adds the variant's name to the run's id, and as a
 // subdirectory to the output directory.
-func LoadVariant(file string, agents []AgentType, v Variant, settings ...Setting) (*Tester, Problems, error) {
-	t, warnings, err := LoadTester(file, agents, slices.Concat(settings, v.Settings)...)
+func LoadVariant(file string, agents []AgentType, v Variant, settings ...Setting) (*File, document.Problems, error) {
+	t, warnings, err := Load(file, agents, slices.Concat(settings, v.Settings)...)
 	if err != nil {
-		problems := problemsOf(file, err)
+		problems := document.ProblemsOf(file, err)
 		for i := range problems {
 			if problems[i].File == settingsFile {
 				problems[i].File, problems[i].Path = file, "$.matrix."+v.Name+": "+problems[i].Path

@@ -1,0 +1,96 @@
+package schema
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/proxy/domain"
+)
+
+// Rules change the schema of a field, by the name that the tag rule has. For a list of strings, they change the items'.
+type Rules map[string]func(s *Schema)
+
+// As returns a rule that takes another schema for the same description.
+func As(other func(doc string) *Schema) func(s *Schema) {
+	return func(s *Schema) { *s = *other(s.Doc) }
+}
+
+// Fields returns the fields that Decode reads into a struct like the sample. It leaves out fields without a tag doc.
+// The type says what a field may hold: text that is not blank, a positive number, a time in seconds, and so on. Tags say more:
+//
+//	doc     describes the value
+//	rule    words: required; null, which then means absent; names of rules
+//	enum    the texts that are allowed, separated by commas
+//	items   describes the items of a list or of a map
+//	preset  what an absent value means
+func Fields(sample any, rules Rules) []Field { return fieldsOf(reflect.TypeOf(sample), rules) }
+
+func fieldsOf(t reflect.Type, rules Rules) (fields []Field) {
+	for f := range t.Fields() {
+		doc, described := f.Tag.Lookup("doc")
+		if !described {
+			continue
+		}
+		field := Optional(f.Tag.Get("key"), schemaOf(f.Type, doc, f.Tag, rules))
+		target := field.Schema
+		if f.Type == reflect.TypeFor[[]string]() {
+			target = target.Array.Items
+		}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			*target = *Enum(target.Doc, strings.Split(enum, ",")...)
+		}
+		words := strings.Fields(f.Tag.Get("rule"))
+		for _, word := range words {
+			if word != "required" && word != "null" {
+				rules[word](target)
+			}
+		}
+		field.Required = slices.Contains(words, "required")
+		field.Schema.Null = field.Schema.Null || slices.Contains(words, "null")
+		if preset := f.Tag.Get("preset"); preset != "" {
+			field.Schema.Default = preset
+			if f.Type.Kind() == reflect.Bool {
+				field.Schema.Default = preset == "true"
+			}
+		}
+		fields = append(fields, field)
+	}
+	return fields
+}
+
+// schemaOf returns the schema for a field of a type.
+func schemaOf(t reflect.Type, doc string, tag reflect.StructTag, rules Rules) *Schema {
+	switch t {
+	case reflect.TypeFor[Command]():
+		return CommandLine(doc)
+	case reflect.TypeFor[time.Duration]():
+		return Seconds(doc)
+	case reflect.TypeFor[[]domain.Domain]():
+		return Domains(doc)
+	case reflect.TypeFor[map[string]string]():
+		s := Env()
+		s.Doc = doc
+		return s
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		s := schemaOf(t.Elem(), doc, tag, rules)
+		s.Default = nil
+		return s
+	case reflect.Slice:
+		return List(doc, schemaOf(t.Elem(), tag.Get("items"), tag, rules))
+	case reflect.Map:
+		return Map(doc, schemaOf(t.Elem(), tag.Get("items"), tag, rules))
+	case reflect.Struct:
+		return Closed(doc, fieldsOf(t, rules)...)
+	case reflect.Bool:
+		return Boolean(doc, false)
+	case reflect.Int, reflect.Int64:
+		return PositiveInteger(doc)
+	case reflect.Float64:
+		return Positive(doc)
+	}
+	return Text(doc)
+}
