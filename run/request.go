@@ -133,3 +133,9 @@ func (c config) held() (n int64) {
 	}
 	return n
 }
+
+// networked reports whether a harness or a checker of this run may reach anything, or the run has a judge.
+func (c config) networked() bool {
+	checkers := c.Tester.Verification.AllowedDomains
+	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil || checkers != nil && len(*checkers) > 0
+}

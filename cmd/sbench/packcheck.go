@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/host"
@@ -71,7 +72,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	report := checkReport{Wrong: []wrongTask{}}
 	check := packCheck{in: in, out: out, report: &report, show: show}
 	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
-	if check.egress, err = egressFor(in.Tester); err != nil {
+	if check.egress, err = setup.Egress(in.Tester); err != nil {
 		return err
 	}
 	if _, err := run.NewPlan(ctx, in, check.options); err != nil { // before there is a daemon

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/ed25519"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -295,28 +295,21 @@ func Decode(line []byte) (r Record, err error) {
 // line without a newline is skipped; torn is its length. line is valid only during the
 // call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(nil, maxLine)
-	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		if i := bytes.IndexByte(data, '\n'); i >= 0 {
-			return i + 1, data[:i], nil
+	in := lines.NewReader(r, 0, maxLine)
+	for n := 1; ; n++ {
+		l, err := in.Next()
+		switch {
+		case err == io.EOF:
+			return 0, nil
+		case err != nil:
+			return 0, fmt.Errorf("line %d: %w", n, err)
+		case !l.Whole:
+			return l.Size, nil
 		}
-		if atEOF {
-			torn = int64(len(data))
-			return len(data), nil, nil
-		}
-		return 0, nil, nil
-	})
-	n := 1
-	for ; in.Scan(); n++ {
-		if err := each(n, in.Bytes()); err != nil {
+		if err := each(n, l.Text); err != nil {
 			return 0, err
 		}
 	}
-	if err := in.Err(); err != nil {
-		return 0, fmt.Errorf("line %d: %w", n, err)
-	}
-	return torn, nil
 }
 
 // check decodes a line, and compares it with its own digest and with the digest of the line before.
