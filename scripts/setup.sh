@@ -67,7 +67,6 @@ find_missing() {
 			need python3 python3
 			need iproute2 ip
 			need rootlesskit rootlesskit
-			need iproute2 ip
 			;;
 		verdicts)
 			need python3 python3
@@ -80,7 +79,6 @@ find_missing() {
 			need_file libseccomp-dev /usr/include/seccomp.h
 			need_file libc6-dev /usr/include/features.h
 			;;
-		verdicts) need iproute2 ip ;;
 		page) need chromium chromium ;;
 		clusters)
 			need munge munged
