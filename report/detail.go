@@ -257,7 +257,7 @@ func (s *Source) descriptor(name string) (harness.CLI, bool) {
 }
 
 func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {
-	f, err := foreign.Open(s.root, l.Path, math.MaxInt64)
+	f, err := foreign.Open(s.root, l.Path, maxTrace)
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,9 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return nil
 	}
 	index := map[attemptKey]*egressIndex{}
+	for _, a := range s.Attempts {
+		index[attemptKey{a.Task, a.Number}] = nil
+	}
 	f, err := foreign.Open(s.root, record.EgressFile, math.MaxInt64)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.egress = index
@@ -93,10 +96,15 @@ func (s *Source) indexEgress(ctx context.Context) error {
 			continue
 		}
 		key := attemptKey{e.Task, max(1, e.Attempt)}
-		if index[key] == nil {
-			index[key] = &egressIndex{}
+		of, known := index[key]
+		if !known {
+			continue // of an attempt that was interrupted
 		}
-		index[key].add(e.Verdict, l.Offset)
+		if of == nil {
+			of = &egressIndex{}
+			index[key] = of
+		}
+		of.add(e.Verdict, l.Offset)
 	}
 	return context.Cause(ctx)
 }

@@ -30,6 +30,8 @@ const (
 	maxRecord = 256 << 20 // as in record.Read
 	maxEvent  = 32 << 20  // of an agent's trace; sbench cuts events at 16 MiB when it writes the trace
 	maxEntry  = 1 << 20   // of the egress log
+
+	maxTrace = 256 << 20 // bytes of an agent's trace, as sbench writes it
 )
 
 // ErrNoRun means that a directory does not hold a run.
@@ -213,7 +215,7 @@ func (s *Source) Require(required verifiers.Assurance) {
 
 // decode decodes one record. It fails if the record cannot be counted.
 func decode(text []byte) (rec record.Record, err error) {
-	err = json.Unmarshal(text, &rec)
+	rec, err = record.Decode(text)
 	switch {
 	case err != nil:
 	case rec.TaskID == "":

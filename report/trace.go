@@ -54,12 +54,13 @@ const maxSteps = 1000
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
 	in := lines.NewReader(r, 0, maxEvent)
-	var joined harness.Step // the pieces of the current step
+	var kind harness.StepKind // of the step that comes in pieces
+	var text []byte           // its text
 	for {
 		l, err := in.Next()
 		switch {
 		case err == io.EOF:
-			t.end(&joined)
+			t.said(kind, &text)
 			return t.Trace, nil
 		case err == lines.ErrLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
@@ -72,21 +73,21 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 			steps = []harness.Step{{Kind: stepRaw, Text: string(l.Text)}}
 		}
 		for _, s := range steps {
-			if s.Piece && len(joined.Text) < maxEvent {
-				joined.Kind, joined.Text = s.Kind, joined.Text+s.Text
+			if s.Piece && len(text) < maxEvent {
+				kind, text = s.Kind, append(text, s.Text...)
 				continue
 			}
-			t.end(&joined)
+			t.said(kind, &text)
 			t.add(s)
 		}
 	}
 }
 
-// end adds the step that came in pieces, if there is one, and clears it.
-func (t *tracer) end(said *harness.Step) {
-	if said.Text != "" {
-		t.add(*said)
-		*said = harness.Step{}
+// said adds the step that came in pieces, if there is one, and clears its text.
+func (t *tracer) said(kind harness.StepKind, text *[]byte) {
+	if len(*text) > 0 {
+		t.add(harness.Step{Kind: kind, Text: string(*text)})
+		*text = (*text)[:0]
 	}
 }
 

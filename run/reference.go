@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -86,7 +87,7 @@ func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Reques
 	case p.kind == Empty:
 		return harness.Result{}, nil
 	case p.family.Solution != nil:
-		return p.solve(ctx, e, r, "bash")
+		return p.solve(ctx, e, r, "bash", "-c", `"$0"`)
 	case p.family.Reference != nil:
 		if c := p.family.Reference(p.task); c.Text != "" || c.Patch != "" {
 			return harness.Result{Candidate: c}, nil
@@ -98,7 +99,7 @@ func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Reques
 // Shell commands that put the program $1 into files.
 const (
 	// afterSolution replaces what a solution's script, $2, has made in the workspace.
-	afterSolution = `touch /tmp/before; sleep 0.1; bash "$2" > /dev/null; find . -type f -newer /tmp/before | while read -r f; do rm "$f"; printf %s "$1" > "$f"; chmod 755 "$f"; done`
+	afterSolution = `touch /tmp/before; sleep 0.1; bash -c '"$0"' "$2" > /dev/null; find . -type f -newer /tmp/before | while read -r f; do rm "$f"; printf %s "$1" > "$f"; chmod 755 "$f"; done`
 	// atPaths makes the files $2, $3...
 	atPaths = `p=$1; shift; for f; do mkdir -p "$(dirname "$f")"; rm -rf "$f"; printf %s "$p" > "$f"; chmod 755 "$f"; done`
 )
@@ -124,7 +125,7 @@ func (p standIn) attack(ctx context.Context, e harness.Engine, r harness.Request
 }
 
 // solve runs the script of a solution in a sandbox that has a copy of it at solutionMount. Its path is the last
-// argument of the command.
+// argument of the command. Its first line names its interpreter. Without such a line, bash is it.
 func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request, command ...string) (result harness.Result, err error) {
 	plan, err := p.family.Solution(p.task, p.pack)
 	if err != nil {
@@ -141,8 +142,11 @@ func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request,
 	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return harness.Result{}, err
 	}
-	script := path.Join(solutionMount, verifiers.SolutionScript)
-	producer := harness.Command{Args: append(command, script), TaskFile: "task.json"}
+	script := path.Join(verifiers.SolutionDir, verifiers.SolutionScript)
+	if err := os.Chmod(filepath.Join(vol.Path(), script), 0o755); err != nil {
+		return harness.Result{}, err
+	}
+	producer := harness.Command{Args: append(command, "/"+script), TaskFile: "task.json"}
 	producer.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount, Copy: true}}
 	return producer.Produce(ctx, e, r)
 }

@@ -39,6 +39,7 @@ func TestStrangers(t *testing.T) {
 		}
 		write(f.Name, string(f.Data))
 	}
+	must(t, os.Symlink("keep.log", filepath.Join(source, "clean/environment/link")))
 	out := t.TempDir()
 	for standIn, passed := range map[string]int{"reference": 13, "empty": 0} {
 		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")

@@ -120,7 +120,7 @@ func (m *merger) open(output string) error {
 	}
 	var old Manifest
 	if err == nil {
-		err = json.Unmarshal(data, &old)
+		err = foreign.Decode(data, &old, maxManifest)
 	}
 	if err == nil && old.Merged == nil {
 		err = fmt.Errorf("%s: %w, not of a merge", output, ErrExists)

@@ -203,7 +203,10 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
-	v := verifiers.OfExit(ran.exit)
+	v := verifiers.OfExit(c.summarized(ran.exit))
+	if v.Status == verifiers.Failed && ran.exit.Success() {
+		v.Message = "the checker exited with code 0, but pytest's summary says otherwise, or there is none"
+	}
 	if c.eval.Checker.Reward {
 		v = readReward(ran.logs).verdict(ran.exit, c.in.Reference)
 	}
@@ -217,6 +220,25 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	}
 	return c.withoutPytest(ctx, dir, v)
 }
+
+// summarized returns the end of the checker as pytest's summary says it, if that has to pass, too.
+func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
+	if !c.eval.Checker.PytestSummary || !exit.Success() {
+		return exit
+	}
+	all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), ""), -1)
+	if len(all) == 0 || !strings.Contains(all[len(all)-1][1], " passed") || failures.MatchString(all[len(all)-1][1]) {
+		exit.Code = 1
+	}
+	return exit
+}
+
+var (
+	// pytestSummary matches the last line of a run of pytest, and its numbers of tests.
+	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ [a-z]+,? )+)in \d[\d.:]*s`)
+	failures      = regexp.MustCompile(` (failed|errors?)\b`)
+	escapes       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+)
 
 // scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
 // a pass otherwise.
@@ -421,7 +443,7 @@ func (c checkerCommand) Run(ctx context.Context, on suite.Subject, files []contr
 	case c.eval.Checker.Reward:
 		exit = readReward(ran.logs).exit(exit)
 	}
-	return exit, err
+	return c.summarized(exit), err
 }
 
 // hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,

@@ -8,6 +8,10 @@ import (
 	"io"
 )
 
+// maxPassed is how many bytes of a line are passed over as too long before reading ends: a sparse file of
+// somebody else can have exabytes.
+const maxPassed = 1 << 30
+
 // ErrLong means that a line is too long.
 var ErrLong = errors.New("the line is too long")
 
@@ -44,6 +48,8 @@ func (l *Reader) Next() (Line, error) {
 			l.buffer = append(l.buffer, piece...)
 		}
 		switch {
+		case found.Size > maxPassed:
+			return Line{}, errors.New("a line does not end")
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case err != nil && (err != io.EOF || found.Size == 0):

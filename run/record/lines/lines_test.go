@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -54,6 +56,20 @@ func TestTooLong(t *testing.T) {
 	}
 	if l, err := in.Next(); err != nil || len(l.Text) != most-1 {
 		t.Errorf("%d bytes, %v", l.Size, err)
+	}
+}
+
+// TestEndless: reading ends in a sparse file without a newline.
+func TestEndless(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	if err = errors.Join(err, f.Truncate(1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lines.NewReader(f, 0, 1<<20).Next(); err == nil || errors.Is(err, lines.ErrLong) {
+		t.Errorf("error %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
