@@ -84,14 +84,15 @@ func (c Candidate) StoredTree() (workspace.StoredTree, error) {
 	return workspace.StoredTree{Root: root, Name: filepath.Base(c.Workspace), List: c.Attributes}, err
 }
 
-// TreeDigest returns the digest of the candidate's workspace as it is now.
-func (c Candidate) TreeDigest(ctx context.Context) (string, error) {
+// TreeDigest returns the digest of the candidate's workspace as it is now. maxBytes is as for
+// workspace.StoredTree.Digest.
+func (c Candidate) TreeDigest(ctx context.Context, maxBytes int64) (string, error) {
 	tree, err := c.StoredTree()
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = tree.Root.Close() }()
-	report, err := tree.Digest(ctx)
+	report, err := tree.Digest(ctx, maxBytes)
 	return report.Digest, err
 }
 

@@ -20,8 +20,8 @@ type Adapter struct {
 	Format   string   `key:"format"` // "" for the older one
 	Protocol string   `key:"protocol"`
 	Command  []string `key:"command"`
-	// Challenge and Observation are the schemas of what it reads and writes; the zero Value for the older one.
-	Challenge, Observation document.Value
+	// Challenge and Observation are the schemas of what it reads and writes.
+	Challenge, Observation DataSchema
 	Outputs                []AdapterOutput `key:"output_artifacts"`
 	Maximums               struct {
 		Wall      time.Duration `key:"seconds_per_challenge"`
@@ -38,6 +38,17 @@ type AdapterOutput struct {
 	Limits ArtifactLimits `key:"maximum_limits"`
 }
 
+// Args returns the command line of the adapter, with its own files below mount.
+func (a Adapter) Args(mount string) []string {
+	args := slices.Clone(a.Command)
+	for i, arg := range args {
+		if name, ok := strings.CutPrefix(arg, "./"); ok {
+			args[i] = path.Join(mount, name)
+		}
+	}
+	return args
+}
+
 // An Oracle is the oracle of a pack of SecureBench 2.0.
 type Oracle struct {
 	Command []string      `key:"command"`
@@ -49,48 +60,47 @@ func argvSchema() *schema.Schema {
 }
 
 // readProgram reads the YAML file of an adapter or oracle below the eval root.
-func (p *Pack) readProgram(dir, name string, rule func(document.Value) *schema.Schema) (document.Value, Problems) {
-	file := filepath.Join(p.EvalRoot, dir, name)
-	doc, problems := readYAML(file)
-	if len(problems) > 0 {
-		return document.Value{}, problems
+func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Schema) document.Value {
+	c.File = filepath.Join(p.EvalRoot, dir, name)
+	doc, problems := readYAML(c.File)
+	if c.Problems = problems; len(problems) == 0 {
+		c.Check(rule, doc.Root())
 	}
-	c := schema.Checker{File: file}
-	c.Check(rule(doc.Root()), doc.Root())
-	return doc.Root(), c.Problems
+	return doc.Root()
 }
 
 // Oracle reads the oracle of a verification of this pack.
 func (p *Pack) Oracle(v *Verification) (o Oracle, problems Problems) {
-	root, problems := p.readProgram(v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml", func(document.Value) *schema.Schema {
-		return schema.Closed("An oracle.", required("abi", schema.Enum("", "securebench.oracle/v1")), required("command", argvSchema()), required("timeout_seconds", positiveSeconds("")))
-	})
-	if len(problems) == 0 {
+	var c schema.Checker
+	rule := schema.Closed("An oracle.", required("abi", schema.Enum("", "securebench.oracle/v1")), required("command", argvSchema()), required("timeout_seconds", positiveSeconds("")))
+	root := p.readProgram(&c, v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml", rule)
+	if len(c.Problems) == 0 {
 		decode(root, &o)
 	}
-	return o, problems
+	return o, c.Problems
 }
 
 // Adapter reads the adapter of a protocol check, and compares the two.
 func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, problems Problems) {
-	dir := v.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Path
-	root, problems := p.readProgram(dir, "adapter.yaml", adapterSchema)
-	if len(problems) > 0 {
-		return a, problems
+	var c schema.Checker
+	root := p.readProgram(&c, v.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Path, "adapter.yaml", adapterSchema())
+	if len(c.Problems) > 0 {
+		return a, c.Problems
 	}
 	decode(root, &a)
-	a.Challenge, a.Observation = root.Get("challenge_schema"), root.Get("observation_schema")
-	wrong := func(format string, args ...any) {
-		problems = append(problems, Problem{File: filepath.Join(p.EvalRoot, dir, "adapter.yaml"), Message: fmt.Sprintf(format, args...)})
-	}
+	wrong := func(format string, args ...any) { c.Errorf(root, "", format, args...) }
 	if a.Protocol != check.Protocol {
 		wrong("protocol is %q, and check %q requires %q", a.Protocol, check.ID, check.Protocol)
 	}
 	for _, helper := range root.Get("uses_trusted_helpers").Items() {
 		wrong("sbench has no trusted helper %q", helper.Get("type").Text())
 	}
-	if m := a.Maximums; a.Format != "" && (check.Limits.Wall > m.Wall || check.Limits.Bytes > m.Bytes || check.Challenge.MaxBytes > m.Challenge) {
-		wrong("the limits of check %q exceed the maximums", check.ID)
+	if a.Format != "" {
+		a.Challenge = dataSchema(&c, root.Get("challenge_schema"), 1)
+		a.Observation = dataSchema(&c, root.Get("observation_schema"), 1)
+		if m := a.Maximums; check.Limits.Wall > m.Wall || check.Limits.Bytes > m.Bytes || check.Challenge.MaxBytes > m.Challenge {
+			wrong("the limits of check %q exceed the maximums", check.ID)
+		}
 	}
 	for _, want := range check.Outputs {
 		i := slices.IndexFunc(a.Outputs, func(o AdapterOutput) bool { return o.Name == want.Name })
@@ -100,64 +110,100 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 			wrong("the limits of output artifact %q exceed its maximum_limits", want.Name)
 		}
 	}
-	return a, problems
+	return a, c.Problems
 }
 
 // adapterSchema returns the schema of an adapter's file: the older form has the key abi.
-func adapterSchema(root document.Value) *schema.Schema {
-	command := required("command", argvSchema())
-	if root.Get("abi").Kind() != 0 {
-		return schema.Closed("An adapter.", required("abi", schema.Enum("", "securebench.protocol-adapter/v1")), required("protocol", schema.Text("")), command)
-	}
+func adapterSchema() *schema.Schema {
 	count := schema.PositiveInteger
-	return schema.Closed("An adapter.", required("format", schema.Enum("", AdapterFormat)), required("protocol", schema.Text("")), command,
-		required("challenge_schema", dataSchema(1)), required("observation_schema", dataSchema(1)),
+	shared := []schema.Field{required("protocol", schema.Text("")), required("command", argvSchema())}
+	older := schema.Closed("", append(shared, required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
+	newer := schema.Closed("", append(shared, required("format", schema.Enum("", AdapterFormat)),
+		required("challenge_schema", schema.Open("")), required("observation_schema", schema.Open("")),
 		required("evaluation_participants", schema.List("", schema.Closed("", required("name", schema.Text("")), required("type", schema.Enum("", "candidate")), required("instances", count(""))))),
 		optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
 		optional("output_artifacts", schema.List("", schema.Closed("", required("name", identifierSchema("")), required("path", pathSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)), required("maximum_limits", artifactLimitsSchema())))),
-		required("maximums", schema.Closed("", required("seconds_per_challenge", positiveSeconds("")), required("challenge_bytes", count("")), required("observation_bytes", count("")))))
-}
-
-// maxDataDepth bounds the depth of a schema of data.
-const maxDataDepth = 16
-
-// dataSchema is the schema of the schemas in an adapter's file.
-func dataSchema(depth int) *schema.Schema {
-	s := schema.Open("A schema of data.")
+		required("maximums", schema.Closed("", required("seconds_per_challenge", positiveSeconds("")), required("challenge_bytes", count("")), required("observation_bytes", count("")))))...)
+	s := schema.Open("An adapter.")
 	s.Check = func(c *schema.Checker, v document.Value) {
-		fields := map[string][]schema.Field{
-			"object": {required("properties", schema.Open("")), optional("required", schema.List("", schema.AnyText(""))), optional("allow_extra_fields", schema.Boolean("", false)), optional("max_fields", schema.PositiveInteger(""))},
-			"array":  {required("items", schema.Open("")), optional("max_items", schema.PositiveInteger(""))},
-			"string": {optional("max_utf8_bytes", schema.PositiveInteger(""))}, "integer": {}, "number": {}, "boolean": {}, "null": {},
-		}
-		own, ok := fields[v.Get("type").Text()]
-		switch {
-		case !ok:
-			c.Errorf(v, "", "a schema of data has a type: object, array, string, integer, number, boolean or null")
-		case depth > maxDataDepth:
-			c.Errorf(v, "", "the schema is deeper than %d", maxDataDepth)
-		default:
-			c.CheckObject(&schema.Object{Fields: append(own, required("type", schema.AnyText("")))}, v)
-			if items := v.Get("items"); items.Kind() != 0 {
-				c.Check(dataSchema(depth+1), items)
-			}
-			for _, property := range v.Get("properties").Fields() {
-				c.Check(dataSchema(depth+1), property)
-			}
+		if v.Get("abi").Kind() != 0 {
+			c.Check(older, v)
+		} else {
+			c.Check(newer, v)
 		}
 	}
 	return s
 }
 
-// Args returns the command line of the adapter, with its own files below mount.
-func (a Adapter) Args(mount string) []string {
-	args := slices.Clone(a.Command)
-	for i, arg := range args {
-		if name, ok := strings.CutPrefix(arg, "./"); ok {
-			args[i] = path.Join(mount, name)
+// A DataSchema says which data an adapter reads or writes. The zero DataSchema allows all.
+type DataSchema struct{ rule *schema.Schema }
+
+// Check reports where v does not conform. The error quotes nothing of v but the names that the schema knows.
+func (s DataSchema) Check(v document.Value) error {
+	var c schema.Checker
+	if s.rule != nil && !c.Check(s.rule, v) {
+		return fmt.Errorf("%s is not as its schema says", c.Problems[0].Path)
+	}
+	return nil
+}
+
+// maxDataDepth bounds the depth of a schema of data.
+const maxDataDepth = 16
+
+// dataSchema reads a schema in an adapter's file.
+func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
+	if depth > maxDataDepth {
+		c.Errorf(v, "", "the schema is deeper than %d", maxDataDepth)
+		return DataSchema{}
+	}
+	var rule schema.Schema
+	var keys []schema.Field
+	kind, most := v.Get("type").Text(), ""
+	switch kind {
+	case "object":
+		rule.Object, most = &schema.Object{Unknown: schema.Accept}, "max_fields"
+		keys = []schema.Field{required("properties", schema.Open("")), optional("required", schema.List("", schema.AnyText(""))), optional("allow_extra_fields", schema.Boolean("", false))}
+	case "array":
+		rule.Array, most = &schema.Array{}, "max_items"
+		keys = []schema.Field{required("items", schema.Open(""))}
+	case "string":
+		rule.String, most = &schema.String{}, "max_utf8_bytes"
+	case "integer", "number":
+		rule.Number = &schema.Number{}
+	case "boolean":
+		rule.Boolean = true
+	case "null":
+		rule.Null = true
+	default:
+		c.Errorf(v, "", "a schema of data has a type: object, array, string, integer, number, boolean or null")
+		return DataSchema{}
+	}
+	if most != "" {
+		keys = append(keys, optional(most, schema.PositiveInteger("")))
+	}
+	if !c.CheckObject(&schema.Object{Fields: append(keys, required("type", schema.AnyText("")))}, v) {
+		return DataSchema{}
+	}
+	if kind == "array" {
+		rule.Array.Items = dataSchema(c, v.Get("items"), depth+1).rule
+	}
+	for key, property := range v.Get("properties").Fields() {
+		rule.Object.Fields = append(rule.Object.Fields, optional(key.Text(), dataSchema(c, property, depth+1).rule))
+	}
+	limit, limited := v.Get(most).Int64()
+	rule.Check = func(c *schema.Checker, data document.Value) {
+		bad := limited && int64(max(data.Len(), len(data.Text()))) > limit || kind == "integer" && !data.IsInteger()
+		for key := range data.Fields() {
+			bad = bad || v.Get("properties").Get(key.Text()).Kind() == 0 && !v.Get("allow_extra_fields").IsTrue()
+		}
+		for _, name := range v.Get("required").Items() {
+			bad = bad || data.Get(name.Text()).Kind() == 0
+		}
+		if bad {
+			c.Errorf(data, "", "not as the schema says")
 		}
 	}
-	return args
+	return DataSchema{&rule}
 }
 
 // securebenchPrograms returns what is wrong with the oracle and the adapters of a task of SecureBench 2.0.

@@ -99,19 +99,20 @@ func checkChecker(c *schema.Checker, v document.Value) {
 // field is zero. It prints as "<redacted>".
 type Checker struct {
 	redacted
-	Source       string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // checkerCommand, CheckerPytest or CheckerScript
-	Command      Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is checkerCommand
-	Path         string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
-	Workdir      string            `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
-	Timeout      time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take."`
-	Reward       bool              `key:"reward" doc:"Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes."`
-	Image        string            `key:"image" trim:"space" rule:"null image" doc:"An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."`
-	Artifacts    []string          `key:"artifacts" rule:"null absolute" items:"An absolute path." doc:"With an image: files and directories, absolute, that the checker gets as the candidate left them."`
-	Collect      []Collect         `key:"collect" rule:"null" items:"A command." doc:"With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts."`
-	Network      bool              `key:"network" doc:"The check fetches what it needs, as far as verification.allowed_domains of the tester file lets it."`
-	Env          map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."` // over the task's
-	User         string            `key:"user" trim:"space" rule:"null" doc:"Its user, environment.user or the image's unless given."`
-	RunCandidate bool              `key:"run_candidate" doc:"Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one."`
+	Source        string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // checkerCommand, CheckerPytest or CheckerScript
+	Command       Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is checkerCommand
+	Path          string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
+	Workdir       string            `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
+	Timeout       time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take."`
+	Reward        bool              `key:"reward" doc:"Judge by the number in /logs/verifier/reward.json or reward.txt that the check leaves, as Harbor does, and not by its exit status: 1 or more passes."`
+	PytestSummary bool              `key:"pytest_summary" doc:"Besides exit status 0, the last summary that pytest prints has to name passed tests, and none that failed. For scripts that end with other commands than their tests."`
+	Image         string            `key:"image" trim:"space" rule:"null image" doc:"An image of the checker's own. Its sandbox then has nothing of the candidate but artifacts, each at its path: /logs/artifacts and those that are listed."`
+	Artifacts     []string          `key:"artifacts" rule:"null absolute" items:"An absolute path." doc:"With an image: files and directories, absolute, that the checker gets as the candidate left them."`
+	Collect       []Collect         `key:"collect" rule:"null" items:"A command." doc:"With an image: commands that run first, one after the other, on the machine as the candidate left it, such as to write artifacts."`
+	Network       bool              `key:"network" doc:"The check fetches what it needs, as far as verification.allowed_domains of the tester file lets it."`
+	Env           map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."` // over the task's
+	User          string            `key:"user" trim:"space" rule:"null" doc:"Its user, environment.user or the image's unless given."`
+	RunCandidate  bool              `key:"run_candidate" doc:"Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one."`
 
 	files, mount, mounted string
 	shell                 bool // Path is a script that names no interpreter

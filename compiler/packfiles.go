@@ -22,8 +22,9 @@ func shut(c io.Closer) { _ = c.Close() }
 
 // assetRoot is one of a pack's asset roots, opened on first use.
 type assetRoot struct {
-	path string
-	root *os.Root
+	path  string
+	root  *os.Root
+	links bool // symbolic links are visited instead of refused
 }
 
 func (r *assetRoot) open() (err error) {
@@ -48,6 +49,13 @@ func WalkFiles(root, name string, visit func(name string, info fs.FileInfo) erro
 	return r.walk(name, visit)
 }
 
+// WalkLinks is WalkFiles for a directory that may have symbolic links in it, which are visited, too.
+func WalkLinks(root string, visit func(name string, info fs.FileInfo) error) error {
+	r := assetRoot{path: root, links: true}
+	defer r.close()
+	return r.walk(".", visit)
+}
+
 // walk is WalkFiles for an open root.
 func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) error) error {
 	if err := r.open(); err != nil {
@@ -67,7 +75,9 @@ func (r *assetRoot) walk(name string, visit func(name string, info fs.FileInfo) 
 		info, statErr := r.root.Lstat(name)
 		switch {
 		case statErr == nil && info.Mode()&fs.ModeSymlink != 0:
-			return fmt.Errorf("%q: %w", name, errSymlink)
+			if !r.links {
+				return fmt.Errorf("%q: %w", name, errSymlink)
+			}
 		case statErr != nil || err != nil:
 			return fmt.Errorf("%q: %w", name, document.Bare(cmp.Or(statErr, err)))
 		case !info.IsDir() && !info.Mode().IsRegular():

@@ -3,6 +3,7 @@ package compiler
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -114,6 +115,12 @@ type ArtifactLimits struct {
 	MaxTotalBytes int64 `key:"max_total_bytes"`
 }
 
+// Within returns the limits, none of them above most. A limit of 0 is that of most.
+func (l ArtifactLimits) Within(most ArtifactLimits) ArtifactLimits {
+	least := func(limit, most int64) int64 { return min(cmp.Or(limit, most), most) }
+	return ArtifactLimits{least(l.MaxBytes, most.MaxBytes), least(l.MaxFiles, most.MaxFiles), least(l.MaxTotalBytes, most.MaxTotalBytes)}
+}
+
 // Verification returns how the task is judged if its pack is one of SecureBench 2.0; nil otherwise.
 func (t *Task) Verification() *Verification {
 	if t.pack.roots == nil {
@@ -130,51 +137,38 @@ func (t *Task) Verification() *Verification {
 	return v
 }
 
-// Kept returns the part of a patch that counts. The error says why the patch as a whole does not.
-func (b BundleOrPatch) Kept(text string) (kept string, err error) {
+// Kept returns the part of a patch that counts, and the names of the files that it leaves. The error says why the
+// patch as a whole does not count.
+func (b BundleOrPatch) Kept(text string) (kept string, changed []string, err error) {
 	if strings.TrimSpace(text) == "" {
-		return "", nil
+		return "", nil, nil
 	}
 	files, err := patch.Parse(text)
 	if err != nil {
-		return "", fmt.Errorf("the patch cannot be read: %w", err)
+		return "", nil, fmt.Errorf("the patch cannot be read: %w", err)
 	}
+	excluded := slices.Concat(b.ExcludePaths, []string{".git", ".securebench", "securebench"})
 	var all strings.Builder
-	changed := int64(0)
 	for _, f := range files {
-		names := f.Paths()
-		excluded := func(name string) bool {
-			first, _, _ := strings.Cut(name, "/")
-			return slices.Contains([]string{".git", ".securebench", "securebench"}, first) || patch.Match(b.ExcludePaths, name)
-		}
-		if !slices.ContainsFunc(names, func(name string) bool { return !excluded(name) }) {
+		if !slices.ContainsFunc(f.Paths(), func(name string) bool { return !patch.Match(excluded, name) }) {
 			continue
 		}
-		for _, name := range names {
+		for _, name := range f.Paths() {
 			if len(b.AllowPaths) > 0 && !patch.Match(b.AllowPaths, name) {
-				return "", fmt.Errorf("%q is not in allow_paths", name)
+				return "", nil, fmt.Errorf("%q is not in allow_paths", name)
 			}
 		}
 		all.WriteString(f.Text)
-		changed++
+		changed = append(changed, f.New)
 	}
-	if int64(all.Len()) > b.MaxPatchBytes || changed > b.MaxChangedFiles {
-		return "", fmt.Errorf("the patch has more than %d bytes or %d files", b.MaxPatchBytes, b.MaxChangedFiles)
+	if int64(all.Len()) > b.MaxPatchBytes || int64(len(changed)) > b.MaxChangedFiles {
+		return "", nil, fmt.Errorf("the patch has more than %d bytes or %d files", b.MaxPatchBytes, b.MaxChangedFiles)
 	}
-	return all.String(), nil
+	return all.String(), slices.DeleteFunc(changed, func(name string) bool { return name == "" }), nil
 }
 
 func identifierSchema(doc string) *schema.Schema {
 	return schema.Matching(doc, `^[A-Za-z][A-Za-z0-9_.-]{0,127}$`, "up to 128 letters, digits and _ . -, a letter first")
-}
-
-func absoluteSchema(doc string) *schema.Schema {
-	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
-		if !isWorkdir(p) || path.Clean(p) != p || p == "/" {
-			return "", fmt.Errorf("%q is no clean absolute path below the root", p)
-		}
-		return "", nil
-	})
 }
 
 func securebenchManifest() *schema.Schema {
@@ -211,7 +205,7 @@ func securebenchRow() *schema.Object {
 		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
 		optional("family", schema.Enum("", "terminal_task", "repo_patch")),
 		required("input", schema.Open("What the agent sees.")),
-		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", absoluteSchema("")), optional("read_only", readOnlySchema())))),
+		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", machinePathSchema("An absolute path.")), optional("read_only", readOnlySchema())))),
 		optional("environment", securebenchEnvironment()),
 		optional("metadata", schema.Open("")),
 		required("verification", schema.Open("How the candidate is judged.")),
@@ -222,7 +216,7 @@ func securebenchRow() *schema.Object {
 func securebenchFamilies(roots map[string]string) []*Family {
 	terminal, repo := TerminalTask(), RepoPatch()
 	for _, f := range []*Family{terminal, repo} {
-		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", verificationObject(), nil, nil, nil
+		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", verificationObject(f.Name == "repo_patch"), nil, nil, nil
 		f.Check = func(c *schema.Checker, _, eval document.Value) { checkVerification(c, eval, f.Name == "repo_patch") }
 		f.files = func(eval document.Value) (all []resource) {
 			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {
@@ -247,15 +241,32 @@ func artifactLimitsSchema() *schema.Schema {
 	return schema.Closed("", optional("max_bytes", count), optional("max_files", count), optional("max_total_bytes", count))
 }
 
-func verificationObject() *schema.Object {
-	text, count, id := schema.Text(""), schema.PositiveInteger, identifierSchema("")
-	limits := artifactLimitsSchema()
-	parser := schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
+// variants returns the schema of an object whose key says which further fields it has.
+func variants(key string, shared []schema.Field, own map[string][]schema.Field) *schema.Schema {
+	names := slices.Sorted(maps.Keys(own))
+	s := schema.Open("")
+	s.Check = func(c *schema.Checker, v document.Value) {
+		fields, known := own[v.Get(key).Text()]
+		object := schema.Object{Fields: slices.Concat(shared, fields, []schema.Field{required(key, schema.Enum("", names...))})}
+		if !known {
+			object.Unknown = schema.Accept
+		}
+		c.CheckObject(&object, v)
+	}
+	return s
+}
+
+// verificationObject returns the rule for verification. A repo_patch has a patch, and a terminal_task a bundle. There is
+// no filesystem_overlay: no pack has one.
+func verificationObject(patch bool) *schema.Object {
+	text, id, count := schema.Text(""), required("id", identifierSchema("")), func(name string) schema.Field { return required(name, schema.PositiveInteger("")) }
+	parser := required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
 		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
 			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
 		}
 		return "", nil
-	})
+	}))
+	limits := optional("limits", artifactLimitsSchema())
 	helpers := schema.List("", schema.Open(""))
 	helpers.Check = func(c *schema.Checker, v document.Value) {
 		for _, item := range v.Items() {
@@ -267,23 +278,29 @@ func verificationObject() *schema.Object {
 		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
 		return s
 	}
-	entry := schema.Closed("", required("id", id), required("path", absoluteSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)),
-		optional("max_bytes", count("")), optional("max_files", count("")), optional("max_total_bytes", count("")), optional("allow_internal_symlinks", schema.Boolean("", false)))
+	entry := variants("kind", []schema.Field{id, required("path", machinePathSchema("An absolute path."))}, map[string][]schema.Field{
+		RegularFile:   {count("max_bytes")},
+		DirectoryTree: {count("max_files"), count("max_total_bytes"), optional("allow_internal_symlinks", schema.Boolean("", false))},
+	})
+	candidate := schema.Closed("", required("type", schema.Enum("", Bundle)), count("max_total_files"), count("max_total_bytes"), required("files", schema.List("", entry)))
+	if patch {
+		candidate = schema.Closed("", required("type", schema.Enum("", GitPatch)), count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
+			optional("allow_paths", schema.List("", text)), optional("exclude_paths", schema.List("", text)))
+	}
+	source := schema.Closed("", optional("entry", id.Schema), optional("subpath", pathSchema("")), optional("path", pathSchema("")))
+	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
+		ArtifactCheck: {required("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", id, parser, limits, required("source", source))}})},
+		ProtocolCheck: {
+			required("adapter", text), required("protocol", text), optional("trusted_helpers", helpers),
+			required("challenge", schema.Closed("", required("source", text), count("max_cases"), count("max_case_bytes"))),
+			optional("output_artifacts", schema.List("", schema.Closed("", required("name", id.Schema), parser, limits))),
+			required("limits", schema.Closed("", required("seconds_per_case", positiveSeconds("")), count("observation_bytes_per_case"))),
+		},
+	})
 	return &schema.Object{Fields: []schema.Field{
-		optional("execution_profile", schema.Enum("", "strict-split/v1")),
-		required("candidate", schema.Closed("", required("type", schema.Enum("filesystem_overlay has no rows, and is refused.", Bundle, GitPatch)),
-			optional("max_total_files", count("")), optional("max_total_bytes", count("")), optional("files", schema.List("", entry)),
-			optional("max_patch_bytes", count("")), optional("max_changed_files", count("")), optional("max_changed_bytes", count("")),
-			optional("allow_paths", schema.List("", text)), optional("exclude_paths", schema.List("", text)))),
-		optional("resources", schema.Closed("", optional("runtime", files(required("mount", absoluteSchema("")))), optional("host", files()))),
-		required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", required("id", id), required("type", schema.Enum("", ArtifactCheck, ProtocolCheck)),
-			optional("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", required("id", id), required("parser", parser), optional("limits", limits),
-				required("source", schema.Closed("", optional("entry", id), optional("subpath", pathSchema("")), optional("path", pathSchema("")))))}}),
-			optional("adapter", text), optional("protocol", text), optional("trusted_helpers", helpers),
-			optional("challenge", schema.Closed("", required("source", text), required("max_cases", count("")), required("max_case_bytes", count("")))),
-			optional("output_artifacts", schema.List("", schema.Closed("", required("name", id), required("parser", parser), optional("limits", limits)))),
-			optional("limits", schema.Closed("", required("seconds_per_case", positiveSeconds("")), required("observation_bytes_per_case", count("")))))}}),
-		required("oracle", text),
+		optional("execution_profile", schema.Enum("", "strict-split/v1")), required("candidate", candidate),
+		optional("resources", schema.Closed("", optional("runtime", files(required("mount", machinePathSchema("An absolute path.")))), optional("host", files()))),
+		required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), required("oracle", text),
 	}}
 }
 
@@ -295,46 +312,25 @@ func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
 			c.Errorf(v, "", "no resource is called %q", v.Text())
 		}
 	}
-	need := func(v document.Value, keys ...string) {
-		for _, key := range keys {
-			if v.Get(key).Kind() == 0 {
-				c.Errorf(v, "", "key %q is missing", key)
-			}
-		}
-	}
 	refer(eval.Get("oracle"))
-	candidate := eval.Get("candidate")
-	if candidate.Get("type").Is(GitPatch) != patch {
-		c.Errorf(candidate.Get("type"), "", "a repo_patch has a candidate of type git_patch, and a terminal_task of type file_bundle")
-		return
-	}
-	entries := map[string]document.Value{}
-	if patch {
-		need(candidate, "max_patch_bytes", "max_changed_files", "max_changed_bytes")
-	} else {
-		need(candidate, "max_total_files", "max_total_bytes", "files")
-		checkEntries(c, candidate, entries, need)
-	}
+	entries := checkEntries(c, eval.Get("candidate"))
 	ids := map[string]bool{}
 	for _, check := range eval.Get("checks").Items() {
-		if id := check.Get("id"); ids[id.Text()] {
-			c.Errorf(id, "", "two checks have the id %q", id.Text())
+		id := check.Get("id").Text()
+		if ids[id] {
+			c.Errorf(check.Get("id"), "", "two checks have the id %q", id)
 		}
-		ids[check.Get("id").Text()] = true
-		if check.Get("type").Is(ProtocolCheck) {
-			need(check, "adapter", "protocol", "challenge", "limits")
+		if ids[id] = true; check.Get("type").Is(ProtocolCheck) {
 			refer(check.Get("adapter"))
 			refer(check.Get("challenge").Get("source"))
-			continue
 		}
-		need(check, "artifacts")
 		for _, a := range check.Get("artifacts").Items() {
 			source := a.Get("source")
 			entry, known := entries[source.Get("entry").Text()]
 			switch {
-			case patch:
-				need(source, "path")
-			case !known:
+			case patch && source.Get("path").Kind() == 0:
+				c.Errorf(source, "", "key %q is missing", "path")
+			case !patch && !known:
 				c.Errorf(source, "", "the candidate has no entry %q", source.Get("entry").Text())
 			case source.Get("subpath").Kind() != 0 && !entry.Get("kind").Is(DirectoryTree):
 				c.Errorf(source, "", "only a directory_tree has a subpath")
@@ -343,22 +339,16 @@ func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
 	}
 }
 
-// checkEntries checks the entries of a bundle, and notes them by their ids.
-func checkEntries(c *schema.Checker, candidate document.Value, entries map[string]document.Value, need func(document.Value, ...string)) {
+// checkEntries checks the entries of a bundle, and returns them by their ids.
+func checkEntries(c *schema.Checker, candidate document.Value) map[string]document.Value {
+	entries := map[string]document.Value{}
 	var files, bytes int64
 	for _, e := range candidate.Get("files").Items() {
-		tree := e.Get("kind").Is(DirectoryTree)
-		if tree {
-			need(e, "max_files", "max_total_bytes")
-		} else {
-			need(e, "max_bytes")
+		id := e.Get("id").Text()
+		if entries[id].Kind() != 0 {
+			c.Errorf(e, "", "two entries have the id %q", id)
 		}
-		for _, other := range entries {
-			if overlap(e.Get("path").Text(), other.Get("path").Text()) || e.Get("id").Text() == other.Get("id").Text() {
-				c.Errorf(e, "", "entries %q and %q have the same id, or their paths overlap", e.Get("id").Text(), other.Get("id").Text())
-			}
-		}
-		entries[e.Get("id").Text()] = e
+		entries[id] = e
 		n, _ := e.Get("max_files").Int64()
 		b, _ := cmp.Or(e.Get("max_total_bytes"), e.Get("max_bytes")).Int64()
 		files, bytes = files+max(n, 1), bytes+b
@@ -368,6 +358,7 @@ func checkEntries(c *schema.Checker, candidate document.Value, entries map[strin
 	if files > mostFiles || bytes > mostBytes {
 		c.Errorf(candidate, "", "the bounds of the entries, %d files and %d bytes, exceed max_total_files or max_total_bytes", files, bytes)
 	}
+	return entries
 }
 
 // openSecureBench sets what the manifest of a pack of SecureBench 2.0 says. The roots of files that agents do not
@@ -379,13 +370,13 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	for key, v := range roots.Fields() {
 		p.roots[key.Text()] = v.Text()
 	}
+	actual := map[string]string{} // with symbolic links resolved, if it exists
 	for name, dir := range p.roots {
-		clean, _ := ParsePath(dir) // the schema's check has passed
-		p.roots[name] = clean
-		p.checkRoot(c, roots, name, path.Join(p.dir, clean))
+		p.roots[name], _ = ParsePath(dir) // the schema's check has passed
+		actual[name] = cmp.Or(p.checkRoot(c, roots, name, path.Join(p.dir, p.roots[name])), name)
 	}
 	for _, pair := range [][2]string{{"public", "runtime"}, {"public", "host"}, {"runtime", "host"}} {
-		if overlap(FoldPath(p.roots[pair[0]]), FoldPath(p.roots[pair[1]])) {
+		if overlap(FoldPath(p.roots[pair[0]]), FoldPath(p.roots[pair[1]])) || overlap(actual[pair[0]], actual[pair[1]]) {
 			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
 		}
 	}

@@ -340,11 +340,14 @@ type eventReader struct {
 	line   []byte // incomplete
 	cut    bool   // the line was longer than maxEvent
 	count  int    // of events
-	piece  string // the beginning of a message that is not yet complete
+	piece  []byte // the beginning of a message that is not yet complete
 }
 
 // maxEvent bounds an incomplete line in memory, in bytes. A longer one is replaced by a cutEvent.
 const maxEvent = 16 << 20
+
+// maxPiece bounds a message that comes in pieces, for people who watch the agent, in bytes.
+const maxPiece = 64 << 10
 
 func (r *eventReader) Write(p []byte) (int, error) {
 	for piece := range bytes.Lines(p) {
@@ -364,7 +367,7 @@ func (r *eventReader) end() {
 	if len(r.line) > 0 {
 		r.endLine()
 	}
-	r.step(r.piece)
+	r.step(string(r.piece))
 }
 
 func (r *eventReader) step(text string) {
@@ -390,11 +393,11 @@ func (r *eventReader) endLine() {
 	}
 	for _, s := range steps {
 		if s.Piece {
-			r.piece += s.Text
+			r.piece = append(r.piece, s.Text[:min(len(s.Text), maxPiece-len(r.piece))]...)
 			continue
 		}
-		r.step(r.piece)
-		r.piece = ""
+		r.step(string(r.piece))
+		r.piece = r.piece[:0]
 		r.step(s.String())
 	}
 }

@@ -57,6 +57,8 @@ func TestRead(t *testing.T) {
 		{"opencode reads", "opencode", `{"type":"tool_use","part":{"tool":"read","state":{"status":"completed","input":{"filePath":"/w/a"},"output":"x"}}}`, "read\nx"},
 		{"opencode ends a step", "opencode", `{"type":"step_finish","part":{"reason":"stop","tokens":{"total":15}}}`, ""},
 		{"opencode fails", "opencode", `{"type":"error","error":{"name":"APIError","data":{"message":"no"}}}`, "error: {\"name\":\"APIError\",\"data\":{\"message\":\"no\"}}"},
+		{"claude says very much", "claude_code", `{"type":"assistant","message":{"content":[` + strings.Repeat("{},", 1<<15) + `{"type":"text","text":"x"}]}}`, ""},
+		{"gemini says very much", "gemini_cli", `{"type":"error","message":"x","a":[` + strings.Repeat("{},", 1<<15) + `{}]}`, ""},
 		{"gemini says a part", "gemini_cli", `{"type":"message","role":"assistant","content":"Do","delta":true}`, "Do"},
 		{"gemini runs", "gemini_cli", `{"type":"tool_use","tool_name":"run_shell_command","tool_id":"1","parameters":{"command":"ls"}}`, "$ ls"},
 		{"gemini sees", "gemini_cli", `{"type":"tool_result","tool_id":"1","status":"success","output":"a\nb"}`, "a\nb"},

@@ -107,8 +107,8 @@ type Access struct {
 	Network *runtime.Network // nil for none
 	Env     []string
 	Mounts  []runtime.Mount
-	// Close is called after the sandbox. It returns how many requests were refused.
-	Close func() (refused int64, err error)
+	// Close is called after the sandbox. It returns how many requests were refused or failed.
+	Close func() (unserved int64, err error)
 }
 
 // Open opens the network access that e allows.
@@ -122,7 +122,7 @@ func (e Egress) Open(task string, attempt int) (Access, error) {
 		if result.Egress == nil {
 			return 0, err
 		}
-		return result.Egress.Proxy.Denied, err
+		return result.Egress.Proxy.Denied + result.Egress.Proxy.Errors, err
 	}}, nil
 }
 

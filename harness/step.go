@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // A Step is a message or an action that an agent reports.
@@ -135,37 +136,67 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 			return []Step{{Kind: StepMessage, Text: string(line)}}, len(line) > 0
 		}
 	}
-	if events[0] == '"' {
-		return readers[plain(events)]
+	read := readers[plain(events)]
+	if events[0] != '"' {
+		var rules []eventRule
+		_ = json.Unmarshal(events, &rules) // the schema accepted them
+		read = func(line []byte) ([]Step, bool) { return readRuled(rules, line) }
 	}
-	var rules []eventRule
-	_ = json.Unmarshal(events, &rules) // the schema accepted them
 	return func(line []byte) ([]Step, bool) {
-		if len(line) > maxRuled { // each look-up of a path parses the line again
+		if foreign.Values(line) > maxEventValues {
 			return unknown(cutEvent), true
 		}
-		var event map[string]json.RawMessage
-		if json.Unmarshal(line, &event) != nil || event == nil {
-			return nil, false
-		}
-		i := slices.IndexFunc(rules, func(r eventRule) bool { return fits(r.When, line) })
-		switch {
-		case i < 0:
-			kind := plain(event["type"])
-			return unknown(kind), kind != "" && event["type"][0] == '"'
-		case rules[i].Step == "":
-			return nil, true
-		}
-		return []Step{rules[i].step(line)}, true
+		return read(line)
 	}
 }
 
-// maxRuled bounds the lines to which rules apply, in bytes.
-const maxRuled = 1 << 20
+// maxEventValues bounds the JSON values of an event. It bounds what sbench spends on a sandbox's output.
+const maxEventValues = 1 << 14
 
-func fits(conditions map[string]texts, line []byte) bool {
+func readRuled(rules []eventRule, line []byte) ([]Step, bool) {
+	e := event{line, map[string]map[string]json.RawMessage{}}
+	if e.members("") == nil {
+		return nil, false
+	}
+	i := slices.IndexFunc(rules, func(r eventRule) bool { return e.fits(r.When) })
+	switch {
+	case i < 0:
+		kind := plain(e.at("type"))
+		return unknown(kind), kind != "" && e.at("type")[0] == '"'
+	case rules[i].Step == "":
+		return nil, true
+	}
+	return []Step{rules[i].step(e)}, true
+}
+
+// An event is a line of JSON. Each object in it is parsed once, however many rules look into it.
+type event struct {
+	line   []byte
+	parsed map[string]map[string]json.RawMessage // by path; "" is the line
+}
+
+func (e event) members(of string) map[string]json.RawMessage {
+	found, known := e.parsed[of]
+	if !known {
+		raw := json.RawMessage(e.line)
+		if of != "" {
+			raw = e.at(of)
+		}
+		_ = json.Unmarshal(raw, &found) // anything but an object has no members
+		e.parsed[of] = found
+	}
+	return found
+}
+
+// at returns the value at a path of members; nil if there is none.
+func (e event) at(path string) json.RawMessage {
+	i := strings.LastIndexByte(path, '.')
+	return e.members(path[:max(i, 0)])[path[i+1:]]
+}
+
+func (e event) fits(conditions map[string]texts) bool {
 	for at, want := range conditions {
-		v := lookUp(line, at)
+		v := e.at(at)
 		if len(v) == 0 || string(v) == "null" || !slices.Contains(want, "*") && !slices.Contains(want, plain(v)) {
 			return false
 		}
@@ -173,21 +204,9 @@ func fits(conditions map[string]texts, line []byte) bool {
 	return true
 }
 
-// lookUp returns the value at a path of members; nil if there is none.
-func lookUp(v json.RawMessage, at string) json.RawMessage {
-	for name := range strings.SplitSeq(at, ".") {
-		var members map[string]json.RawMessage
-		if json.Unmarshal(v, &members) != nil {
-			return nil
-		}
-		v = members[name]
-	}
-	return v
-}
-
-func (r eventRule) step(line []byte) Step {
+func (r eventRule) step(e event) Step {
 	text := func(at string) string {
-		if v := lookUp(line, at); at != "" && len(v) > 0 && string(v) != "null" {
+		if v := e.at(at); at != "" && len(v) > 0 && string(v) != "null" {
 			return plain(v)
 		}
 		return ""
@@ -196,7 +215,7 @@ func (r eventRule) step(line []byte) Step {
 	for _, at := range r.Output {
 		s.Output += text(at)
 	}
-	_ = json.Unmarshal(lookUp(line, r.Exit), &s.Exit) // else it is 0
-	s.Failed = len(r.Failed) > 0 && fits(r.Failed, line)
+	_ = json.Unmarshal(e.at(r.Exit), &s.Exit) // else it is 0
+	s.Failed = len(r.Failed) > 0 && e.fits(r.Failed)
 	return s
 }

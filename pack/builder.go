@@ -313,6 +313,11 @@ func create(root *os.Root, name string, executable bool) (*os.File, error) {
 	return f, err
 }
 
+// Link makes a symbolic link in a build context, and the directories above it.
+func (b *Builder) Link(name, target string) error {
+	return errors.Join(b.root.MkdirAll(path.Dir(name), 0o755), b.root.Symlink(target, name))
+}
+
 // Write makes a file of the pack, and the directories above it.
 func (b *Builder) Write(name string, content []byte, executable bool) error {
 	if err := b.root.MkdirAll(path.Dir(name), 0o755); err != nil {

@@ -6,7 +6,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/elazarl/goproxy"
 )
@@ -131,27 +130,4 @@ func (p *Proxy) refuseHello(a *access, c *client, first []byte, why reason) {
 		return
 	}
 	c.reject(nil)
-}
-
-// readHello reads until the ClientHello is complete or the bytes cannot be one, and checks
-// that it is for the normalised host.
-func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
-	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
-		return nil, reasonBadHello
-	}
-	for chunk := make([]byte, 4096); ; {
-		n, err := c.Read(chunk)
-		raw = append(raw, chunk[:n]...)
-		shown, whole, why := parseHello(raw)
-		switch netErr, ok := err.(net.Error); {
-		case why != "":
-			return raw, why
-		case whole:
-			return raw, checkHello(shown, host)
-		case ok && netErr.Timeout():
-			return raw, reasonHelloTimeout
-		case err != nil:
-			return raw, reasonBadHello
-		}
-	}
 }

@@ -34,12 +34,6 @@ func Reasons() map[reason]refusal { return reasons() }
 // Decide is decide.
 func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }
 
-// ParseHello is parseHello.
-func ParseHello(b []byte) (name string, ech, whole bool, reason Reason) {
-	h, whole, reason := parseHello(b)
-	return h.name, h.ech, whole, reason
-}
-
 // AnswerDNS is answerDNS.
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 

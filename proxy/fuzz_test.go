@@ -3,11 +3,9 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,80 +15,6 @@ import (
 
 	"github.com/securebench/sbench/proxy"
 )
-
-// serverName returns the server name that crypto/tls reads from a ClientHello.
-func serverName(b []byte) (name string, ok bool) {
-	ours, theirs := net.Pipe()
-	_ = ours.SetDeadline(time.Now().Add(time.Second))
-	go func() {
-		_, _ = ours.Write(b)
-		_ = ours.Close()
-	}()
-	go func() { _, _ = io.Copy(io.Discard, ours) }()
-	server := tls.Server(theirs, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
-		name, ok = h.ServerName, true
-		return nil, io.EOF
-	}})
-	_ = server.Handshake()
-	_ = theirs.Close()
-	return name, ok
-}
-
-// TestHelloInManyRecords: the proxy refuses a ClientHello in many small records, because it would parse
-// all records again each time that bytes arrive.
-func TestHelloInManyRecords(t *testing.T) {
-	hello := captureHello(t, &tls.Config{ServerName: "allowed.test"})
-	for size, want := range map[int]bool{len(hello): true, 100: true, 1: false} {
-		var b []byte
-		for part := range slices.Chunk(hello[5:], size) {
-			b = append(append(b, 22, 3, 1, byte(len(part)>>8), byte(len(part))), part...)
-		}
-		if _, _, whole, reason := proxy.ParseHello(b); whole != want || want != (reason == "") {
-			t.Errorf("records of %d bytes: %v %q", size, whole, reason)
-		}
-	}
-}
-
-// FuzzHello: a server reads the same name from an accepted ClientHello as the parser,
-// and the result does not depend on how many bytes come at a time.
-func FuzzHello(f *testing.F) {
-	for _, config := range []*tls.Config{
-		{ServerName: "allowed.test"}, {InsecureSkipVerify: true}, {ServerName: "allowed.test", MaxVersion: tls.VersionTLS12},
-		{ServerName: "evil.test", EncryptedClientHelloConfigList: echConfigList(f, "allowed.test"), MinVersion: tls.VersionTLS13},
-	} {
-		hello := captureHello(f, config)
-		f.Add(hello)
-		f.Add(hello[:5])
-		f.Add(hello[:6])
-		split := append([]byte{22, 3, 1, 0, 3}, hello[5:8]...)
-		rest := len(hello) - 8
-		f.Add(append(append(split, 22, 3, 1, byte(rest>>8), byte(rest)), hello[8:]...))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		name, _, whole, reason := proxy.ParseHello(b)
-		if whole && reason != "" {
-			t.Fatal("both whole and refused")
-		}
-		for i := range min(len(b), 20) {
-			proxy.ParseHello(b[:i])
-		}
-		if !whole {
-			return
-		}
-		if seen, ok := serverName(b); ok && !strings.EqualFold(strings.TrimSuffix(seen, "."), strings.TrimSuffix(name, ".")) {
-			t.Errorf("a server sees %q, we %q", seen, name)
-		}
-		for i := range len(b) {
-			before, _, done, bad := proxy.ParseHello(b[:i])
-			if bad != "" || done && before != name {
-				t.Fatalf("the first %d bytes are another: %q, %q", i, before, bad)
-			}
-			if done {
-				break
-			}
-		}
-	})
-}
 
 // FuzzDecide: an allowed host is the name or below it, also for other parsers.
 func FuzzDecide(f *testing.F) {

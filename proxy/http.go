@@ -42,8 +42,7 @@ type transfer struct {
 }
 
 // newTransport returns a transport that connects to allowed hosts only. A connection is for one
-// request: on an idle connection, net/http would print a server's data to standard error, and would
-// retry a request that the proxy counts once.
+// request: otherwise net/http would retry a request that the proxy counts once.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		DialContext: p.dialHTTP, DisableCompression: true, DisableKeepAlives: true,
@@ -68,7 +67,7 @@ func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, erro
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.a.entry.Address = up.address.String()
-	return &upstreamHTTP{SpeakFirst(p.ctx, up), x}, nil
+	return &upstreamHTTP{up, x}, nil
 }
 
 // An upstreamHTTP is an upstream for one plain HTTP request. It counts each byte before the host or the

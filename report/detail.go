@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -125,7 +126,7 @@ func (s *Source) private(d *Detail, rec record.Record, most int) {
 	d.Verifier.Stdout, d.Verifier.Stderr = cutText(p.Stdout, most), cutText(p.Stderr, most)
 	for i, l := range p.Logs {
 		if i == maxLogs {
-			d.Missing = append(d.Missing, count(len(p.Logs)-i, "further file")+" of the checker")
+			d.Missing = append(d.Missing, Count(len(p.Logs)-i, "further file")+" of the checker")
 			break
 		}
 		d.Logs = append(d.Logs, Named{"checker-" + cutText(l.Name, 200).Head, cutText(l.Text, most)})
@@ -142,11 +143,11 @@ func (s *Source) reread(t Try) (record.Record, error) {
 		return record.Record{}, err
 	}
 	defer func() { _ = f.Close() }()
-	l, err := newLineReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).next()
+	l, err := lines.NewReader(io.NewSectionReader(f, t.offset, t.size), t.offset, maxRecord).Next()
 	if err != nil {
 		return record.Record{}, err
 	}
-	return decode(l.text)
+	return decode(l.Text)
 }
 
 func output(stdout, stderr string, metadata record.Metadata, most int) Output {
@@ -216,7 +217,7 @@ func (s *Source) logs(d *Detail, rec record.Record, most int) {
 	read := s.parserOf(rec)
 	for i, l := range rec.Logs {
 		if i == maxLogs {
-			d.Missing = append(d.Missing, count(len(rec.Logs)-i, "further log"))
+			d.Missing = append(d.Missing, Count(len(rec.Logs)-i, "further log"))
 			break
 		}
 		if err := s.log(d, l, read, most); err != nil {
@@ -256,7 +257,7 @@ func (s *Source) descriptor(name string) (harness.CLI, bool) {
 }
 
 func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step, bool), most int) error {
-	f, err := foreign.Open(s.root, l.Path, math.MaxInt64)
+	f, err := foreign.Open(s.root, l.Path, maxTrace)
 	if err != nil {
 		return err
 	}

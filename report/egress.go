@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -68,6 +69,9 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return nil
 	}
 	index := map[attemptKey]*egressIndex{}
+	for _, a := range s.Attempts {
+		index[attemptKey{a.Task, a.Number}] = nil
+	}
 	f, err := foreign.Open(s.root, record.EgressFile, math.MaxInt64)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.egress = index
@@ -77,25 +81,30 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	lines := newLineReader(f, 0, maxEntry)
+	in := lines.NewReader(f, 0, maxEntry)
 	for ctx.Err() == nil {
-		l, err := lines.next()
+		l, err := in.Next()
 		if err == io.EOF {
 			s.egress = index
 			return nil
 		}
-		if err != nil && err != errLong {
+		if err != nil && err != lines.ErrLong {
 			return err
 		}
 		var e egressLine
-		if err != nil || json.Unmarshal(l.text, &e) != nil {
+		if err != nil || json.Unmarshal(l.Text, &e) != nil {
 			continue
 		}
 		key := attemptKey{e.Task, max(1, e.Attempt)}
-		if index[key] == nil {
-			index[key] = &egressIndex{}
+		of, known := index[key]
+		if !known {
+			continue // of an attempt that was interrupted
 		}
-		index[key].add(e.Verdict, l.offset)
+		if of == nil {
+			of = &egressIndex{}
+			index[key] = of
+		}
+		of.add(e.Verdict, l.Offset)
 	}
 	return context.Cause(ctx)
 }
@@ -129,9 +138,9 @@ func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
 	}
 	defer func() { _ = f.Close() }()
 	for _, offset := range index.offsets[:min(len(index.offsets), max(4, 2*most/egressLines))] {
-		l, err := newLineReader(io.NewSectionReader(f, offset, maxEntry), offset, maxEntry).next()
+		l, err := lines.NewReader(io.NewSectionReader(f, offset, maxEntry), offset, maxEntry).Next()
 		var entry egressLine
-		if err == nil && json.Unmarshal(l.text, &entry) == nil {
+		if err == nil && json.Unmarshal(l.Text, &entry) == nil {
 			e.Entries = append(e.Entries, entry.shown(a.Started))
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/export"
+	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -47,7 +49,7 @@ func TestCSV(t *testing.T) {
 	}
 	s := planned(t, 0, records...)
 	var out bytes.Buffer
-	check(t, report.WriteCSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	check(t, export.WriteCSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	for _, comma := range []rune{',', ';'} {
 		in := csv.NewReader(bytes.NewReader(out.Bytes()))
 		in.Comma, in.LazyQuotes, in.FieldsPerRecord = comma, comma == ';', -1
@@ -81,7 +83,7 @@ func TestJUnit(t *testing.T) {
 		map[string]any{"task_id": "four", "attempt": 2, "verification_status": "error", "failure_message": "the provider failed"},
 	)
 	var out bytes.Buffer
-	check(t, report.WriteJUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	check(t, export.WriteJUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	var got struct {
 		Suite struct {
 			Tests    int `xml:"tests,attr"`
@@ -197,10 +199,10 @@ func TestCauses(t *testing.T) {
 	if len(r.NotPassed) != 4 || r.NotPassed[2].Message != "usual" {
 		t.Errorf("%+v", r.NotPassed)
 	}
-	var text, markdown strings.Builder
-	check(t, report.WriteText(&text, report.Report{Runs: []report.Run{r}}))
-	check(t, report.WriteMarkdown(&markdown, report.Report{Runs: []report.Run{r}}))
-	for _, form := range []string{text.String(), markdown.String()} {
+	var plain, markdown strings.Builder
+	check(t, text.Write(&plain, report.Report{Runs: []report.Run{r}}))
+	check(t, text.WriteMarkdown(&markdown, report.Report{Runs: []report.Run{r}}))
+	for _, form := range []string{plain.String(), markdown.String()} {
 		if strings.Count(form, "usual") != 3 || strings.Count(form, "rare") != 1 {
 			t.Errorf("%s", form)
 		}
@@ -222,7 +224,7 @@ func TestOutcome(t *testing.T) {
 		attempt("four", "04", "error", "infrastructure", "sandbox 2 cannot be made", nil),
 		attempt("five", "05", "error", "infrastructure", "no space", nil))
 	var out strings.Builder
-	check(t, report.WriteOutcome(&out, report.Summarize([]*report.Source{s}).Runs[0], s))
+	check(t, text.WriteOutcome(&out, report.Summarize([]*report.Source{s}).Runs[0], s))
 	const want = `TASK             VERDICT  TIME    REASON          MESSAGE
 one              passed   310 ms  sealed          
 two (attempt 2)  failed   –       tests_failed    an \x1b assertion failed
@@ -270,9 +272,9 @@ func TestLeaders(t *testing.T) {
 	if got := r.Leaders(); got[0].Index != 2 || got[1].Index != 0 || got[2].Index != 1 {
 		t.Errorf("%v", got)
 	}
-	var text strings.Builder
-	check(t, report.WriteText(&text, r))
-	head, _, _ := strings.Cut(text.String(), "\n\n")
+	var plain strings.Builder
+	check(t, text.Write(&plain, r))
+	head, _, _ := strings.Cut(plain.String(), "\n\n")
 	lines := strings.Split(head, "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[1], "C ") || !strings.Contains(lines[1], "+50.0 (") || !strings.Contains(lines[1], "1.000") {
 		t.Errorf("%s", head)

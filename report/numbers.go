@@ -35,7 +35,7 @@ func Measures() []Measure {
 		{"tokens, cached", "of them cached", Many, tokens(func(t Tokens) int64 { return t.Cached })},
 		{"tokens, output", "Tokens written", Many, tokens(func(t Tokens) int64 { return t.Output })},
 		{"tokens, reasoning", "", Many, tokens(func(t Tokens) int64 { return t.Reasoning })},
-		{"cost", "Cost", dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }},
+		{"cost", "Cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }},
 		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }},
 	}
 }
@@ -48,8 +48,8 @@ func unknownIfZero(v float64) float64 {
 	return v
 }
 
-// all returns the distributions in the order of Measures.
-func (d *Distributions) all() []*stat.Distribution {
+// All returns the distributions in the order of Measures.
+func (d *Distributions) All() []*stat.Distribution {
 	return []*stat.Distribution{&d.Producer, &d.Verifier, &d.Total, &d.Input, &d.Cached, &d.Output, &d.Reasoning, &d.Cost, &d.PeakMemory}
 }
 
@@ -62,7 +62,7 @@ func distributions(attempts []Attempt) (d Distributions) {
 				values = append(values, v)
 			}
 		}
-		*d.all()[i] = stat.Describe(values)
+		*d.All()[i] = stat.Describe(values)
 	}
 	return d
 }
@@ -114,8 +114,8 @@ func Seconds(s float64) string {
 // Bytes formats a size in binary units.
 func Bytes(n float64) string { return scaled(n, 1024, []string{" B", " KiB", " MiB", " GiB", " TiB"}) }
 
-// dollars formats an amount of US dollars: cents from one dollar on, four digits below.
-func dollars(v float64) string {
+// Dollars formats an amount of US dollars: cents from one dollar on, four digits below.
+func Dollars(v float64) string {
 	if v >= 1 || v == 0 {
 		return fmt.Sprintf("%.2f USD", v)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
+	"github.com/securebench/sbench/report/text"
 )
 
 // a is one record; only the fields that matter are set.
@@ -287,11 +288,11 @@ func TestNothing(t *testing.T) {
 	if r.Runs[0].Accuracy.Value != nil || r.Runs[0].Accuracy.Wilson != nil || bytes.Contains(data, []byte("NaN")) {
 		t.Errorf("%s", data)
 	}
-	var text, markdown bytes.Buffer
-	check(t, report.WriteText(&text, r))
-	check(t, report.WriteMarkdown(&markdown, r))
-	if bytes.Contains(text.Bytes(), []byte("NaN")) || bytes.Contains(markdown.Bytes(), []byte("NaN")) {
-		t.Errorf("%s\n%s", &text, &markdown)
+	var plain, markdown bytes.Buffer
+	check(t, text.Write(&plain, r))
+	check(t, text.WriteMarkdown(&markdown, r))
+	if bytes.Contains(plain.Bytes(), []byte("NaN")) || bytes.Contains(markdown.Bytes(), []byte("NaN")) {
+		t.Errorf("%s\n%s", &plain, &markdown)
 	}
 }
 

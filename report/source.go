@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -24,6 +25,13 @@ const (
 	maxMessage  = 600     // most bytes of a message in memory
 	maxManifest = 1 << 20 // bytes of run.json
 	maxProblems = 100     // problems in memory
+
+	// The longest lines that are read, in bytes.
+	maxRecord = 256 << 20 // as in record.Read
+	maxEvent  = 32 << 20  // of an agent's trace; sbench cuts events at 16 MiB when it writes the trace
+	maxEntry  = 1 << 20   // of the egress log
+
+	maxTrace = 256 << 20 // bytes of an agent's trace, as sbench writes it
 )
 
 // ErrNoRun means that a directory does not hold a run.
@@ -120,13 +128,13 @@ func (s *Source) read(ctx context.Context) error {
 	}
 	defer func() { _ = f.Close() }()
 	index := map[attemptKey]int{}
-	lines := newLineReader(f, 0, maxRecord)
+	in := lines.NewReader(f, 0, maxRecord)
 	for n := 1; ctx.Err() == nil; n++ {
-		l, err := lines.next()
+		l, err := in.Next()
 		switch {
 		case err == io.EOF:
 			return nil
-		case errors.Is(err, errLong):
+		case errors.Is(err, lines.ErrLong):
 			s.problem(record.RecordsFile, n, err.Error())
 		case err != nil:
 			return fmt.Errorf("%s: %w", record.RecordsFile, err)
@@ -160,14 +168,14 @@ func (s *Source) readFile(name string, into any) {
 }
 
 // take adds one line.
-func (s *Source) take(index map[attemptKey]int, n int, l line) {
-	if len(l.text) == 0 && l.whole {
+func (s *Source) take(index map[attemptKey]int, n int, l lines.Line) {
+	if len(l.Text) == 0 && l.Whole {
 		return
 	}
-	rec, err := decode(l.text)
+	rec, err := decode(l.Text)
 	if err != nil {
 		message := "no record: " + err.Error()
-		if !l.whole {
+		if !l.Whole {
 			message = "the last line is not whole: the run was stopped while it wrote it, or is writing it now"
 		}
 		s.problem(record.RecordsFile, n, message)
@@ -181,7 +189,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l line) {
 	if a.Tokens != nil {
 		s.Spent.add(*a.Tokens)
 	}
-	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: stamp(a.Started), Seconds: a.Total, offset: l.offset, size: l.size}}
+	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: stamp(a.Started), Seconds: a.Total, offset: l.Offset, size: l.Size}}
 	key := attemptKey{a.Task, a.Number}
 	at, again := index[key]
 	if !again {
@@ -207,7 +215,7 @@ func (s *Source) Require(required verifiers.Assurance) {
 
 // decode decodes one record. It fails if the record cannot be counted.
 func decode(text []byte) (rec record.Record, err error) {
-	err = json.Unmarshal(text, &rec)
+	rec, err = record.Decode(text)
 	switch {
 	case err != nil:
 	case rec.TaskID == "":

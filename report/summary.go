@@ -34,7 +34,7 @@ func (s *Source) run() Run {
 		Jobs: m.Jobs, Planned: s.Planned, Records: s.Records, Problems: append([]Problem{}, s.Problems...), Spent: s.Spent, SpentUSD: s.SpentUSD,
 	}
 	if s.more > 0 {
-		r.Problems = append(r.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: "and more: " + count(s.more, "problem")}})
+		r.Problems = append(r.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: "and more: " + Count(s.more, "problem")}})
 	}
 	if !m.StartedAt.IsZero() {
 		r.StartedAt = &m.StartedAt
@@ -262,8 +262,8 @@ func slowest(attempts []Attempt) []Slow {
 	return list[:min(len(list), maxSlowest)]
 }
 
-// ordered sorts attempts by their tasks in natural order, then by number.
-func ordered(attempts []Attempt) []Attempt {
+// Ordered sorts attempts by their tasks in natural order, then by number.
+func Ordered(attempts []Attempt) []Attempt {
 	list := slices.Clone(attempts)
 	slices.SortStableFunc(list, func(a, b Attempt) int { return cmp.Or(Natural(a.Task, b.Task), cmp.Compare(a.Number, b.Number)) })
 	return list
@@ -271,7 +271,7 @@ func ordered(attempts []Attempt) []Attempt {
 
 func unpassed(attempts []Attempt) []Unpassed {
 	list := []Unpassed{}
-	for _, a := range ordered(attempts) {
+	for _, a := range Ordered(attempts) {
 		if a.Status != record.Passed {
 			list = append(list, Unpassed{a.Task, a.Number, a.Status, a.Reason, a.Phase, a.Message})
 		}

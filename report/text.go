@@ -44,8 +44,8 @@ func Hidden(r rune) bool {
 		unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r))
 }
 
-// count returns a number and its noun, in the singular or plural.
-func count(n int, what string) string {
+// Count returns a number and its noun, in the singular or plural.
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

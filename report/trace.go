@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/record/lines"
 )
 
 // A Step is one step of an agent: a [harness.Step] whose texts may have been cut.
@@ -52,40 +53,41 @@ const maxSteps = 1000
 // readTrace turns an agent's output into steps with its parser, read. A line that is no event is a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
-	lines := newLineReader(r, 0, maxEvent)
-	var joined harness.Step // the pieces of the current step
+	in := lines.NewReader(r, 0, maxEvent)
+	var kind harness.StepKind // of the step that comes in pieces
+	var text []byte           // its text
 	for {
-		l, err := lines.next()
+		l, err := in.Next()
 		switch {
 		case err == io.EOF:
-			t.end(&joined)
+			t.said(kind, &text)
 			return t.Trace, nil
-		case err == errLong:
+		case err == lines.ErrLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
 			continue
 		case err != nil:
 			return Trace{}, err
 		}
-		steps, ok := read(l.text)
-		if !ok && len(l.text) > 0 {
-			steps = []harness.Step{{Kind: stepRaw, Text: string(l.text)}}
+		steps, ok := read(l.Text)
+		if !ok && len(l.Text) > 0 {
+			steps = []harness.Step{{Kind: stepRaw, Text: string(l.Text)}}
 		}
 		for _, s := range steps {
-			if s.Piece && len(joined.Text) < maxEvent {
-				joined.Kind, joined.Text = s.Kind, joined.Text+s.Text
+			if s.Piece && len(text) < maxEvent {
+				kind, text = s.Kind, append(text, s.Text...)
 				continue
 			}
-			t.end(&joined)
+			t.said(kind, &text)
 			t.add(s)
 		}
 	}
 }
 
-// end adds the step that came in pieces, if there is one, and clears it.
-func (t *tracer) end(said *harness.Step) {
-	if said.Text != "" {
-		t.add(*said)
-		*said = harness.Step{}
+// said adds the step that came in pieces, if there is one, and clears its text.
+func (t *tracer) said(kind harness.StepKind, text *[]byte) {
+	if len(*text) > 0 {
+		t.add(harness.Step{Kind: kind, Text: string(*text)})
+		*text = (*text)[:0]
 	}
 }
 

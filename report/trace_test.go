@@ -143,6 +143,17 @@ func TestTraceIsBounded(t *testing.T) {
 	}
 }
 
+// TestTraceInPieces: the time for a message does not grow with the square of its pieces.
+func TestTraceInPieces(t *testing.T) {
+	const pieces = 1 << 17
+	cli, _ := harness.CLIOf("gemini_cli")
+	line := `{"type":"message","role":"assistant","delta":true,"content":"0123456789"}` + "\n"
+	trace, err := report.ReadTrace(strings.NewReader(strings.Repeat(line, pieces)), cli.Read, 64<<10)
+	if err != nil || len(trace.Steps) != 1 || trace.Steps[0].Text.Len() > 64<<10 {
+		t.Errorf("%d steps, %v", len(trace.Steps), err)
+	}
+}
+
 // TestTraceOfAnother: each trace is read by the parser of its agent.
 func TestTraceOfAnother(t *testing.T) {
 	read := func(line []byte) ([]harness.Step, bool) {

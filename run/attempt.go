@@ -13,8 +13,10 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/run/logs"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
+	"github.com/securebench/sbench/run/steps"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
@@ -33,7 +35,7 @@ type attempt struct {
 	why    string    // the reason to make it; see PlannedAttempt
 	try    int       // 1, or more for a retry
 	asked  time.Time // when its turn came, before it waited for resources
-	log    *attemptLog
+	log    *logs.Attempt
 }
 
 func (a attempt) key() key { return key{a.task.ID(), a.number} }
@@ -42,7 +44,7 @@ func (a attempt) key() key { return key{a.task.ID(), a.number} }
 // The harness runs under producing, which may end before ctx does. The record is complete in any
 // case; err is the infrastructure error behind a record of status error.
 func (s *session) attempt(ctx, producing context.Context, a attempt) (rec record.Record, err error) {
-	a.log = s.newLog(a)
+	a.log = s.logs.Attempt(a.task.ID(), a.number, a.try)
 	if s.cfg.original != nil {
 		return s.judgeAgain(ctx, a)
 	}
@@ -90,7 +92,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 		return harness.Result{}, err
 	}
 	request.Dest = filepath.Join(s.cfg.Output, dest)
-	request.Before, request.Attempt, request.Egress.Log = a.before, a.number, a.log.proxyLog(a.try)
+	request.Before, request.Attempt, request.Egress.Log = a.before, a.number, a.log.Proxy()
 	trace, err := s.openTrace(a, &request)
 	if err != nil {
 		return harness.Result{}, err
@@ -100,7 +102,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 		producer = standIn{s.cfg.StandIn, s.cfg.family(a.part), a.part, s.cfg.Pack}
 	}
 	produced := func(result harness.Result) {
-		fillProduced(rec, request.Kind, result, a.log.secrets)
+		fillProduced(rec, request.Kind, result, s.secrets)
 		s.emitFor(a, Event{Kind: ProducerDone, Reason: cmp.Or(result.Ended, result.Failure, &candidate.Failure{}).Reason})
 	}
 	request.Judge = func(result harness.Result, left runtime.Sandbox) error {
@@ -110,7 +112,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 		return s.verify(ctx, a, result.Candidate, left, rec)
 	}
 	result, err := producer.Produce(producing, observed{s.cfg.Engine, s, &a, nil}, request)
-	err = errors.Join(err, trace.close())
+	err = errors.Join(err, trace.Close())
 	rec.Times.Producer = time.Since(begun).Seconds() - rec.Times.Verifier
 	rec.Agent, rec.Egress = result.Agent, result.Egress
 	if e := result.Egress; e != nil && e.Relay != nil {
@@ -123,7 +125,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 	if rec.VerificationStatus == "" {
 		produced(result)
 	} else { // how it ended may be known only now
-		fillProduced(rec, request.Kind, result, a.log.secrets)
+		fillProduced(rec, request.Kind, result, s.secrets)
 	}
 	return result, nil
 }
@@ -154,10 +156,10 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	}
 	fillVerdict(rec, verdict)
 	step := ""
-	if a.log.step != "" {
+	if a.log.Step != "" {
 		step = a.part.Step().Name
 	}
-	a.log.keep(verdict, step)
+	a.log.Keep(verdict, step)
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
@@ -178,7 +180,7 @@ type pace struct {
 
 // Spare implements verifiers.Pace.
 func (p pace) Spare() (give func(), ok bool) {
-	need := p.cfg.need(p.task)
+	need := p.cfg.further(p.task)
 	return func() { p.host.Give(need) }, p.host.Spare(need)
 }
 
@@ -188,13 +190,13 @@ func (p pace) Doing(what string) {
 }
 
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
-func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (refused int64, err error), err error) {
+func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (unserved int64, err error), err error) {
 	domains := s.cfg.Tester.Verification.AllowedDomains
 	if domains == nil || len(*domains) == 0 {
 		return nil
 	}
 	egress := s.cfg.Egress
-	egress.Domains, egress.Log = *domains, a.log.checkerLog(a.try)
+	egress.Domains, egress.Log = *domains, a.log.Checker()
 	return func() (func(*runtime.Config), func() (int64, error), error) {
 		access, err := egress.Open(a.task.ID(), a.number)
 		return func(cfg *runtime.Config) {
@@ -242,10 +244,41 @@ func (s *session) storeWorkspace(ctx context.Context, a attempt, c candidate.Can
 	}
 	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
 	rec.Workdir = a.task.Environment().Workdir
-	if err = errors.Join(err, s.out.Rename(from, to)); err == nil && c.Layer != "" {
-		err = s.diffChanges(ctx, a, to+layer.Suffix, c.Layer)
+	if err = errors.Join(err, s.out.Rename(from, to)); err != nil || c.Layer == "" {
+		return err
 	}
-	return err
+	view, err := s.cfg.Engine.View(ctx, a.image)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.log.Changes(ctx, to+layer.Suffix, c.Layer, view.Root()), view.Close())
+}
+
+// openTrace stores an agent's prompt and, if the agent is the tester's own, its descriptor. The
+// request's events go to the attempt's trace and to the progress. The trace is nil unless the harness
+// is an agent.
+func (s *session) openTrace(a attempt, request *harness.Request) (*logs.File, error) {
+	producer := s.cfg.producer()
+	if !producer.Prompted {
+		return nil, nil
+	}
+	prompt, err := harness.Prompt(*request, producer.TaskFile)
+	if err == nil {
+		err = a.log.Text("prompt.txt", prompt)
+	}
+	if err == nil && producer.Descriptor != nil {
+		err = a.log.Text(record.AgentFile, string(producer.Descriptor))
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := a.log.Create(record.TraceFile)
+	if err != nil {
+		return nil, err
+	}
+	request.Trace = f
+	request.OnStep = func(text string) { s.emitFor(a, Event{Kind: AgentOutput, Detail: s.secrets.Text(text)}) }
+	return f, nil
 }
 
 // complete finishes a record: it sets the status error if cause is not nil or a log cannot be
@@ -256,12 +289,11 @@ func (s *session) complete(rec record.Record, a attempt, cause error) (record.Re
 		rec.CandidateWorkspace, rec.Workdir, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = nil, "", "", "", ""
 	}
 	rec.EndedAt = time.Now().UTC()
-	round(&rec)
-	private := a.log.writePrivate(&rec)
+	steps.Round(&rec)
+	private := a.log.WritePrivate(&rec)
 	rec = s.secrets.Record(rec)
 	rec.CandidateDigest = candidateDigest(rec)
-	err := errors.Join(private, a.log.moveLongOutputs(&rec))
-	a.log.fill(&rec)
+	err := errors.Join(private, a.log.Fill(&rec))
 	if err != nil && cause == nil {
 		setError(&rec, err)
 	}

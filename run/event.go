@@ -138,7 +138,7 @@ func (o observed) Starting(sandbox string, p runtime.Process) error {
 // Ended implements runtime.Observer.
 func (o observed) Ended(sandbox string, exit runtime.Exit) {
 	if o.attempt != nil {
-		o.attempt.log.addSpec(sandbox, exit.Spec)
+		o.attempt.log.AddSpec(sandbox, exit.Spec)
 	}
 	o.emit(Event{Kind: SandboxResult, Sandbox: sandbox, Detail: sandbox + ": " + exit.String()})
 }

@@ -47,6 +47,6 @@ func (s *session) asker(a attempt) judge.Model {
 		return nil
 	}
 	j := asker(*s.cfg.Judge)
-	j.Relay.Log, j.Relay.Task, j.Relay.Attempt = a.log.proxyLog(a.try), a.task.ID(), a.number
+	j.Relay.Log, j.Relay.Task, j.Relay.Attempt = a.log.Proxy(), a.task.ID(), a.number
 	return j
 }

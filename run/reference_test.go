@@ -106,7 +106,7 @@ func solver(args []string) fake.Program {
 	switch args[0] {
 	case "bash":
 		return func(_ context.Context, p *fake.Proc) fake.Status {
-			script, _ := p.Path(args[1]) // a solution may write beside its script, in its own copy
+			script, _ := p.Path(args[3]) // a solution may write beside its script, in its own copy
 			text, err := os.ReadFile(script)
 			if err != nil {
 				return fake.Status{Code: 97}

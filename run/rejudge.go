@@ -122,7 +122,7 @@ func Stored(ctx context.Context, dir string, rec record.Record) (candidate.Candi
 		return c, fmt.Errorf("candidate_workspace %q leads out of the run's directory: %w", *rec.CandidateWorkspace, err)
 	}
 	c.Workspace, c.Attributes, c.Layer = filepath.Join(dir, *rec.CandidateWorkspace), rec.WorkspaceAttributes, rec.LayerDigest
-	digest, err := c.TreeDigest(ctx)
+	digest, err := c.TreeDigest(ctx, rec.Provenance.Policy.WorkspaceBytes)
 	if err != nil {
 		return c, fmt.Errorf("stored candidate: %w", err)
 	}

@@ -111,16 +111,37 @@ func (p Plan) limits(env compiler.Environment) runtime.Limits {
 }
 
 // need returns the larger of the harness's and the verifier's needs: their sandboxes never
-// exist at the same time.
+// exist at the same time, unless the task keeps processes. An oracle of a split check runs beside its driver,
+// which may fill a workspace.
 func (c config) need(task *compiler.Task) admission.Need {
-	p := c.policy(task)
-	sandboxes := int64(1 + len(task.Environment().Sidecars))
-	if task.Environment().KeepProcesses { // the harness's lives beside the verifier's
-		sandboxes++
+	n, disk := c.further(task), c.policy(task).WorkspaceBytes
+	if task.Split() != nil || task.Verification() != nil {
+		oracle := runtime.DefaultLimits()
+		n.Memory += oracle.Memory
+		n.Pids += oracle.Pids
+		disk += disk + oracle.LayerBytes
 	}
-	n := admission.Need{Memory: sandboxes*p.Limits.Memory + c.held(), Pids: sandboxes * p.Limits.Pids, Disk: p.WorkspaceBytes + sandboxes*p.Limits.LayerBytes}
-	if slices.Contains(c.Degraded, "disk") { // volumes are then in memory, but the stored workspace is on the disk
-		n.Memory += n.Disk
+	if task.Environment().KeepProcesses { // the harness's sandbox lives beside the verifier's
+		left := c.further(task)
+		n.Memory += left.Memory
+		n.Pids += left.Pids
+		n.Disk += left.Disk
+		disk += disk
+	}
+	n.Memory += c.held()
+	return c.withDisk(n, disk)
+}
+
+// further returns the needs of one more sandbox of the task with its sidecars.
+func (c config) further(task *compiler.Task) admission.Need {
+	limits, sandboxes := c.policy(task).Limits, int64(1+len(task.Environment().Sidecars))
+	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)
+}
+
+// withDisk adds volumes and layers of bytes. On some hosts they are in memory, but the stored workspace is on the disk.
+func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
+	if n.Disk += bytes; slices.Contains(c.Degraded, "disk") {
+		n.Memory += bytes
 	}
 	return n
 }
@@ -135,4 +156,10 @@ func (c config) held() (n int64) {
 		n += r.Limits.SandboxBytes()
 	}
 	return n
+}
+
+// networked reports whether a harness or a checker of this run may reach anything, or the run has a judge.
+func (c config) networked() bool {
+	checkers := c.Tester.Verification.AllowedDomains
+	return c.producer().Relay != nil || len(c.Egress.Domains) > 0 || c.Judge != nil || checkers != nil && len(*checkers) > 0
 }

@@ -11,7 +11,9 @@
 //	attempt.go   one attempt: harness, verifier, record
 //	rejudge.go   the same for the stored candidates of another run
 //	record/      the records: their format, chain and signature
+//	logs/        what is logged beside the records
 //	secrets/     what removes secrets from all that is kept
+//	steps/       the sum of a task's steps
 //	admission/   when the host has room for an attempt
 package run
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/run/admission"
+	"github.com/securebench/sbench/run/logs"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
 	"github.com/securebench/sbench/runtime/remove"
@@ -54,7 +55,7 @@ type session struct {
 	calibrations *contrast.Store // of changed tests
 	judge        *judge.Judge    // nil for none
 	out          *os.Root        // cfg.Output; closed by the ledger
-	egress       *egressFile     // nil if nothing may leave the sandboxes
+	logs         *logs.Run
 	common       record.Provenance
 	before       map[key]lastRecord
 	resumed      bool // the directory held a run
@@ -120,7 +121,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, s.egress.close(), s.ledger.Close())
+		return nil, errors.Join(err, s.logs.Close(), s.ledger.Close())
 	}
 	s.code = pool.New(observed{s.cfg.Engine, s, nil, plan.Tester.Verification.DenyCommands})
 	tasks, attempts, jobs := len(s.cfg.tasks), s.cfg.Attempts, s.cfg.Jobs
@@ -137,7 +138,7 @@ func begin(ctx context.Context, plan Plan, site Site) (*session, error) {
 
 // end seals the records and releases everything that begin opened. err is the error of the attempts.
 func (s *session) end(ctx context.Context, err error) (Summary, error) {
-	err = errors.Join(err, s.code.Close(ctx), s.egress.close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
+	err = errors.Join(err, s.code.Close(ctx), s.logs.Close(), remove.All(s.out, unjudgedDir), s.seal(), s.ledger.Close())
 	slices.SortFunc(s.summary.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Attempt, b.Attempt))
 	})
@@ -255,7 +256,7 @@ func (s *session) openFiles() error {
 	}
 	err = errors.Join(err, s.out.MkdirAll(record.PrivateDir, 0o700))
 	if err == nil {
-		s.egress, err = s.openEgress()
+		s.logs, err = logs.Open(s.out, s.secrets, s.cfg.networked())
 	}
 	return err
 }

@@ -181,8 +181,8 @@ type Input struct {
 	Left runtime.Sandbox
 	// Network opens network access for a sandbox of a checker that needs it. It returns what to add
 	// to the sandbox, and a function that is called after it is closed. Nil means none.
-	// That function returns how many requests were refused.
-	Network func() (add func(*runtime.Config), done func() (refused int64, err error), err error)
+	// That function returns how many requests were refused or failed.
+	Network func() (add func(*runtime.Config), done func() (unserved int64, err error), err error)
 	Timeout time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *pool.Pool

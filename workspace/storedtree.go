@@ -49,9 +49,10 @@ func (t StoredTree) list(ctx context.Context) (*attributesReader, error) {
 // DigestOf returns "sha256:" and the hexadecimal sum of a SHA-256 hash.
 func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(nil)) }
 
-// Digest is DigestTree for the tree as it was before it was copied.
-func (t StoredTree) Digest(ctx context.Context) (TreeReport, error) {
-	return t.Copy(ctx, nil, TreeOptions{})
+// Digest is DigestTree for the tree as it was before it was copied. maxBytes is what bounded the tree when it
+// was stored; 0 means 8 GiB.
+func (t StoredTree) Digest(ctx context.Context, maxBytes int64) (TreeReport, error) {
+	return t.Copy(ctx, nil, TreeOptions{MaxBytes: maxBytes, MaxFiles: max(defaultMaxFiles, maxBytes/fileBytes)})
 }
 
 // Restore is Copy with the tree's original owners and modes, for a directory that no user of the

@@ -107,14 +107,14 @@ func stored(t *testing.T, dir string) workspace.StoredTree {
 
 func TestStoredTreeAndRestored(t *testing.T) {
 	src := owned(t)
-	want, err := stored(t, src).Digest(t.Context())
+	want, err := stored(t, src).Digest(t.Context(), 0)
 	must(t, err)
 	kept, dir, report := keep(t, src)
 	if report.Digest != want.Digest {
 		t.Errorf("digest of the source %s, reported %s", want.Digest, report.Digest)
 	}
 	removable(t, dir)
-	again, err := kept.Digest(t.Context())
+	again, err := kept.Digest(t.Context(), 0)
 	must(t, err)
 	if again.Digest != want.Digest {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
@@ -146,11 +146,11 @@ func TestStoredTreePlain(t *testing.T) {
 		}
 		must(t, os.Chown(filepath.Join(dir, "d/file"), 12, 12))
 	}
-	if again, err := kept.Digest(t.Context()); err != nil || again.Digest != report.Digest {
+	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest != report.Digest {
 		t.Errorf("digest %s, want %s, %v", again.Digest, report.Digest, err)
 	}
 	must(t, os.Chtimes(filepath.Join(dir, "d/file"), time.Time{}, time.Unix(1, 0)))
-	if again, err := kept.Digest(t.Context()); err != nil || again.Digest == report.Digest {
+	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest == report.Digest {
 		t.Errorf("the digest does not cover times: %v", err)
 	}
 }
@@ -221,7 +221,7 @@ func TestStoredTreeDamaged(t *testing.T) {
 				must(t, err)
 				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 			}
-			if _, err := kept.Digest(t.Context()); !errors.Is(err, workspace.ErrAttributes) {
+			if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
 				t.Errorf("digest: %v", err)
 			}
 			if _, err := kept.Restore(t.Context(), openRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
@@ -248,14 +248,14 @@ func TestStoredTreeRenamed(t *testing.T) {
 			return errors.Join(err, os.Chtimes(name, time.Time{}, time.Unix(1, 0)))
 		}))
 	}
-	want, err := stored(t, src).Digest(t.Context())
+	want, err := stored(t, src).Digest(t.Context(), 0)
 	must(t, err)
-	if _, err := kept.Digest(t.Context()); !errors.Is(err, workspace.ErrAttributes) {
+	if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
 		t.Errorf("with the old list: %v", err)
 	}
 	kept.List, err = kept.Renamed(t.Context(), names)
 	must(t, err)
-	if got, err := kept.Digest(t.Context()); err != nil || got.Digest != want.Digest {
+	if got, err := kept.Digest(t.Context(), 0); err != nil || got.Digest != want.Digest {
 		t.Errorf("digest %s, want %s, %v", got.Digest, want.Digest, err)
 	}
 }

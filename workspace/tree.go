@@ -21,6 +21,7 @@ var ErrTooBig = errors.New("tree is too big")
 const (
 	defaultMaxBytes = 8 << 30   // TreeOptions.MaxBytes
 	defaultMaxFiles = 1_000_000 // TreeOptions.MaxFiles
+	fileBytes       = 8 << 10   // of MaxBytes for each entry that a stored tree may have
 	maxDepth        = 128       // directories inside one another
 	maxDropped      = 100       // names in TreeReport.Dropped
 )

@@ -17,6 +17,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -216,7 +217,8 @@ func exitCode(ctx context.Context, err error) int {
 		return codeNotVerified
 	case errors.Is(err, errBelow):
 		return codeBelow
-	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable):
+	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable),
+		errors.Is(err, harness.ErrProvider), errors.Is(err, harness.ErrNotInstalled):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
 		return codeUsage

@@ -140,26 +140,10 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})
 		if !cmd.Plan {
-			list, err = forget(ctx, c, list)
+			list, err = forEach(ctx, list, func(i images.Info) (images.Info, error) { return i, c.Images.Remove(ctx, i.Ref) })
 		}
 		return errors.Join(err, printImageList(a, cmd.JSON, list))
 	})
-}
-
-// forget removes the names of images. It returns the images that it removed, without any that another
-// process removed before.
-func forget(ctx context.Context, c *host.Host, list []images.Info) ([]images.Info, error) {
-	var gone []images.Info
-	var err error
-	for _, i := range list {
-		switch failed := c.Images.Remove(ctx, i.Ref); {
-		case failed == nil:
-			gone = append(gone, i)
-		case !errors.Is(failed, runtime.ErrNotFound):
-			err = errors.Join(err, failed)
-		}
-	}
-	return gone, err
 }
 
 // forEach returns the results of f and all its errors. After an error it goes on unless ctx is done.

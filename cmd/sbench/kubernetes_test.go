@@ -40,7 +40,7 @@ func TestKubernetes(t *testing.T) {
 			k.sbench(0, args...)
 			k.sbench(codeUsage, args...) // it was submitted before
 			stdout, _ := k.sbench(0, "submit", "wait", dir)
-			if !strings.Contains(stdout, "shards=2 of 2 (0 merged before) attempts=5 of 5") {
+			if !strings.Contains(stdout, "shards=2 of 2 attempts=5 of 5") {
 				t.Fatalf("wait: %s", stdout)
 			}
 			k.wantSmoke(mode.name)

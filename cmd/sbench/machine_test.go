@@ -91,7 +91,7 @@ func TestMachineTasks(t *testing.T) {
 	pack := filepath.Join(t.TempDir(), "pack")
 	count := fmt.Sprint(len(cheats))
 	expect(t, codeMeasured, "imported "+count+" task(s)", "pack", "import", "--out", pack, "harbor", source)
-	expect(t, codeMeasured, "sbench.local/harbor-", "image", "build", "--with", "sbench", "--pack", pack)
+	expect(t, codeMeasured, "sbench.local/harbor-", "image", "build", "--pack", pack)
 	tester := filepath.Join(pack, "tester-command.yaml")
 	out := filepath.Join(t.TempDir(), "check")
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run"
 )
 
@@ -25,25 +26,22 @@ type measured struct {
 
 // outcome prints what was recorded, unless nothing started: for people on standard error, then the summary on
 // standard output. dir is the pack's directory.
-func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir string) (err error) {
-	shown := a.events == nil && !cmd.Quiet && cmd.Progress != "none" // the last JSON event has the summary
+func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir string) error {
 	if s.RunID == "" {
 		return nil
 	}
-	if shown || cmd.JSON {
-		source, err := report.Open(context.WithoutCancel(ctx), filepath.Dir(s.Output))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = source.Close() }() // only read from
-		source.Require(cmd.Require)
-		r := report.Summarize([]*report.Source{source}).Runs[0]
-		if shown {
-			err = errors.Join(report.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
-		}
-		if cmd.JSON {
-			return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
-		}
+	source, err := report.Open(context.WithoutCancel(ctx), filepath.Dir(s.Output))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // only read from
+	source.Require(cmd.Require)
+	r := report.Summarize([]*report.Source{source}).Runs[0]
+	if a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
+		err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
+	}
+	if cmd.JSON {
+		return errors.Join(err, a.json(measured{s, r.Accuracy, r.Outcomes}))
 	}
 	return errors.Join(err,
 		printTable(a, s.Changes, func(c run.Change) string { return fmt.Sprintf("changed: %q from %s to %s", c.Task, c.Old, c.New) }),
@@ -53,8 +51,8 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 // writeNext prints which tasks were not prepared, and what to do next. args is the command line after the
 // program's name, dir the pack's directory.
 func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir string) error {
-	var text strings.Builder
-	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&text, format+"\n", values...) }
+	var b strings.Builder
+	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&b, format+"\n", values...) }
 	if len(s.LeftOut) > 0 {
 		line("\nnot prepared, and in no score:")
 		for _, l := range s.LeftOut {
@@ -85,7 +83,7 @@ func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir stri
 		}
 		line("      sbench %s", again)
 	}
-	_, err := io.WriteString(w, text.String())
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 

@@ -29,7 +29,7 @@ type packImportCmd struct {
 	Fill    bool     `help:"Put the rows into an existing directory that has a manifest, in place of rows of an earlier import."`
 	ID      string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
 	Limit   int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
-	Select  []string `placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
+	Task    []string `short:"t" placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
 	Exclude []string `placeholder:"GLOB" help:"Do not import the tasks whose id matches one of these patterns."`
 	Image   string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
 	Pin     bool     `help:"Write the names of images with the digests that they have on this machine."`
@@ -87,7 +87,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 		return err
 	}
 	options := pack.Options{
-		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Select, Image: cmd.Image,
+		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Task, Image: cmd.Image,
 		Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: cmd.Skip,
 	}
 	var report pack.Report

@@ -137,7 +137,7 @@ func humanEval(t *testing.T) (args []string, count int, err error) {
 	case os.Getenv("SBENCH_SOAK") != "":
 		return []string{source}, 164, nil
 	}
-	return []string{source, "--select", "HumanEval/*0"}, 17, nil
+	return []string{source, "--task", "HumanEval/*0"}, 17, nil
 }
 
 func isDir(name string) bool {
@@ -156,9 +156,9 @@ func TestPackTasks(t *testing.T) {
 		name, tasks string
 		args        []string
 	}{
-		{"terminal-bench", "2", []string{"terminal-bench", "--select", "count-*", "--select", "script-*"}}, // the other works elsewhere in its own image
-		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--select", "count-*"}},
-		{"harbor", "3", []string{"harbor", "--select", "json-*", "--select", "sums", "--select", "unicode-*"}},
+		{"terminal-bench", "2", []string{"terminal-bench", "--task", "count-*", "--task", "script-*"}}, // the other works elsewhere in its own image
+		{"terminal-bench with pytest", "1", []string{"terminal-bench", "--pytest", "--task", "count-*"}},
+		{"harbor", "3", []string{"harbor", "--task", "json-*", "--task", "sums", "--task", "unicode-*"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			checked(t, tt.tasks, append(tt.args, fixture(t, tt.args[0]), "--image", appImage)...)
@@ -180,6 +180,53 @@ checked 3 task(s): reference passed 1, empty passed 1
 			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 		}
 	})
+}
+
+// splitPack is a pack of two split tasks. The driver of one lets the candidate write its output.
+const splitPack = `-- manifest.yaml --
+{id: split, version: 1, defaults: {family: terminal_task, environment: {workdir: /work}}}
+-- tasks.jsonl --
+{"id": "good", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "good", "command": "python3 /tests/good"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
+{"id": "bad", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "bad", "command": "sh /tests/bad"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
+-- hidden/good --
+import json, subprocess
+try:
+    p = subprocess.run(["run-candidate", "sh", "prog.sh"], stdin=subprocess.DEVNULL, capture_output=True, timeout=1)
+    print(json.dumps(p.stdout[:100].decode("utf-8", "replace")))
+except subprocess.TimeoutExpired:
+    print(0)
+-- hidden/bad --
+read -r question
+test -e prog.sh || { echo 0; exit; }
+sh prog.sh
+-- hidden/oracle --
+read -r start
+echo 1
+read -r evidence
+case $evidence in *'"answer":"3\n"}'|*'"answer":3}') echo '{"passed": true}';; *) echo '{"passed": false}';; esac
+-- hidden/solution/solve.sh --
+echo 'echo 3' > prog.sh
+`
+
+// TestPackHostile: pack check finds a driver that hostile candidates break.
+func TestPackHostile(t *testing.T) {
+	containerdtest.Open(t)
+	dir := t.TempDir()
+	must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
+	for _, f := range txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image))).Files {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
+	}
+	code, stdout, stderr := sbench(t, "pack", "check", "--progress", "none", dir)
+	want := `"bad": hostile: stays failed driver_broken
+"bad": hostile: kills failed driver_broken
+"bad": hostile: floods failed driver_broken
+"bad": hostile: exits failed driver_broken
+checked 2 task(s): reference passed 2, empty passed 0, 10 hostile candidate(s) tried
+`
+	if code != codeUsage || stdout != want {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
 }
 
 // TestExamplePacks: the rows that stand in for public benchmarks' measure, on images that sbench builds.
@@ -361,63 +408,12 @@ func TestPackRewards(t *testing.T) {
 	}
 }
 
-// TestImageBuild uses a fake buildctl, which notes its arguments and produces the base
-// image.
-func TestImageBuild(t *testing.T) {
-	c := containerdtest.Open(t)
-	archive, err := containerdtest.Archive()
-	must(t, err)
-	bin, calls := t.TempDir(), filepath.Join(t.TempDir(), "calls")
-	unpacked := t.TempDir()
-	if out, err := exec.Command("tar", "-C", unpacked, "-xf", archive).CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	must(t, os.WriteFile(filepath.Join(bin, "buildctl"), []byte(`#!/bin/sh
-set -e
-echo "$*" >> "`+calls+`"
-for a; do case "$a" in type=oci,*) out="$a" ;; context=*broken*) exit 7 ;; esac; done
-name="${out#*name=}"
-cp -r "`+unpacked+`" "${out##*dest=}.d"
-case "$*" in *another*) ;; *) sed -i "s#`+containerdtest.Image+`#${name%%,*}#" "${out##*dest=}.d/index.json" ;; esac
-tar -C "${out##*dest=}.d" -cf "${out##*dest=}" .
-rm -r "${out##*dest=}.d"
-`), 0o755))
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	t.Setenv("BUILDKIT_HOST", "tcp://127.0.0.1:1")
-	out := filepath.Join(t.TempDir(), "pack")
-	expect(t, codeMeasured, "1 image(s) to build", "pack", "import", "--out", out, "--select", "old-form", "terminal-bench", fixture(t, "terminal-bench"))
-	_, built, _ := sbench(t, "image", "build", "--pack", out)
-	name := regexp.MustCompile(`sbench\.local/terminal-bench-src/old-form:[0-9a-f]{12}`).FindString(built)
-	for _, ref := range regexp.MustCompile(`sbench\.local/terminal-bench-src/[a-z-]+:[0-9a-f]{12}`).FindAllString(built, -1) {
-		must(t, c.Images.Remove(context.Background(), ref))
-	}
-	called, err := os.ReadFile(calls)
-	must(t, err)
-	want := "--addr tcp://127.0.0.1:1 build --progress plain --frontend dockerfile.v0 --local context=" + out + "/images/old-form --local dockerfile=" +
-		out + "/images/old-form --opt filename=Dockerfile --output type=oci,name=" + name + ",dest="
-	if name == "" {
-		t.Errorf("no image of old-form: %s", built)
-	}
-	if !strings.Contains(string(called), want) {
-		t.Errorf("buildctl was called as\n%s, not as\n%s", called, want)
-	}
-	for name, want := range map[string]string{"broken": "buildctl: exit status 7", "another": "buildkit built an image with another name"} {
-		directory := filepath.Join(t.TempDir(), name)
-		must(t, os.Mkdir(directory, 0o755))
-		must(t, os.WriteFile(filepath.Join(directory, "Dockerfile"), []byte("FROM scratch\n"), 0o644))
-		code, _, stderr := sbench(t, "image", "build", directory, "--as", "sbench.test/"+name+":x")
-		if code != codeInfrastructure || !strings.Contains(stderr, "build sbench.test/"+name+":x: infrastructure errors: "+want) {
-			t.Errorf("exit code %d\n%s", code, stderr)
-		}
-	}
-}
-
-// buildOwn builds a directory of files without another program.
+// buildOwn builds a directory of files.
 func buildOwn(t *testing.T, files map[string]string, ref string) (code int, stderr string) {
 	t.Helper()
 	dir := t.TempDir()
 	filetest.Write(t, dir, files)
-	code, _, stderr = sbench(t, "image", "build", dir, "--as", ref, "--with", "sbench")
+	code, _, stderr = sbench(t, "image", "build", dir, "--as", ref)
 	return code, stderr
 }
 

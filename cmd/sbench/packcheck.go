@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/host"
@@ -30,10 +31,12 @@ type packCheckCmd struct {
 	jsonFlag
 }
 
-// checkReport lists the tasks whose reference does not pass, or whose empty candidate does not fail.
+// checkReport lists the tasks whose reference does not pass, and those whose empty or hostile candidate does not fail
+// or breaks the driver or the oracle.
 type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
+	Attacks   int         `json:"attacks"` // hostile candidates for split checks
 	Wrong     []wrongTask `json:"wrong"`
 	// Weak lists test files that cannot be read and so are not changed, and solutions that agents can read.
 	Weak []weakTask `json:"weak,omitempty"`
@@ -51,7 +54,7 @@ type wrongTask struct {
 	Reason  string        `json:"reason,omitempty"`
 }
 
-// Run makes both runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
+// Run makes all runs. The exit code for a pack that does not measure anything is 2, as for an invalid one.
 func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	if err := errors.Join(cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs)); err != nil {
 		return err
@@ -71,7 +74,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	report := checkReport{Wrong: []wrongTask{}}
 	check := packCheck{in: in, out: out, report: &report, show: show}
 	check.options = run.Options{Output: out, Limit: cmd.Limit, Select: selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs)}
-	if check.egress, err = egressFor(in.Tester); err != nil {
+	if check.egress, err = setup.Egress(in.Tester); err != nil {
 		return err
 	}
 	if _, err := run.NewPlan(ctx, in, check.options); err != nil { // before there is a daemon
@@ -79,11 +82,19 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	err = a.withClient(ctx, in.Tester, func(c *host.Host) (err error) {
 		check.client = c
-		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed); err != nil {
+		// A pack of SecureBench 2.0 has no solutions.
+		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed, func(t *compiler.Task) bool { return t.Verification() == nil }); err != nil {
 			return err
 		}
-		if report.Empty, err = check.measure(ctx, run.Empty, record.Failed); err != nil {
+		if report.Empty, err = check.measure(ctx, run.Empty, record.Failed, func(*compiler.Task) bool { return true }); err != nil {
 			return err
+		}
+		for _, hostile := range run.Hostile() {
+			summary, err := check.measure(ctx, hostile, record.Failed, run.Attacked)
+			if err != nil {
+				return err
+			}
+			report.Attacks += summary.Total
 		}
 		return report.inOrder(in.Pack)
 	})
@@ -122,21 +133,28 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 type packCheck struct {
 	client  *host.Host
 	in      run.Inputs
-	options run.Options // of both runs
+	options run.Options // of all runs
 	egress  harness.Egress
 	out     string
 	report  *checkReport
 	show    func(run.Event) // nil for none
 }
 
-// measure makes one of the runs and notes the tasks whose status is not want.
-func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status) (summary run.Summary, err error) {
-	out := filepath.Join(p.out, string(standIn))
-	p.in.Tester.Run = testerfile.RunSection{ID: "check-" + string(standIn), OutputDir: out}
+// measure makes one of the runs, of the tasks that it is for, and notes those whose status is not want, or whose
+// candidate broke what judges it.
+func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status, isFor func(*compiler.Task) bool) (summary run.Summary, err error) {
+	tasks, err := p.tasks(isFor)
+	if err != nil || len(tasks) == 0 {
+		return summary, err
+	}
+	p.options.Select = func(id string) bool { return tasks[id] }
+	name := strings.ReplaceAll(string(standIn), ": ", "-")
+	out := filepath.Join(p.out, name)
+	p.in.Tester.Run = testerfile.RunSection{ID: "check-" + name, OutputDir: out}
 	p.options.StandIn, p.options.Output = standIn, out
 	faults := 0 // errors that the pack caused: a check is meant to find them
 	p.options.Progress = func(e run.Event) {
-		if e.Kind == run.TaskDone && !e.Again && e.Status != want {
+		if e.Kind == run.TaskDone && !e.Again && (e.Status != want || strings.HasSuffix(e.Reason, "_broken")) {
 			p.report.Wrong = append(p.report.Wrong, wrongTask{e.Task, standIn, e.Status, e.Reason})
 			if e.Status == record.Error && e.Reason != run.Infrastructure {
 				faults++
@@ -164,7 +182,26 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 	return summary, errors.Join(err, at.close(ctx))
 }
 
-// inOrder sorts the results, which arrive in any order: references first, then as the pack's tasks.
+// tasks returns the ids of those of the selected tasks that a run is for.
+func (p packCheck) tasks(isFor func(*compiler.Task) bool) (map[string]bool, error) {
+	ids, selected := map[string]bool{}, 0
+	for task, err := range p.in.Pack.Tasks() {
+		switch {
+		case err != nil:
+			return nil, err
+		case p.options.Select != nil && !p.options.Select(task.ID()):
+			continue
+		case p.options.Limit != nil && selected == *p.options.Limit:
+			return ids, nil
+		}
+		if selected++; isFor(task) {
+			ids[task.ID()] = true
+		}
+	}
+	return ids, nil
+}
+
+// inOrder sorts the results, which arrive in any order: by stand-ins, references first, then as the pack's tasks.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {
@@ -182,13 +219,17 @@ func (r *checkReport) inOrder(pack *compiler.Pack) error {
 
 func (cmd *packCheckCmd) print(a *app, r checkReport) error {
 	var err error
+	attacks := ""
+	if r.Attacks > 0 {
+		attacks = fmt.Sprintf(", %d hostile candidate(s) tried", r.Attacks)
+	}
 	if cmd.JSON {
 		err = a.json(r)
 	} else {
 		err = errors.Join(
 			printTable(a, r.Wrong, func(w wrongTask) string { return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, w.Reason) }),
 			printTable(a, r.Weak, func(w weakTask) string { return fmt.Sprintf("%q: %s", w.Task, w.Message) }),
-			a.printf("checked %d task(s): reference passed %d, empty passed %d\n", r.Reference.Total, r.Reference.Passed, r.Empty.Passed),
+			a.printf("checked %d task(s): reference passed %d, empty passed %d%s\n", r.Empty.Total, r.Reference.Passed, r.Empty.Passed, attacks),
 		)
 	}
 	if err == nil && len(r.Wrong) > 0 {

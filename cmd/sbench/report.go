@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/report/page"
+	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -75,9 +76,9 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	case cmd.JSON:
 		err = a.json(r)
 	case cmd.Markdown:
-		err = report.WriteMarkdown(a.stdout, r)
+		err = text.WriteMarkdown(a.stdout, r)
 	case cmd.HTML+cmd.JUnit+cmd.CSV+cmd.Harbor+cmd.Inspect == "":
-		err = report.WriteText(a.stdout, r)
+		err = text.Write(a.stdout, r)
 	}
 	return errors.Join(err, cmd.checkFailUnder(r))
 }
@@ -170,8 +171,8 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 		write func(io.Writer) error
 	}{
 		{cmd.HTML, func(w io.Writer) error { return page.Page{Report: r, Sources: sources}.Write(ctx, w) }},
-		{cmd.JUnit, func(w io.Writer) error { return report.WriteJUnit(w, r, sources) }},
-		{cmd.CSV, func(w io.Writer) error { return report.WriteCSV(w, r, sources) }},
+		{cmd.JUnit, func(w io.Writer) error { return export.WriteJUnit(w, r, sources) }},
+		{cmd.CSV, func(w io.Writer) error { return export.WriteCSV(w, r, sources) }},
 		{cmd.Inspect, func(w io.Writer) error { return export.Inspect(ctx, w, sources[0]) }},
 	} {
 		if form.name == "" {

@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -291,13 +292,10 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	if cmd.graded != nil {
 		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
 	} else {
-		base.Egress, err = egressFor(in.Tester)
+		base.Egress, err = setup.Egress(in.Tester)
 	}
 	if err == nil && cmd.runsHarness() {
-		base.Producer, err = a.producerFor(ctx, in.Tester, in.Env)
-		if err == nil && !cmd.Plan {
-			err = checkAgent(ctx, in.Tester, base.Producer)
-		}
+		base.Producer, err = cmd.producer(ctx, a, in)
 	}
 	if err != nil {
 		return o, base, err
@@ -307,6 +305,19 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	}
 	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
 	return o, base, err
+}
+
+// producer returns the tester file's harness. Unless nothing will run, the provider must accept the key.
+func (cmd *runCmd) producer(ctx context.Context, a *app, in run.Inputs) (harness.Producer, error) {
+	h, problems := setup.Of(in.Tester)
+	if problems != nil {
+		return nil, problems
+	}
+	p, err := h.Producer(ctx, in.Env, a.tools)
+	if err == nil && !cmd.Plan {
+		err = h.CheckProvider(ctx, p)
+	}
+	return p, err
 }
 
 // todo prints the attempts that the run would make.

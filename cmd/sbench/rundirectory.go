@@ -182,13 +182,9 @@ func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left [
 		if len(missing) == 0 {
 			return nil
 		}
-		build := imageBuildCmd{With: "auto", File: "Dockerfile", Allow: cmd.Allow}
-		with, err := build.find(missing)
-		if err != nil {
-			return err
-		}
+		build := imageBuildCmd{File: "Dockerfile", Allow: cmd.Allow}
 		a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", len(missing)))
-		return build.each(ctx, a, c, with, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
+		return build.each(ctx, a, c, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
 			if err != nil && ctx.Err() == nil {
 				failed[image.Ref], err = err, nil
 			}

@@ -19,16 +19,12 @@ import (
 
 // shardFlags are the flags of commands that can make a shard of a run.
 type shardFlags struct {
-	Shard   string `env:"SBENCH_SHARD" placeholder:"I/N" help:"Run only part I of N of the attempts, in a directory of its own below the output directory. With auto, or auto/N, I is the index that Slurm or Kubernetes gave this job."`
-	Balance string `placeholder:"DIR" help:"With --shard, divide the attempts so that all parts take about equally long, by the times of the run in this directory."`
+	Shard string `env:"SBENCH_SHARD" placeholder:"I/N" help:"Run only part I of N of the attempts, in a directory of its own below the output directory. With auto, or auto/N, I is the index that Slurm or Kubernetes gave this job."`
 }
 
 // deal sets the shard, and the directory of its records.
 func (f shardFlags) deal(t *testerfile.File, o *run.Options) error {
 	if f.Shard == "" {
-		if f.Balance != "" {
-			return fmt.Errorf("%w: --balance is for --shard", errUsage)
-		}
 		return nil
 	}
 	index, count, err := parseShard(f.Shard, os.Getenv)
@@ -36,11 +32,6 @@ func (f shardFlags) deal(t *testerfile.File, o *run.Options) error {
 		return fmt.Errorf("%w: --shard %s: %w", errUsage, f.Shard, err)
 	}
 	o.Shard = &run.Shard{Index: index, Count: count}
-	if f.Balance != "" {
-		if o.Shard.Seconds, err = run.Durations(f.Balance, record.Trust{}); err != nil {
-			return fmt.Errorf("%w: --balance: %w", errUsage, err)
-		}
-	}
 	o.Output = filepath.Join(cmp.Or(o.Output, t.Run.OutputDir), shardDir(index, count))
 	return nil
 }
@@ -139,8 +130,8 @@ func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 		}
 		a.say(slog.LevelWarn, "missing: "+what)
 	}
-	return a.printf("sbench: run_id=%s shards=%d of %d (%d merged before) attempts=%d of %d records=%d output=%s\n",
-		m.RunID, m.Shards, m.Count, m.Reused, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
+	return a.printf("sbench: run_id=%s shards=%d of %d attempts=%d of %d records=%d output=%s\n",
+		m.RunID, m.Shards, m.Count, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
 }
 
 // shardsIn returns the directories of shards: each of dirs, or its subdirectories.

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -31,17 +28,6 @@ const (
 	shownInTerminal = 48 << 10
 	shownAsJSON     = 4 << 20
 )
-
-// attemptView is the attempt as JSON.
-type attemptView struct {
-	Task    string        `json:"task"`
-	Attempt int           `json:"attempt"`
-	Of      int           `json:"of"` // recorded attempts of the task
-	Status  record.Status `json:"status"`
-	Reason  string        `json:"reason,omitempty"`
-	Phase   string        `json:"phase,omitempty"`
-	report.Detail
-}
 
 func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 	sources, err := (&runDirs{RunDirs: []string{cmd.RunDir}, Key: cmd.Key, Private: cmd.Private, AcceptUnsigned: cmd.AcceptUnsigned}).open(ctx)
@@ -66,11 +52,11 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	t := s.Attempts[at]
-	v := attemptView{t.Task, t.Number, of, t.Status, t.Reason, t.Phase, d}
+	v := text.Attempt{Task: t.Task, Attempt: t.Number, Of: of, Status: t.Status, Reason: t.Reason, Phase: t.Phase, Detail: d}
 	if cmd.JSON {
 		return a.json(v)
 	}
-	return v.print(a.stdout)
+	return v.Write(a.stdout)
 }
 
 // find returns the index of the attempt to show, and the number of its task's attempts.
@@ -106,139 +92,4 @@ func (cmd *showCmd) find(all []report.Attempt) (at, of int, err error) {
 		return 0, 0, fmt.Errorf("%w: attempt %d of %q is not recorded", errUsage, cmd.Attempt, cmd.Task)
 	}
 	return indices[ids[0]][max(i, 0)], of, nil
-}
-
-// print writes the attempt as text. Its texts are untrusted: each line is made visible.
-func (v attemptView) print(w io.Writer) error {
-	p := &attemptPrinter{}
-	p.line("task %q: %s", v.Task, v.Status)
-	fact := func(name, value string) {
-		if value != "" {
-			p.line("%-10s %s", name, value)
-		}
-	}
-	fact("assurance", v.Assurance)
-	if v.Doubtful {
-		fact("doubtful", "the candidate passes some tests that expect something wrong")
-	}
-	if v.Status != record.Passed {
-		reason := v.Reason
-		if v.Phase != "" {
-			reason += " (" + v.Phase + ")"
-		}
-		fact("reason", strings.TrimSpace(reason))
-		fact("message", v.Message)
-	}
-	if v.Read != nil {
-		fact("read", fmt.Sprintf("%q by %s", v.Read.Text.Head, cmp.Or(v.Read.Rule, "no rule")))
-	}
-	fact("attempt", fmt.Sprintf("%d of %d recorded", v.Attempt, v.Of))
-	fact("time", fmt.Sprintf("harness %s, verifier %s, waited %s", report.Seconds(v.Times.Producer), report.Seconds(v.Times.Verifier), report.Seconds(v.Times.Waited)))
-	if len(v.Tries) > 1 {
-		for _, t := range v.Tries {
-			fact("try", strings.TrimSpace(fmt.Sprintf("line %d: %s %s", t.Line, t.Status, t.Reason)))
-		}
-	}
-	if v.Private == "withheld" {
-		fact("verifier", "its output can contain hidden tests: --private shows it")
-	}
-	for _, missing := range v.Missing {
-		fact("missing", missing)
-	}
-	p.text("prompt", v.Prompt)
-	for _, value := range v.Public {
-		p.text(value.Name, value.Text)
-	}
-	p.trace(v.Trace)
-	p.candidate(v.Candidate)
-	p.text("harness's standard output", v.Producer.Stdout)
-	p.text("harness's standard error", v.Producer.Stderr)
-	p.text("verifier's standard output", v.Verifier.Stdout)
-	p.text("verifier's standard error", v.Verifier.Stderr)
-	for _, l := range v.Logs {
-		p.text("log "+l.Name, l.Text)
-	}
-	_, err := io.WriteString(w, p.String())
-	return err
-}
-
-// attemptPrinter collects lines without control characters.
-type attemptPrinter struct{ strings.Builder }
-
-func (p *attemptPrinter) line(format string, args ...any) {
-	p.WriteString(report.Visible(fmt.Sprintf(format, args...), shownLine) + "\n")
-}
-
-// text prints a text with a title, indented; nothing if it is empty.
-func (p *attemptPrinter) text(title string, t report.Text) {
-	if t.Empty() {
-		return
-	}
-	p.WriteString("\n")
-	p.line("%s", title)
-	p.lines(t)
-}
-
-func (p *attemptPrinter) lines(t report.Text) {
-	indented := func(text string) {
-		if text == "" {
-			return
-		}
-		for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
-			p.line("    %s", line)
-		}
-	}
-	indented(t.Head)
-	if t.Cut > 0 {
-		p.line("    … %d bytes left out (--json has more) …", t.Cut)
-	}
-	indented(t.Tail)
-}
-
-func (p *attemptPrinter) trace(t *report.Trace) {
-	if t == nil {
-		return
-	}
-	p.WriteString("\ntrace\n")
-	for i, s := range t.Steps {
-		if t.Cut > 0 && i == t.At {
-			p.line("  … %d steps left out (--json has more) …", t.Cut)
-		}
-		state := ""
-		switch {
-		case s.Failed:
-			state = " (failed)"
-		case s.Kind == harness.StepCommand && s.Output != nil:
-			state = fmt.Sprintf(" (exit code %d)", s.Exit)
-		}
-		p.line("  %s", strings.TrimSpace(fmt.Sprintf("%s %s", s.Kind, s.Title))+state)
-		p.lines(s.Text)
-		if s.Output != nil {
-			p.lines(*s.Output)
-		}
-	}
-}
-
-func (p *attemptPrinter) candidate(c report.Candidate) {
-	if c.Text != nil {
-		p.text("candidate", *c.Text)
-	}
-	if c.Patch != nil {
-		p.text("candidate's patch", *c.Patch)
-	}
-	if c.Directory == "" {
-		return
-	}
-	p.WriteString("\n")
-	p.line("candidate's files in %s", c.Directory)
-	for _, f := range c.Files {
-		link := ""
-		if f.Link != "" {
-			link = " -> " + f.Link
-		}
-		p.line("    %s %8d %s%s", f.Mode, f.Size, f.Path, link)
-	}
-	if c.More {
-		p.line("    … and more")
-	}
 }

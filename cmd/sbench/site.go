@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
@@ -50,16 +51,16 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 	if s.Degraded, err = c.Degraded(); err != nil {
 		return nil, marked(run.ErrInfrastructure, err)
 	}
-	setup, err := egressFor(t)
+	egress, err := setup.Egress(t)
 	if err != nil {
 		return nil, err
 	}
-	setup.Domains, setup.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
+	egress.Domains, egress.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
 	if s.engine, err = c.NewRun(ctx, plan.Isolations()...); err != nil {
 		return nil, err
 	}
 	found := &resolver{
-		c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: setup,
+		c: c, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: egress,
 		pack: filepath.Dir(plan.Pack.ManifestPath),
 	}
 	if t.Runtime.AllowCapabilities {

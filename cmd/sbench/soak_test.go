@@ -85,8 +85,15 @@ func (h testHost) nothingLeft(before []string) {
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	must(h.t, err)
 	for _, l := range loops {
-		if text, err := os.ReadFile(l); err == nil && strings.Contains(string(text), containerdtest.Options().Root) {
-			h.t.Errorf("loop device: %s %s", l, text)
+		used := func() bool {
+			text, err := os.ReadFile(l)
+			return err == nil && strings.Contains(string(text), containerdtest.Options().Root)
+		}
+		for end := time.Now().Add(30 * time.Second); used() && time.Now().Before(end); {
+			time.Sleep(50 * time.Millisecond) // whoever holds it, such as a copy of the mounts, ends later
+		}
+		if used() {
+			h.t.Errorf("loop device: %s", l)
 		}
 	}
 	images, err := os.ReadDir(filepath.Join(containerdtest.Options().Root, "volumes"))

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -37,11 +38,15 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	egress, err := egressFor(in.Tester)
+	egress, err := setup.Egress(in.Tester)
 	if err != nil {
 		return err
 	}
-	producer, err := a.producerFor(ctx, in.Tester, noKeys(in.Tester))
+	h, problems := setup.Of(in.Tester)
+	if problems != nil {
+		return problems
+	}
+	producer, err := h.Producer(ctx, h.NoKeys(), a.tools)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func TestStrangers(t *testing.T) {
 		}
 		write(f.Name, string(f.Data))
 	}
+	must(t, os.Symlink("keep.log", filepath.Join(source, "clean/environment/link")))
 	out := t.TempDir()
 	for standIn, passed := range map[string]int{"reference": 14, "empty": 0} {
 		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")
@@ -117,7 +118,7 @@ func TestSeparateBroken(t *testing.T) {
 	})
 	pack := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 1 task(s)", "pack", "import", "--out", pack, "harbor", source)
-	expect(t, codeMeasured, "sbench.local/", "image", "build", "--with", "sbench", "--pack", pack)
+	expect(t, codeMeasured, "sbench.local/", "image", "build", "--pack", pack)
 	const solved = "echo 42 > answer; "
 	instead := func(program, script string) string { // what collects runs this
 		return solved + "rm -f /usr/bin/" + program + "; printf '#!/bin/bash\\n" + script + "\\n' > /usr/bin/" + program + "; chmod +x /usr/bin/" + program

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/kubernetes"
 )
@@ -190,18 +191,11 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *testerfile.
 // the path of the tester file among them. If they are on the claim, it returns only the path.
 func (cmd *submitKubernetesCmd) files(p submissionPlan) (tester string, files []kubernetes.File, err error) {
 	t := p.tester
-	sources := []string{t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks)}
-	for _, f := range t.Harness.Config.Files {
-		sources = append(sources, f.Source)
-	}
-	if agent, problems := agentOf(t); problems != nil {
+	h, problems := setup.Of(t)
+	if problems != nil {
 		return "", nil, problems
-	} else if file := t.Harness.Config.Own["descriptor"]; file != "" {
-		sources = append(sources, beside(t.Path, file))
-		if agent.Directory != "" {
-			sources = append(sources, agent.Directory)
-		}
 	}
+	sources := append(h.Sources(), t.Path, filepath.Dir(t.Benchmark.Manifest), filepath.Dir(t.Benchmark.Tasks))
 	top := filepath.Dir(t.Path)
 	for _, source := range sources {
 		for !isWithin(source, top) {

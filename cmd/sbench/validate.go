@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/setup"
 )
 
 type validateCmd struct {
@@ -38,7 +39,7 @@ func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 		}
 		total = "],\n  \"testers\": %d,\n  \"packs\": %d,\n  \"rows\": %d,\n  \"errors\": %d,\n  \"warnings\": %d\n}\n"
 	}
-	s, err := compiler.Validate(ctx, cmd.Paths, harness.AgentTypes(), show, testerProblems)
+	s, err := compiler.Validate(ctx, cmd.Paths, harness.AgentTypes(), show, setup.Problems)
 	if cmd.JSON && s.Errors+s.Warnings > 0 {
 		printf("\n  ")
 	}

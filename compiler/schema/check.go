@@ -40,7 +40,7 @@ func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
 		return c.CheckObject(r, v)
 	}
 	before := c.errors
-	c.missing(r, parent, document.FieldPath(parent.Path(), name), 0)
+	c.missing(r, parent, document.FieldPath(parent.Path(), name), new(fieldSet))
 	return c.errors == before
 }
 

@@ -78,9 +78,11 @@ const (
 	Accept
 )
 
+const maxFields = 256
+
 // Object is a rule for objects.
 type Object struct {
-	Fields  []Field // at most 64
+	Fields  []Field // at most maxFields
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema

@@ -62,6 +62,8 @@ type Cache struct {
 	Registry string // its address
 	// Downloading, if not nil, is called when a download begins; bytes is -1 if unknown.
 	Downloading func(pkg, version string, bytes int64)
+	// Stale, if not nil, is called when Resolve cannot reach the registry, and so returns its last answer.
+	Stale func(pkg, tag, version string)
 }
 
 // RegistryFrom returns the registry that npm would use with the environment environ, a list of
@@ -78,30 +80,33 @@ func RegistryFrom(environ []string) string {
 }
 
 // Resolve returns the exact version for a version or tag. For a tag it asks the registry. If it
-// cannot reach the registry, exact is the last known answer and stale is true.
-func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, stale bool, err error) {
+// cannot reach the registry, exact is the last known answer.
+func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact string, err error) {
 	if isExact(version) {
 		if _, err := c.readEntry(c.indexPath(p, version)); errors.Is(err, fs.ErrNotExist) {
 			if _, err = c.manifest(ctx, p.Name, version+p.Suffix); errors.Is(err, ErrNoVersion) {
-				return "", false, fmt.Errorf("%s@%s: %w", p.Name, version, err)
+				return "", fmt.Errorf("%s@%s: %w", p.Name, version, err)
 			}
 		}
-		return version, false, nil // Install reports other faults
+		return version, nil // Install reports other faults
 	}
 	m, err := c.manifest(ctx, p.Name, version)
 	if errors.Is(err, ErrUnreachable) {
 		if last, readErr := c.readEntry(c.indexPath(p, version)); readErr == nil {
-			return last.Version, true, nil
+			if c.Stale != nil {
+				c.Stale(p.Name, version, last.Version)
+			}
+			return last.Version, nil
 		}
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("%s@%s: %w", p.Name, version, err)
+		return "", fmt.Errorf("%s@%s: %w", p.Name, version, err)
 	}
 	exact = strings.TrimSuffix(m.Version, p.Suffix)
 	if !isExact(exact) {
-		return "", false, fmt.Errorf("%s@%s: %w: the registry answers with version %q", p.Name, version, ErrNoVersion, m.Version)
+		return "", fmt.Errorf("%s@%s: %w: the registry answers with version %q", p.Name, version, ErrNoVersion, m.Version)
 	}
-	return exact, false, c.writeIndex(p, version, Installed{Package: p.Name, Version: exact})
+	return exact, c.writeIndex(p, version, Installed{Package: p.Name, Version: exact})
 }
 
 // isExact reports whether version is a version and not a tag: it starts with a digit.

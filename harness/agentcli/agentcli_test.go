@@ -117,10 +117,11 @@ func TestInstall(t *testing.T) {
 	r := newRegistry(t)
 	r.add(tool.Name, "latest", "1.2.3-linux-x64", good(t))
 	r.versions[tool.Name]["latest"] = "1.2.3-linux-x64"
-	c := &agentcli.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/"}
-	version, stale, err := c.Resolve(ctx, tool, agentcli.Latest)
-	if err != nil || stale || version != "1.2.3" {
-		t.Fatalf("latest is %q, stale %v, %v", version, stale, err)
+	stale := ""
+	c := &agentcli.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/", Stale: func(pkg, tag, version string) { stale = pkg + "@" + tag + " " + version }}
+	version, err := c.Resolve(ctx, tool, agentcli.Latest)
+	if err != nil || stale != "" || version != "1.2.3" {
+		t.Fatalf("latest is %q, stale %q, %v", version, stale, err)
 	}
 	in, err := c.Install(ctx, tool, version)
 	must(t, err)
@@ -138,8 +139,8 @@ func TestInstall(t *testing.T) {
 	if err != nil || again.Dir != in.Dir || r.asked != asked {
 		t.Errorf("from the cache: %+v, %v", again, err)
 	}
-	if version, stale, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || !stale || version != "1.2.3" {
-		t.Errorf("latest without a registry: %q, stale %v, %v", version, stale, err)
+	if version, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || stale != tool.Name+"@latest 1.2.3" || version != "1.2.3" {
+		t.Errorf("latest without a registry: %q, stale %q, %v", version, stale, err)
 	}
 	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, agentcli.ErrUnreachable) {
 		t.Errorf("another version without a registry: %v", err)
@@ -227,7 +228,7 @@ func TestRemove(t *testing.T) {
 func TestUnknown(t *testing.T) {
 	r := newRegistry(t)
 	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL}
-	if _, _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, agentcli.ErrNoVersion) {
+	if _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, agentcli.ErrNoVersion) {
 		t.Errorf("unknown tag: %v", err)
 	}
 	for _, version := range []string{"9.9.9", "", "../../x", "1/../../x"} {

@@ -59,7 +59,7 @@ type Builder struct {
 }
 
 // errUnsupported means that a Dockerfile has an instruction that this package does not support.
-var errUnsupported = errors.New("not supported without BuildKit")
+var errUnsupported = errors.New("not supported: build the image with another program, and import it (sbench image import)")
 
 // A Fault is an error of the Dockerfile or of the files that it copies.
 type Fault struct{ error }

@@ -366,7 +366,7 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 	switch {
 	case kind == compiler.CandidateWorkspace && e.IsDir():
 		c := candidate.Candidate{Workspace: name}
-		tree, err := c.TreeDigest(ctx)
+		tree, err := c.TreeDigest(ctx, 0)
 		if err != nil {
 			return err
 		}

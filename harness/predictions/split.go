@@ -14,11 +14,12 @@ import (
 type splitter struct {
 	*json.Decoder
 	in     io.Reader
-	left   int64   // bytes that may be read before the next call of value returns
-	read   int64   // bytes so far
-	before int     // line breaks before the offset of the last call of line
-	breaks []int64 // offsets of the line breaks after that
+	left   int64 // bytes that may be read before the next call of value returns
+	breaks int   // line breaks that were read
 }
+
+// pieceBytes bounds what is read at a time, and so what line counts again.
+const pieceBytes = 32 << 10
 
 func newSplitter(r io.Reader) *splitter {
 	s := &splitter{in: r, left: maxLine}
@@ -31,22 +32,16 @@ func (s *splitter) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, fmt.Errorf("a prediction has more than %d bytes", maxLine)
 	}
-	n, err := s.in.Read(p[:min(int64(len(p)), s.left)])
-	for i, c := range p[:n] {
-		if c == '\n' {
-			s.breaks = append(s.breaks, s.read+int64(i))
-		}
-	}
-	s.left, s.read = s.left-int64(n), s.read+int64(n)
+	n, err := s.in.Read(p[:min(int64(len(p)), s.left, pieceBytes)])
+	s.breaks += bytes.Count(p[:n], []byte("\n"))
+	s.left -= int64(n)
 	return n, err
 }
 
 // line returns the line at which the decoder stands, from 1.
 func (s *splitter) line() int {
-	for len(s.breaks) > 0 && s.breaks[0] < s.InputOffset() {
-		s.before, s.breaks = s.before+1, s.breaks[1:]
-	}
-	return s.before + 1
+	ahead, _ := io.ReadAll(s.Buffered()) // cannot fail: it is in memory
+	return s.breaks - bytes.Count(ahead, []byte("\n")) + 1
 }
 
 // value returns the next value, and the line on which it ends.
@@ -55,6 +50,9 @@ func (s *splitter) value() (value json.RawMessage, line int, err error) {
 	s.left = maxLine
 	return value, s.line(), err
 }
+
+// maxFields bounds the keys of a prediction.
+const maxFields = 10_000
 
 // fieldsOf returns the fields of an object. Their values are only split off, because other tools put
 // whole trajectories beside an answer.
@@ -72,8 +70,11 @@ func fieldsOf(text []byte) (map[string]json.RawMessage, error) {
 			return nil, err
 		}
 		name := key.(string) // the decoder accepts no other key
-		if fields[name] != nil {
+		switch {
+		case fields[name] != nil:
 			return nil, fmt.Errorf("the key %q is there twice", name)
+		case len(fields) == maxFields:
+			return nil, fmt.Errorf("it has more than %d keys", maxFields)
 		}
 		fields[name] = value
 	}

@@ -227,15 +227,31 @@ func (t composeReader) composeTest(v document.Value) []string {
 	return nil
 }
 
-// composeContext returns the files of a build context with its Dockerfile.
+// buildArg matches a declaration of a build argument.
+var buildArg = regexp.MustCompile(`(?im)^([ \t]*ARG[ \t]+)(\w+)(=.*)?$`)
+
+// withArgs returns a Dockerfile in which the values of build arguments are the defaults.
+func withArgs(dockerfile string, args map[string]string) string {
+	return buildArg.ReplaceAllStringFunc(dockerfile, func(line string) string {
+		m := buildArg.FindStringSubmatch(line)
+		if value, ok := args[m[2]]; ok {
+			return m[1] + m[2] + `="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(value) + `"`
+		}
+		return line
+	})
+}
+
+// composeContext returns the files of a build context with its Dockerfile, which has the build's arguments.
 func (t composeReader) composeContext(v document.Value) []taskFile {
-	dir, dockerfile := v.Text(), "Dockerfile"
+	dir, dockerfile, args := v.Text(), "Dockerfile", map[string]string{}
 	for key, value := range v.Fields() {
 		switch key.Text() {
 		case "context":
 			dir = t.composeText(value)
 		case "dockerfile":
 			dockerfile = path.Clean(t.composeText(value))
+		case "args":
+			args = t.composeEnv(value, false)
 		default:
 			t.wrong(t.name, key.Line(), "", "a build with %s is not supported", key.Text())
 		}
@@ -244,7 +260,7 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 	files := slices.DeleteFunc(t.context(at), func(f taskFile) bool { return f.path == "Dockerfile" && dockerfile != "Dockerfile" })
 	for i := range files {
 		if files[i].path == dockerfile {
-			files[i].path = "Dockerfile"
+			files[i].path, files[i].text = "Dockerfile", []byte(withArgs(string(files[i].text), args))
 		}
 	}
 	if !slices.ContainsFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" }) {

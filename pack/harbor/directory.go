@@ -97,6 +97,7 @@ type task struct {
 type taskFile struct {
 	path       string // clean, relative to the directory
 	text       []byte
+	link       string // the target of a symbolic link; "" for a file
 	executable bool
 	at         string // path in the task directory, for messages; "" for path
 }
@@ -137,6 +138,11 @@ func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield fu
 		case err == nil:
 			err = b.oneTask(ctx, id, filepath.Join(b.Source, id), yield)
 		case strings.Count(id, "/") < maxDepth:
+			for other, format := range Markers() {
+				if _, err := os.Lstat(filepath.Join(b.Source, id, other)); err == nil {
+					b.Note(pack.Place{File: filepath.Join(b.Source, id)}, "passed over: it is a task of the format %s, which needs an import of its own", format)
+				}
+			}
 			err = b.tasksBelow(ctx, marker, id, yield)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -173,8 +179,7 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	return b.Reject(t.problems...)
 }
 
-// read reads everything below dir. dir and everything below it must be files or directories;
-// symbolic links are errors.
+// read reads everything below dir: files, directories and symbolic links.
 func (t *task) read(dir string, limits pack.ImportLimits) error {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return errors.Join(err, errors.New("not a directory"))
@@ -185,7 +190,7 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 	}
 	defer func() { _ = root.Close() }()
 	left := limits.TaskBytes
-	return compiler.WalkFiles(dir, ".", func(name string, info fs.FileInfo) error {
+	return compiler.WalkLinks(dir, func(name string, info fs.FileInfo) error {
 		if info.IsDir() {
 			return nil
 		}
@@ -195,14 +200,39 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 		if len(t.files) == limits.TaskFiles {
 			return fmt.Errorf("more than %d files", limits.TaskFiles)
 		}
-		text, err := foreign.Read(root, name, min(limits.File, left))
+		f := taskFile{path: name, executable: info.Mode()&0o111 != 0, at: name}
+		var err error
+		if info.Mode()&fs.ModeSymlink != 0 {
+			f.link, err = root.Readlink(name)
+		} else {
+			f.text, err = foreign.Read(root, name, min(limits.File, left))
+		}
 		if err != nil {
 			return fmt.Errorf("%q: %w", name, document.Bare(err))
 		}
-		left -= int64(len(text))
-		t.files = append(t.files, taskFile{name, text, info.Mode()&0o111 != 0, name})
+		left -= int64(len(f.text))
+		t.files = append(t.files, f)
 		return nil
 	})
+}
+
+// followed returns files in which those that links lead to have taken the place of the links, for a
+// directory that has no links in a pack. A link that leads to none of the files is a problem.
+func (t *task) followed(files []taskFile) []taskFile {
+	files = slices.Clone(files)
+	for i, f := range files {
+		if f.link == "" {
+			continue
+		}
+		target := path.Join(path.Dir(f.path), f.link)
+		to := slices.IndexFunc(files, func(o taskFile) bool { return o.path == target && o.link == "" })
+		if to < 0 || path.IsAbs(f.link) {
+			t.wrong(f.at, 0, "", "the symbolic link leads to %s, which is no file beside it", f.link)
+			continue
+		}
+		files[i].text, files[i].executable, files[i].link = files[to].text, files[to].executable, ""
+	}
+	return files
 }
 
 // treeDigest returns the digest of all files: their paths, their bytes, and whether they are
@@ -210,11 +240,14 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 func treeDigest(files []taskFile) string {
 	var records []byte
 	for _, f := range files {
-		mode := "0644"
-		if f.executable {
-			mode = "0755"
+		mode := "f 0644"
+		switch {
+		case f.link != "":
+			mode, f.text = "l", []byte(f.link)
+		case f.executable:
+			mode = "f 0755"
 		}
-		records = fmt.Appendf(records, "f %s %s %s\x00", mode, digest(f.text), f.path)
+		records = fmt.Appendf(records, "%s %s %s\x00", mode, digest(f.text), f.path)
 	}
 	return digest(records)
 }
@@ -276,7 +309,7 @@ func (t *task) script(name, as string) taskFile {
 	if !strings.HasPrefix(text, "#!") {
 		text = "#!/bin/bash\n" + text
 	}
-	return taskFile{as, []byte(text), true, name}
+	return taskFile{path: as, text: []byte(text), executable: true, at: name}
 }
 
 // yaml reads a file as YAML.

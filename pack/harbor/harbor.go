@@ -208,8 +208,8 @@ func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalT
 	return part
 }
 
-// harborSolution returns the reference solution, with its variables set at the beginning of
-// solve.sh; nothing if there is no solve.sh.
+// harborSolution returns the reference solution; nothing if there is no solve.sh. If it has variables,
+// solve.sh is a script that sets them and executes the task's own.
 func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 	files, env := t.below(spec.file("solution")), spec.Solution.Env
 	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
@@ -218,15 +218,15 @@ func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 		return nil
 	}
 	if len(env) > 0 {
-		text := string(files[i].text)
-		first, rest, ok := strings.Cut(text, "\n")
-		if !ok || !strings.HasPrefix(first, "#!") {
-			first, rest = "#!/bin/bash", text
-		}
-		files[i].text = []byte(first + "\n" + exports(env) + rest)
+		own := t.script(spec.file("solution/solve.sh"), ownSolution)
+		files[i] = taskFile{path: "solve.sh", text: []byte("#!/bin/bash\n" + exports(env) + "exec \"${0%/*}/" + ownSolution + "\"\n"), executable: true}
+		files = append(files, own)
 	}
 	return files
 }
+
+// ownSolution is the name of a task's own solve.sh if another executes it.
+const ownSolution = "solve.task.sh"
 
 // toml decodes a file as TOML into v and returns the keys without a field in v.
 func (t *task) toml(name string, v any) (unknown []string, ok bool) {

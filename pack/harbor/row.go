@@ -37,8 +37,8 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 
 // fetching matches commands that need the network: package managers, and requests to hosts that are
 // neither this machine nor a sidecar, whose names have no dot.
-var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|npx|uv|uvx|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|run|pip|venv|pytest|--\S+|-\w)|` +
-	`\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
+var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|pip|venv)\b|` +
+	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
 var (
 	// background matches what a script leaves running; requests, a request to this machine.
@@ -62,7 +62,13 @@ func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
 // place writes files below a directory of the pack.
 func (b *builder) place(dir string, files []taskFile) error {
 	for _, f := range files {
-		if err := b.Write(path.Join(dir, f.path), f.text, f.executable); err != nil {
+		name, err := path.Join(dir, f.path), error(nil)
+		if f.link != "" {
+			err = b.Link(name, f.link)
+		} else {
+			err = b.Write(name, f.text, f.executable)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -118,6 +124,10 @@ func (b *builder) addTask(ctx context.Context, t *task, parts ...terminalTask) e
 // complete sets what rows of all formats have.
 func (b *builder) complete(t *task, p *terminalTask) {
 	id := path.Join(t.id, p.name)
+	if p.home() != "/root" && p.needsSetuid() {
+		t.wrong("", 0, "", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
+	}
+	p.tests, p.solution, p.public = t.followed(p.tests), t.followed(p.solution), t.followed(p.public)
 	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}
 	maps.Copy(checker, p.checker)
 	switch script := p.script.path; {
@@ -138,7 +148,7 @@ func (b *builder) complete(t *task, p *terminalTask) {
 	if len(p.solution) > 0 { // see docs/datasets.md
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(id, "solution")}
 	}
-	if asked := profiles(fmt.Sprint(row.Input["instructions"])); len(asked) > 0 {
+	if asked := profiles(fmt.Sprint(row.Input["instructions"]), p.home()); len(asked) > 0 {
 		row.Eval["expected_changes"] = asked
 	}
 	var seen []string
@@ -167,15 +177,43 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 	return err
 }
 
+// home returns the home directory of the agent's user: the task's, or else the last one of the Dockerfile.
+func (p terminalTask) home() string {
+	user, _ := p.row.Environment["user"].(string)
+	for _, f := range p.image {
+		if all := userLine.FindAllSubmatch(f.text, -1); user == "" && f.path == "Dockerfile" && len(all) > 0 {
+			user = string(all[len(all)-1][1])
+		}
+	}
+	if user == "" || user == "root" || strings.Trim(user, "0123456789") == "" {
+		return "/root"
+	}
+	return "/home/" + user
+}
+
+// needsSetuid reports whether the solution calls sudo or the Dockerfile makes a setuid program.
+func (p terminalTask) needsSetuid() bool {
+	return slices.ContainsFunc(p.solution, func(f taskFile) bool { return callsSudo.Match(f.text) }) ||
+		slices.ContainsFunc(p.image, func(f taskFile) bool { return f.path == "Dockerfile" && makesSetuid.Match(f.text) })
+}
+
+var (
+	callsSudo   = regexp.MustCompile(`(?m)(^|[;&|(])\s*sudo\s`)
+	makesSetuid = regexp.MustCompile(`\b(chmod|install)\s[^;&|\n]*(\b0?[46][0-7]{3}\b|u\+s)`)
+)
+
+// userLine matches the USER of a Dockerfile.
+var userLine = regexp.MustCompile(`(?im)^\s*USER\s+([A-Za-z0-9._-]+)`)
+
 // profile matches the files by which shells are set up, which a checker sees as the image has
 // them unless the task is about them.
-var profile = regexp.MustCompile(`(?:~|/root)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
+var profile = regexp.MustCompile(`(?:~|/root|/home/[A-Za-z0-9._-]+)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
 
-// profiles returns the paths of the profiles that a text names.
-func profiles(text string) []string {
+// profiles returns the paths of the profiles that a text names; ~ stands for home.
+func profiles(text, home string) []string {
 	all := profile.FindAllString(text, -1)
 	for i := range all {
-		all[i] = strings.TrimSuffix(strings.Replace(all[i], "~", "/root", 1), "/")
+		all[i] = strings.TrimSuffix(strings.Replace(all[i], "~", home, 1), "/")
 	}
 	slices.Sort(all)
 	return slices.Compact(all)

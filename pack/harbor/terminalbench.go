@@ -46,6 +46,9 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) e
 		}
 		if !o.Pytest {
 			task.script = t.script(runTests, runTests)
+			if spec.Get("parser_name").Is("pytest") {
+				task.checker = map[string]any{"pytest_summary": true}
+			}
 		}
 		if task.compose.image == "" {
 			task.image = task.compose.context

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/proxy"
-	"github.com/securebench/sbench/proxy/relay/request"
 )
 
 // A Prompt is one question to a model.
@@ -46,14 +46,14 @@ func Ask(ctx context.Context, cfg Config, p Prompt) (string, error) {
 		return "", err
 	}
 	path, body := p.request(cfg)
-	return r.ask(ctx, question{uri: path, body: request.Body{body}})
+	return r.ask(ctx, question{uri: path, body: body})
 }
 
 // A question is a request for a generation.
 type question struct {
 	uri    string
 	header http.Header
-	body   request.Body
+	body   []byte
 }
 
 // Probe asks the provider for one word, by the API that the agent used last, and returns the Facts of
@@ -64,7 +64,7 @@ func (r *Relay) Probe(ctx context.Context) Facts {
 	if last, _ := r.ledger.asked(); strings.HasPrefix(last, "/v1/responses") {
 		path, body = "/v1/responses", fmt.Appendf(nil, `{"model": %q, "input": %q}`, r.cfg.Model, prompt)
 	}
-	return r.askFresh(ctx, question{uri: path, body: request.Body{body}})
+	return r.askFresh(ctx, question{uri: path, body: body})
 }
 
 // Repeat sends the agent's first generation again, as Probe does. The Facts are zero if the agent asked
@@ -119,11 +119,10 @@ func (r *Relay) ask(ctx context.Context, q question) (string, error) {
 // ask makes one try. wait is the time until the next try, 0 if the provider does not say, or negative if
 // it is useless to try again.
 func ask(ctx context.Context, client *http.Client, provider Provider, q question) (text string, wait time.Duration, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+q.uri, q.body.Reader())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://relay"+q.uri, bytes.NewReader(q.body))
 	if err != nil {
 		return "", -1, err
 	}
-	req.ContentLength = q.body.Len()
 	maps.Copy(req.Header, q.header)
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -27,7 +28,7 @@ type exchange struct {
 	number   int64 // of the relay's requests, from 1
 	crowded  bool  // too many requests were in progress at its beginning
 	route    route
-	body     request.Body // to send
+	body     []byte       // to send
 	bounds   bounds       // of the answer
 	unlogged bool         // beyond Limits.Requests: counted but not logged
 	held     atomic.Int64 // bytes that the ledger has reserved for the body and the answer
@@ -160,7 +161,7 @@ func (x *exchange) inspect() error {
 	if refused != nil { // meanwhile, other requests used up the allowance
 		return refused
 	}
-	x.body, x.bounds = found.Body, bounds{input: int64(len(raw)), output: found.Output}
+	x.body, x.bounds = found.Body, bounds{input: int64(len(raw)), output: found.Output, more: found.More}
 	x.entry.Model, x.entry.Stream, x.hide = found.Model, found.Stream, found.HideUsage
 	x.entry.Stripped = found.Removed
 	return err
@@ -239,17 +240,17 @@ func (x *exchange) forward() {
 	}
 	var out outcome
 	defer func() { done(out.status, x.pause) }()
-	input := int64(0)
+	var reserve proxy.Usage
 	if x.route.generates() {
-		input = estimateInput(x.body.Len())
+		reserve = proxy.Usage{Input: estimateInput(int64(len(x.body))), Output: x.bounds.more}
 	}
-	if err := x.relay.ledger.admit(input, question{x.req.RequestURI, x.req.Header, x.body}, x.route.generates()); err != nil {
+	if err := x.relay.ledger.admit(reserve, question{x.req.RequestURI, x.req.Header, x.body}, x.route.generates()); err != nil {
 		x.deny(err)
 		return
 	}
 	out = x.exchange()
 	if x.route.generates() {
-		x.relay.ledger.complete(input, out)
+		x.relay.ledger.complete(reserve, out)
 		if out.usage != (proxy.Usage{}) {
 			x.entry.Usage = &out.usage
 		}
@@ -306,7 +307,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	target := x.route.target(cfg.Provider, x.relay.base, x.req.URL.Query())
 	var body io.Reader
 	if x.route.body != nil {
-		body = x.body.Reader()
+		body = bytes.NewReader(x.body)
 	}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), x.route.method, target.String(), body)
 	if err != nil {
@@ -314,8 +315,6 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	}
 	req.Header = header(cfg.Provider, x.req.Header)
 	if body != nil {
-		req.ContentLength = x.body.Len()
-		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(x.body.Reader()), nil }
 		req.Header.Set("Content-Type", "application/json")
 	}
 	cfg.authorize(req.Header)

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -32,7 +31,7 @@ func Inspect(p Provider, path string, body []byte) (out []byte, found request.Ch
 	for _, r := range routes(p, "m") {
 		if r.path == path && r.body != nil {
 			found, err = r.body.Check(body, request.Options{Model: "m", InPath: r.model != "", Stream: r.stream})
-			return bytes.Join(found.Body, nil), found, err
+			return found.Body, found, err
 		}
 	}
 	panic("no such path")
@@ -46,7 +45,7 @@ func Meter(path string, p Provider, streamed bool, pieces ...[]byte) (u proxy.Us
 			for _, piece := range pieces {
 				m.write(piece)
 			}
-			u = m.close(bounds{400, 1000}, false)
+			u = m.close(bounds{input: 400, output: 1000}, false)
 			return u, m.whole, m.cause
 		}
 	}

@@ -74,6 +74,7 @@ type Facts struct {
 // Plus returns the facts about two relays, of which g was open later.
 func (f Facts) Plus(g Facts) Facts {
 	g.Seen, g.Refused, g.Unlogged, g.Sent = f.Seen+g.Seen, f.Refused+g.Refused, f.Unlogged+g.Unlogged, f.Sent+g.Sent
+	g.Other, g.ProviderWait = f.Other+g.Other, f.ProviderWait+g.ProviderWait
 	g.Succeeded, g.Unavailable, g.Left = f.Succeeded+g.Succeeded, f.Unavailable+g.Unavailable, f.Left+g.Left
 	g.Failed, g.Stripped, g.External = added(f.Failed, g.Failed), added(f.Stripped, g.Stripped), added(f.External, g.External)
 	g.Statuses = slices.Concat(f.Statuses, g.Statuses)

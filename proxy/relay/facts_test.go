@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -227,6 +228,41 @@ func TestBudgetsAtOnce(t *testing.T) {
 				t.Errorf("asked %d times, refused %d", asked.Load(), refused.Load())
 			}
 		})
+	}
+}
+
+// TestPlus: the facts about two relays have the sums of all their numbers, but for the outage at the end.
+func TestPlus(t *testing.T) {
+	var f relay.Facts
+	numbers := map[string]reflect.Value{}
+	for field, v := range reflect.ValueOf(&f).Elem().Fields() {
+		if v.CanInt() && field.Name != "Outage" && field.Type.Kind() == reflect.Int64 {
+			v.SetInt(1)
+			numbers[field.Name] = v
+		}
+		if v.CanFloat() {
+			v.SetFloat(1)
+			numbers[field.Name] = v
+		}
+	}
+	sum := f.Plus(f)
+	for name := range numbers {
+		if got := fmt.Sprint(reflect.ValueOf(sum).FieldByName(name)); got != "2" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestManyAnswers: a request for several answers is refused if the answers beyond the first may exceed the budget.
+func TestManyAnswers(t *testing.T) {
+	up := newAnswers(t)
+	r := newRig(t, relay.OpenAI, up.url, func(c *relay.Config) { c.MaxTotalTokens = 10_000 })
+	for body, want := range map[string]int{
+		`{"model":"m","max_tokens":9000}`: 200, `{"model":"m","max_tokens":100,"n":3}`: 200, `{"model":"m","max_tokens":9000,"n":3}`: 429, `{"model":"m","n":"1024"}`: 429,
+	} {
+		if resp := r.post("/v1/chat/completions", body); resp.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", body, resp.StatusCode, want)
+		}
 	}
 }
 

@@ -26,11 +26,11 @@ type ledger struct {
 	mu       sync.Mutex
 	facts    Facts
 	inFlight int
-	held     int64     // bytes of bodies and answers in memory
-	reserved int64     // estimated input tokens of the requests in progress
-	waits    span      // that the provider asked for
-	path     string    // of the last generation; "" before the first
-	first    *question // the first generation; nil before it, and after any generation has succeeded
+	held     int64       // bytes of bodies and answers in memory
+	reserved proxy.Usage // for the requests in progress
+	waits    span        // that the provider asked for
+	path     string      // of the last generation; "" before the first
+	first    *question   // the first generation; nil before it, and after any generation has succeeded
 }
 
 func newLedger(cfg Config) *ledger {
@@ -112,12 +112,13 @@ func (s span) length() time.Duration {
 }
 
 // admit counts a request towards the budgets, or refuses it. The tokens of a generation are known
-// only at its end, so admit compares the budget with the tokens so far and the estimated input of the
-// requests in progress.
-func (l *ledger) admit(input int64, asked question, generates bool) error {
+// only at its end, so admit compares the budget with the tokens so far and what is reserved for the requests in
+// progress: their estimated input, and the output of answers beyond the first, for which a single request could
+// ask by the thousand.
+func (l *ledger) admit(reserve proxy.Usage, asked question, generates bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	spent := l.facts.Usage.Add(proxy.Usage{Input: l.reserved})
+	spent := l.facts.Usage.Add(l.reserved).Add(proxy.Usage{Output: reserve.Output})
 	switch cfg := l.cfg; {
 	case cfg.MaxRequests > 0 && l.facts.Sent+l.facts.Other >= cfg.MaxRequests:
 		return l.exceeded(RequestBudget)
@@ -131,9 +132,9 @@ func (l *ledger) admit(input int64, asked question, generates bool) error {
 		return nil
 	}
 	l.facts.Sent++
-	l.reserved += input
+	l.reserved = l.reserved.Add(reserve)
 	l.path, _, _ = strings.Cut(asked.uri, "?")
-	if l.facts.Sent == 1 && asked.body.Len() <= maxQuestion {
+	if l.facts.Sent == 1 && len(asked.body) <= maxQuestion {
 		l.first = &asked
 	}
 	return nil
@@ -157,11 +158,12 @@ type outcome struct {
 	usage       proxy.Usage
 }
 
-// complete ends a generation that admit counted with the same input.
-func (l *ledger) complete(input int64, o outcome) {
+// complete ends a generation that admit counted with the same reservation.
+func (l *ledger) complete(reserve proxy.Usage, o outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.reserved -= input
+	l.reserved.Input -= reserve.Input
+	l.reserved.Output -= reserve.Output
 	f := &l.facts
 	f.Usage = f.Usage.Add(o.usage)
 	f.CostUSD = l.prices.Cost(f.Usage)

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay/stream"
 )
@@ -56,7 +58,7 @@ func New(cfg Config) (*Relay, error) {
 		secret: stream.NewSecret(cfg.Key.value(), cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},
 		waiting: make(chan struct{}, 1),
 	}
-	r.allowance.rate = cfg.Limits.Inspect
+	r.allowance.bytes = rate.NewLimiter(rate.Limit(cfg.Limits.Inspect), int(cfg.Limits.Inspect)*burst)
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	r.up = newUpstream(r.ctx, cfg)
 	r.server = &http.Server{
@@ -66,7 +68,7 @@ func New(cfg Config) (*Relay, error) {
 		ConnState:                    r.connState,
 		ReadHeaderTimeout:            cfg.Limits.Head,
 		IdleTimeout:                  5 * time.Minute,
-		MaxHeaderBytes:               64 << 10,
+		MaxHeaderBytes:               16 << 10,
 		DisableGeneralOptionsHandler: true, // otherwise net/http itself answers OPTIONS *
 		ErrorLog:                     log.New(io.Discard, "", 0),
 	}

@@ -24,11 +24,11 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 			if err != nil {
 				return nil, err
 			}
-			return proxy.SpeakFirst(ctx, conn), nil
+			return ending{conn, context.AfterFunc(ctx, func() { _ = conn.Close() })}, nil
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
-		MaxIdleConnsPerHost:    -1, // for HTTP/1 only: net/http prints data that arrives on idle connections
+		MaxIdleConnsPerHost:    -1, // for HTTP/1 only, where a connection is for one request
 		IdleConnTimeout:        90 * time.Second,
 		ResponseHeaderTimeout:  cfg.Limits.Silence,
 		MaxResponseHeaderBytes: 256 << 10,
@@ -39,4 +39,15 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 			MaxReceiveBufferPerConnection: int(cfg.Limits.withDefaults().InFlight) * streamBytes,
 		},
 	}
+}
+
+// An ending is a connection that a context closes when it ends.
+type ending struct {
+	net.Conn
+	forget func() bool
+}
+
+func (e ending) Close() error {
+	e.forget()
+	return e.Conn.Close()
 }

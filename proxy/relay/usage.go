@@ -201,6 +201,7 @@ func (c counts) sum(t tally, b bounds) proxy.Usage {
 type bounds struct {
 	input  int64 // bytes of the request: a token has at least one
 	output int64 // what the request allowed the model to write
+	more   int64 // of output, in answers beyond the first
 }
 
 // object returns the members of an object; nil for anything else. The caller decodes each member,

@@ -1,5 +1,5 @@
-// Package export writes the results of runs in the forms of other harnesses: as a job directory of Harbor,
-// and as a log of Inspect. The viewers of both show them.
+// Package export writes the results of runs in the forms of other programs: as a job directory of Harbor and as
+// a log of Inspect, which their viewers show, as JUnit XML, and as CSV.
 package export
 
 import (

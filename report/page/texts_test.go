@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/report"
+	forms "github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -75,10 +76,10 @@ func TestHostileTexts(t *testing.T) {
 	r := report.Summarize([]*report.Source{s, s})
 	r.Comparisons[0].Differ = append(r.Comparisons[0].Differ, report.Differs{TaskID: hostile, ScoredA: 1, ScoredB: 1})
 	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{Finding: record.Finding{File: hostile, Message: hostile}})
-	var text, markdown strings.Builder
-	check(t, report.WriteText(&text, r))
-	check(t, report.WriteMarkdown(&markdown, r))
-	for _, c := range text.String() + markdown.String() {
+	var plain, markdown strings.Builder
+	check(t, forms.Write(&plain, r))
+	check(t, forms.WriteMarkdown(&markdown, r))
+	for _, c := range plain.String() + markdown.String() {
 		if c != '\n' && c != ' ' && report.Hidden(c) {
 			t.Fatalf("a hidden character: %q", c)
 		}

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/ed25519"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
@@ -50,6 +50,7 @@ func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 type chain struct {
 	manifest  Manifest
 	findings  []Finding
+	faults    int // of the findings; the others are notes
 	records   int
 	last      string // digest of the last line, or of the manifest
 	end, torn int64  // bytes of the complete lines, and of an incomplete last one
@@ -65,12 +66,35 @@ func (c *chain) seal() Seal {
 	return Seal{RunID: c.manifest.RunID, Records: c.records, Last: c.last, AcceptedUnsigned: c.accepted, Planned: max(c.manifest.Planned, c.planned)}
 }
 
+// maxFindings bounds the faults that are kept, and the notes: somebody else's run can have a fault in each
+// byte. The reading of a file ends with the last fault that is kept.
+const maxFindings = 1000
+
+var errEnough = errors.New("too many findings")
+
+// enough returns an error if no more faults are kept.
+func (c *chain) enough() error {
+	if c.faults < maxFindings {
+		return nil
+	}
+	return errEnough
+}
+
 func (c *chain) wrong(file string, line int, format string, args ...any) {
-	c.findings = append(c.findings, Finding{File: file, Line: line, Message: fmt.Sprintf(format, args...)})
+	if c.enough() != nil {
+		return
+	}
+	message := fmt.Sprintf(format, args...)
+	if c.faults++; c.enough() != nil {
+		message += "; what comes after this was not looked at"
+	}
+	c.findings = append(c.findings, Finding{File: file, Line: line, Message: message})
 }
 
 func (c *chain) note(file string, format string, args ...any) {
-	c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
+	if len(c.findings)-c.faults < maxFindings {
+		c.findings = append(c.findings, Finding{File: file, Message: fmt.Sprintf(format, args...), Note: true})
+	}
 }
 
 // read follows the chain, and returns an error if it must not be used under t.
@@ -89,7 +113,7 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(manifest, &c.manifest); err != nil {
+	if err := foreign.Decode(manifest, &c.manifest, maxManifest); err != nil {
 		c.wrong(ManifestFile, 0, "is no run's manifest: %v", err)
 	}
 	seal, err := c.readSeal(root, key)
@@ -113,8 +137,11 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 		}
 		c.records, c.last, c.end = n, r.Digest, c.end+int64(len(line))+1
 		fits = fits || n == seal.Records && r.Digest == seal.Last
-		return each(n, r)
+		return errors.Join(each(n, r), c.enough())
 	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
 	if missing := shards.end(); missing != nil && err == nil {
 		c.wrong(RecordsFile, 0, "%v", missing)
 	}
@@ -217,7 +244,7 @@ func (s Seal) encode() ([]byte, error) {
 
 func decodeSeal(data []byte) (Seal, error) {
 	var s Seal
-	if err := json.Unmarshal(data, &s); err != nil {
+	if err := foreign.Decode(data, &s, maxValues); err != nil {
 		return s, err
 	}
 	if again, err := s.encode(); err != nil || !bytes.Equal(again, data) {
@@ -252,39 +279,44 @@ const (
 	maxLines = math.MaxInt64 // of a file that is read line by line
 )
 
+// Bounds of what is in JSON, in values.
+const (
+	maxValues   = 1 << 19 // of a record, which has the public resources of its task
+	maxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard
+)
+
+// Decode decodes a line of the records that somebody else may have written.
+func Decode(line []byte) (r Record, err error) {
+	err = foreign.Decode(line, &r, maxValues)
+	return r, err
+}
+
 // eachLine calls each with every line of r, without the newline, numbered from 1. A last
 // line without a newline is skipped; torn is its length. line is valid only during the
 // call.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
-	in := bufio.NewScanner(r)
-	in.Buffer(nil, maxLine)
-	in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		if i := bytes.IndexByte(data, '\n'); i >= 0 {
-			return i + 1, data[:i], nil
+	in := lines.NewReader(r, 0, maxLine)
+	for n := 1; ; n++ {
+		l, err := in.Next()
+		switch {
+		case err == io.EOF:
+			return 0, nil
+		case err != nil:
+			return 0, fmt.Errorf("line %d: %w", n, err)
+		case !l.Whole:
+			return l.Size, nil
 		}
-		if atEOF {
-			torn = int64(len(data))
-			return len(data), nil, nil
-		}
-		return 0, nil, nil
-	})
-	n := 1
-	for ; in.Scan(); n++ {
-		if err := each(n, in.Bytes()); err != nil {
+		if err := each(n, l.Text); err != nil {
 			return 0, err
 		}
 	}
-	if err := in.Err(); err != nil {
-		return 0, fmt.Errorf("line %d: %w", n, err)
-	}
-	return torn, nil
 }
 
 // check decodes a line, and compares it with its own digest and with the digest of the line before.
 // Even with an error, it returns the fields that could be decoded.
 func check(line []byte, previous string) (Record, error) {
-	var r Record
-	if err := json.Unmarshal(line, &r); err != nil {
+	r, err := Decode(line)
+	if err != nil {
 		return r, fmt.Errorf("no record: %w", err)
 	}
 	const tail = len(`""}`) + len(digestName) + hexDigits

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/runtime/filelock"
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Errors that callers distinguish with errors.Is.
@@ -206,6 +207,9 @@ func (l *Ledger) Append(r Record) (Record, error) {
 	head, ok := bytes.CutSuffix(b.Bytes(), []byte(`,"previous":"","digest":""}`+"\n")) // the last fields
 	if !ok {
 		return r, fmt.Errorf("record of task %q: does not end with its digest", r.TaskID)
+	}
+	if n := foreign.Values(head); n > maxValues {
+		return r, fmt.Errorf("record of task %q: has %d JSON values, more than %d: make public resources of the task assets", r.TaskID, n, maxValues)
 	}
 	line, digest := link(head, l.seal.Last)
 	r.Previous, r.Digest = l.seal.Last, digest

@@ -37,17 +37,15 @@ type MergeReport struct {
 	Planned  int      `json:"planned"`  // attempts of all shards together
 	Shards   int      `json:"shards"`   // that were merged
 	Count    int      `json:"count"`    // of all shards
-	Reused   int      `json:"kept"`     // shards that an earlier merge had read already
 	Missing  []string `json:"missing"`  // which attempts have no record, in the order of the shards
 }
 
 // Merge verifies the shards in dirs, in whatever order, and writes one run with the records of all to
-// output, which is missing or holds an earlier merge. It leaves out a shard that has not ended, and
-// does not verify again a shard that output already holds. If a shard is damaged or does not fit the
+// output, which is missing or holds an earlier merge. It leaves out a shard that has not ended. If a shard is damaged or does not fit the
 // other shards, the error is ErrShards, and output is unchanged. Merge verifies the merged run before it
 // seals it; a merged run that is not what the shards were has no manifest, and is none.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
-	m := &merger{options: o, before: map[string]Merged{}, unfinished: map[int]bool{}}
+	m := &merger{options: o, unfinished: map[int]bool{}}
 	defer func() {
 		for _, s := range m.shards {
 			_ = s.root.Close()
@@ -78,7 +76,7 @@ func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (M
 // merger is a merge in progress.
 type merger struct {
 	options    MergeOptions
-	before     map[string]Merged // shards that the output holds, by the digests of their manifests
+	before     []Merged // shards that the output holds
 	shards     []*shard
 	unfinished map[int]bool // shards that have not ended, and so are left out
 }
@@ -90,7 +88,6 @@ type shard struct {
 	manifest Manifest
 	sealed   time.Time
 	part     Merged
-	reused   bool                              // the output holds it
 	done     map[attempt]unique.Handle[origin] // the attempts that are recorded; the last record counts
 	files    []string                          // beside the records, relative to root
 	private  []string                          // the private parts of the records
@@ -123,14 +120,12 @@ func (m *merger) open(output string) error {
 	}
 	var old Manifest
 	if err == nil {
-		err = json.Unmarshal(data, &old)
+		err = foreign.Decode(data, &old, maxManifest)
 	}
 	if err == nil && old.Merged == nil {
 		err = fmt.Errorf("%s: %w, not of a merge", output, ErrExists)
 	}
-	for _, part := range old.Merged {
-		m.before[part.Manifest] = part
-	}
+	m.before = old.Merged
 	return err
 }
 
@@ -150,12 +145,9 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if err != nil {
 		return nil, err
 	}
-	part, known := m.before[Digest(data)]
 	v := newVerifier(ctx, root)
 	err = v.follow(root, m.options.Key, func(n int, r Record) error {
-		if !known || n > part.Records {
-			v.record(n, r)
-		}
+		v.record(n, r)
 		if err := s.take(r); err != nil {
 			v.wrong(RecordsFile, n, "%v", err)
 		}
@@ -168,9 +160,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	case s.manifest.Shard == nil:
 		return nil, errors.New("is no shard of a run")
 	}
-	if s.reused = known && part.Records == v.records && part.Last == v.last; !s.reused {
-		v.egressLines()
-	}
+	v.egressLines()
 	if s.logged = v.logged; v.public {
 		s.private = nil
 	}
@@ -341,10 +331,7 @@ func (m *merger) write(ctx context.Context, output string) error {
 		if s.sealed.After(last) {
 			last = s.sealed
 		}
-		var files []string
-		if !s.reused {
-			files = s.files
-		}
+		files := s.files
 		if m.options.Private {
 			files = append(files, s.private...)
 		}
@@ -466,9 +453,6 @@ func (m *merger) report() MergeReport {
 	for _, s := range m.shards {
 		r.Records, r.Attempts = r.Records+s.part.Records, r.Attempts+len(s.done)
 		there[s.part.Index] = true
-		if s.reused {
-			r.Reused++
-		}
 		for _, task := range slices.Sorted(maps.Keys(s.manifest.Shard.Attempts)) {
 			for _, n := range s.manifest.Shard.Attempts[task] {
 				if _, done := s.done[attempt{task, n}]; !done {

@@ -77,5 +77,5 @@ func ReadPrivate(root *os.Root, r *Record) (p Private, err error) {
 	if Digest(data) != r.PrivateDigest {
 		return p, fmt.Errorf("%w: %s is not what its record says", ErrDamaged, r.PrivateFile())
 	}
-	return p, json.Unmarshal(data, &p)
+	return p, foreign.Decode(data, &p, maxValues)
 }

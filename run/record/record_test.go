@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
@@ -62,6 +63,7 @@ func sample(t *testing.T) string {
 		{TaskID: "c", CandidateWorkspace: &place, CandidateDigest: tree.Digest, WorkspaceDigest: tree.Digest, WorkspaceAttributes: attributes},
 	} {
 		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
+		r.Provenance.Policy.WorkspaceBytes = 100
 		if r.TaskID == "c" {
 			must(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: "expected 42"}))
 		}
@@ -183,6 +185,43 @@ func TestTampered(t *testing.T) {
 	}
 }
 
+// TestBombs: what a few megabytes of somebody else's run can make sbench remember is bounded.
+func TestBombs(t *testing.T) {
+	const many = 1 << 20
+	bomb := func(before, one, after string) string {
+		return before + strings.Repeat(one+",", many) + one + after + "\n"
+	}
+	for _, tt := range []struct{ name, file, text, want string }{
+		{"empty lines", record.RecordsFile, strings.Repeat("\n", many), "what comes after this was not looked at"},
+		{"steps", record.RecordsFile, bomb(`{"steps":[`, "{}", "]}"), "JSON values"},
+		{"metadata", record.RecordsFile, bomb(`{"verifier_metadata":{"a":[`, "[]", "]}}"), "JSON values"},
+		{"merged shards", record.ManifestFile, bomb(`{"merged":[`, "{}", "]}"), "JSON values"},
+		{"a seal", record.SealFile, bomb(`{"a":[`, "1", "]}"), "JSON values"},
+		{"empty entries", record.EgressFile, strings.Repeat("\n", many), "what comes after this was not looked at"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := sample(t)
+			must(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o644))
+			v := verify(t, dir)
+			if v.OK() || len(v.Findings) > 1010 || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
+				t.Errorf("%d findings: %.1000v", len(v.Findings), v.Findings)
+			}
+		})
+	}
+}
+
+// TestLongLine: a record that nobody could read again is not written.
+func TestLongLine(t *testing.T) {
+	l, err := record.Create(filepath.Join(t.TempDir(), "run"), record.Manifest{RunID: "r"})
+	must(t, err)
+	value := []byte("[" + strings.Repeat("0,", 1<<20) + "0]")
+	r := record.Record{RunID: "r", TaskID: "t", VerificationStatus: record.Failed, ResourceSummary: []compiler.ResourceSummary{{Name: "x", Value: value}}}
+	if _, err := l.Append(r); err == nil || !strings.Contains(err.Error(), "JSON values") {
+		t.Errorf("error %v", err)
+	}
+	must(t, l.Close())
+}
+
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
@@ -210,6 +249,10 @@ func TestForeignDirectory(t *testing.T) {
 	must(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
 	if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "what sbench never keeps: more (fifo)") {
 		t.Errorf("a pipe in a workspace: %v", v.Findings)
+	}
+	must(t, os.Truncate(filepath.Join(dir, cPlace, "answer.txt"), 101))
+	if v := verify(t, dir); !strings.Contains(fmt.Sprint(v.Findings), "more than 100 bytes") {
+		t.Errorf("a workspace that is larger than its record allows: %v", v.Findings)
 	}
 	must(t, os.RemoveAll(filepath.Join(dir, cPlace)))
 	must(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // payloadType is the DSSE type of the signed payload, the bytes of seal.json.
@@ -91,7 +93,7 @@ func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.Pu
 // by public. If public is nil, the signatures are not checked.
 func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
 	var e envelope
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := foreign.Decode(data, &e, maxValues); err != nil {
 		return fmt.Errorf("no envelope: %w", err)
 	}
 	switch {

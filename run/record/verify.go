@@ -161,7 +161,7 @@ func (v *verifier) record(n int, r Record) {
 }
 
 func (v *verifier) workspace(n int, path string, r Record) {
-	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx)
+	report, err := workspace.StoredTree{Root: v.root, Name: path, List: r.WorkspaceAttributes}.Digest(v.ctx, r.Provenance.Policy.WorkspaceBytes)
 	switch {
 	case errors.Is(err, workspace.ErrAttributes):
 		v.wrong(filepath.Clean(path)+workspace.AttributesSuffix, 0, "the workspace of line %d: %v", n, err)
@@ -264,7 +264,8 @@ func (v *verifier) unnamed() {
 
 // egressLines digests the egress log by try, and compares the digests with the records.
 func (v *verifier) egressLines() {
-	logged := map[egressKey]hash.Hash{}
+	logged := map[egressKey]hash.Hash{} // by the tries that records claim
+	others := map[egressKey]bool{}
 	f, err := foreign.Open(v.root, EgressFile, maxLines)
 	if err == nil {
 		defer func() { _ = f.Close() }()
@@ -272,17 +273,26 @@ func (v *verifier) egressLines() {
 			var key egressKey
 			if err := json.Unmarshal(line, &key); err != nil {
 				v.wrong(EgressFile, n, "no entry: %v", err)
-				return nil
+				return v.enough()
 			}
-			if logged[key] == nil {
+			if logged[key] == nil && !others[key] {
 				v.logged = append(v.logged, attempt{key.Task, key.Attempt})
-				logged[key] = sha256.New()
 			}
-			_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
+			switch _, claimed := v.claimed[key]; {
+			case claimed && logged[key] == nil:
+				logged[key] = sha256.New()
+				fallthrough
+			case claimed:
+				_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
+			case len(others) < maxManifest:
+				others[key] = true
+			default:
+				return fmt.Errorf("it has entries of more than %d tries that no record names", maxManifest)
+			}
 			return nil
 		})
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errEnough) {
 		v.wrong(EgressFile, 0, "%v", err)
 	}
 	inOrder := func(a, b egressKey) int { return cmp.Compare(v.claimed[a].line, v.claimed[b].line) }
@@ -295,9 +305,8 @@ func (v *verifier) egressLines() {
 		if got != want.digest {
 			v.wrong(EgressFile, 0, "the entries of task %q, attempt %d, try %d are not what line %d of the records says", key.Task, key.Attempt, key.Try, want.line)
 		}
-		delete(logged, key)
 	}
-	if len(logged) > 0 {
-		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(logged))
+	if len(others) > 0 {
+		v.note(EgressFile, "holds entries of %d tries that were not recorded: they were interrupted", len(others))
 	}
 }

@@ -102,7 +102,7 @@ func (s *scrubber) update(ctx context.Context, c *candidate.Candidate) (err erro
 			return err
 		}
 	}
-	c.Digest, err = c.TreeDigest(ctx)
+	c.Digest, err = c.TreeDigest(ctx, math.MaxInt64)
 	return err
 }
 

@@ -108,8 +108,11 @@ func (s *Store) Get(ctx context.Context, ref string, policy PullPolicy) (runtime
 }
 
 // byDigest returns an image of the same repository that has the reference's digest, under
-// whatever name; nil if there is none.
+// whatever name, or the image with that ID; nil if there is none.
 func (s *Store) byDigest(ctx context.Context, name string) (client.Image, error) {
+	if id := imageID(name); id != "" {
+		return s.byIdentity(ctx, id)
+	}
 	named, err := reference.ParseDockerRef(name)
 	digested, ok := named.(reference.Digested)
 	if err != nil || !ok {
@@ -127,11 +130,32 @@ func (s *Store) byDigest(ctx context.Context, name string) (client.Image, error)
 	return nil, nil
 }
 
+// byIdentity returns the image whose manifest or configuration has the digest; nil if there is none.
+func (s *Store) byIdentity(ctx context.Context, id string) (client.Image, error) {
+	list, err := s.Conn.Client.ListImages(s.Conn.Context(ctx))
+	for _, image := range list {
+		config, err := image.Config(s.Conn.Context(ctx))
+		if image.Target().Digest.String() == id || err == nil && config.Digest.String() == id {
+			return image, nil
+		}
+	}
+	return nil, err
+}
+
+// imageID returns the digest if that alone names an image, as Docker shows local images: "sha256:" and 64 digits.
+func imageID(ref string) string {
+	id := strings.TrimPrefix(ref, "docker.io/library/")
+	if digest.Digest(id).Validate() != nil {
+		return ""
+	}
+	return id
+}
+
 // Local reports whether the reference names an image that is built and imported locally and
 // so is in no registry.
 func Local(ref string) bool {
 	named, err := reference.ParseDockerRef(ref)
-	return err == nil && reference.Domain(named) == "sbench.local"
+	return err == nil && (reference.Domain(named) == "sbench.local" || imageID(ref) != "")
 }
 
 // inCheckout says how a checkout of sbench makes the image, if it does.

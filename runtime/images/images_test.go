@@ -288,6 +288,8 @@ func TestTag(t *testing.T) {
 		"python@" + img.Digest:                     nil,
 		"ruby@" + img.Digest:                       sbruntime.ErrNotFound,
 		"python@sha256:" + strings.Repeat("0", 64): sbruntime.ErrNotFound,
+		img.Digest:                          nil,
+		"sha256:" + strings.Repeat("0", 64): sbruntime.ErrNotFound,
 	} {
 		if got, err := c.Images.Get(ctx, ref, images.PullNever); !errors.Is(err, want) || err == nil && got.Digest != img.Digest {
 			t.Errorf("%s: %+v, %v", ref, got, err)

@@ -1,20 +1,20 @@
 package split
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/runtime"
 )
 
 // capture is what was taken of a candidate for a task of SecureBench 2.0.
@@ -31,23 +31,18 @@ func (c *capture) relative(p string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(p, "/"), c.workdir+"/")
 }
 
-// node is a file, directory or link of a tree.
-type node struct {
-	Path   string `json:"path"`
-	Kind   string `json:"kind"`
-	Mode   int    `json:"mode,omitempty"`
-	Size   *int64 `json:"size,omitempty"`
-	Blob   string `json:"blob,omitempty"`
-	Target string `json:"target,omitempty"`
+// failure is the error that a candidate did something wrong.
+type failure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Source  string `json:"source,omitempty"`
 }
 
-// errTaken is an error that the candidate caused.
-type errTaken struct{ failure }
-
-func (e *errTaken) Error() string { return e.Message }
+// Error implements error.
+func (f *failure) Error() string { return f.Message }
 
 func refuse(code, format string, args ...any) error {
-	return &errTaken{failure{Code: code, Message: fmt.Sprintf(format, args...)}}
+	return &failure{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // Bounds of a tree, whose limits do not count its directories.
@@ -79,27 +74,25 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 	}
 	defer func() { _ = tree.Close() }()
 	files, bytes, entries := limits.MaxFiles, limits.MaxTotalBytes, maxEntries
-	return fs.WalkDir(root.FS(), name, func(at string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(tree.FS(), ".", func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return refuse("artifact_unreadable", "%q cannot be read", at)
 		}
-		info, err := root.Lstat(at)
+		info, err := tree.Lstat(at)
 		entries--
 		switch {
 		case err != nil:
 			return err
-		case entries < 0 || strings.Count(at, "/") > maxDepth:
+		case entries < 0 || strings.Count(at, "/") >= maxDepth:
 			return refuse("artifact_too_large", "%q has more than %d entries, or entries more than %d directories deep", name, maxEntries, maxDepth)
 		case info.Mode().IsRegular():
 			files, bytes = files-1, bytes-info.Size()
 		case info.IsDir():
 		case info.Mode()&fs.ModeSymlink != 0 && links:
 			files--
-			_, reached := tree.Stat(strings.TrimPrefix(at, name+"/")) // fails if a link on the way leads out
-			if errors.Is(reached, fs.ErrNotExist) {
-				reached = nil
-			}
-			if target, err := root.Readlink(at); err != nil || reached != nil || path.IsAbs(target) || !within(path.Join(path.Dir(at), target), name) {
+			target, err := tree.Readlink(at)
+			_, reached := tree.Stat(at) // fails if a link on the way leads out
+			if err != nil || path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at), target)) || reached != nil && !errors.Is(reached, fs.ErrNotExist) {
 				return refuse("artifact_unsafe", "a symbolic link leads out of %q", name)
 			}
 		default:
@@ -108,19 +101,26 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 		if files < 0 || bytes < 0 {
 			return refuse("artifact_too_large", "%q has more than %d files or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
 		}
-		return f(cmp.Or(strings.TrimPrefix(strings.TrimPrefix(at, name), "/"), "."), info)
+		return f(at, info)
 	})
 }
 
-func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
-
 // take copies the entries of a bundle from a workspace into an upper directory over an image, with the modes 0644
 // and 0755 and the owner of the image's working directory.
-func (c *capture) take(from, to, image *os.Root) error {
-	uid, gid := 0, 0
+func (c *capture) take(workspace, over string, image *os.Root) error {
+	from, err := os.OpenRoot(workspace)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenRoot(over)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	var owner syscall.Stat_t // root if the image has no such directory
 	if info, err := image.Lstat(c.workdir); err == nil {
-		st := info.Sys().(*syscall.Stat_t)
-		uid, gid = int(st.Uid), int(st.Gid)
+		owner = *info.Sys().(*syscall.Stat_t)
 	}
 	for _, e := range c.entries {
 		rel := c.relative(e.Path)
@@ -130,7 +130,8 @@ func (c *capture) take(from, to, image *os.Root) error {
 		}
 		err := visit(from, rel, e.Kind, limits, e.Links, func(below string, info fs.FileInfo) error {
 			at := path.Join(rel, below)
-			return errors.Join(copyEntry(from, to, image, at, path.Join(c.workdir, at), info), to.Lchown(path.Join(c.workdir, at), uid, gid))
+			dest := path.Join(c.workdir, at)
+			return errors.Join(copyEntry(from, to, image, at, dest, info), to.Lchown(dest, int(owner.Uid), int(owner.Gid)))
 		})
 		if err != nil {
 			return err
@@ -176,123 +177,65 @@ func permissions(info fs.FileInfo) fs.FileMode {
 
 // observation is what a parser saw in an artifact.
 type observation struct {
-	Status string `json:"status"`
+	Error  *failure        `json:"error"`
+	Value  json.RawMessage `json:"parsed_value"`
+	Parser string          `json:"parser"`
 	Source struct {
-		Kind   string  `json:"kind"`
 		Digest *string `json:"digest"`
+		Kind   string  `json:"kind"`
 		Size   *int64  `json:"size"`
 	} `json:"source"`
-	Parser string   `json:"parser"`
-	Value  any      `json:"parsed_value"`
-	Error  *failure `json:"error"`
-}
-
-type artifactEvidence struct {
-	CheckID    string `json:"check_id"`
-	ArtifactID string `json:"artifact_id"`
-	observation
-}
-
-// outputEvidence is an observation of what an adapter left, bound to its case.
-type outputEvidence struct {
-	ChallengeID  string   `json:"challenge_id"`
-	EvaluationID string   `json:"evaluation_id"`
-	Status       string   `json:"status"`
-	Digest       *string  `json:"digest"`
-	Size         *int64   `json:"size"`
-	Parser       string   `json:"parser"`
-	Value        any      `json:"parsed_value"`
-	Failure      *failure `json:"failure"`
+	Status string `json:"status"`
 }
 
 // read reads an artifact of the candidate.
 func (c *capture) read(a compiler.ParsedArtifact) observation {
-	name, kind := a.Source.Path, compiler.RegularFile
-	if i := slices.IndexFunc(c.entries, func(e compiler.BundleEntry) bool { return e.ID == a.Source.Entry }); a.Source.Entry != "" && i >= 0 {
+	name, kind, limits := a.Source.Path, compiler.RegularFile, a.Limits
+	if i := slices.IndexFunc(c.entries, func(e compiler.BundleEntry) bool { return e.ID == a.Source.Entry }); i >= 0 {
 		e := c.entries[i]
 		name, kind = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind
-		limits := &a.Limits
-		limits.MaxBytes, limits.MaxFiles, limits.MaxTotalBytes = least(limits.MaxBytes, max(e.MaxBytes, e.MaxTotalBytes)), least(limits.MaxFiles, e.MaxFiles), least(limits.MaxTotalBytes, e.MaxTotalBytes)
+		limits = limits.Within(compiler.ArtifactLimits{MaxBytes: max(e.MaxBytes, e.MaxTotalBytes), MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes})
 		if a.Source.Subpath != "" && !readsTree(a.Parser) {
 			kind = compiler.RegularFile
 		}
 	} else if readsTree(a.Parser) {
 		kind = compiler.DirectoryTree
 	}
-	return c.observe(name, kind, a.Parser, a.Limits, maxLine-maxEnvelope)
-}
-
-func least(limit, most int64) int64 {
-	if limit == 0 {
-		return most
-	}
-	return min(limit, most)
+	return c.observe(name, kind, a.Parser, limits, maxLine-maxEnvelope)
 }
 
 // observe has a parser read the file or tree at name. The value has at most room bytes as JSON.
-func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLimits, room int) (o observation) {
-	o.Status, o.Parser, o.Source.Kind = candidateError, parser, "unknown"
+func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLimits, room int) observation {
+	o := observation{Status: candidateError, Parser: parser}
+	o.Source.Kind = "unknown"
+	a := artifact{root: c.root, name: name, tree: kind == compiler.DirectoryTree}
+	var err error
 	switch {
 	case c.failed != nil:
-		o.Error = c.failed
-		return o
+		err = c.failed
 	case c.root == nil:
-		o.Error = &failure{Code: "artifact_missing", Message: "there is no candidate"}
-		return o
+		err = refuse("artifact_missing", "there is no candidate")
+	default:
+		err = visit(c.root, name, kind, limits, true, a.add)
 	}
-	a := artifact{root: c.root, name: name}
-	err := visit(c.root, name, kind, limits, true, a.add)
 	if err == nil {
-		o.Source.Kind = kind
-		sum := digest(a.content)
-		if kind == compiler.DirectoryTree {
-			text, _ := canonical(map[string]any{"nodes": a.nodes})
-			sum = digest(text)
+		o.Source.Digest, o.Source.Kind, o.Source.Size = new(a.digest()), kind, &a.size
+		var value any
+		if value, err = a.parse(strings.TrimPrefix(parser, "securebench.")); err == nil {
+			o.Value, err = marshal(value)
 		}
-		o.Source.Digest, o.Source.Size = &sum, &a.size
-		o.Value, err = a.parse(strings.TrimPrefix(parser, "securebench."))
-		if text, wrong := marshal(o.Value); err == nil && wrong == nil && len(text) > room {
+		if len(o.Value) > room {
 			err = tooMuchEvidence()
 		}
 	}
-	var wrong *errTaken
-	switch {
-	case errors.As(err, &wrong):
-		o.Value, o.Error = nil, &wrong.failure
-	case err != nil:
-		o.Value, o.Error = nil, &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
-	default:
+	if err == nil {
 		o.Status = observed
+	} else if o.Value = nil; !errors.As(err, &o.Error) {
+		o.Error = &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
 	}
 	return o
 }
 
 func tooMuchEvidence() error {
 	return refuse("artifact_too_large", "the artifact's evidence does not fit in a line of %d bytes", maxLine)
-}
-
-// outputs reads what an adapter left in its stopped sandbox.
-func (t *conversation) outputs(s runtime.Sandbox, check compiler.VerificationCheck, adapter compiler.Adapter, e *caseEvidence) error {
-	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
-	for _, want := range check.Outputs {
-		i := slices.IndexFunc(adapter.Outputs, func(o compiler.AdapterOutput) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
-		output, left := adapter.Outputs[i], capture{}
-		dir, err := s.Path(t.in.Task.Environment().Workdir)
-		if err == nil {
-			left.root, err = os.OpenRoot(dir)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		limits := compiler.ArtifactLimits{MaxBytes: least(want.Limits.MaxBytes, output.Limits.MaxBytes), MaxFiles: least(want.Limits.MaxFiles, output.Limits.MaxFiles), MaxTotalBytes: least(want.Limits.MaxTotalBytes, output.Limits.MaxTotalBytes)}
-		o := left.observe(output.Path, output.Kind, want.Parser, limits, room)
-		if text, err := marshal(o.Value); err == nil {
-			room -= len(text)
-		}
-		if left.root != nil {
-			_ = left.root.Close()
-		}
-		e.Outputs[want.Name] = outputEvidence{e.Challenge.ID, *e.EvaluationID, o.Status, o.Source.Digest, o.Source.Size, o.Parser, o.Value, o.Error}
-	}
-	return nil
 }

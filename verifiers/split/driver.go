@@ -7,94 +7,89 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 )
 
-// atOnce is how many questions are asked at the same time. Closing one sandbox then takes no time from the
-// next.
-const atOnce = 2
-
-// answer is the evidence on one question.
-type answer struct {
-	evidence []byte
-	err      error // a broken if the driver broke
-}
-
-// ask asks the questions, each in a new sandbox, and yields the answers in their order.
-func (c *check) ask(ctx context.Context, candidate runtime.Config, driver compiler.SplitProgram, questions []json.RawMessage) iter.Seq[answer] {
-	return func(yield func(answer) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		var pending []chan answer
-		defer func() {
-			cancel()
-			for _, p := range pending {
-				<-p
-			}
-		}()
-		next := func() bool {
-			first := <-pending[0]
-			pending = pending[1:]
-			return yield(first)
-		}
-		for i, question := range questions {
-			if len(pending) == atOnce && !next() {
-				return
-			}
-			p := make(chan answer, 1)
-			pending = append(pending, p)
-			go func() {
-				evidence, err := c.askOne(ctx, candidate, driver, i, question)
-				p <- answer{evidence, err}
-			}()
-		}
-		for len(pending) > 0 && next() {
+// ask asks the questions, each in a new sandbox, and calls tell with the evidence on each, in their order. If the
+// host has room, two questions are asked at the same time: closing one sandbox then takes no time from the next.
+func (c *check) ask(ctx context.Context, s subject, driver compiler.SplitProgram, questions []json.RawMessage, tell func(json.RawMessage) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(1)
+	if c.in.Pace != nil && len(questions) > 1 {
+		if give, spare := c.in.Pace.Spare(); spare {
+			defer give()
+			group.SetLimit(2)
 		}
 	}
+	told := make(chan struct{}) // closed when tell has the evidence on the question before
+	close(told)
+	for i, question := range questions {
+		if ctx.Err() != nil {
+			break
+		}
+		before, after := told, make(chan struct{})
+		told = after
+		group.Go(func() error {
+			evidence, err := c.askOne(ctx, s, driver, i, question)
+			if err != nil {
+				return fmt.Errorf("question %d: %w", i, err)
+			}
+			select {
+			case <-before:
+				defer close(after)
+				return tell(evidence)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}
+	return group.Wait()
 }
 
 // askOne asks one question and returns the evidence.
-func (c *check) askOne(ctx context.Context, candidate runtime.Config, driver compiler.SplitProgram, i int, question json.RawMessage) ([]byte, error) {
-	d := drive{args: driver.Args(), wall: orMinute(driver.Timeout), output: maxAnswer, request: question}
-	exit, err := c.drive(ctx, candidate, d)
+func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProgram, i int, question json.RawMessage) (json.RawMessage, error) {
+	exit, err := c.drive(ctx, s.config, drive{args: driver.Args(), wall: orMinute(driver.Timeout), output: maxAnswer, request: question})
 	if err != nil {
-		return nil, fmt.Errorf("question %d: %w", i, err)
+		return nil, err
 	}
-	said, how := answerOf(exit)
+	answer, how := answerOf(exit)
 	if how != "" {
-		return nil, &broken{Part: driverDir, How: fmt.Sprintf("question %d: %s", i, how), Exit: exit}
+		return nil, &broken{part: driverDir, how: fmt.Sprintf("question %d: %s", i, how), exit: exit}
 	}
-	return json.Marshal(struct {
+	return marshal(struct {
 		Index    int             `json:"index"`
 		Question json.RawMessage `json:"question"`
 		Sandbox  string          `json:"sandbox"`
 		Seconds  float64         `json:"seconds"`
 		Answer   json.RawMessage `json:"answer"` // the last, for shells
-	}{i, question, rand.Text(), exit.Wall.Round(time.Millisecond).Seconds(), said})
+	}{i, question, rand.Text(), exit.Wall.Round(time.Millisecond).Seconds(), answer.Raw()})
 }
 
 // answerOf returns the one JSON value that a driver wrote, or how it broke.
-func answerOf(exit runtime.Exit) (said []byte, how string) {
+func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 	switch {
 	case exit.Reason == 0:
-		return nil, "it could not be executed"
+		return answer, "it could not be executed"
 	case exit.Reason == runtime.WallTime:
-		return nil, "it was " + exit.String()
+		return answer, "it was " + exit.String()
 	case !exit.Success():
-		return nil, "it " + exit.String()
+		return answer, "it " + exit.String()
 	case exit.Stdout.Cut() > 0:
-		return nil, fmt.Sprintf("its output has more than %d bytes", maxAnswer)
+		return answer, fmt.Sprintf("its output has more than %d bytes", maxAnswer)
 	}
-	said = bytes.TrimSpace(exit.Stdout.Bytes())
-	if _, err := parse(said); err != nil {
-		return nil, "its output is " + err.Error()
+	answer, err := parse(exit.Stdout.Bytes())
+	if err != nil {
+		return answer, "its output is " + err.Error()
 	}
-	return said, ""
+	return answer, ""
 }
 
 // drive is one run of a driver.
@@ -106,14 +101,13 @@ type drive struct {
 	stopped func(runtime.Sandbox) error // sees the sandbox after the driver has ended; nil for nothing
 }
 
-// drive runs a driver in a new sandbox. The Exit is zero if the driver
-// could not be executed.
+// drive runs a driver in a new sandbox. The Exit is zero if the driver could not be executed.
 func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit runtime.Exit, err error) {
-	args, own, err := service.Beside(c.in.Services, d.args)
+	args, own, err := service.Beside(c.services, d.args)
 	if err != nil {
 		return exit, err
 	}
-	cfg.Name, cfg.Mounts = "driver", slices.Concat(cfg.Mounts, c.mounts, own)
+	cfg.Name, cfg.Mounts = driverDir, slices.Concat(cfg.Mounts, c.mounts, own)
 	sandbox, err := service.Create(ctx, c.engine, cfg, c.in.Sidecars)
 	if err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)

@@ -3,6 +3,7 @@ package split
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/zlib"
 	"crypto/sha1" // the names of git's objects
 	"encoding/binary"
@@ -25,11 +26,11 @@ const (
 
 // gitObject is an object of a repository.
 type gitObject struct {
-	OID       string `json:"oid"`
-	Kind      string `json:"kind"`
-	Size      int    `json:"size"`
-	Reachable bool   `json:"reachable"`
 	Content   string `json:"content"` // as git cat-file -p shows it
+	Kind      string `json:"kind"`
+	OID       string `json:"oid"`
+	Reachable bool   `json:"reachable"`
+	Size      int    `json:"size"`
 	data      []byte
 }
 
@@ -124,20 +125,23 @@ func (g *gitObjects) loose(oid string, text []byte) error {
 	if !found || size != fmt.Sprint(len(body)) {
 		return errRepository
 	}
-	return g.add(kind, body, oid)
+	if o, err := g.add(kind, body); err != nil || o.OID != oid {
+		return cmp.Or(err, errRepository)
+	}
+	return nil
 }
 
-// add adds an object whose name is want, or any if want is "".
-func (g *gitObjects) add(kind string, data []byte, want string) error {
+// add adds an object.
+func (g *gitObjects) add(kind string, data []byte) (*gitObject, error) {
 	sum := sha1.Sum(append(fmt.Appendf(nil, "%s %d\x00", kind, len(data)), data...))
 	oid := hex.EncodeToString(sum[:])
 	switch g.bytes += len(data); {
-	case want != "" && oid != want || !slices.Contains([]string{"blob", "commit", "tag", "tree"}, kind):
-		return errRepository
+	case !slices.Contains([]string{"blob", "commit", "tag", "tree"}, kind):
+		return nil, errRepository
 	case len(data) > maxObject:
-		return refuse("git_object_too_large", "an object of the repository has more than %d bytes", maxObject)
+		return nil, refuse("git_object_too_large", "an object of the repository has more than %d bytes", maxObject)
 	case g.bytes > maxObjectsBytes || len(g.all) == maxObjects:
-		return refuse("git_repository_too_large", "the repository has more than %d objects or %d bytes in them", maxObjects, maxObjectsBytes)
+		return nil, refuse("git_repository_too_large", "the repository has more than %d objects or %d bytes in them", maxObjects, maxObjectsBytes)
 	}
 	o := &gitObject{OID: oid, Kind: kind, Size: len(data), Content: strings.ToValidUTF8(string(data), "\ufffd"), data: data}
 	if kind == "tree" {
@@ -148,7 +152,7 @@ func (g *gitObjects) add(kind string, data []byte, want string) error {
 		o.Content = list.String()
 	}
 	g.all[oid] = o
-	return nil
+	return o, nil
 }
 
 type treeEntry struct{ mode, kind, name, oid string }
@@ -197,11 +201,7 @@ func (g *gitObjects) pack(text []byte) error {
 		return errRepository
 	}
 	r := bytes.NewReader(text[12:])
-	type packed struct {
-		kind string
-		data []byte
-	}
-	at := map[int64]packed{}
+	at := map[int64]*gitObject{} // by where they begin
 	for range binary.BigEndian.Uint32(text[8:]) {
 		begin := r.Size() - int64(r.Len())
 		b, err := r.ReadByte()
@@ -209,25 +209,21 @@ func (g *gitObjects) pack(text []byte) error {
 		for more := b; err == nil && more&0x80 != 0; { // the size, which the stream has, too
 			more, err = r.ReadByte()
 		}
-		base := packed{kind: []string{"", "commit", "tree", "blob", "tag", "", "", ""}[kind]}
-		switch {
-		case err != nil:
-			return errRepository
-		case kind == 6:
+		base := &gitObject{Kind: []string{"", "commit", "tree", "blob", "tag", "", "", ""}[kind]}
+		switch kind {
+		case 6:
 			offset := int64(-1)
 			for more := byte(0x80); more&0x80 != 0 && err == nil && offset < 1<<40; {
 				more, err = r.ReadByte()
 				offset = (offset+1)<<7 | int64(more&0x7f)
 			}
 			base = at[begin-offset]
-		case kind == 7:
+		case 7:
 			var name [sha1.Size]byte
 			_, err = io.ReadFull(r, name[:])
-			if o := g.all[hex.EncodeToString(name[:])]; o != nil {
-				base = packed{o.Kind, o.data}
-			}
+			base = g.all[hex.EncodeToString(name[:])]
 		}
-		if err != nil || base.kind == "" {
+		if err != nil || base == nil || base.Kind == "" {
 			return errRepository
 		}
 		data, err := inflate(r)
@@ -235,12 +231,11 @@ func (g *gitObjects) pack(text []byte) error {
 			data, err = undelta(base.data, data)
 		}
 		if err == nil {
-			err = g.add(base.kind, data, "")
+			at[begin], err = g.add(base.Kind, data)
 		}
 		if err != nil {
 			return err
 		}
-		at[begin] = packed{base.kind, data}
 	}
 	return nil
 }

@@ -4,92 +4,94 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers"
 )
 
 const (
-	maxLine    = 2 << 20 // bytes of a line of an oracle
-	oracleWall = 24 * time.Hour
-	keptOutput = 64 << 10 // bytes of each stream of an oracle
+	maxLine        = 2 << 20  // bytes of a line of an oracle
+	maxDiagnostics = 64 << 10 // bytes
+	keptOutput     = 64 << 10 // bytes of each stream of an oracle
+	oracleWall     = 24 * time.Hour
 )
 
 // oracle is a running oracle, which reads and writes lines.
 type oracle struct {
-	sandbox runtime.Sandbox
-	stdin   *io.PipeWriter
-	lines   chan []byte // closed when there are no more
-	tooLong bool        // the last line was; set before lines is closed
-	kill    context.CancelFunc
-	ended   chan struct{} // closed when the process has ended; then exit and err are set
-	exit    runtime.Exit
-	err     error
+	sandbox       runtime.Sandbox
+	limit         time.Duration // for each line
+	stdin, stdout *os.File      // the ends of the pipes that are sbench's
+	lines         *bufio.Reader // of stdout
+	kill          context.CancelFunc
+	ended         chan struct{} // closed when the process has ended; then exit and err are set
+	exit          runtime.Exit
+	err           error
 }
 
 // startOracle starts the oracle in a sandbox of its own, with nothing of the candidate.
-func (c *check) startOracle(ctx context.Context, args []string) (*oracle, error) {
+func (c *check) startOracle(ctx context.Context, args []string, limit time.Duration) (*oracle, error) {
 	cfg := runtime.Config{
-		Name: "oracle", Image: c.in.Oracle, Limits: runtime.DefaultLimits(), Workdir: compiler.CheckerMount,
-		Mounts: []runtime.Mount{{Source: filepath.Join(c.dir, oracleDir), Dest: compiler.CheckerMount}},
+		Name: "oracle", Image: c.in.CheckerImage, Limits: runtime.DefaultLimits(), Workdir: compiler.CheckerMount,
+		Mounts: []runtime.Mount{{Source: filepath.Join(c.volume, oracleDir), Dest: compiler.CheckerMount}},
 		Env:    []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
 	}
+	if cfg.Image.Ref == "" {
+		cfg.Image = c.in.Image
+	}
 	if v := c.in.Task.Verification(); v != nil {
-		id := strings.TrimPrefix(v.Oracle, "host.")
-		cfg.Workdir = path.Join(compiler.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
+		cfg.Workdir = hostPath(v, strings.TrimPrefix(v.Oracle, "host."))
 	}
-	sandbox, err := c.engine.Create(ctx, cfg)
+	input, stdin, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("the oracle's sandbox: %w", err)
+		return nil, err
 	}
-	input, stdin := io.Pipe()
-	output, stdout := io.Pipe()
-	life, kill := context.WithCancel(ctx)
-	o := &oracle{sandbox: sandbox, stdin: stdin, lines: make(chan []byte), kill: kill, ended: make(chan struct{})}
+	stdout, output, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, input.Close(), stdin.Close())
+	}
+	o := &oracle{limit: limit, stdin: stdin, stdout: stdout, lines: bufio.NewReaderSize(stdout, maxLine), ended: make(chan struct{})}
+	if o.sandbox, err = c.engine.Create(ctx, cfg); err != nil {
+		return nil, errors.Join(fmt.Errorf("the oracle's sandbox: %w", err), input.Close(), stdin.Close(), stdout.Close(), output.Close())
+	}
+	ctx, o.kill = context.WithCancel(ctx)
 	go func() {
-		o.exit, o.err = sandbox.Exec(life, runtime.Process{
-			Args: args, Stdin: input, Stdout: stdout, Wall: oracleWall, Grace: time.Millisecond, OutputBytes: keptOutput,
+		o.exit, o.err = o.sandbox.Exec(ctx, runtime.Process{
+			Args: args, Stdin: input, Stdout: output, Wall: oracleWall, Grace: time.Millisecond, OutputBytes: keptOutput,
 		})
+		_, _ = input.Close(), output.Close()
 		close(o.ended)
-		_, _ = input.CloseWithError(io.ErrClosedPipe), stdout.Close()
 	}()
-	go o.read(life, output)
 	return o, nil
 }
 
-// read passes on the lines of the oracle.
-func (o *oracle) read(ctx context.Context, output *io.PipeReader) {
-	defer close(o.lines)
-	defer func() { _, _ = io.Copy(io.Discard, output) }()
-	lines := bufio.NewReaderSize(output, maxLine)
-	for {
-		line, err := lines.ReadSlice('\n')
-		if o.tooLong = errors.Is(err, bufio.ErrBufferFull); o.tooLong || len(bytes.TrimSpace(line)) == 0 && err != nil {
-			return
-		}
-		select {
-		case o.lines <- bytes.Clone(bytes.TrimSpace(line)):
-		case <-ctx.Done():
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
+// hostPath returns where the oracle's sandbox has a resource of a pack of SecureBench 2.0.
+func hostPath(v *compiler.Verification, id string) string {
+	return path.Join(compiler.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
+}
+
+// stop ends the process.
+func (o *oracle) stop() {
+	o.kill()
+	_, _ = o.stdin.Close(), o.stdout.Close()
+	<-o.ended
 }
 
 // broken returns the error of an oracle that broke, or the error of its sandbox.
-func (o *oracle) broken(how string) error {
-	o.kill()
-	<-o.ended
+func (o *oracle) broken(ctx context.Context, how string) error {
+	o.stop()
 	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
 	case errors.Is(o.err, runtime.ErrNotStarted):
 		how = "it could not be executed"
 	case o.err != nil && !errors.Is(o.err, context.Canceled):
@@ -97,97 +99,106 @@ func (o *oracle) broken(how string) error {
 	case o.err == nil && !o.exit.Success():
 		how += ", and it " + o.exit.String()
 	}
-	return &broken{Part: oracleDir, How: how, Exit: o.exit}
+	return &broken{part: oracleDir, how: how, exit: o.exit}
 }
 
 // say sends a message as one line.
-func (o *oracle) say(ctx context.Context, message any, limit time.Duration) error {
+func (o *oracle) say(ctx context.Context, message any) error {
 	text, err := marshal(message)
+	if err == nil {
+		err = o.stdin.SetWriteDeadline(time.Now().Add(o.limit))
+	}
 	if err != nil {
 		return err
 	}
-	return o.write(ctx, text, limit)
-}
-
-// write sends a line.
-func (o *oracle) write(ctx context.Context, text []byte, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	done := make(chan error, 1)
-	go func() {
-		_, err := o.stdin.Write(append(text, '\n'))
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			return o.broken("it ended before it had read everything")
-		}
-		return nil
-	case <-timer.C:
-		return o.broken(fmt.Sprintf("it read nothing for %s", limit))
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	_, err = o.stdin.Write(append(text, '\n'))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return o.broken(ctx, fmt.Sprintf("it read nothing for %s", o.limit))
+	case err != nil:
+		return o.broken(ctx, "it ended before it had read everything")
 	}
+	return nil
 }
 
 // hear waits for the next line, which is one JSON value.
-func (o *oracle) hear(ctx context.Context, limit time.Duration) ([]byte, error) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case line, ok := <-o.lines:
-		switch {
-		case !ok && o.tooLong:
-			return nil, o.broken(fmt.Sprintf("it wrote a line of more than %d bytes", maxLine))
-		case !ok:
-			return nil, o.broken("it ended before it had said everything")
-		}
-		if _, err := parse(line); err != nil {
-			return nil, o.broken("it wrote a line that is " + err.Error())
-		}
-		return line, nil
-	case <-timer.C:
-		return nil, o.broken(fmt.Sprintf("it wrote nothing for %s; it may not flush its output", limit))
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+func (o *oracle) hear(ctx context.Context) (v document.Value, err error) {
+	if err := o.stdout.SetReadDeadline(time.Now().Add(o.limit)); err != nil {
+		return v, err
 	}
+	line, err := o.lines.ReadSlice('\n')
+	line = bytes.TrimSpace(line)
+	switch {
+	case errors.Is(err, bufio.ErrBufferFull):
+		return v, o.broken(ctx, fmt.Sprintf("it wrote a line of more than %d bytes", maxLine))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return v, o.broken(ctx, fmt.Sprintf("it wrote nothing for %s; it may not flush its output", o.limit))
+	case err != nil && len(line) == 0:
+		return v, o.broken(ctx, "it ended before it had said everything")
+	}
+	if v, err = parse(bytes.Clone(line)); err != nil {
+		return v, o.broken(ctx, "it wrote a line that is "+err.Error())
+	}
+	return v, nil
 }
 
 // lastWord waits for the last line, after which the oracle must end well and say nothing more.
-func (o *oracle) lastWord(ctx context.Context, limit time.Duration) ([]byte, error) {
+func (o *oracle) lastWord(ctx context.Context) (document.Value, error) {
 	_ = o.stdin.Close()
-	last, err := o.hear(ctx, limit)
+	last, err := o.hear(ctx)
 	if err != nil {
-		return nil, err
+		return last, err
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case _, more := <-o.lines:
-		if more || o.tooLong {
-			return nil, o.broken("it wrote more after its verdict")
-		}
-		<-o.ended
-	case <-timer.C:
-		return nil, o.broken(fmt.Sprintf("it had not ended %s after its verdict", limit))
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	switch _, err := o.lines.ReadByte(); {
+	case err == nil:
+		return last, o.broken(ctx, "it wrote more after its verdict")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return last, o.broken(ctx, fmt.Sprintf("it had not ended %s after its verdict", o.limit))
 	}
-	if o.err != nil || !o.exit.Success() {
-		return nil, o.broken("after its verdict")
+	if <-o.ended; o.err != nil || !o.exit.Success() {
+		return last, o.broken(ctx, "after its verdict")
 	}
 	return last, nil
 }
 
+// verdict reads what an oracle decided, and what it tells everybody. Without a score, that is 1 for a pass.
+func (o *oracle) verdict(ctx context.Context, passed, score, diagnostics document.Value) (v verifiers.Verdict, err error) {
+	n, ok := score.Float64()
+	if score.Kind() == 0 && passed.IsTrue() {
+		n = 1
+	}
+	switch {
+	case passed.Kind() != document.Bool:
+		return v, o.broken(ctx, `its verdict has no boolean "passed"`)
+	case score.Kind() != 0 && !ok || n < 0 || n > 1:
+		return v, o.broken(ctx, "the score of its verdict is no number from 0 to 1")
+	case diagnostics.Kind() != 0 && (diagnostics.Kind() != document.Object || len(diagnostics.Raw()) > maxDiagnostics):
+		return v, o.broken(ctx, fmt.Sprintf("the diagnostics of its verdict are no object of at most %d bytes", maxDiagnostics))
+	}
+	if v = (verifiers.Verdict{Status: verifiers.Passed, Assurance: verifiers.Sealed}); !passed.IsTrue() {
+		v = verifiers.Fail("oracle_rejected", fmt.Sprintf("the oracle does not accept the candidate's answers (score %.3g)", n))
+	}
+	if v.Score = n; diagnostics.Kind() != 0 {
+		v = v.With("diagnostics", diagnostics.Any())
+	}
+	return v, nil
+}
+
 // close ends the oracle and removes its sandbox.
-func (o *oracle) close(ctx context.Context) error {
-	o.kill()
-	_ = o.stdin.Close()
-	<-o.ended
-	var err error
+func (o *oracle) close(ctx context.Context) (err error) {
+	o.stop()
 	if errors.Is(o.err, runtime.ErrStillAlive) {
 		err = o.err
 	}
 	return errors.Join(err, o.sandbox.Close(ctx))
+}
+
+// marshal returns a value as compact JSON in which < > & are themselves. Keys are sorted, since those of the structs
+// of this package are.
+func marshal(value any) ([]byte, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }

@@ -39,9 +39,20 @@ const (
 type artifact struct {
 	root    *os.Root
 	name    string
+	tree    bool
 	content []byte // of a file
 	nodes   []node // of a tree
 	size    int64
+}
+
+// node is a file, directory or link of a tree.
+type node struct {
+	Blob   string `json:"blob,omitempty"`
+	Kind   string `json:"kind"`
+	Mode   int    `json:"mode,omitempty"`
+	Path   string `json:"path"`
+	Size   *int64 `json:"size,omitempty"`
+	Target string `json:"target,omitempty"`
 }
 
 func readsTree(parser string) bool {
@@ -67,7 +78,7 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 		}
 		defer func() { _ = f.Close() }()
 		a.size += info.Size()
-		if rel == "." {
+		if !a.tree {
 			a.content, err = io.ReadAll(io.LimitReader(f, info.Size()))
 			return err
 		}
@@ -81,80 +92,67 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 	return nil
 }
 
-// parse returns the value of the artifact. The error is an errTaken if the artifact is at fault.
-func (a *artifact) parse(parser string) (any, error) {
-	text := func() (string, error) {
-		if len(a.content) > maxTable {
-			return "", refuse("artifact_too_large", "the artifact has more than %d bytes", maxTable)
-		}
-		if !utf8.Valid(a.content) {
-			return "", refuse("invalid_utf8", "the artifact is not valid UTF-8")
-		}
-		return string(a.content), nil
+func (a *artifact) manifest() any { return map[string]any{"nodes": append([]node{}, a.nodes...)} }
+
+func (a *artifact) digest() string {
+	if !a.tree {
+		return digest(a.content)
 	}
-	if tree := a.content == nil && (a.nodes != nil || readsTree(parser)); tree != readsTree(parser) {
+	text, _ := marshal(a.manifest()) // of strings and numbers
+	return digest(text)
+}
+
+// parse returns the value of the artifact. The error is a failure if the artifact is at fault.
+func (a *artifact) parse(parser string) (any, error) {
+	most, code := maxTable, "artifact_too_large"
+	switch parser {
+	case "opaque-bytes/v1":
+		most = maxOpaque
+	case "strict-csv/v1":
+		code = "csv_too_large"
+	case "strict-npy-float-summary/v1":
+		code = "npy_too_large"
+	}
+	isText := slices.Contains([]string{"utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1"}, parser)
+	switch {
+	case a.tree != readsTree(parser):
 		return nil, refuse("artifact_missing", "the parser does not read such an artifact")
+	case len(a.content) > most:
+		return nil, refuse(code, "the artifact has more than %d bytes", most)
+	case isText && !utf8.Valid(a.content):
+		return nil, refuse("invalid_utf8", "the artifact is not valid UTF-8")
 	}
 	switch parser {
 	case "opaque-bytes/v1":
-		if len(a.content) > maxOpaque {
-			return nil, refuse("artifact_too_large", "the artifact has more than %d bytes", maxOpaque)
-		}
 		return map[string]any{"byte_count": len(a.content), "sha256": fmt.Sprintf("%x", sha256.Sum256(a.content)), "bytes_base64": base64.StdEncoding.EncodeToString(a.content)}, nil
 	case "utf8-text/v1":
-		return text()
+		return string(a.content), nil
 	case "strict-json/v1":
-		if _, err := text(); err != nil {
-			return nil, err
-		}
-		if shortestJSON(a.content) > maxLine { // parsed, it would take hundreds of bytes of memory for each byte
-			return nil, tooMuchEvidence()
-		}
-		v, err := parse(a.content)
-		if err != nil {
-			return nil, refuse("invalid_json", "the artifact is %v", err)
-		}
-		return json.RawMessage(v.Raw()), nil
+		return parseJSON(a.content)
 	case "strict-csv/v1":
-		if len(a.content) > maxTable {
-			return nil, refuse("csv_too_large", "the artifact has more than %d bytes", maxTable)
-		}
-		table, err := text()
-		if err != nil {
-			return nil, err
-		}
-		return parseCSV(strings.TrimPrefix(table, "\ufeff"))
+		return parseCSV(strings.TrimPrefix(string(a.content), "\ufeff"))
 	case "ics/v1":
-		calendar, err := text()
-		if err != nil {
-			return nil, err
-		}
-		return parseICS(calendar)
+		return parseICS(string(a.content))
 	case "strict-npy-float-summary/v1":
 		return parseNPY(a.content)
 	case "git-repository/v1":
 		return a.parseGit()
 	}
-	return map[string]any{"nodes": append([]node{}, a.nodes...)}, nil // tree-manifest/v1
+	return a.manifest(), nil // tree-manifest/v1
 }
 
-// shortestJSON returns the fewest bytes that a JSON text can have if other spaces and escapes are chosen.
-func shortestJSON(text []byte) (n int) {
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch b := text[i]; {
-		case b == '"':
-			quoted = !quoted
-		case quoted && b == '\\' && i+1 < len(text) && text[i+1] == 'u':
-			i += 5
-		case quoted && b == '\\':
-			i++
-		case !quoted && strings.IndexByte(" \t\r\n", b) >= 0:
-			continue
-		}
-		n++
+// parseJSON reads a text of at most a line, not counting spaces: parsed, it takes hundreds of bytes of memory for each
+// byte.
+func parseJSON(content []byte) (any, error) {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, content); err == nil && compact.Len() > maxLine {
+		return nil, tooMuchEvidence()
 	}
-	return n
+	v, err := parse(compact.Bytes())
+	if err != nil {
+		return nil, refuse("invalid_json", "the artifact is %v", err)
+	}
+	return json.RawMessage(v.AppendSorted(nil)), nil
 }
 
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
@@ -263,8 +261,8 @@ func parseICS(text string) (any, error) {
 		return invalid("it does not begin and end with VCALENDAR")
 	}
 	type event struct {
-		Type       string     `json:"type"`
 		Properties []property `json:"properties"`
+		Type       string     `json:"type"`
 	}
 	properties, events := []property{}, []event{}
 	var stack []string
@@ -287,7 +285,7 @@ func parseICS(text string) (any, error) {
 				if current != nil {
 					return invalid("an event in an event")
 				}
-				current = &event{"VEVENT", []property{}}
+				current = &event{[]property{}, "VEVENT"}
 			}
 		case p.Name == "END":
 			if len(stack) == 0 || stack[len(stack)-1] != component {
@@ -309,16 +307,14 @@ func parseICS(text string) (any, error) {
 }
 
 var (
-	npyField = regexp.MustCompile(`^\s*['"](descr|fortran_order|shape)['"]\s*:\s*(?:'([^']*)'|"([^"]*)"|(True|False)|\(([0-9, ]*)\))\s*(?:,|$)`)
-	npyFloat = regexp.MustCompile(`^([<>=]?)f(2|4|8|16)$`)
+	// npyHeader matches a header as NumPy writes it, with one dimension as "2,".
+	npyHeader = regexp.MustCompile(`^\{'descr': '([^']*)', 'fortran_order': (True|False), 'shape': \(((?:[0-9]+, ?)+[0-9]*|)\),? *\} *\n$`)
+	npyFloat  = regexp.MustCompile(`^([<>=]?)f(2|4|8|16)$`)
 )
 
 // parseNPY sums up an array of floats in NumPy's format.
 func parseNPY(content []byte) (any, error) {
 	invalid := func() (any, error) { return nil, refuse("invalid_npy", "the artifact is no NPY array of floats") }
-	if len(content) > maxTable {
-		return nil, refuse("npy_too_large", "the artifact has more than %d bytes", maxTable)
-	}
 	if len(content) < 12 || !bytes.HasPrefix(content, []byte("\x93NUMPY")) || content[7] != 0 || content[6] < 1 || content[6] > 3 {
 		return invalid()
 	}
@@ -330,32 +326,21 @@ func parseNPY(content []byte) (any, error) {
 	if length <= 0 || length > maxArrayHeader || end > len(content) || end%64 != 0 || content[end-1] != '\n' {
 		return invalid()
 	}
-	text, ok := strings.CutPrefix(strings.TrimRight(string(content[begin:end-1]), " "), "{")
-	text, closed := strings.CutSuffix(text, "}")
-	fields := map[string]string{}
-	for ok = ok && closed; ok && strings.TrimSpace(text) != ""; {
-		m := npyField.FindStringSubmatch(text)
-		if ok = m != nil && fields[m[1]] == ""; ok {
-			fields[m[1]] = m[2] + m[3] + m[4] + "(" + m[5]
-			text = text[len(m[0]):]
-		}
-	}
-	dims, tuple := strings.CutPrefix(fields["shape"], "(")
-	order, _ := strings.CutSuffix(fields["fortran_order"], "(")
-	descr, _ := strings.CutSuffix(fields["descr"], "(")
-	if !ok || len(fields) != 3 || !tuple || order != "True" && order != "False" || strings.TrimSpace(dims) != "" && !strings.Contains(dims, ",") {
+	fields := npyHeader.FindStringSubmatch(string(content[begin:end]))
+	if fields == nil {
 		return invalid()
 	}
+	descr, order, dims := fields[1], fields[2], strings.TrimSuffix(strings.TrimSpace(fields[3]), ",")
 	kind := npyFloat.FindStringSubmatch(descr)
 	if kind == nil {
 		return nil, refuse("unsupported_npy_dtype", "the array has no floats")
 	}
 	shape, count := []int{}, 1
-	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(dims), ","), ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(part))
-		if strings.TrimSpace(dims) == "" {
+	for part := range strings.SplitSeq(dims, ",") {
+		if dims == "" {
 			break
 		}
+		n, err := strconv.Atoi(strings.TrimSpace(part))
 		if err != nil || n < 0 || len(shape) == maxDimensions {
 			return invalid()
 		}
@@ -367,102 +352,67 @@ func parseNPY(content []byte) (any, error) {
 	if len(content)-end != count*size {
 		return invalid()
 	}
-	statistics, ok := summarize(content[end:], size, kind[1] == ">")
-	if !ok {
-		return invalid()
-	}
 	return map[string]any{
-		"format": "npy", "version": []int{int(content[6]), 0}, "dtype": descr, "shape": shape, "fortran_order": order == "True", "count": count, "statistics": statistics,
+		"format": "npy", "version": []int{int(content[6]), 0}, "dtype": descr, "shape": shape, "fortran_order": order == "True", "count": count, "statistics": summarize(content[end:], size, kind[1] == ">"),
 	}, nil
 }
 
 // summarize returns the statistics of floats of size bytes each.
-func summarize(data []byte, size int, big bool) (map[string]any, bool) {
+func summarize(data []byte, size int, big bool) map[string]any {
 	finite, positive, representable := true, true, true
 	least, most := math.Inf(1), math.Inf(-1)
 	var sum, logs, weighted compensated
-	for at := 0; at < len(data); at += size {
-		raw := slices.Clone(data[at : at+size])
-		if !big {
+	for raw := range slices.Chunk(data, size) {
+		if raw = slices.Clone(raw); !big {
 			slices.Reverse(raw) // now big-endian
 		}
-		value, log, isFinite, ok := decodeFloat(raw)
-		switch {
-		case !ok:
-			return nil, false
-		case !isFinite:
-			finite, positive = false, false
-			continue
-		case math.IsNaN(log):
-			positive = false
-		}
-		if math.IsInf(value, 0) { // too large for a float64
-			representable = false
-			logs.add(log)
-			continue
-		}
+		value, isFinite := decodeFloat(raw)
+		finite, positive, representable = finite && isFinite, positive && isFinite && value > 0, representable && !math.IsInf(value, 0)
 		least, most = min(least, value), max(most, value)
 		sum.add(value)
-		logs.add(log)
-		weighted.add(value * log)
+		logs.add(math.Log(value))
+		weighted.add(value * math.Log(value))
 	}
 	s := map[string]any{"all_finite": finite, "all_positive": positive, "minimum": nil, "maximum": nil, "sum": nil, "sum_log": nil, "sum_x_log_x": nil}
-	if finite && least <= most {
-		s["minimum"], s["maximum"] = float(least), float(most)
-	}
 	if finite && representable {
 		s["sum"] = float(sum.value())
+		if len(data) > 0 {
+			s["minimum"], s["maximum"] = float(least), float(most)
+		}
+		if positive {
+			s["sum_log"], s["sum_x_log_x"] = float(logs.value()), float(weighted.value())
+		}
 	}
-	if finite && positive && representable {
-		s["sum_log"], s["sum_x_log_x"] = float(logs.value()), float(weighted.value())
-	}
-	return s, true
+	return s
 }
 
-// decodeFloat decodes a big-endian float; log is NaN unless it is positive. Of 16 bytes, the last ten are an
-// extended float of the x87.
-func decodeFloat(raw []byte) (value, log float64, finite, ok bool) {
+// decodeFloat decodes a big-endian float. The value is infinite if it is too large for a float64. Of 16 bytes, the last
+// ten are an extended float of the x87: its significand has no implicit bit.
+func decodeFloat(raw []byte) (value float64, finite bool) {
+	var head, significand uint64
+	var bits, bias int // of the exponent; what is subtracted from it for an integer significand
 	switch len(raw) {
 	case 2:
-		bits := binary.BigEndian.Uint16(raw)
-		exponent, fraction := int(bits>>10&0x1f), float64(bits&0x3ff)
-		switch exponent {
-		case 0:
-			value = math.Ldexp(fraction, -24)
-		case 0x1f:
-			value = math.Inf(1)
-		default:
-			value = math.Ldexp(1024+fraction, exponent-25)
-		}
-		if bits>>15 == 1 {
-			value = -value
+		head = uint64(binary.BigEndian.Uint16(raw))
+		significand, head, bits, bias = head&0x3ff, head>>10, 5, 25
+		if head&0x1f != 0 {
+			significand |= 0x400
 		}
 	case 4:
 		value = float64(math.Float32frombits(binary.BigEndian.Uint32(raw)))
+		return value, !math.IsNaN(value) && !math.IsInf(value, 0)
 	case 8:
 		value = math.Float64frombits(binary.BigEndian.Uint64(raw))
+		return value, !math.IsNaN(value) && !math.IsInf(value, 0)
 	default:
-		head, significand := binary.BigEndian.Uint16(raw[6:]), binary.BigEndian.Uint64(raw[8:])
-		power := max(int(head&0x7fff), 1) - 16383 - 63
-		if head&0x7fff == 0x7fff {
-			return 0, 0, false, true
-		}
-		if head&0x7fff != 0 && significand>>63 == 0 {
-			return 0, 0, false, false
-		}
-		value, log = math.Ldexp(float64(significand), power), math.Log(float64(significand))+float64(power)*math.Ln2
-		if head>>15 == 1 {
-			value, log = -value, math.NaN()
-		}
-		if significand == 0 {
-			log = math.NaN()
-		}
-		return value, log, true, true
+		head, significand, bits, bias = uint64(binary.BigEndian.Uint16(raw[6:])), binary.BigEndian.Uint64(raw[8:]), 15, 16383+63
 	}
-	if log = math.NaN(); value > 0 {
-		log = math.Log(value)
+	most := uint64(1)<<bits - 1
+	exponent := head & most
+	if value = math.Ldexp(float64(significand), int(max(exponent, 1))-bias); head>>bits == 1 {
+		value = -value
 	}
-	return value, log, !math.IsNaN(value) && !math.IsInf(value, 0), true
+	return value, exponent != most
 }
 
 // compensated is a sum by Neumaier's algorithm.

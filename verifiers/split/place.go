@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -22,88 +19,24 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// place makes the sandboxes of a driver, for one kind of candidates.
-type place struct {
-	engine verifiers.Engine
-	in     verifiers.Input
-	volume string
-	denied *verifiers.Verdict // if the candidate comes into no sandbox
-	taken  *capture           // of a candidate for a task of SecureBench 2.0
-	done   []func() error     // called afterwards, the last first
-}
-
-// Verify has an oracle judge the candidate by what a driver saw it do.
-func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v verifiers.Verdict, err error) {
-	vol, err := in.Stage(ctx, e)
-	if err != nil {
-		return v, err
-	}
-	p := &place{engine: e, in: in, volume: vol.Path(), done: []func() error{vol.Close}}
-	defer func() {
-		for _, done := range slices.Backward(p.done) {
-			err = errors.Join(err, done())
-		}
-	}()
-	cfg, err := p.candidate(ctx)
-	if err != nil {
-		return v, fmt.Errorf("prepare the candidate: %w", err)
-	}
-	if p.denied != nil {
-		return *p.denied, nil
-	}
-	oracle := in.CheckerImage
-	if oracle.Ref == "" {
-		oracle = in.Image
-	}
-	var services []service.Service
-	if entrypoint := in.Task.Environment().Entrypoint; entrypoint.Args(in.Image.Entrypoint) != nil {
-		services = []service.Service{{Args: entrypoint.Args(in.Image.Entrypoint), Ready: entrypoint.Ready.Args(), Wait: cmp.Or(entrypoint.Timeout, service.DefaultWait)}}
-	}
-	r, err := judge(ctx, e, input{
-		Task: in.Task, Pack: in.Pack, Candidate: cfg, Taken: p.taken, Sidecars: in.Sidecars, Services: services, Oracle: oracle, Bytes: in.WorkspaceBytes,
-	}, p.control)
-	switch {
-	case errors.Is(err, runtime.ErrDenied):
-		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies a command of the driver or the oracle"), nil
-	case err != nil:
-		return v, err
-	}
-	return asVerdict(r), nil
-}
-
-func asVerdict(r result) verifiers.Verdict {
-	if b := r.Broken; b != nil {
-		reason := map[string]string{"driver": "driver_broken", "oracle": "oracle_broken"}[b.Part]
-		v := verifiers.Fault(reason, fmt.Sprintf("the %s breaks without the candidate, too: %s", b.Part, b.How))
-		if b.ByCandidate {
-			v = verifiers.Fail(reason, fmt.Sprintf("the candidate broke the %s, which works without it: %s", b.Part, b.How))
-		}
-		v.Stdout, v.Stderr = b.Exit.Stdout, b.Exit.Stderr
-		return v
-	}
-	v := verifiers.Verdict{Status: verifiers.Passed, Score: r.Score, Assurance: verifiers.Sealed}
-	if !r.Passed {
-		v = verifiers.Fail("oracle_rejected", fmt.Sprintf("the oracle does not accept the candidate's answers (score %.3g)", r.Score))
-		v.Score = r.Score
-	}
-	for key, value := range r.Checks {
-		v = v.With(key, value)
-	}
-	if r.Diagnostics != nil {
-		v = v.With("diagnostics", r.Diagnostics)
-	}
-	return v
+// A subject is what is judged: a candidate, or what candidates begin with.
+type subject struct {
+	config runtime.Config // of the drivers' sandboxes, with the subject at its place
+	taken  *capture       // for a task of SecureBench 2.0
 }
 
 // config returns what the drivers' sandboxes have in common. The driver can run programs as another user, with
 // run-candidate, and kill them.
-func (p *place) config() (runtime.Config, error) {
-	env := p.in.Task.Environment()
-	cfg := p.in.Sandbox("driver")
+func (c *check) config() (runtime.Config, error) {
+	env := c.in.Task.Environment()
+	cfg := c.in.Sandbox(driverDir)
 	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine = env.Workdir, true, env.Machine
-	cfg.Limits.LayerBytes = p.in.WorkspaceBytes
+	cfg.Limits.LayerBytes = c.in.WorkspaceBytes
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
-	if p.in.Task.Verification() != nil {
+	if args := env.Entrypoint.Args(c.in.Image.Entrypoint); args != nil {
+		c.services = []service.Service{{Args: args, Ready: env.Entrypoint.Ready.Args(), Wait: cmp.Or(env.Entrypoint.Timeout, service.DefaultWait)}}
+	}
+	if c.in.Task.Verification() != nil {
 		cfg.WritableRoot = true
 		return cfg, nil
 	}
@@ -113,212 +46,167 @@ func (p *place) config() (runtime.Config, error) {
 	return cfg, err
 }
 
-// candidate returns the configuration of a driver's sandbox with the candidate.
-func (p *place) candidate(ctx context.Context) (runtime.Config, error) {
-	cfg, err := p.config()
-	if err != nil {
-		return cfg, err
+// candidate brings the candidate to its place. A candidate that comes into no sandbox is denied.
+func (c *check) candidate(ctx context.Context) (s subject, denied *verifiers.Verdict, err error) {
+	if s.config, err = c.config(); err != nil {
+		return s, nil, err
 	}
-	v := p.in.Task.Verification()
-	switch kind := p.in.Task.CandidateKind(); {
+	v := c.in.Task.Verification()
+	if v != nil {
+		s.taken = &capture{entries: v.Candidate.Files, workdir: strings.TrimPrefix(s.config.Workdir, "/")}
+	}
+	switch kind := c.in.Task.CandidateKind(); {
 	case kind == compiler.CandidateCode:
-		return p.withCode(cfg, p.in.Candidate.Text)
+		return s, nil, c.withCode(&s.config, c.in.Candidate.Text)
 	case kind == compiler.CandidatePatch && v == nil:
-		return p.withPatch(ctx, cfg)
+		denied, err = c.withPatch(ctx, &s.config, c.in.Candidate.Patch)
+		return s, denied, err
 	case kind == compiler.CandidatePatch:
-		return p.withGitPatch(ctx, cfg, v.Candidate)
-	case v != nil:
-		return p.withBundle(ctx, cfg, v.Candidate)
+		denied, err = c.withGitPatch(ctx, &s, v.Candidate)
+		return s, denied, err
 	}
-	in, done, err := terminal.AsLeft(ctx, p.engine, p.in)
+	in, done, err := terminal.AsLeft(ctx, c.engine, c.in)
 	if err != nil {
-		return cfg, err
+		return s, nil, err
 	}
-	p.done = append(p.done, done)
-	m, done, err := machine.Restore(ctx, p.engine, in, compiler.TerminalTaskOf(in.Task))
+	c.done = append(c.done, done)
+	if v != nil {
+		return s, nil, c.withBundle(ctx, &s, in.Candidate.Workspace)
+	}
+	m, done, err := machine.Restore(ctx, c.engine, in, compiler.TerminalTaskOf(in.Task))
 	if err != nil {
-		return cfg, err
+		return s, nil, err
 	}
-	p.done = append(p.done, done)
-	cfg.Image, cfg.ReadOnly = m.Image, m.Sealed
-	return p.withWorkspace(cfg, in.Candidate.Workspace), nil
+	c.done = append(c.done, done)
+	s.config.Image, s.config.ReadOnly = m.Image, m.Sealed
+	withWorkspace(&s.config, in.Candidate.Workspace)
+	return s, nil, nil
 }
 
 // control returns the configuration of a driver's sandbox with what candidates begin with.
-func (p *place) control(ctx context.Context) (runtime.Config, error) {
-	cfg, err := p.config()
+func (c *check) control(ctx context.Context) (runtime.Config, error) {
+	cfg, err := c.config()
 	if err != nil {
 		return cfg, err
 	}
-	switch kind := p.in.Task.CandidateKind(); {
+	switch kind := c.in.Task.CandidateKind(); {
 	case kind == compiler.CandidateCode:
-		return p.withCode(cfg, compiler.CodeCompletionOf(p.in.Task).StarterCode)
-	case kind == compiler.CandidatePatch, p.in.Task.Verification() != nil: // the image has it
+		return cfg, c.withCode(&cfg, compiler.CodeCompletionOf(c.in.Task).StarterCode)
+	case kind == compiler.CandidatePatch, c.in.Task.Verification() != nil: // the image has it
 		cfg.WritableRoot = true
 		return cfg, nil
 	}
-	dir := filepath.Join(p.volume, "control")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	dir := filepath.Join(c.volume, "control")
+	at := dir
+	if env := c.in.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine { // it is the image's, with the task's files over it
+		at = filepath.Join(dir, env.Workdir)
+		cfg.Image.UpperDir, cfg.WritableRoot = dir, true
+	} else {
+		withWorkspace(&cfg, dir)
+	}
+	if err := os.MkdirAll(at, 0o755); err != nil {
 		return cfg, err
 	}
-	root, err := os.OpenRoot(dir)
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err != nil {
 		return cfg, err
 	}
-	defer func() { _ = root.Close() }()
-	if env := p.in.Task.Environment(); env.MaterializeWorkdirFromImage || env.Machine {
-		if err := p.copyWorkdir(ctx, root); err != nil {
-			return cfg, err
-		}
-	}
-	plan, err := workspace.PlanAgent(p.in.Task, p.in.Pack)
-	if err == nil {
-		err = plan.Write(ctx, root, workspace.WriteOptions{MaxBytes: p.in.WorkspaceBytes})
-	}
-	return p.withWorkspace(cfg, dir), err
+	return cfg, plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 }
 
-// copyWorkdir copies the working directory of the task's image, if it has one.
-func (p *place) copyWorkdir(ctx context.Context, to *os.Root) (err error) {
-	view, err := p.engine.View(ctx, p.in.Image)
+func withWorkspace(cfg *runtime.Config, dir string) {
+	cfg.Mounts = append([]runtime.Mount{{Source: dir, Dest: cfg.Workdir, Copy: true}}, cfg.Mounts...)
+}
+
+// withCode puts code into its file in a workspace of its own.
+func (c *check) withCode(cfg *runtime.Config, code string) error {
+	dir, err := os.MkdirTemp(c.volume, "code-")
+	if err == nil {
+		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, c.in.Task.CodeFile()), []byte(code), 0o755))
+	}
+	withWorkspace(cfg, dir)
+	return err
+}
+
+// withPatch applies the patch to the image's repository, in a sandbox on which the drivers' are based.
+func (c *check) withPatch(ctx context.Context, cfg *runtime.Config, patch string) (denied *verifiers.Verdict, err error) {
+	in := c.in
+	in.Candidate.Patch = patch
+	base, v, err := repo.Apply(ctx, c.engine, in, filepath.Join(c.volume, candidateDir))
+	if err != nil || v.Status != verifiers.Passed {
+		return &v, err
+	}
+	c.done = append(c.done, func() error { return base.Close(ctx) })
+	cfg.Base, cfg.WritableRoot = base, true
+	return nil, nil
+}
+
+// withGitPatch applies what a patch may change.
+func (c *check) withGitPatch(ctx context.Context, s *subject, spec compiler.BundleOrPatch) (denied *verifiers.Verdict, err error) {
+	refused := func(why string) (*verifiers.Verdict, error) {
+		s.taken.failed = &failure{Code: "patch_refused", Message: why}
+		return nil, nil
+	}
+	s.taken.digest = digest([]byte(c.in.Candidate.Patch))
+	kept, changed, err := spec.Kept(c.in.Candidate.Patch)
+	if err != nil {
+		return refused(err.Error())
+	}
+	denied, err = c.withPatch(ctx, &s.config, kept)
+	if err != nil || denied != nil && denied.Status == verifiers.Faulty {
+		return denied, err
+	}
+	if denied != nil {
+		return refused(denied.Message)
+	}
+	dir, err := s.config.Base.Path(s.config.Workdir)
+	if err == nil {
+		err = c.open(s.taken, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	left := spec.MaxChangedBytes
+	for _, name := range changed {
+		if info, err := s.taken.root.Lstat(name); err == nil {
+			left -= info.Size()
+		}
+	}
+	if left < 0 {
+		return refused(fmt.Sprintf("the changed files have more than %d bytes", spec.MaxChangedBytes))
+	}
+	return nil, nil
+}
+
+// withBundle puts the entries of a bundle from a workspace over the image.
+func (c *check) withBundle(ctx context.Context, s *subject, from string) (err error) {
+	view, err := c.engine.View(ctx, c.in.Image)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, view.Close()) }()
-	from, err := view.Root().OpenRoot(strings.TrimPrefix(p.in.Task.Environment().Workdir, "/"))
-	if errors.Is(err, os.ErrNotExist) {
+	over := filepath.Join(c.volume, candidateDir)
+	err = s.taken.take(from, over, view.Root())
+	if refused := (*failure)(nil); errors.As(err, &refused) {
+		s.taken.failed = refused
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = from.Close() }()
-	_, err = workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: p.in.WorkspaceBytes, Preserve: os.Geteuid() == 0})
-	return err
-}
-
-func (p *place) withWorkspace(cfg runtime.Config, dir string) runtime.Config {
-	cfg.Mounts = append([]runtime.Mount{{Source: dir, Dest: cfg.Workdir, Copy: true}}, cfg.Mounts...)
-	return cfg
-}
-
-// withCode puts code into its file in a workspace of its own.
-func (p *place) withCode(cfg runtime.Config, code string) (runtime.Config, error) {
-	dir, err := os.MkdirTemp(p.volume, "code-")
-	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, p.in.Task.CodeFile()), []byte(code), 0o755))
-	}
-	return p.withWorkspace(cfg, dir), err
-}
-
-// withPatch applies the patch to the image's repository, in a sandbox on which the drivers' are based.
-func (p *place) withPatch(ctx context.Context, cfg runtime.Config) (runtime.Config, error) {
-	base, v, err := repo.Apply(ctx, p.engine, p.in, p.volume)
-	if err != nil {
-		return cfg, err
-	}
-	if v.Status != verifiers.Passed {
-		p.denied = &v
-		return cfg, nil
-	}
-	p.done = append(p.done, func() error { return base.Close(ctx) })
-	cfg.Base, cfg.WritableRoot = base, true
-	return cfg, nil
-}
-
-// withBundle puts the entries of a bundle over the image.
-func (p *place) withBundle(ctx context.Context, cfg runtime.Config, spec compiler.BundleOrPatch) (_ runtime.Config, err error) {
-	in, done, err := terminal.AsLeft(ctx, p.engine, p.in)
-	if err != nil {
-		return cfg, err
-	}
-	p.done = append(p.done, done)
-	p.taken = &capture{entries: spec.Files, workdir: strings.TrimPrefix(cfg.Workdir, "/")}
-	over := filepath.Join(p.volume, "over")
-	if err := os.MkdirAll(over, 0o755); err != nil {
-		return cfg, err
-	}
-	view, err := p.engine.View(ctx, in.Image)
-	if err != nil {
-		return cfg, err
-	}
-	defer func() { err = errors.Join(err, view.Close()) }()
-	from, err := os.OpenRoot(in.Candidate.Workspace)
-	if err != nil {
-		return cfg, err
-	}
-	defer func() { _ = from.Close() }()
-	to, err := os.OpenRoot(over)
-	if err != nil {
-		return cfg, err
-	}
-	defer func() { _ = to.Close() }()
-	var wrong *errTaken
-	err = p.taken.take(from, to, view.Root())
-	if errors.As(err, &wrong) {
-		p.taken.failed = &wrong.failure
-		return cfg, nil
-	}
-	if err != nil {
-		return cfg, err
-	}
-	cfg.Image.UpperDir = over
-	return cfg, p.open(filepath.Join(over, p.taken.workdir))
-}
-
-// open opens the files that were taken, and takes their digest.
-func (p *place) open(dir string) (err error) {
-	if p.taken.root, err = os.OpenRoot(dir); err != nil {
+	s.config.Image.UpperDir = over
+	if err := c.open(s.taken, filepath.Join(over, s.taken.workdir)); err != nil {
 		return err
 	}
-	p.done = append(p.done, p.taken.root.Close)
-	var all []node
-	for _, e := range p.taken.entries {
-		a := artifact{root: p.taken.root, name: p.taken.relative(e.Path)}
-		if err := visit(a.root, a.name, e.Kind, compiler.ArtifactLimits{MaxBytes: math.MaxInt64, MaxFiles: math.MaxInt64, MaxTotalBytes: math.MaxInt64}, true, a.add); err != nil {
-			return err
-		}
-		if all = append(all, a.nodes...); e.Kind == compiler.RegularFile {
-			all = append(all, node{Path: e.Path, Kind: e.Kind, Size: &a.size, Blob: digest(a.content)})
-		}
-	}
-	text, err := canonical(all)
-	p.taken.digest = digest(text)
+	report, err := workspace.DigestTree(ctx, s.taken.root, workspace.TreeOptions{})
+	s.taken.digest = report.Digest
 	return err
 }
 
-// withGitPatch applies what a patch may change.
-func (p *place) withGitPatch(ctx context.Context, cfg runtime.Config, spec compiler.BundleOrPatch) (runtime.Config, error) {
-	p.taken = &capture{digest: digest([]byte(p.in.Candidate.Patch))}
-	kept, err := spec.Kept(p.in.Candidate.Patch)
-	if err != nil {
-		p.taken.failed = &failure{Code: "patch_refused", Message: err.Error()}
-		return cfg, nil
+// open opens the files that were taken.
+func (c *check) open(taken *capture, dir string) (err error) {
+	if taken.root, err = os.OpenRoot(dir); err == nil {
+		c.done = append(c.done, taken.root.Close)
 	}
-	p.in.Candidate.Patch = kept
-	if cfg, err = p.withPatch(ctx, cfg); err != nil || p.denied != nil && p.denied.Status == verifiers.Faulty {
-		return cfg, err
-	}
-	if p.denied != nil {
-		p.taken.failed, p.denied = &failure{Code: "patch_refused", Message: p.denied.Message}, nil
-		return cfg, nil
-	}
-	dir, err := cfg.Base.Path(cfg.Workdir)
-	if err == nil {
-		err = p.open(dir)
-	}
-	if err != nil {
-		return cfg, err
-	}
-	files, _ := patch.Parse(kept) // Kept has parsed it
-	left := spec.MaxChangedBytes
-	for _, f := range files {
-		if info, err := p.taken.root.Lstat(f.New); f.New != "" && err == nil {
-			left -= info.Size()
-		}
-	}
-	if left < 0 {
-		p.taken.failed = &failure{Code: "patch_refused", Message: fmt.Sprintf("the changed files have more than %d bytes", spec.MaxChangedBytes)}
-	}
-	return cfg, nil
+	return err
 }

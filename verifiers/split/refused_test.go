@@ -17,7 +17,7 @@ func TestRefused(t *testing.T) {
 		{"roots that overlap", "manifest.yaml", "host: host/", "host: runtime/", "overlap"},
 		{"a trusted helper", "rows.jsonl", `"trusted_helpers": []`, `"trusted_helpers": [{"name": "h", "type": "securebench.process-supervisor/v1"}]`, `no trusted helper "securebench.process-supervisor/v1"`},
 		{"an overlay", "rows.jsonl", `"type": "file_bundle"`, `"type": "filesystem_overlay"`, `"filesystem_overlay"`},
-		{"a patch of a terminal_task", "rows.jsonl", `"type": "file_bundle"`, `"type": "git_patch"`, "a terminal_task of type file_bundle"},
+		{"a patch of a terminal_task", "rows.jsonl", `"type": "file_bundle"`, `"type": "git_patch"`, `expected "file_bundle", found "git_patch"`},
 		{"an entry outside the workdir", "rows.jsonl", `"path": "/app/add.py"`, `"path": "/etc/add.py"`, "is not below the workdir"},
 		{"entries beyond the totals", "rows.jsonl", `"max_total_bytes": 65536`, `"max_total_bytes": 10`, "exceed"},
 		{"a mount in the workdir", "rows.jsonl", `"mount": "/opt/adapter"`, `"mount": "/app/adapter"`, "overlaps the workdir"},

@@ -1,29 +1,30 @@
 package split_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/families"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // splitWorld judges candidates of split tasks.
 type splitWorld struct {
-	run   *sandbox.Engine
+	run   verifiers.Engine
 	image runtime.Image
 }
 
@@ -38,31 +39,28 @@ type splitTask struct {
 	driver, oracle string
 	questions      int
 	timeout        int // seconds of the driver, 20 unless given
+	patience       int // seconds of the oracle, 20 unless given
+}
+
+func (s splitTask) waits(seconds int) splitTask {
+	s.patience = seconds
+	return s
 }
 
 func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	dir := tb.TempDir()
-	if s.timeout == 0 {
-		s.timeout = 20
-	}
+	s.timeout, s.patience = cmp.Or(s.timeout, 20), cmp.Or(s.patience, 20)
 	row, err := json.Marshal(map[string]any{
 		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write the program"}, "environment": map[string]any{"image": "x", "workdir": "/app"},
 		"eval": map[string]any{"split": map[string]any{
-			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": 20},
+			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": s.patience},
 		}},
 	})
 	must(tb, err)
 	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
 	writeFiles(tb, dir, files)
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(tb, err)
-	for task, err := range pack.Tasks() {
-		must(tb, err)
-		return task, pack
-	}
-	tb.Fatal("no task")
-	return nil, nil
+	return openTask(tb, dir, "tasks.jsonl")
 }
 
 func writeFiles(tb testing.TB, dir string, files map[string]string) {
@@ -77,15 +75,10 @@ func writeFiles(tb testing.TB, dir string, files map[string]string) {
 // judge judges a candidate of these files.
 func (w splitWorld) judge(tb testing.TB, task *compiler.Task, pack *compiler.Pack, files map[string]string) verifiers.Verdict {
 	tb.Helper()
-	dir := tb.TempDir()
-	must(tb, os.Chmod(dir, 0o755))
-	writeFiles(tb, dir, files)
-	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: dir}, Image: w.image, Limits: runtime.DefaultLimits(),
-		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+	return w.judgeLeft(tb, task, pack, func(tb testing.TB, dir string) string {
+		writeFiles(tb, dir, files)
+		return ""
 	})
-	must(tb, err)
-	return v
 }
 
 const (
@@ -111,19 +104,23 @@ print(json.dumps({"passed": all(good), "score": sum(good) / len(good)}))
 	rightAdd = "import sys\nprint(int(sys.argv[1]) + int(sys.argv[2]))\n"
 )
 
-// TestSplit: what the parts of a split check do, and the verdict.
-func TestSplit(t *testing.T) {
-	t.Parallel()
-	w := newSplitWorld(t)
+// splitCase is a candidate of a split task, and its verdict.
+type splitCase struct {
+	name   string
+	task   splitTask
+	files  map[string]string
+	status verifiers.Status
+	reason string
+}
+
+// splitCases are what the parts of a split check do.
+func splitCases() []splitCase {
 	add := splitTask{driver: addDriver, oracle: addOracle, questions: 3}
 	noAnswer := splitTask{driver: "#!/bin/sh\ncat add.py\n", oracle: addOracle, questions: 1}
-	tests := []struct {
-		name   string
-		task   splitTask
-		files  map[string]string
-		status verifiers.Status
-		reason string
-	}{
+	says := func(text string) splitTask { // an oracle that asks 1
+		return splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\n" + text, questions: 1}
+	}
+	return []splitCase{
 		{"right", add, map[string]string{"add.py": rightAdd}, verifiers.Passed, ""},
 		{"wrong", add, map[string]string{"add.py": "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n"}, verifiers.Failed, "oracle_rejected"},
 		{"sleeps", add, map[string]string{"add.py": "import time\ntime.sleep(60)\n"}, verifiers.Failed, "oracle_rejected"},
@@ -131,15 +128,34 @@ func TestSplit(t *testing.T) {
 		{"driver breaks for a candidate", splitTask{driver: "#!/bin/sh\ntest ! -e add.py && echo 1\n", oracle: addOracle, questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Failed, "driver_broken"},
 		{"driver breaks", noAnswer, map[string]string{"add.py": rightAdd}, verifiers.Faulty, "driver_broken"},
 		{"driver cannot start", splitTask{driver: "#!/no/such\n", oracle: addOracle, questions: 1}, nil, verifiers.Faulty, "driver_broken"},
-		{"driver without end", splitTask{driver: "#!/bin/sh\nsleep 60\n", oracle: addOracle, questions: 1, timeout: 1}, nil, verifiers.Faulty, "driver_broken"},
+		{"driver without end", splitTask{driver: "#!/bin/sh\nexec sleep 60\n", oracle: addOracle, questions: 1, timeout: 1}, nil, verifiers.Faulty, "driver_broken"},
+		{"driver says too much", splitTask{driver: "#!/bin/sh\nhead -c 2000000 /dev/zero\n", oracle: addOracle, questions: 1}, nil, verifiers.Faulty, "driver_broken"},
 		{"oracle breaks for an answer", splitTask{driver: "#!/bin/sh\ntest -e add.py && echo 1 || echo 0\n", oracle: "#!/bin/sh\nread -r start\necho 1\nread -r answer\ncase $answer in *'\"answer\":0}') echo '{\"passed\": false}';; *) exit 3;; esac\n", questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Failed, "oracle_broken"},
 		{"oracle breaks", splitTask{driver: addDriver, oracle: "#!/bin/sh\nexit 0\n", questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Faulty, "oracle_broken"},
-		{"oracle says too much", splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\necho '{\"passed\": true}'\necho '{\"passed\": true}'\n", questions: 1}, nil, verifiers.Faulty, "oracle_broken"},
-		{"oracle without a verdict", splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\necho '{\"passed\": 1}'\n", questions: 1}, nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle that does not speak", splitTask{driver: addDriver, oracle: "#!/bin/sh\nexec sleep 60\n", questions: 1, patience: 1}, nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle that does not read", splitTask{driver: "#!/bin/sh\nprintf '\"%0500000d\"' 0\n", oracle: "#!/bin/sh\necho 1\nexec sleep 60\n", questions: 1, patience: 1}, nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle that does not end", says("echo '{\"passed\": true}'\nexec sleep 60\n").waits(1), nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle with a long line", splitTask{driver: addDriver, oracle: "#!/bin/sh\nhead -c 3000000 /dev/zero\n", questions: 1}, nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle says too much", says("echo '{\"passed\": true}'\necho '{\"passed\": true}'\n"), nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle fails after its verdict", says("echo '{\"passed\": true}'\nexit 3\n"), nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle without a verdict", says("echo '{\"passed\": 1}'\n"), nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle with an odd score", says("echo '{\"passed\": true, \"score\": 2}'\n"), nil, verifiers.Faulty, "oracle_broken"},
+		{"oracle with an odd key", says("echo '{\"passed\": true, \"points\": 2}'\n"), nil, verifiers.Faulty, "oracle_broken"},
 	}
+}
+
+// TestSplit: what the parts of a split check do, and the verdict.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	w := newSplitWorld(t)
+	tests := splitCases()
 	if os.Getenv("SBENCH_SOAK") == "" {
-		tests = tests[:2]
+		tests = tests[:2] // TestWithoutSandboxes has all
 	}
+	testSplit(t, w, tests)
+}
+
+func testSplit(t *testing.T, w splitWorld, tests []splitCase) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -150,6 +166,40 @@ func TestSplit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWithoutSandboxes: the verdicts are the same if the programs run as processes of the host, which has no repository.
+func TestWithoutSandboxes(t *testing.T) {
+	dir := t.TempDir()
+	writeFiles(t, dir, map[string]string{"run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
+	program := func(ctx context.Context, p *fake.Proc) fake.Status {
+		var args []string
+		at := "/app"
+		for _, arg := range p.Args {
+			switch {
+			case arg == "oracle.py":
+				at = "/tests/oracle/oracle"
+			case strings.HasSuffix(arg, "/oracle"):
+				at = "/tests"
+			}
+			if filepath.IsAbs(arg) {
+				arg, _ = p.Path(arg)
+			}
+			args = append(args, arg)
+		}
+		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+		cmd.Dir, _ = p.Path(at)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = p.Stdin, p.Stdout, p.Stderr, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1")
+		cmd.WaitDelay = time.Second
+		if err := cmd.Run(); err != nil {
+			return fake.Status{Code: max(cmd.ProcessState.ExitCode(), 1)}
+		}
+		return fake.Status{}
+	}
+	w := splitWorld{run: &fake.Engine{Directory: t.TempDir(), Lookup: func([]string) fake.Program { return program }}}
+	testSplit(t, w, splitCases())
+	testSecureBench(t, w, sbCases())
+	testRows(t, w, slices.DeleteFunc(sbRows(), func(r sbRow) bool { return r.name == "git_patch" }))
 }
 
 // readPack writes an archive of a pack of SecureBench 2.0 to a directory, and opens its only task.
@@ -168,14 +218,22 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 	tb.Helper()
 	dir := tb.TempDir()
 	writeFiles(tb, dir, files)
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "rows.jsonl"))
+	return openTask(tb, dir, "rows.jsonl")
+}
+
+// openTask opens the only task of a pack, which validates.
+func openTask(tb testing.TB, dir, tasks string) (*compiler.Task, *compiler.Pack) {
+	tb.Helper()
+	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
 	must(tb, err)
 	for task, err := range pack.Tasks() {
 		must(tb, err)
 		check := pack.NewPrecheck(nil)
 		defer check.Close()
-		if problems := check.Task(task); len(problems) > 0 {
-			tb.Fatal(problems)
+		for _, problem := range check.Task(task) {
+			if !problem.Warning {
+				tb.Fatal(problem)
+			}
 		}
 		return task, pack
 	}
@@ -183,26 +241,37 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 	return nil, nil
 }
 
+// sbCase is a candidate of the pack in testdata, and its verdict.
+type sbCase struct {
+	name, program string
+	status        verifiers.Status
+	reason        string
+	score         float64
+}
+
+func sbCases() []sbCase {
+	return []sbCase{
+		{"right", rightAdd, verifiers.Passed, "", 1},
+		{"wrong", "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n", verifiers.Failed, "oracle_rejected", 0},
+		{"too big", "#" + strings.Repeat("x", 65536), verifiers.Failed, "oracle_rejected", 0},
+		{"missing", "", verifiers.Failed, "oracle_rejected", 0},
+	}
+}
+
 // TestSecureBench: a pack of SecureBench 2.0 gives the verdicts that it gives there.
 func TestSecureBench(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
-	tests := []struct {
-		name, program string
-		status        verifiers.Status
-		reason        string
-		score         float64
-	}{
-		{"right", rightAdd, verifiers.Passed, "", 1},
-		{"wrong", "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n", verifiers.Failed, "oracle_rejected", 0},
-		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
-		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
-		{"too big", "#" + strings.Repeat("x", 65536), verifiers.Failed, "oracle_rejected", 0},
-		{"missing", "", verifiers.Failed, "oracle_rejected", 0},
-	}
+	tests := append(sbCases(),
+		sbCase{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
+		sbCase{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0})
 	if os.Getenv("SBENCH_SOAK") == "" {
 		tests = tests[:2]
 	}
+	testSecureBench(t, w, tests)
+}
+
+func testSecureBench(t *testing.T, w splitWorld, tests []sbCase) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

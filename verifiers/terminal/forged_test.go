@@ -29,7 +29,7 @@ func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script stri
 	}
 	task, pack := w.task(t, eval)
 	left := candidate.Candidate{Workspace: kept}
-	digest, err := left.TreeDigest(context.Background())
+	digest, err := left.TreeDigest(context.Background(), 0)
 	verdicttest.Must(t, err)
 	left.Digest = digest
 	v, err := terminal.Family().Verify(context.Background(), w.run, verifiers.Input{

@@ -27,7 +27,7 @@ func TestRestored(t *testing.T) {
 		if verdict.Reason != test.reason {
 			t.Errorf("%s: %q, %s%s", name, verdict.Reason, verdict.Stdout.Bytes(), verdict.Stderr.Bytes())
 		}
-		if digest, err := result.Candidate.TreeDigest(t.Context()); err != nil || digest != result.Candidate.Digest {
+		if digest, err := result.Candidate.TreeDigest(t.Context(), 0); err != nil || digest != result.Candidate.Digest {
 			t.Errorf("%s: the checker changed the kept workspace: %v", name, err)
 		}
 		var st unix.Stat_t

@@ -206,20 +206,42 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
-	v := verifiers.OfExit(ran.exit)
+	v := verifiers.OfExit(c.summarized(ran.exit))
+	if v.Status == verifiers.Failed && ran.exit.Success() {
+		v.Message = "the checker exited with code 0, but pytest's summary says otherwise, or there is none"
+	}
 	if c.eval.Checker.Reward {
 		v = readReward(ran.logs).verdict(ran.exit, c.in.Reference)
 	}
 	v.Logs = checkerLogs(ran.logs)
-	if ran.refused > 0 && v.Status == verifiers.Failed {
-		v.Message += fmt.Sprintf("; the proxy refused %d requests of the checker's sandbox", ran.refused)
+	if ran.unserved > 0 && v.Status == verifiers.Failed {
+		v.Message += fmt.Sprintf("; %d requests of the checker's sandbox were refused or failed", ran.unserved)
 		if c.in.Reference { // no other candidate may turn its failure into an error
 			v.Status, v.Reason = verifiers.Faulty, "checker_refused"
-			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches"
+			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches, and the hosts have to answer; egress.jsonl has each request"
 		}
 	}
 	return c.withoutPytest(ctx, dir, v)
 }
+
+// summarized returns the end of the checker as pytest's summary says it, if that has to pass, too.
+func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
+	if !c.eval.Checker.PytestSummary || !exit.Success() {
+		return exit
+	}
+	all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), ""), -1)
+	if len(all) == 0 || !strings.Contains(all[len(all)-1][1], " passed") || failures.MatchString(all[len(all)-1][1]) {
+		exit.Code = 1
+	}
+	return exit
+}
+
+var (
+	// pytestSummary matches the last line of a run of pytest, and its numbers of tests.
+	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ [a-z]+,? )+)in \d[\d.:]*s`)
+	failures      = regexp.MustCompile(` (failed|errors?)\b`)
+	escapes       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+)
 
 // scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
 // a pass otherwise.
@@ -309,9 +331,9 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execu
 
 // An execution is a run of the checker.
 type execution struct {
-	exit    runtime.Exit
-	logs    string // host directory that the checker saw as /logs
-	refused int64  // requests that the proxy refused
+	exit     runtime.Exit
+	logs     string // host directory that the checker saw as /logs
+	unserved int64  // requests that the proxy refused, or that failed
 }
 
 // execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
@@ -357,8 +379,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 		add(&cfg)
 	}
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	refused, doneErr := done()
-	ran.refused = refused
+	unserved, doneErr := done()
+	ran.unserved = unserved
 	return ran, errors.Join(err, doneErr)
 }
 
@@ -429,7 +451,7 @@ func (c checkerCommand) Run(ctx context.Context, on suite.Subject, files []contr
 	case c.eval.Checker.Reward:
 		exit = readReward(ran.logs).exit(exit)
 	}
-	return exit, err
+	return c.summarized(exit), err
 }
 
 // hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,

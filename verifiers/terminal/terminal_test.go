@@ -41,6 +41,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/expected.txt":     "44\n",
 		"hidden/compare.sh":       "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
 		"hidden/t/test_it.py":     "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
+		"hidden/t/run.sh":         "python3 -m pytest -q /tests/test_it.py\necho done\n",
 		"hidden/t/helper.py":      "EXPECTED = '44\\n'\n",
 		"hidden/t/conftest.py":    "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
 		"assets/data/asset.txt":   "44\n",
@@ -63,6 +64,7 @@ func checkers() map[string]map[string]any {
 	return map[string]map[string]any{
 		"shell":   {"checker": map[string]any{"command": "cmp answer.txt securebench/evaluation_inputs/expected.txt"}, "test_files": expected},
 		"script":  {"checker": map[string]any{"source": "script", "path": "s/script.sh"}},
+		"summary": {"checker": map[string]any{"source": "script", "path": "t/run.sh", "pytest_summary": true}},
 		"pytest":  {"checker": map[string]any{"source": "pytest", "path": "t/test_it.py"}},
 		"python":  {"checker": map[string]any{"command": "python3 -c \"e = open('securebench/evaluation_inputs/expected.txt'); assert open('answer.txt').read() == e.read()\""}, "test_files": expected},
 		"chroot":  {"checker": map[string]any{"source": "script", "path": "chroot/check.sh"}, "needed_commands": []string{"chroot"}},
@@ -141,7 +143,7 @@ type terminalRow struct{ name, checker, script, reason string }
 func TestTerminalTask(t *testing.T) {
 	judgeRows(t, []terminalRow{
 		{"honest, shell", "shell", solve, ""},
-		{"honest, script", "script", solve, ""},
+		{"honest, script that always ends with status 0", "summary", solve, ""},
 		{"honest, SecureBench's layout", "sb", solve, ""},
 		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
 		{"honest, pytest", "pytest", solve, ""},
@@ -174,7 +176,7 @@ P`, "checker_failed"},
 		{"asset replaced", "asset", `mv data elsewhere; mkdir data; echo 45 | tee answer.txt > data/asset.txt`, "checker_failed"},
 		{"nothing", "shell", `true`, "checker_failed"},
 		{"wrong answer, shell", "shell", `echo 45 > answer.txt`, "checker_failed"},
-		{"wrong answer, script", "script", `echo 45 > answer.txt`, "checker_failed"},
+		{"wrong answer, script that always ends with status 0", "summary", `echo 45 > answer.txt`, "checker_failed"},
 		{"wrong answer, pytest", "pytest", `echo 45 > answer.txt`, "checker_failed"},
 		{"link to the expected file", "shell", `ln -s securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},
 		{"absolute link to the expected file", "shell", `ln -s /workspace/securebench/evaluation_inputs/expected.txt answer.txt`, "checker_failed"},

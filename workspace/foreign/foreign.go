@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ var (
 	// ErrKind means that a name leads to another kind of file than the caller asked for, or through a
 	// symbolic link.
 	ErrKind = errors.New("is no regular file, or is reached through a link")
-	// ErrBig means that a file has more bytes than the caller allows.
+	// ErrBig means that a file has more bytes, or more values, than the caller allows.
 	ErrBig = errors.New("is too big")
 )
 
@@ -105,6 +106,32 @@ func readAll(f *os.File, limit int64) ([]byte, error) {
 		err = errors.Join(err, fmt.Errorf("%s %w", f.Name(), ErrBig))
 	}
 	return data, errors.Join(err, f.Close())
+}
+
+// Decode decodes JSON with at most so many values into a variable.
+func Decode(data []byte, into any, most int) error {
+	if Values(data) > most {
+		return fmt.Errorf("%w: it has more than %d JSON values", ErrBig, most)
+	}
+	return json.Unmarshal(data, into)
+}
+
+// Values returns how many values are in a text of JSON, at most: it has no more than commas and opening
+// brackets. A program needs that many times as much memory as for one value, which can be hundreds of times as
+// much as the text.
+func Values(data []byte) int {
+	values, quoted := 1, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == '[' || c == '{'):
+			values++
+		}
+	}
+	return values
 }
 
 // Digest reads f to its end, and returns "sha256:" and the hexadecimal digest of what it read. It ends

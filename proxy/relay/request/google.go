@@ -16,7 +16,7 @@ func generate() fields {
 	bytes := object(both(fields{"mimeType": plain, "data": inline, "displayName": text}))
 	response := both(fields{
 		"id": plain, "name": plain, "response": data, "willContinue": plain, "scheduling": plain,
-		"parts": single(object(both(fields{"inlineData": bytes}))), // media of a result
+		"parts": each(object(both(fields{"inlineData": bytes}))), // media of a result
 	})
 	part := object(both(fields{
 		"text": text, "thought": plain, "thoughtSignature": text, "inlineData": bytes,
@@ -26,7 +26,7 @@ func generate() fields {
 		"mediaResolution":  plainOr(fields{"level": plain}),
 	}))
 	// A part that is empty afterwards becomes a text.
-	said := object(fields{"role": plain, "parts": single(func(in *inspector, v *value) error {
+	said := object(fields{"role": plain, "parts": each(func(in *inspector, v *value) error {
 		err := part(in, v)
 		if v.emptied() {
 			v.replace(`{"text":"` + notice + `"}`)
@@ -38,12 +38,12 @@ func generate() fields {
 	}))
 	calling := object(both(fields{"mode": plain, "allowedFunctionNames": list(plain), "streamFunctionCallArguments": plain}))
 	return both(fields{
-		"contents":          single(said),
+		"contents":          each(said),
 		"systemInstruction": said,
 		// A tool is a list of functions, which run on the agent's side, or a provider's tool (Google Search,
 		// code execution, URL contexts, maps, files).
-		"tools":            tools(orNothing(both(fields{"functionDeclarations": list(declaration)}))),
-		"toolConfig":       orNothing(both(fields{"functionCallingConfig": calling, "includeServerSideToolInvocations": plain})),
+		"tools":            tools(kept(object(both(fields{"functionDeclarations": list(declaration)})))),
+		"toolConfig":       kept(object(both(fields{"functionCallingConfig": calling, "includeServerSideToolInvocations": plain}))),
 		"generationConfig": object(both(generation())),
 		"safetySettings":   list(object(fields{"category": plain, "threshold": plain, "method": plain})),
 		"cachedContent":    stateless("cachedContent"),
@@ -104,17 +104,3 @@ func snake(name string) string {
 	}
 	return b.String()
 }
-
-// orNothing is object for an object that is removed if no member may stay.
-func orNothing(known fields) rule {
-	return func(in *inspector, v *value) error {
-		err := object(known)(in, v)
-		if v.emptied() {
-			v.remove()
-		}
-		return err
-	}
-}
-
-// single is the rule for a list, or for a single object in place of the list.
-func single(element rule) rule { return or(list(element), '{', element) }

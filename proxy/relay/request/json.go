@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,20 +26,6 @@ var (
 	errKeyTwice = errors.New("the body has an object with a key twice")
 	errKey      = errors.New("the body has a key that is no Unicode text")
 )
-
-// A Body is a body in pieces, most of which are the agent's own bytes.
-type Body [][]byte
-
-// Len returns the size in bytes.
-func (b Body) Len() (n int64) {
-	for _, piece := range b {
-		n += int64(len(piece))
-	}
-	return n
-}
-
-// Reader returns a reader of the whole body.
-func (b Body) Reader() io.Reader { return new(net.Buffers(slices.Clone(b))) }
 
 // A value is one value of a request. A nil value is absent.
 type value struct {
@@ -275,22 +259,24 @@ func (v *value) add(key, json string) {
 	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
 }
 
-// segments appends the pieces of the value in the form to send.
-func (v *value) segments(b Body) Body {
+// appendTo appends the value in the form to send.
+func (v *value) appendTo(b []byte) []byte {
 	if !v.changed {
-		return append(b, v.raw)
+		return append(b, v.raw...)
 	}
-	b = append(b, v.raw[:1])
-	separator := ""
+	b = append(b, v.raw[0])
+	first := true
 	for _, p := range v.parts {
 		if p.gone {
 			continue
 		}
-		b = append(b, []byte(separator))
-		if separator = ","; p.name != nil {
-			b = append(b, p.name, []byte(":"))
+		if !first {
+			b = append(b, ',')
 		}
-		b = p.segments(b)
+		if first = false; p.name != nil {
+			b = append(append(b, p.name...), ':')
+		}
+		b = p.appendTo(b)
 	}
-	return append(b, []byte{v.raw[0] + 2})
+	return append(b, v.raw[0]+2)
 }

@@ -61,6 +61,7 @@ func inputItem(inner rule) rule {
 		}
 		return "input_text"
 	})
+	said := orElse(text, func(v *value) { v.replace(`"` + notice + `"`) }) // must be there
 	thought := list(object(fields{"text": text}))
 	item := func(f fields) form {
 		maps.Copy(f, fields{"id": plain, "call_id": plain, "status": plain, "created_by": plain})
@@ -112,15 +113,6 @@ func inputItem(inner rule) rule {
 		}
 		return in.typed(v, kind, items, unknown("input:"))
 	}
-}
-
-// said is text for an output that must be there.
-func said(in *inspector, v *value) error {
-	err := text(in, v)
-	if v.gone {
-		v.replace(`"` + notice + `"`)
-	}
-	return err
 }
 
 // refersByID reports whether an item has an id and no content. The provider would look up the content.
@@ -216,14 +208,7 @@ func openAI(chosen map[string]form, listed, own fields) fields {
 func choosing(chosen map[string]form) rule {
 	all := maps.Clone(chosen)
 	maps.Copy(all, choiceOf(fields{"name": plain}, "namespace", "tool_search"))
-	one := list(byType(all, unknown("tool_choice:")))
-	return func(in *inspector, v *value) error {
-		err := one(in, v)
-		if v.emptied() {
-			v.remove()
-		}
-		return err
-	}
+	return kept(list(byType(all, unknown("tool_choice:"))))
 }
 
 // orElse calls then if the rule removed the value.

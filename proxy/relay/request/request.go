@@ -33,12 +33,13 @@ type Options struct {
 
 // Checked is what a check found. After an error it has no Body.
 type Checked struct {
-	Body      Body
+	Body      []byte
 	Model     string // that was asked for, cleaned
 	Stream    bool
 	HideUsage bool     // the agent did not ask for the chunk with token counts
 	Removed   []string // names of what was removed, or of the first thing that was refused; at most 32
-	Output    int64    // the most tokens that the answer may have
+	Output    int64    // the most tokens that all answers may have
+	More      int64    // of Output, for answers beyond the first
 	Work      int64    // what the check cost, in bytes of bodies
 }
 
@@ -101,16 +102,17 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	if limit == 0 {
 		limit = defaultOutput
 	}
+	output := limit * min(max(in.choices, 1), 1<<10)
 	c := Checked{
 		Model: in.asked, Stream: in.stream, HideUsage: in.hideUsage, Removed: in.found,
-		Output: limit * min(max(in.choices, 1), 1<<10), Work: in.size + in.work + int64(values)*valueBytes,
+		Output: output, More: output - limit, Work: in.size + in.work + int64(values)*valueBytes,
 	}
 	switch {
 	case err != nil:
 	case root.changed:
-		c.Body = root.segments(nil)
+		c.Body = root.appendTo(make([]byte, 0, len(body)))
 	default:
-		c.Body = Body{body}
+		c.Body = body
 	}
 	return c, err
 }

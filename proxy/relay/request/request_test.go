@@ -1,7 +1,6 @@
 package request_test
 
 import (
-	"bytes"
 	"runtime"
 	"strings"
 	"testing"
@@ -22,8 +21,8 @@ func TestMemory(t *testing.T) {
 			found, err := request.Chat().Check([]byte(body), request.Options{Model: "m"})
 			runtime.ReadMemStats(&after)
 			took := int64(after.TotalAlloc - before.TotalAlloc - uint64(len(body))) // the conversion to bytes
-			if took > 2*request.TreeBytes {
-				t.Errorf("%d bytes for %d, %v", took, found.Body.Len(), err)
+			if took > 2*request.TreeBytes+int64(len(body)) {                        // which may be changed
+				t.Errorf("%d bytes for %d, %v", took, int64(len(found.Body)), err)
 			}
 		})
 	}
@@ -46,10 +45,10 @@ func TestNoCache(t *testing.T) {
 		{request.Chat(), `{"model":"m","prompt_cache_retention":"24h"}`, `{"model":"m","prompt_cache_options":{"mode":"explicit"}}`},
 	} {
 		found, err := tt.form.Check([]byte(tt.body), request.Options{Model: "m", NoCache: true, Refuse: true})
-		if got := string(bytes.Join(found.Body, nil)); err != nil || got != tt.want {
+		if got := string(found.Body); err != nil || got != tt.want {
 			t.Errorf("%s, %v", got, err)
 		}
-		if found, err = tt.form.Check([]byte(tt.body), request.Options{Model: "m", Refuse: true}); err != nil || len(found.Body) != 1 {
+		if found, err = tt.form.Check([]byte(tt.body), request.Options{Model: "m", Refuse: true}); err != nil || string(found.Body) != tt.body {
 			t.Errorf("with the cache: %v", err)
 		}
 	}

@@ -411,8 +411,13 @@ func tools(tool rule) rule {
 		}
 		return err
 	})
+	return kept(all)
+}
+
+// kept is for what is removed once none of its parts is left.
+func kept(r rule) rule {
 	return func(in *inspector, v *value) error {
-		err := all(in, v)
+		err := r(in, v)
 		if v.emptied() {
 			v.remove()
 		}

@@ -1,4 +1,4 @@
-package run
+package steps_test
 
 import (
 	"fmt"
@@ -8,16 +8,17 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/steps"
 )
 
-// TestSumSteps: a task passes if its rewards are 1 on average, and no step that counts has failed. Its
+// TestSum: a task passes if its rewards are 1 on average, and no step that counts has failed. Its
 // record has rounded rewards.
-func TestSumSteps(t *testing.T) {
+func TestSum(t *testing.T) {
 	const passed, failed = record.Passed, record.Failed
 	type rewards = map[string]float64
 	for _, tt := range []struct {
 		name    string
-		steps   []record.Status
+		made    []record.Status
 		rewards []rewards
 		score   float64
 		want    record.Status
@@ -33,15 +34,15 @@ func TestSumSteps(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			rows := ""
-			for i := range tt.steps {
+			for i := range tt.made {
 				rows += fmt.Sprintf(`{"id": "t/%d", "family": "terminal_task", "step": {"task": "t"}, "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "x", "candidate": "machine"}}`+"\n", i)
 			}
 			var rec record.Record
-			for _, status := range tt.steps {
+			for _, status := range tt.made {
 				rec.Steps = append(rec.Steps, record.Step{Status: status})
 			}
-			sumSteps(&rec, stepsOf(t, rows), tt.rewards, "")
-			round(&rec)
+			steps.Sum(&rec, stepsOf(t, rows), tt.rewards, "")
+			steps.Round(&rec)
 			if rec.VerificationStatus != tt.want || *rec.Score != tt.score {
 				t.Errorf("%s, %v, %v", rec.VerificationStatus, *rec.Score, rec.VerifierMetadata)
 			}

@@ -10,116 +10,6 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// A section is the text of a report about a run or a comparison. The forms of a report
-// differ in how they write it and how they make names harmless.
-type section struct {
-	warnings []Warning
-	facts    []fact
-	tables   []table
-	details  []table // of less interest
-}
-
-type fact struct{ what, says string }
-
-type table struct {
-	heads []string
-	rows  [][]any
-}
-
-// A name is a short text from the records in a cell, words are a longer text.
-type (
-	name  string
-	words string
-)
-
-func (s *section) say(what, format string, args ...any) {
-	s.facts = append(s.facts, fact{what, fmt.Sprintf(format, args...)})
-}
-
-func tableOf[T any](heads []string, list []T, row func(T) []any) table {
-	t := table{heads: heads}
-	for _, item := range list {
-		t.rows = append(t.rows, row(item))
-	}
-	return t
-}
-
-func (r Run) section() section {
-	s := section{warnings: r.Warnings()}
-	c := r.Counts
-	s.say("accuracy", "%s   95 %% interval %s   %d of %d scored", r.Accuracy, Between(r.Accuracy.Wilson), c.Passed, c.Scored())
-	if c.Passed > 0 {
-		s.say("passes", "%s", r.Assurances())
-	}
-	if r.Accuracy.Clustered != nil {
-		s.say("", "over tasks, which have several attempts: 95 %% interval %s", Between(r.Accuracy.Clustered))
-	}
-	s.say("attempts", "%d of %s: %d passed, %d failed, %d pending, %s", c.Attempts, count(c.Tasks, "task"), c.Passed, c.Failed, c.Pending, count(c.Errors, "error"))
-	if r.Retries.Attempts > 0 {
-		s.say("retried", "%s; %d passed only after a retry", count(r.Retries.Attempts, "attempt"), r.Retries.Passed)
-	}
-	if t := r.Spent; t.Input+t.Output > 0 {
-		s.say("tokens", "%s in (%s cached), %s out (%s reasoning), in all tries", Many(float64(t.Input)), Many(float64(t.Cached)), Many(float64(t.Output)), Many(float64(t.Reasoning)))
-	}
-	if r.SpentUSD > 0 {
-		each := ""
-		if c.Passed > 0 {
-			each = ", " + dollars(r.SpentUSD/float64(c.Passed)) + " for each attempt that passed"
-		}
-		s.say("cost", "%s in all tries%s", dollars(r.SpentUSD), each)
-	}
-	failures := slices.DeleteFunc(slices.Clone(r.Outcomes), func(o Outcome) bool { return o.Status == record.Passed })
-	causes := tableOf([]string{"cause", "status", "phase", "attempts", "example", "message"}, failures, func(o Outcome) []any {
-		return []any{name(cmp.Or(o.Reason, string(o.Status))), o.Status, name(o.Phase), o.Count, name(o.Task), words(o.Message)}
-	})
-	passK := table{heads: []string{"k", "pass@k", "pass^k", "tasks", "with errors as failures"}}
-	for i, k := range r.PassAtK {
-		all := r.PassAllK[i]
-		passK.rows = append(passK.rows, []any{k.K, Percent(k.Value), Percent(all.Value), k.Tasks, Percent(k.WithErrors) + ", " + Percent(all.WithErrors)})
-	}
-	s.tables = []table{causes, passK, groupTable("family", r.ByFamily)}
-	if len(r.ByCategory) > 1 {
-		s.tables = append(s.tables, groupTable("category", r.ByCategory))
-	}
-	measures := table{heads: []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}}
-	for i, m := range Measures() {
-		if d := r.Distributions.all()[i]; d.Count > 0 {
-			measures.rows = append(measures.rows, []any{
-				m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean),
-			})
-		}
-	}
-	s.details = []table{
-		tableOf([]string{"not passed", "attempt", "status", "reason", "message"}, r.NotPassed, func(u Unpassed) []any {
-			return []any{name(u.TaskID), u.Attempt, u.Status, name(u.Reason), words(u.Message)}
-		}),
-		measures,
-		tableOf([]string{"slowest", "attempt", "time", "producer", "verifier", "status"}, r.Slowest, func(s Slow) []any {
-			return []any{name(s.TaskID), s.Attempt, Seconds(s.Total), Seconds(s.Producer), Seconds(s.Verifier), s.Status}
-		}),
-	}
-	return s
-}
-
-// leaders returns a table of several runs, best first.
-func (r Report) leaders() table {
-	return tableOf([]string{"run", "", "accuracy", "passes", "interval", "scored", "against A", "p", "tokens", "producer", "warnings"}, r.Leaders(), func(l Leader) []any {
-		gap, p := "–", "–"
-		if l.Against != nil {
-			gap, p = l.Against.Short(), l.Against.Chance()
-		}
-		return []any{
-			Letter(l.Index), name(l.Title()), l.Accuracy, l.Assurances(), Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
-			Many(float64(l.Tokens())), Seconds(l.Distributions.Producer.P50), strings.Join(l.WarningKinds(), ", "),
-		}
-	})
-}
-
-// versus returns the heading of a comparison. show escapes a run's title for the form.
-func (r Report) versus(c Comparison, show func(string) string) string {
-	return fmt.Sprintf("%s (%s) against %s (%s)", show(r.Runs[c.B].Title()), Letter(c.B), show(r.Runs[c.A].Title()), Letter(c.A))
-}
-
 // A Leader is a run in a table of several runs.
 type Leader struct {
 	Run
@@ -157,32 +47,6 @@ func Letter(run int) string {
 		return string(rune('A' + run))
 	}
 	return fmt.Sprint(run + 1)
-}
-
-func groupTable(what string, list []Group) table {
-	return tableOf([]string{what, "accuracy", "interval", "passed", "failed", "pending", "errors"}, list, func(g Group) []any {
-		c := g.Counts
-		return []any{name(NameOr(g.Name)), g.Accuracy, Between(g.Accuracy.Interval()), c.Passed, c.Failed, c.Pending, c.Errors}
-	})
-}
-
-func (c Comparison) section() section {
-	var s section
-	s.say("tasks compared", "%s", c.Compared())
-	if c.Tasks == 0 {
-		return s
-	}
-	a, b := Letter(c.A), Letter(c.B)
-	s.say("accuracy", "%s %s, %s %s; with errors as failures %s %s, %s %s", a, Percent(&c.MeanA), b, Percent(&c.MeanB), a, Percent(&c.WithErrorsA), b, Percent(&c.WithErrorsB))
-	s.say("difference", "%s", c.Gap())
-	s.say("tasks", "%d better in %s, %d worse, %d the same", c.Better, b, c.Worse, c.Same)
-	if c.McNemar != nil {
-		s.say("McNemar", "%s", c.Test())
-	}
-	better, worse := c.Apart()
-	row := func(d Differs) []any { return []any{name(d.TaskID), d.InA(), d.InB()} }
-	s.tables = []table{tableOf([]string{"better in " + b, a, b}, better, row), tableOf([]string{"worse in " + b, a, b}, worse, row)}
-	return s
 }
 
 // Title returns the heading for a run: its id or, if that is unknown or several runs have it, its directory.
@@ -269,6 +133,9 @@ func (c Comparison) Test() string {
 	return fmt.Sprintf("p = %s (exact, two-sided): %s alone passed %d, %s alone %d, both %d, neither %d", chance(m.P), Letter(c.A), m.PassedA, Letter(c.B), m.PassedB, m.BothPassed, m.BothFailed)
 }
 
+// shownNames bounds the problems, and the names of tasks, in warnings.
+const shownNames = 20
+
 // A Warning is a reason why a run's numbers say less than they seem to. Show it above them.
 type Warning struct {
 	Kind string // partial, unreadable, unverified, judged, degraded, executed, uncalibrated, after_timeout, doubtful or unscored
@@ -285,7 +152,7 @@ func (r Run) Warnings() []Warning {
 		warn("partial", "%d of %d planned attempts are recorded: the run was interrupted, or is still going on", *r.Planned-missing, *r.Planned)
 	}
 	for i, p := range r.Problems {
-		if i == shownTasks {
+		if i == shownNames {
 			warn("unreadable", "and %d more in --json", len(r.Problems)-i)
 			break
 		}
@@ -296,7 +163,7 @@ func (r Run) Warnings() []Warning {
 		warn(kind, "%s", p)
 	}
 	if r.Judged > 0 {
-		warn("judged", "%s judged by a model: %s", count(r.Judged, "answer"), strings.Join(r.Judges, "; "))
+		warn("judged", "%s judged by a model: %s", Count(r.Judged, "answer"), strings.Join(r.Judges, "; "))
 	}
 	if len(r.Degraded) > 0 {
 		warn("degraded", "the host did not enforce these limits: %s", strings.Join(r.Degraded, ", "))
@@ -308,13 +175,13 @@ func (r Run) Warnings() []Warning {
 		warn("uncalibrated", "%d of %d passes are by changed tests that no reference solution has calibrated", r.Uncalibrated, r.Counts.Passed)
 	}
 	if r.AfterTimeout > 0 {
-		warn("after_timeout", "%s judged although the harness ended badly, for example at its time limit", count(r.AfterTimeout, "candidate"))
+		warn("after_timeout", "%s judged although the harness ended badly, for example at its time limit", Count(r.AfterTimeout, "candidate"))
 	}
 	if n := len(r.Doubtful); n > 0 {
-		warn("doubtful", "the candidates of these tasks pass tests that expect something wrong: %s", strings.Join(r.Doubtful[:min(n, shownTasks)], ", "))
+		warn("doubtful", "the candidates of these tasks pass tests that expect something wrong: %s", strings.Join(r.Doubtful[:min(n, shownNames)], ", "))
 	}
 	if c := r.Counts; c.Errors+c.Pending > 0 {
-		warn("unscored", "%s and %d pending are in no denominator", count(c.Errors, "error"), c.Pending)
+		warn("unscored", "%s and %d pending are in no denominator", Count(c.Errors, "error"), c.Pending)
 	}
 	return list
 }

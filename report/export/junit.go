@@ -1,4 +1,4 @@
-package report
+package export
 
 import (
 	"encoding/xml"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -46,13 +47,16 @@ type (
 	}
 )
 
+// maxText bounds a text in characters.
+const maxText = 4 << 10
+
 // WriteJUnit writes runs as JUnit XML: a suite for each run, with its warnings as properties, and a case for
 // each attempt. An attempt that could not be measured is an error, a pending attempt is skipped. All planned
 // attempts without a record are one more error. WriteJUnit escapes control characters.
-func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
+func WriteJUnit(w io.Writer, r report.Report, sources []*report.Source) error {
 	var all junitSuites
 	for i, s := range sources {
-		all.Suites = append(all.Suites, r.Runs[i].junit(s))
+		all.Suites = append(all.Suites, junitOf(r.Runs[i], s))
 	}
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
@@ -66,23 +70,23 @@ func WriteJUnit(w io.Writer, r Report, sources []*Source) error {
 	return err
 }
 
-func (r Run) junit(s *Source) junitSuite {
+func junitOf(r report.Run, s *report.Source) junitSuite {
 	c := r.Counts
-	suite := junitSuite{Name: Visible(r.Title(), maxName), Tests: c.Attempts, Failures: c.Failed, Errors: c.Errors, Skipped: c.Pending}
+	suite := junitSuite{Name: report.Visible(r.Title(), maxText), Tests: c.Attempts, Failures: c.Failed, Errors: c.Errors, Skipped: c.Pending}
 	if r.StartedAt != nil {
 		suite.Timestamp = r.StartedAt.UTC().Format(time.RFC3339)
 	}
 	for _, w := range r.Warnings() {
-		suite.Properties = append(suite.Properties, junitProperty{w.Kind, Visible(w.Text, maxName)})
+		suite.Properties = append(suite.Properties, junitProperty{w.Kind, report.Visible(w.Text, maxText)})
 	}
 	total := 0.0
-	for _, a := range ordered(s.Attempts) {
+	for _, a := range report.Ordered(s.Attempts) {
 		total += a.Total
-		test := junitCase{Class: Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), maxName), Name: Visible(a.Task, maxName), Time: fmt.Sprintf("%.3f", a.Total)}
+		test := junitCase{Class: report.Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), maxText), Name: report.Visible(a.Task, maxText), Time: fmt.Sprintf("%.3f", a.Total)}
 		if a.Number > 1 {
 			test.Name += fmt.Sprintf(" #%d", a.Number)
 		}
-		cause := &junitCause{Visible(a.Reason, maxName), Visible(a.Message, maxName)}
+		cause := &junitCause{report.Visible(a.Reason, maxText), report.Visible(a.Message, maxText)}
 		if a.Assurance != "" {
 			test.Properties = append(test.Properties, junitProperty{"assurance", a.Assurance})
 		}
@@ -108,7 +112,7 @@ func (r Run) junit(s *Source) junitSuite {
 	if n := r.Missing(); n > 0 {
 		suite.Tests, suite.Errors = suite.Tests+1, suite.Errors+1
 		missing := &junitCause{"not_recorded", fmt.Sprintf("%d of %d planned attempts are not recorded", n, *r.Planned)}
-		suite.Cases = append(suite.Cases, junitCase{Class: Visible(r.BenchmarkID, maxName), Name: "planned attempts", Time: "0.000", Error: missing})
+		suite.Cases = append(suite.Cases, junitCase{Class: report.Visible(r.BenchmarkID, maxText), Name: "planned attempts", Time: "0.000", Error: missing})
 	}
 	suite.Time = fmt.Sprintf("%.3f", total)
 	return suite

@@ -1,4 +1,6 @@
-package report
+// Package text writes reports as text for terminals, and as Markdown. All text from records is hostile: control
+// characters in it are escaped, and in Markdown none of it is markup.
+package text
 
 import (
 	"cmp"
@@ -7,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/securebench/sbench/report"
 )
 
 const (
@@ -16,11 +20,11 @@ const (
 	shownVerdicts = 200 // rows of the table of verdicts
 )
 
-// WriteText writes a summary for a terminal. Control characters in it are escaped.
-func WriteText(w io.Writer, r Report) error {
+// Write writes a summary for a terminal. Control characters in it are escaped.
+func Write(w io.Writer, r report.Report) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
 	if len(r.Runs) > 1 {
-		p.table(r.leaders(), shownTasks)
+		p.table(leaders(r), shownTasks)
 		_ = p.w.Flush() // the error comes back below
 		p.line()
 	}
@@ -28,37 +32,37 @@ func WriteText(w io.Writer, r Report) error {
 		if i > 0 {
 			p.line()
 		}
-		title := Visible(run.Title(), shownText)
+		title := report.Visible(run.Title(), shownText)
 		if words := run.Subtitle(); words != "" {
-			title += " (" + Visible(words, 200) + ")"
+			title += " (" + report.Visible(words, 200) + ")"
 		}
 		p.line(title)
 		p.line()
-		p.section(run.section())
+		p.section(ofRun(run))
 	}
 	for _, c := range r.Comparisons {
 		_ = p.w.Flush() // the error comes back below
 		p.line()
-		p.line(r.versus(c, func(s string) string { return Visible(s, shownText) }))
+		p.line(versus(r, c, func(s string) string { return report.Visible(s, shownText) }))
 		p.line()
-		p.section(c.section())
+		p.section(ofComparison(c))
 	}
 	return p.w.Flush()
 }
 
 // WriteOutcome writes what a run says at its end: the verdicts, in the order in which the attempts began, how
 // many attempts passed, and why the others did not. Control characters in it are escaped.
-func WriteOutcome(w io.Writer, r Run, s *Source) error {
+func WriteOutcome(w io.Writer, r report.Run, s *report.Source) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
-	began := func(a, b Attempt) int { return a.Started.Compare(b.Started) }
-	p.table(tableOf([]string{"task", "verdict", "time", "reason", "message"}, slices.SortedStableFunc(slices.Values(s.Attempts), began), func(a Attempt) []any {
+	began := func(a, b report.Attempt) int { return a.Started.Compare(b.Started) }
+	p.table(tableOf([]string{"task", "verdict", "time", "reason", "message"}, slices.SortedStableFunc(slices.Values(s.Attempts), began), func(a report.Attempt) []any {
 		task := a.Task
 		if a.Number > 1 {
 			task += fmt.Sprintf(" (attempt %d)", a.Number)
 		}
-		return []any{name(task), a.Status, Seconds(a.Total), name(cmp.Or(a.Reason, a.Assurance)), words(a.Message)}
+		return []any{name(task), a.Status, report.Seconds(a.Total), name(cmp.Or(a.Reason, a.Assurance)), words(a.Message)}
 	}), shownVerdicts)
-	all := r.section()
+	all := ofRun(r)
 	all.tables, all.details = all.tables[:1], nil // the causes
 	_ = p.w.Flush()                               // the error comes back below
 	p.line()
@@ -79,7 +83,7 @@ func (p printer) line(cells ...any) {
 		case words:
 			most = shownWords
 		}
-		shown[i] = Visible(fmt.Sprint(c), most)
+		shown[i] = report.Visible(fmt.Sprint(c), most)
 	}
 	_, _ = fmt.Fprintln(p.w, strings.Join(shown, "\t"))
 }

@@ -1,4 +1,4 @@
-package report
+package export
 
 import (
 	"encoding/csv"
@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/securebench/sbench/report"
 )
 
 // formula finds where a spreadsheet would begin a formula: at the start of a cell, even in
@@ -13,18 +15,20 @@ import (
 var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 
 // harmlessCell returns a hostile text as one line, with an apostrophe before whatever would begin a formula.
-func harmlessCell(s string) string { return formula.ReplaceAllString(Visible(s, 2000), "${1}'${2}") }
+func harmlessCell(s string) string {
+	return formula.ReplaceAllString(report.Visible(s, 2000), "${1}'${2}")
+}
 
 // WriteCSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in
 // bytes; an unknown number is empty. Control characters are escaped, and no text is a formula.
-func WriteCSV(w io.Writer, r Report, sources []*Source) error {
+func WriteCSV(w io.Writer, r report.Report, sources []*report.Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below
 		"run", "benchmark", "task", "attempt", "status", "reason", "phase", "message", "family", "category", "agent", "started_at", "tries",
 		"total_seconds", "producer_seconds", "verifier_seconds", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "cost_usd", "peak_memory_bytes", "assurance", "doubtful", "uncalibrated", "after_timeout",
 	})
 	for i, s := range sources {
-		for _, a := range ordered(s.Attempts) {
+		for _, a := range report.Ordered(s.Attempts) {
 			line := []string{
 				r.Runs[i].Title(), a.Benchmark, a.Task, strconv.Itoa(a.Number), string(a.Status), a.Reason, a.Phase, a.Message, a.Family, a.Category, a.Agent,
 			}

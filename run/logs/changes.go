@@ -1,9 +1,8 @@
-package run
+package logs
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -25,23 +24,19 @@ const (
 	maxEntries = 20_000    // entries of a layer that are compared
 )
 
-// diffChanges logs how a candidate changed small texts of the image, up to maxDiff bytes in total. The
-// layer is the file name in the run's directory.
-func (s *session) diffChanges(ctx context.Context, a attempt, name, digest string) error {
-	f, err := layer.Open(ctx, s.out, name, digest)
+// Changes logs how a candidate changed small texts of an image, up to maxDiff bytes in total. The layer is the
+// file name in the run's directory.
+func (l *Attempt) Changes(ctx context.Context, name, digest string, image *os.Root) error {
+	f, err := layer.Open(ctx, l.run.out, name, digest)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	view, err := s.cfg.Engine.View(ctx, a.image)
-	if err != nil {
+	text, err := diffs(ctx, f, image)
+	if err != nil || text == "" {
 		return err
 	}
-	text, err := diffs(ctx, f, view.Root())
-	if err = errors.Join(err, view.Close()); err != nil || text == "" {
-		return err
-	}
-	return a.log.writeText(record.ChangesFile, text)
+	return l.Text(record.ChangesFile, text)
 }
 
 // diffs returns the differences between texts of an image and of a layer, in the unified format.

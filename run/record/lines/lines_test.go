@@ -1,25 +1,27 @@
-package report_test
+package lines_test
 
 import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
 
-	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run/record/lines"
 )
 
 // TestLines: short lines pass unchanged, whatever the pieces that they come in.
 func TestLines(t *testing.T) {
 	text := "{\"a\": \"x\\\"y\\\\\"}\n\n[1, \"é\"]\nlast"
 	for name, r := range map[string]io.Reader{"whole": strings.NewReader(text), "bytes": iotest.OneByteReader(strings.NewReader(text))} {
-		lines := report.NewLineReader(r, 0, 1<<10)
+		in := lines.NewReader(r, 0, 1<<10)
 		var got []string
 		for {
-			l, err := lines.Next()
+			l, err := in.Next()
 			if err == io.EOF {
 				break
 			}
@@ -39,21 +41,35 @@ func TestLines(t *testing.T) {
 func TestTooLong(t *testing.T) {
 	const most, huge = 1 << 20, 64 << 20
 	r := io.MultiReader(io.LimitReader(forever("[1],"), huge), strings.NewReader("\n{}\n"), io.LimitReader(forever("x"), most-1), strings.NewReader("\n"))
-	lines := report.NewLineReader(r, 0, most)
+	in := lines.NewReader(r, 0, most)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if l, err := lines.Next(); !errors.Is(err, report.ErrLong) || l.Size != huge+1 || l.Text != nil {
+	if l, err := in.Next(); !errors.Is(err, lines.ErrLong) || l.Size != huge+1 || l.Text != nil {
 		t.Errorf("%d bytes, %v", l.Size, err)
 	}
 	runtime.ReadMemStats(&after)
 	if n := after.TotalAlloc - before.TotalAlloc; n > 16*most {
 		t.Errorf("%d bytes were allocated", n)
 	}
-	if l, err := lines.Next(); err != nil || string(l.Text) != "{}" {
+	if l, err := in.Next(); err != nil || string(l.Text) != "{}" {
 		t.Errorf("%q, %v", l.Text, err)
 	}
-	if l, err := lines.Next(); err != nil || len(l.Text) != most-1 {
+	if l, err := in.Next(); err != nil || len(l.Text) != most-1 {
 		t.Errorf("%d bytes, %v", l.Size, err)
+	}
+}
+
+// TestEndless: reading ends in a sparse file without a newline.
+func TestEndless(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	if err = errors.Join(err, f.Truncate(1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lines.NewReader(f, 0, 1<<20).Next(); err == nil || errors.Is(err, lines.ErrLong) {
+		t.Errorf("error %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

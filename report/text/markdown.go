@@ -1,10 +1,11 @@
-package report
+package text
 
 import (
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -14,10 +15,10 @@ const (
 )
 
 // WriteMarkdown writes a summary for a comment. In it, names are no markup, links or mentions.
-func WriteMarkdown(w io.Writer, r Report) error {
+func WriteMarkdown(w io.Writer, r report.Report) error {
 	var b strings.Builder
 	if len(r.Runs) > 1 {
-		markdownTable(&b, r.leaders())
+		markdownTable(&b, leaders(r))
 		b.WriteByte('\n')
 	}
 	for _, run := range r.Runs {
@@ -25,11 +26,11 @@ func WriteMarkdown(w io.Writer, r Report) error {
 		if words := run.Subtitle(); words != "" {
 			b.WriteString(literal(words, 200) + "\n\n")
 		}
-		markdownSection(&b, run.section())
+		markdownSection(&b, ofRun(run))
 	}
 	for _, c := range r.Comparisons {
-		fmt.Fprintf(&b, "### %s\n\n", r.versus(c, func(s string) string { return literal(s, markdownText) }))
-		markdownSection(&b, c.section())
+		fmt.Fprintf(&b, "### %s\n\n", versus(r, c, func(s string) string { return literal(s, markdownText) }))
+		markdownSection(&b, ofComparison(c))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -41,7 +42,7 @@ func literal(s string, most int) string {
 	if s == "" {
 		return "–"
 	}
-	return "`" + strings.NewReplacer("`", `\x60`, "|", `\x7c`).Replace(Visible(s, most)) + "`"
+	return "`" + strings.NewReplacer("`", `\x60`, "|", `\x7c`).Replace(report.Visible(s, most)) + "`"
 }
 
 func cell(c any) string {

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"context"
@@ -9,44 +9,19 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/proxy/relay"
-	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
 
-func commandFor(ctx context.Context, t *testerfile.File, env map[string]string) (harness.Producer, error) {
-	c := t.Harness.Config
-	files, err := filesFor(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	command := harness.Command{Args: c.Command.Args(), TaskFile: c.TaskFile, Files: files}
-	p := c.Provider
-	if p == nil {
-		return command, nil
-	}
-	if problems := keyProblems(t); problems != nil {
-		return nil, problems
-	}
-	command.Provider = &harness.CommandProvider{
-		Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable,
-	}
-	command.Provider.Relay, err = harness.RelayTo(relay.Provider(p.API), env[p.Key], c)
-	return command, err
-}
-
-// filesFor returns the tester's files for the harness.
-func filesFor(ctx context.Context, t *testerfile.File) (all harness.Files, err error) {
+// files returns the tester's files for the harness.
+func (h Harness) files(ctx context.Context) (all harness.Files, err error) {
 	sum := sha256.New()
-	for i, f := range t.Harness.Config.Files {
+	for i, f := range h.tester.Harness.Config.Files {
 		digest, err := readable(ctx, f.Source)
 		if err != nil {
-			return all, compiler.Problems{t.Problem(fmt.Sprintf("$.harness.config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by other users: chmod -R o+rX", err.Error())}
+			return all, h.problem(fmt.Sprintf("config.files[%d].source", i), "the path is relative to the tester file; everything in it has to be readable by other users: chmod -R o+rX", err.Error())
 		}
 		_, _ = fmt.Fprintf(sum, "%q %s\n", f.Dest, digest)
 		all.Mounts = append(all.Mounts, runtime.Mount{Source: f.Source, Dest: f.Dest})
@@ -55,6 +30,14 @@ func filesFor(ctx context.Context, t *testerfile.File) (all harness.Files, err e
 		all.Digest = workspace.DigestOf(sum)
 	}
 	return all, nil
+}
+
+func digest(parts ...[]byte) string {
+	sum := sha256.New()
+	for _, part := range parts {
+		_, _ = sum.Write(part) // a hash never returns an error
+	}
+	return workspace.DigestOf(sum)
 }
 
 // readable returns the digest of a file or directory. It is an error unless every user can read all of it:
@@ -81,7 +64,7 @@ func readable(ctx context.Context, name string) (string, error) {
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		text, readErr := os.ReadFile(name)
-		return record.Digest(text), errors.Join(err, readErr)
+		return digest(text), errors.Join(err, readErr)
 	}
 	root, err := os.OpenRoot(name)
 	if err != nil {

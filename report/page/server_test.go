@@ -1,0 +1,74 @@
+package page_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/page"
+	"github.com/securebench/sbench/run/record"
+)
+
+// TestServer: the server answers only addresses with the secret, and a waiting browser gets an answer when there
+// are more records.
+func TestServer(t *testing.T) {
+	dir := t.TempDir()
+	records := filepath.Join(dir, record.RecordsFile)
+	write := func(text string) { check(t, os.WriteFile(records, []byte(text), 0o644)) }
+	write(`{"task_id": "one", "verification_status": "passed"}` + "\n")
+	synctest.Test(t, func(t *testing.T) {
+		open := func(ctx context.Context) ([]*report.Source, error) {
+			s, err := report.Open(ctx, dir)
+			if err != nil {
+				return nil, err
+			}
+			return []*report.Source{s}, nil
+		}
+		handler := (&page.Server{Open: open, Dirs: []string{dir}, Secret: "secret"}).Handler()
+		get := func(path string, want int) *httptest.ResponseRecorder {
+			t.Helper()
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+			if w.Code != want {
+				t.Errorf("%s: %d, want %d", path, w.Code, want)
+			}
+			return w
+		}
+		for _, path := range []string{"/", "/wait", "/secre/", "/secret/x", "/secret/run.json"} {
+			if got := get(path, http.StatusNotFound).Body.String(); strings.Contains(got, "one") {
+				t.Errorf("%s shows records", path)
+			}
+		}
+		shown := get("/secret/", http.StatusOK)
+		for _, want := range []string{"connect-src 'self'", `"live":"`, `"task":"one"`, "</html>"} {
+			if !strings.Contains(shown.Body.String(), want) {
+				t.Errorf("the page lacks %s", want)
+			}
+		}
+		if h := shown.Header(); h.Get("Content-Security-Policy") != "frame-ancestors 'none'" || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%v", h)
+		}
+		_, rest, _ := strings.Cut(shown.Body.String(), `"live":"`)
+		state, _, _ := strings.Cut(rest, `"`)
+		wait := "/secret/wait?since=" + strings.ReplaceAll(state, " ", "%20")
+		began := time.Now()
+		get(wait, http.StatusNoContent)
+		if waited := time.Since(began); waited != 20*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+		write(`{"task_id": "one", "verification_status": "passed"}` + "\n" + `{"task_id": "two", "verification_status": "failed"}` + "\n")
+		get(wait, http.StatusOK)
+		if got := get("/secret/", http.StatusOK).Body.String(); !strings.Contains(got, `"task":"two"`) {
+			t.Error("the page lacks the new record")
+		}
+		check(t, os.Remove(records))
+		get("/secret/", http.StatusInternalServerError)
+	})
+}
