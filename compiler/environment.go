@@ -171,6 +171,10 @@ func prefixed(names []string) []string {
 	return slices.Compact(all)
 }
 
+func workdirSchema() *schema.Schema {
+	return schema.Nullable(workdirRule("The working directory in the sandbox, an absolute path; also where the workspace is mounted."))
+}
+
 func workdirRule(doc string) *schema.Schema {
 	const hint = `such as "/workspace"`
 	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
