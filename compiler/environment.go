@@ -50,7 +50,7 @@ type Environment struct {
 
 // An Entrypoint is the entry point of an image.
 type Entrypoint struct {
-	Command Command       `key:"command" doc:"What follows the entry point in its place of the image's command, by default a command that only waits."`
+	Command Command       `key:"command" doc:"What follows the entry point in place of the image's command, by default a command that only waits."`
 	Ready   Command       `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used. It is tried again until then."`
 	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long that may take, by default a minute."`
 }
