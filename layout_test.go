@@ -32,7 +32,7 @@ func layout() map[string][]string {
 		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "runtime"},
 		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/patch", "runtime"},
 		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/paths", "runtime"},
-		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/document", "compiler/patch", "runtime"},
+		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/paths", "compiler/document", "compiler/patch", "runtime"},
 		"verifiers/machine":             {"verifiers", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},

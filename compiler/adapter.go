@@ -62,7 +62,7 @@ func argvSchema() *schema.Schema {
 // readProgram reads the YAML file of an adapter or oracle below the eval root.
 func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Schema) document.Value {
 	c.File = filepath.Join(p.EvalRoot, dir, name)
-	doc, problems := readYAML(c.File)
+	doc, problems := document.ReadYAML(c.File)
 	if c.Problems = problems; len(problems) == 0 {
 		c.Check(rule, doc.Root())
 	}
@@ -72,10 +72,10 @@ func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Sch
 // Oracle reads the oracle of a verification of this pack.
 func (p *Pack) Oracle(v *Verification) (o Oracle, problems Problems) {
 	var c schema.Checker
-	rule := schema.Closed("An oracle.", required("abi", schema.Enum("", "securebench.oracle/v1")), required("command", argvSchema()), required("timeout_seconds", positiveSeconds("")))
+	rule := schema.Closed("An oracle.", schema.Required("abi", schema.Enum("", "securebench.oracle/v1")), schema.Required("command", argvSchema()), schema.Required("timeout_seconds", schema.Seconds("")))
 	root := p.readProgram(&c, v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml", rule)
 	if len(c.Problems) == 0 {
-		decode(root, &o)
+		schema.Decode(root, &o)
 	}
 	return o, c.Problems
 }
@@ -87,7 +87,7 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 	if len(c.Problems) > 0 {
 		return a, c.Problems
 	}
-	decode(root, &a)
+	schema.Decode(root, &a)
 	wrong := func(format string, args ...any) { c.Errorf(root, "", format, args...) }
 	if a.Protocol != check.Protocol {
 		wrong("protocol is %q, and check %q requires %q", a.Protocol, check.ID, check.Protocol)
@@ -116,14 +116,14 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 // adapterSchema returns the schema of an adapter's file: the older form has the key abi.
 func adapterSchema() *schema.Schema {
 	count := schema.PositiveInteger
-	shared := []schema.Field{required("protocol", schema.Text("")), required("command", argvSchema())}
-	older := schema.Closed("", append(shared, required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
-	newer := schema.Closed("", append(shared, required("format", schema.Enum("", AdapterFormat)),
-		required("challenge_schema", schema.Open("")), required("observation_schema", schema.Open("")),
-		required("evaluation_participants", schema.List("", schema.Closed("", required("name", schema.Text("")), required("type", schema.Enum("", "candidate")), required("instances", count(""))))),
-		optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
-		optional("output_artifacts", schema.List("", schema.Closed("", required("name", identifierSchema("")), required("path", pathSchema("")), required("kind", schema.Enum("", RegularFile, DirectoryTree)), required("maximum_limits", artifactLimitsSchema())))),
-		required("maximums", schema.Closed("", required("seconds_per_challenge", positiveSeconds("")), required("challenge_bytes", count("")), required("observation_bytes", count("")))))...)
+	shared := []schema.Field{schema.Required("protocol", schema.Text("")), schema.Required("command", argvSchema())}
+	older := schema.Closed("", append(shared, schema.Required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
+	newer := schema.Closed("", append(shared, schema.Required("format", schema.Enum("", AdapterFormat)),
+		schema.Required("challenge_schema", schema.Open("")), schema.Required("observation_schema", schema.Open("")),
+		schema.Required("evaluation_participants", schema.List("", schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", count(""))))),
+		schema.Optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
+		schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", identifierSchema("")), schema.Required("path", schema.Path("")), schema.Required("kind", schema.Enum("", RegularFile, DirectoryTree)), schema.Required("maximum_limits", artifactLimitsSchema())))),
+		schema.Required("maximums", schema.Closed("", schema.Required("seconds_per_challenge", schema.Seconds("")), schema.Required("challenge_bytes", count("")), schema.Required("observation_bytes", count("")))))...)
 	s := schema.Open("An adapter.")
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if v.Get("abi").Kind() != 0 {
@@ -162,10 +162,10 @@ func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
 	switch kind {
 	case "object":
 		rule.Object, most = &schema.Object{Unknown: schema.Accept}, "max_fields"
-		keys = []schema.Field{required("properties", schema.Open("")), optional("required", schema.List("", schema.AnyText(""))), optional("allow_extra_fields", schema.Boolean("", false))}
+		keys = []schema.Field{schema.Required("properties", schema.Open("")), schema.Optional("required", schema.List("", schema.AnyText(""))), schema.Optional("allow_extra_fields", schema.Boolean("", false))}
 	case "array":
 		rule.Array, most = &schema.Array{}, "max_items"
-		keys = []schema.Field{required("items", schema.Open(""))}
+		keys = []schema.Field{schema.Required("items", schema.Open(""))}
 	case "string":
 		rule.String, most = &schema.String{}, "max_utf8_bytes"
 	case "integer", "number":
@@ -179,16 +179,16 @@ func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
 		return DataSchema{}
 	}
 	if most != "" {
-		keys = append(keys, optional(most, schema.PositiveInteger("")))
+		keys = append(keys, schema.Optional(most, schema.PositiveInteger("")))
 	}
-	if !c.CheckObject(&schema.Object{Fields: append(keys, required("type", schema.AnyText("")))}, v) {
+	if !c.CheckObject(&schema.Object{Fields: append(keys, schema.Required("type", schema.AnyText("")))}, v) {
 		return DataSchema{}
 	}
 	if kind == "array" {
 		rule.Array.Items = dataSchema(c, v.Get("items"), depth+1).rule
 	}
 	for key, property := range v.Get("properties").Fields() {
-		rule.Object.Fields = append(rule.Object.Fields, optional(key.Text(), dataSchema(c, property, depth+1).rule))
+		rule.Object.Fields = append(rule.Object.Fields, schema.Optional(key.Text(), dataSchema(c, property, depth+1).rule))
 	}
 	limit, limited := v.Get(most).Int64()
 	rule.Check = func(c *schema.Checker, data document.Value) {

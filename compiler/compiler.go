@@ -9,7 +9,7 @@
 //	Lane       says who may see a value
 //	Component  a part of sbench that sees values
 //
-// [LoadTester], [OpenPack] and [Pack.Tasks] load, [Validate] and [Precheck] check, [Task.AgentView] is
+// [testerfile.Load], [OpenPack] and [Pack.Tasks] load, [Validate] and [Precheck] check, [Task.AgentView] is
 // what an agent may see. Loaders report all problems at once: their errors hold Problems (use
 // errors.As), each with file, line and JSON path, and a hint if one is known.
 package compiler

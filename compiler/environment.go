@@ -51,7 +51,7 @@ type Environment struct {
 
 // An Entrypoint is the entry point of an image.
 type Entrypoint struct {
-	Command Command       `key:"command" doc:"What follows the entry point in its place of the image's command, by default a command that only waits."`
+	Command Command       `key:"command" doc:"What follows the entry point in place of the image's command, by default a command that only waits."`
 	Ready   Command       `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used. It is tried again until then."`
 	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long that may take, by default a minute."`
 }
@@ -170,6 +170,10 @@ func prefixed(names []string) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+func workdirSchema() *schema.Schema {
+	return schema.Nullable(workdirRule("The working directory in the sandbox, an absolute path; also where the workspace is mounted."))
 }
 
 func workdirRule(doc string) *schema.Schema {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -127,7 +128,7 @@ func (t *Task) Verification() *Verification {
 		return nil
 	}
 	v := new(Verification)
-	decode(t.eval(), v)
+	schema.Decode(t.eval(), v)
 	for id, f := range v.Resources.Runtime {
 		v.Resources.Runtime[id] = MountedFile{path.Join(t.pack.roots["runtime"], f.Path), f.Mount}
 	}
@@ -172,14 +173,14 @@ func identifierSchema(doc string) *schema.Schema {
 }
 
 func securebenchManifest() *schema.Schema {
-	root := func(doc string) schema.Field { return optional(doc, pathSchema("A directory of the pack.")) }
+	root := func(doc string) schema.Field { return schema.Optional(doc, schema.Path("A directory of the pack.")) }
 	return schema.Closed("The manifest of a pack of SecureBench 2.0.",
-		required("schema_version", schema.Enum("The version of the format.", securebenchVersion)),
-		required("id", &schema.Schema{String: &schema.String{NonEmpty: true}}),
-		optional("resource_roots", schema.Closed("The directories of the pack that files come from.", root("public"), root("runtime"), root("host"))),
-		optional("defaults", schema.Closed("What rows have that do not say otherwise.",
-			optional("family", schema.Enum("", "terminal_task", "repo_patch")), optional("environment", securebenchEnvironment()))),
-		optional("asset_defaults", schema.Closed("", optional("read_only", readOnlySchema()))),
+		schema.Required("schema_version", schema.Enum("The version of the format.", securebenchVersion)),
+		schema.Required("id", &schema.Schema{String: &schema.String{NonEmpty: true}}),
+		schema.Optional("resource_roots", schema.Closed("The directories of the pack that files come from.", root("public"), root("runtime"), root("host"))),
+		schema.Optional("defaults", schema.Closed("What rows have that do not say otherwise.",
+			schema.Optional("family", schema.Enum("", "terminal_task", "repo_patch")), schema.Optional("environment", securebenchEnvironment()))),
+		schema.Optional("asset_defaults", schema.Closed("", schema.Optional("read_only", readOnlySchema()))),
 	)
 }
 
@@ -194,21 +195,21 @@ func readOnlySchema() *schema.Schema {
 }
 
 func securebenchEnvironment() *schema.Schema {
-	network := schema.Closed("", required("mode", schema.Enum("", "none", "restricted", "internet")), optional("allowed_domains", schema.List("", schema.Text(""))))
+	network := schema.Closed("", schema.Required("mode", schema.Enum("", "none", "restricted", "internet")), schema.Optional("allowed_domains", schema.List("", schema.Text(""))))
 	network.String = &schema.String{Enum: []string{"none", "restricted", "internet"}}
-	return schema.Closed("", optional("image", imageSchema("")), optional("workdir", workdirSchema()), optional("timeout_seconds", positiveSeconds("")), optional("agent_network", network))
+	return schema.Closed("", schema.Optional("image", schema.Image("")), schema.Optional("workdir", workdirSchema()), schema.Optional("timeout_seconds", schema.Seconds("")), schema.Optional("agent_network", network))
 }
 
 // securebenchRow returns the rule for what the rows have in common.
 func securebenchRow() *schema.Object {
 	return &schema.Object{Fields: []schema.Field{
-		required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
-		optional("family", schema.Enum("", "terminal_task", "repo_patch")),
-		required("input", schema.Open("What the agent sees.")),
-		optional("assets", schema.List("", schema.Closed("A public file or directory.", required("path", pathSchema("")), required("mount", machinePathSchema("An absolute path.")), optional("read_only", readOnlySchema())))),
-		optional("environment", securebenchEnvironment()),
-		optional("metadata", schema.Open("")),
-		required("verification", schema.Open("How the candidate is judged.")),
+		schema.Required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
+		schema.Optional("family", schema.Enum("", "terminal_task", "repo_patch")),
+		schema.Required("input", schema.Open("What the agent sees.")),
+		schema.Optional("assets", schema.List("", schema.Closed("A public file or directory.", schema.Required("path", schema.Path("")), schema.Required("mount", machinePathSchema("An absolute path.")), schema.Optional("read_only", readOnlySchema())))),
+		schema.Optional("environment", securebenchEnvironment()),
+		schema.Optional("metadata", schema.Open("")),
+		schema.Required("verification", schema.Open("How the candidate is judged.")),
 	}}
 }
 
@@ -222,7 +223,7 @@ func securebenchFamilies(roots map[string]string) []*Family {
 			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {
 				for key, v := range eval.Get("resources").Get(kind).Fields() {
 					ref := FileRef{Name: kind + "." + key.Text(), Lane: HiddenLane, Path: path.Join(root, v.Get("path").Text()), ReadOnly: true}
-					ref.Mount = path.Join(EvaluatorRoot, ref.Path)
+					ref.Mount = path.Join(paths.EvaluatorRoot, ref.Path)
 					if kind == "runtime" {
 						ref.Lane, ref.Mount = EvaluationInputs, v.Get("mount").Text()
 					}
@@ -238,7 +239,7 @@ func securebenchFamilies(roots map[string]string) []*Family {
 
 func artifactLimitsSchema() *schema.Schema {
 	count := schema.PositiveInteger("")
-	return schema.Closed("", optional("max_bytes", count), optional("max_files", count), optional("max_total_bytes", count))
+	return schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
 }
 
 // variants returns the schema of an object whose key says which further fields it has.
@@ -247,7 +248,7 @@ func variants(key string, shared []schema.Field, own map[string][]schema.Field) 
 	s := schema.Open("")
 	s.Check = func(c *schema.Checker, v document.Value) {
 		fields, known := own[v.Get(key).Text()]
-		object := schema.Object{Fields: slices.Concat(shared, fields, []schema.Field{required(key, schema.Enum("", names...))})}
+		object := schema.Object{Fields: slices.Concat(shared, fields, []schema.Field{schema.Required(key, schema.Enum("", names...))})}
 		if !known {
 			object.Unknown = schema.Accept
 		}
@@ -259,14 +260,14 @@ func variants(key string, shared []schema.Field, own map[string][]schema.Field) 
 // verificationObject returns the rule for verification. A repo_patch has a patch, and a terminal_task a bundle. There is
 // no filesystem_overlay: no pack has one.
 func verificationObject(patch bool) *schema.Object {
-	text, id, count := schema.Text(""), required("id", identifierSchema("")), func(name string) schema.Field { return required(name, schema.PositiveInteger("")) }
-	parser := required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
+	text, id, count := schema.Text(""), schema.Required("id", identifierSchema("")), func(name string) schema.Field { return schema.Required(name, schema.PositiveInteger("")) }
+	parser := schema.Required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
 		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
 			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
 		}
 		return "", nil
 	}))
-	limits := optional("limits", artifactLimitsSchema())
+	limits := schema.Optional("limits", artifactLimitsSchema())
 	helpers := schema.List("", schema.Open(""))
 	helpers.Check = func(c *schema.Checker, v document.Value) {
 		for _, item := range v.Items() {
@@ -274,33 +275,33 @@ func verificationObject(patch bool) *schema.Object {
 		}
 	}
 	files := func(fields ...schema.Field) *schema.Schema {
-		s := schema.Map("", schema.Closed("", append(fields, required("path", pathSchema("")))...))
+		s := schema.Map("", schema.Closed("", append(fields, schema.Required("path", schema.Path("")))...))
 		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
 		return s
 	}
-	entry := variants("kind", []schema.Field{id, required("path", machinePathSchema("An absolute path."))}, map[string][]schema.Field{
+	entry := variants("kind", []schema.Field{id, schema.Required("path", machinePathSchema("An absolute path."))}, map[string][]schema.Field{
 		RegularFile:   {count("max_bytes")},
-		DirectoryTree: {count("max_files"), count("max_total_bytes"), optional("allow_internal_symlinks", schema.Boolean("", false))},
+		DirectoryTree: {count("max_files"), count("max_total_bytes"), schema.Optional("allow_internal_symlinks", schema.Boolean("", false))},
 	})
-	candidate := schema.Closed("", required("type", schema.Enum("", Bundle)), count("max_total_files"), count("max_total_bytes"), required("files", schema.List("", entry)))
+	candidate := schema.Closed("", schema.Required("type", schema.Enum("", Bundle)), count("max_total_files"), count("max_total_bytes"), schema.Required("files", schema.List("", entry)))
 	if patch {
-		candidate = schema.Closed("", required("type", schema.Enum("", GitPatch)), count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
-			optional("allow_paths", schema.List("", text)), optional("exclude_paths", schema.List("", text)))
+		candidate = schema.Closed("", schema.Required("type", schema.Enum("", GitPatch)), count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
+			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)))
 	}
-	source := schema.Closed("", optional("entry", id.Schema), optional("subpath", pathSchema("")), optional("path", pathSchema("")))
+	source := schema.Closed("", schema.Optional("entry", id.Schema), schema.Optional("subpath", schema.Path("")), schema.Optional("path", schema.Path("")))
 	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
-		ArtifactCheck: {required("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", id, parser, limits, required("source", source))}})},
+		ArtifactCheck: {schema.Required("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", id, parser, limits, schema.Required("source", source))}})},
 		ProtocolCheck: {
-			required("adapter", text), required("protocol", text), optional("trusted_helpers", helpers),
-			required("challenge", schema.Closed("", required("source", text), count("max_cases"), count("max_case_bytes"))),
-			optional("output_artifacts", schema.List("", schema.Closed("", required("name", id.Schema), parser, limits))),
-			required("limits", schema.Closed("", required("seconds_per_case", positiveSeconds("")), count("observation_bytes_per_case"))),
+			schema.Required("adapter", text), schema.Required("protocol", text), schema.Optional("trusted_helpers", helpers),
+			schema.Required("challenge", schema.Closed("", schema.Required("source", text), count("max_cases"), count("max_case_bytes"))),
+			schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", id.Schema), parser, limits))),
+			schema.Required("limits", schema.Closed("", schema.Required("seconds_per_case", schema.Seconds("")), count("observation_bytes_per_case"))),
 		},
 	})
 	return &schema.Object{Fields: []schema.Field{
-		optional("execution_profile", schema.Enum("", "strict-split/v1")), required("candidate", candidate),
-		optional("resources", schema.Closed("", optional("runtime", files(required("mount", machinePathSchema("An absolute path.")))), optional("host", files()))),
-		required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), required("oracle", text),
+		schema.Optional("execution_profile", schema.Enum("", "strict-split/v1")), schema.Required("candidate", candidate),
+		schema.Optional("resources", schema.Closed("", schema.Optional("runtime", files(schema.Required("mount", machinePathSchema("An absolute path.")))), schema.Optional("host", files()))),
+		schema.Required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), schema.Required("oracle", text),
 	}}
 }
 
@@ -372,11 +373,11 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	}
 	actual := map[string]string{} // with symbolic links resolved, if it exists
 	for name, dir := range p.roots {
-		p.roots[name], _ = ParsePath(dir) // the schema's check has passed
+		p.roots[name], _ = paths.Parse(dir) // the schema's check has passed
 		actual[name] = cmp.Or(p.checkRoot(c, roots, name, path.Join(p.dir, p.roots[name])), name)
 	}
 	for _, pair := range [][2]string{{"public", "runtime"}, {"public", "host"}, {"runtime", "host"}} {
-		if overlap(FoldPath(p.roots[pair[0]]), FoldPath(p.roots[pair[1]])) || overlap(actual[pair[0]], actual[pair[1]]) {
+		if paths.Overlap(paths.Fold(p.roots[pair[0]]), paths.Fold(p.roots[pair[1]])) || paths.Overlap(actual[pair[0]], actual[pair[1]]) {
 			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
 		}
 	}
@@ -404,13 +405,13 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 	var taken []document.Value
 	place := func(v document.Value, inWorkdir bool) {
 		switch {
-		case inWorkdir && !isBelow(v.Text(), env.Workdir):
+		case inWorkdir && !paths.IsBelow(v.Text(), env.Workdir):
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
-		case !inWorkdir && overlap(v.Text(), env.Workdir):
+		case !inWorkdir && paths.Overlap(v.Text(), env.Workdir):
 			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
 		}
 		for _, other := range taken {
-			if overlap(v.Text(), other.Text()) {
+			if paths.Overlap(v.Text(), other.Text()) {
 				r.checker.Errorf(v, "", "the mounts %q and %q overlap", v.Text(), other.Text())
 			}
 		}

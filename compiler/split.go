@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -16,9 +17,9 @@ const maxQuestions = 4096
 func splitField() schema.Field {
 	program := func(doc string, more ...schema.Field) *schema.Schema {
 		return schema.Closed(doc, append([]schema.Field{
-			required("path", pathSchema("Its file or directory below asset_roots.eval, which its sandbox has as "+CheckerMount+"/NAME.")),
-			optional("command", commandSchema("Its command; the file at path itself unless given.")),
-			optional("timeout_seconds", secondsSchema("How long it may take for one answer, by default a minute.")),
+			schema.Required("path", schema.Path("Its file or directory below asset_roots.eval, which its sandbox has as "+paths.CheckerMount+"/NAME.")),
+			schema.Optional("command", schema.CommandLine("Its command; the file at path itself unless given.")),
+			schema.Optional("timeout_seconds", schema.Nullable(schema.Seconds("How long it may take for one answer, by default a minute."))),
 		}, more...)...)
 	}
 	questions := schema.PositiveInteger("How many questions the oracle asks.")
@@ -27,11 +28,11 @@ func splitField() schema.Field {
 			c.Errorf(v, "", "expected at most %d questions, found %s", maxQuestions, v.Raw())
 		}
 	}
-	return optional("split", schema.Closed("A check in two places: a driver beside the candidate puts questions to it, and an oracle, where no candidate ever is, asks them and judges the answers.",
-		required("questions", questions),
-		required("driver", program("The program that puts one question to the candidate. Each question has a new sandbox with the candidate and the driver.")),
-		required("oracle", program("The program that asks the questions and judges the answers, in a sandbox without the candidate.",
-			optional("image", imageSchema("The image of its sandbox, the task's unless given.")))),
+	return schema.Optional("split", schema.Closed("A check in two places: a driver beside the candidate puts questions to it, and an oracle, where no candidate ever is, asks them and judges the answers.",
+		schema.Required("questions", questions),
+		schema.Required("driver", program("The program that puts one question to the candidate. Each question has a new sandbox with the candidate and the driver.")),
+		schema.Required("oracle", program("The program that asks the questions and judges the answers, in a sandbox without the candidate.",
+			schema.Optional("image", schema.Image("The image of its sandbox, the task's unless given.")))),
 	))
 }
 
@@ -69,7 +70,7 @@ type SplitProgram struct {
 }
 
 // Mounted returns where the program's sandbox has Path.
-func (p SplitProgram) Mounted() string { return path.Join(CheckerMount, path.Base(p.Path)) }
+func (p SplitProgram) Mounted() string { return path.Join(paths.CheckerMount, path.Base(p.Path)) }
 
 // Args returns the program's command line.
 func (p SplitProgram) Args() []string {
@@ -86,9 +87,9 @@ func (t *Task) Split() *Split {
 		return nil
 	}
 	s := new(Split)
-	decode(v, s)
-	s.Driver.Path, _ = ParsePath(s.Driver.Path) // the schema's check has passed
-	s.Oracle.Path, _ = ParsePath(s.Oracle.Path)
+	schema.Decode(v, s)
+	s.Driver.Path, _ = paths.Parse(s.Driver.Path) // the schema's check has passed
+	s.Oracle.Path, _ = paths.Parse(s.Oracle.Path)
 	return s
 }
 
@@ -105,7 +106,7 @@ func splitResources(eval document.Value) (all []resource) {
 		}
 		ref := newFileRef("split."+key.Text(), lane, v, true)
 		if lane == EvaluationInputs {
-			ref.Mount = path.Join(CheckerMount, path.Base(ref.Path))
+			ref.Mount = path.Join(paths.CheckerMount, path.Base(ref.Path))
 		}
 		all = append(all, resource{Value: v, name: ref.Name, lane: lane, section: "split", file: &ref})
 	}

@@ -60,10 +60,10 @@ func (r *rowReader) checkStep(f *Family, root document.Value) {
 	before, was := r.step, r.stepEnvironment
 	r.step, r.stepEnvironment = step, env
 	id := root.Get("id")
+	if line := r.stepped[id.Text()]; line > 0 {
+		c.Errorf(id, "ids are unique in a pack", "id %q is that of the task with steps on line %d", id.Text(), line)
+	}
 	if step == nil {
-		if line := r.stepped[id.Text()]; line > 0 {
-			c.Errorf(id, "ids are unique in a pack", "id %q is that of the task with steps on line %d", id.Text(), line)
-		}
 		return
 	}
 	v := root.Get("step")

@@ -21,9 +21,13 @@ const (
 	connectionBytes = 2*SocketBytes + 2*receiveBuffer
 )
 
+// HeadCost is how much memory net/http and a copy take for each byte of a head that has many short fields.
+const HeadCost = 32
+
 // SandboxBytes returns the most memory that a proxy with these limits and the kernel hold for one sandbox.
 func (l EgressLimits) SandboxBytes() int64 {
-	return int64(l.withDefaults(DefaultLimits()).Connections) * connectionBytes
+	l = l.withDefaults(DefaultLimits())
+	return int64(l.Connections) * (connectionBytes + HeadCost*int64(l.HeaderBytes))
 }
 
 // boundBuffers sets the sizes of a socket's buffers.

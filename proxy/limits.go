@@ -31,7 +31,7 @@ type EgressLimits struct {
 func DefaultLimits() EgressLimits {
 	return EgressLimits{
 		Connections: 64, Requests: 100_000, Names: 4096,
-		HeaderBytes: 64 << 10, BodyBytes: 64 << 20,
+		HeaderBytes: 16 << 10, BodyBytes: 64 << 20,
 		Up: 64 << 20, Down: 8 << 30, TunnelUp: 64 << 20, TunnelDown: 8 << 30,
 		HeaderTime: 10 * time.Second, DialTime: 10 * time.Second, HelloTime: 10 * time.Second,
 		Idle: 5 * time.Minute, Lifetime: 24 * time.Hour,

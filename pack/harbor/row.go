@@ -199,7 +199,7 @@ func (p terminalTask) needsSetuid() bool {
 
 var (
 	callsSudo   = regexp.MustCompile(`(?m)(^|[;&|(])\s*sudo\s`)
-	makesSetuid = regexp.MustCompile(`\b(chmod|install)\s[^;&|\n]*(\b0?[46][0-7]{3}\b|u\+s)`)
+	makesSetuid = regexp.MustCompile(`\bchmod(\s[^;&|\n]*)?\s(0?[4-7][0-7]{3}\s|u\+s)|\binstall\s[^;&|\n]*(-m|--mode)[ =]?(0?[4-7][0-7]{3}\s|u\+s)`)
 )
 
 // userLine matches the USER of a Dockerfile.

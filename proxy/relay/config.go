@@ -116,10 +116,13 @@ func (l HostLimits) withDefaults() HostLimits {
 	}
 }
 
+// maxHead bounds the head of a request, in bytes.
+const maxHead = 16 << 10
+
 // SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox.
 func (l HostLimits) SandboxBytes() int64 {
 	l = l.withDefaults()
-	return int64(l.Conns)*proxy.SocketBytes + int64(l.InFlight)*(proxy.SocketBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
+	return int64(l.Conns)*(proxy.SocketBytes+proxy.HeadCost*maxHead) + int64(l.InFlight)*(proxy.SocketBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
 }
 
 // check returns all errors at once. No message contains the key.

@@ -68,7 +68,7 @@ func New(cfg Config) (*Relay, error) {
 		ConnState:                    r.connState,
 		ReadHeaderTimeout:            cfg.Limits.Head,
 		IdleTimeout:                  5 * time.Minute,
-		MaxHeaderBytes:               16 << 10,
+		MaxHeaderBytes:               maxHead,
 		DisableGeneralOptionsHandler: true, // otherwise net/http itself answers OPTIONS *
 		ErrorLog:                     log.New(io.Discard, "", 0),
 	}

@@ -139,14 +139,14 @@ const verdict = "verdict"
 // Inspect writes a run as a log of Inspect, a sample for each attempt. The private parts of records are
 // never in it.
 func Inspect(ctx context.Context, w io.Writer, s *report.Source) error {
-	l := inspectLog{Version: 2, Status: "success", Plan: inspectPlan{Name: "plan", Steps: []struct{}{}}}
+	l := inspectLog{Version: 2, Status: "success", Plan: inspectPlan{Name: "plan", Steps: []struct{}{}}, Samples: []sample{}}
 	if s.Planned == nil || *s.Planned > len(s.Attempts) {
 		l.Status = "cancelled"
 	}
 	l.Eval.Task, l.Eval.Packages, l.Stats.Usage = "sbench", map[string]string{}, map[string]modelUsage{}
 	passed, scored, sum := 0, 0, 0.0
 	for at := range s.Attempts {
-		rec, err := s.Record(at)
+		rec, err := recordOf(s, at)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package export_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 const trace = `{"type":"item.completed","item":{"id":"i0","type":"reasoning","text":"Think."}}
@@ -118,6 +120,25 @@ func TestJob(t *testing.T) {
 		if strings.HasPrefix(trial.Task, "one") && steps != 6 {
 			t.Errorf("%d steps:\n%s", steps, text)
 		}
+	}
+}
+
+// TestRequire: a pass that is not sure enough is none in the forms for other programs.
+func TestRequire(t *testing.T) {
+	s, err := report.Open(t.Context(), run(t))
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	s.Require(verifiers.Sealed)
+	var log bytes.Buffer
+	out := filepath.Join(t.TempDir(), "job")
+	must(t, errors.Join(export.Inspect(t.Context(), &log, s), export.Harbor(t.Context(), out, []*report.Source{s})))
+	for _, want := range []string{`"value": 0,`, `"reason": "assurance_too_weak"`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in the log of Inspect:\n%s", want, &log)
+		}
+	}
+	if job, err := os.ReadFile(filepath.Join(out, "result.json")); err != nil || !bytes.Contains(job, []byte(`"0": [`)) || bytes.Contains(job, []byte(`"1": [`)) {
+		t.Errorf("%v, %s", err, job)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -41,8 +42,8 @@ type oracle struct {
 // startOracle starts the oracle in a sandbox of its own, with nothing of the candidate.
 func (c *check) startOracle(ctx context.Context, args []string, limit time.Duration) (*oracle, error) {
 	cfg := runtime.Config{
-		Name: "oracle", Image: c.in.CheckerImage, Limits: runtime.DefaultLimits(), Workdir: compiler.CheckerMount,
-		Mounts: []runtime.Mount{{Source: filepath.Join(c.volume, oracleDir), Dest: compiler.CheckerMount}},
+		Name: "oracle", Image: c.in.CheckerImage, Limits: runtime.DefaultLimits(), Workdir: paths.CheckerMount,
+		Mounts: []runtime.Mount{{Source: filepath.Join(c.volume, oracleDir), Dest: paths.CheckerMount}},
 		Env:    []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
 	}
 	if cfg.Image.Ref == "" {
@@ -76,7 +77,7 @@ func (c *check) startOracle(ctx context.Context, args []string, limit time.Durat
 
 // hostPath returns where the oracle's sandbox has a resource of a pack of SecureBench 2.0.
 func hostPath(v *compiler.Verification, id string) string {
-	return path.Join(compiler.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
+	return path.Join(paths.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
 }
 
 // stop ends the process.

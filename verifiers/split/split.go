@@ -22,8 +22,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -120,7 +120,7 @@ func (c *check) stage(ctx context.Context) error {
 			err = plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 		}
 	}
-	c.mounts = []runtime.Mount{{Source: filepath.Join(c.volume, driverDir), Dest: compiler.CheckerMount}}
+	c.mounts = []runtime.Mount{{Source: filepath.Join(c.volume, driverDir), Dest: paths.CheckerMount}}
 	if c.in.Task.Verification() != nil {
 		c.mounts = nil
 		for _, e := range driver.Entries {

@@ -229,8 +229,18 @@ func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
 	if !c.eval.Checker.PytestSummary || !exit.Success() {
 		return exit
 	}
-	all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(exit.Stdout.String()+"\n"+exit.Stderr.String(), ""), -1)
-	if len(all) == 0 || !strings.Contains(all[len(all)-1][1], " passed") || failures.MatchString(all[len(all)-1][1]) {
+	found := false
+	for _, output := range []string{exit.Stdout.String(), exit.Stderr.String()} { // a summary on one does not hide the other's
+		all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(output, ""), -1)
+		if len(all) == 0 {
+			continue
+		}
+		found = true
+		if last := all[len(all)-1][1]; !strings.Contains(last, " passed") || failures.MatchString(last) {
+			exit.Code = 1
+		}
+	}
+	if !found {
 		exit.Code = 1
 	}
 	return exit
