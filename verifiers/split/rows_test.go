@@ -42,7 +42,7 @@ for line in sys.stdin:
 m = json.loads(sys.stdin.readline())
 n = m.get("challenge", m)["n"]
 try:
-    p = subprocess.run(["python3", "prog.py", str(n)], capture_output=True, timeout=2, stdin=subprocess.DEVNULL)
+    p = subprocess.run(["python3", "prog.py", str(n)], capture_output=True, timeout=8, stdin=subprocess.DEVNULL)
     o = {"out": p.stdout[:200].decode("utf-8", "replace").strip()}
 except subprocess.TimeoutExpired:
     o = {"out": ""}

@@ -86,7 +86,7 @@ const (
 import json, subprocess
 a, b = json.loads(input())
 try:
-    p = subprocess.run(["run-candidate", "python3", "add.py", str(a), str(b)], capture_output=True, timeout=1)
+    p = subprocess.run(["run-candidate", "python3", "add.py", str(a), str(b)], capture_output=True, timeout=10)
     print(json.dumps(p.stdout[:100].decode("ascii", "replace").strip()))
 except subprocess.TimeoutExpired:
     print(json.dumps("no answer in time"))
@@ -116,6 +116,7 @@ type splitCase struct {
 // splitCases are what the parts of a split check do.
 func splitCases() []splitCase {
 	add := splitTask{driver: addDriver, oracle: addOracle, questions: 3}
+	hasty := splitTask{driver: strings.Replace(addDriver, "timeout=10", "timeout=1", 1), oracle: addOracle, questions: 1}
 	noAnswer := splitTask{driver: "#!/bin/sh\ncat add.py\n", oracle: addOracle, questions: 1}
 	says := func(text string) splitTask { // an oracle that asks 1
 		return splitTask{driver: "#!/bin/sh\necho 1\n", oracle: "#!/bin/sh\nread -r s\necho 1\nread -r a\n" + text, questions: 1}
@@ -123,7 +124,7 @@ func splitCases() []splitCase {
 	return []splitCase{
 		{"right", add, map[string]string{"add.py": rightAdd}, verifiers.Passed, ""},
 		{"wrong", add, map[string]string{"add.py": "import sys\nprint(int(sys.argv[1]) - int(sys.argv[2]))\n"}, verifiers.Failed, "oracle_rejected"},
-		{"sleeps", add, map[string]string{"add.py": "import time\ntime.sleep(60)\n"}, verifiers.Failed, "oracle_rejected"},
+		{"sleeps", hasty, map[string]string{"add.py": "import time\ntime.sleep(60)\n"}, verifiers.Failed, "oracle_rejected"},
 		{"nothing", add, nil, verifiers.Failed, "oracle_rejected"},
 		{"driver breaks for a candidate", splitTask{driver: "#!/bin/sh\ntest ! -e add.py && echo 1\n", oracle: addOracle, questions: 1}, map[string]string{"add.py": rightAdd}, verifiers.Failed, "driver_broken"},
 		{"driver breaks", noAnswer, map[string]string{"add.py": rightAdd}, verifiers.Faulty, "driver_broken"},
