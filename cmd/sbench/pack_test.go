@@ -191,7 +191,7 @@ const splitPack = `-- manifest.yaml --
 -- hidden/good --
 import json, subprocess
 try:
-    p = subprocess.run(["run-candidate", "sh", "prog.sh"], stdin=subprocess.DEVNULL, capture_output=True, timeout=1)
+    p = subprocess.run(["run-candidate", "sh", "prog.sh"], stdin=subprocess.DEVNULL, capture_output=True, timeout=3)
     print(json.dumps(p.stdout[:100].decode("utf-8", "replace")))
 except subprocess.TimeoutExpired:
     print(0)
