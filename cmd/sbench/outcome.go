@@ -30,14 +30,14 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 	if s.RunID == "" {
 		return nil
 	}
+	var r report.Run
 	source, err := report.Open(context.WithoutCancel(ctx), filepath.Dir(s.Output))
-	if err != nil {
-		return err
+	if err == nil {
+		defer func() { _ = source.Close() }() // only read from
+		source.Require(cmd.Require)
+		r = report.Summarize([]*report.Source{source}).Runs[0]
 	}
-	defer func() { _ = source.Close() }() // only read from
-	source.Require(cmd.Require)
-	r := report.Summarize([]*report.Source{source}).Runs[0]
-	if a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
+	if err == nil && a.events == nil && !cmd.Quiet && cmd.Progress != "none" { // the last JSON event has the summary
 		err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
 	}
 	if cmd.JSON {
