@@ -235,8 +235,8 @@ func outcomes(attempts []Attempt) []Outcome {
 			for _, i := range indices {
 				times[attempts[i].Message]++
 			}
-			o.Index = slices.MaxFunc(indices, func(i, j int) int { // the first of several
-				return cmp.Compare(times[attempts[i].Message], times[attempts[j].Message])
+			o.Index = slices.MaxFunc(indices, func(i, j int) int { // of several, the one that began first
+				return cmp.Or(cmp.Compare(times[attempts[i].Message], times[attempts[j].Message]), attempts[j].Started.Compare(attempts[i].Started))
 			})
 			a := attempts[o.Index]
 			o.Task, o.Attempt, o.Message = a.Task, a.Number, a.Message

@@ -35,6 +35,7 @@ type attempt struct {
 	why    string    // the reason to make it; see PlannedAttempt
 	try    int       // 1, or more for a retry
 	asked  time.Time // when its turn came, before it waited for resources
+	began  time.Time // in the order in which attempts are started
 	log    *logs.Attempt
 }
 
@@ -316,12 +317,11 @@ func (s *session) newRecord(a attempt) (record.Record, error) {
 	task := a.task
 	provenance, err := s.provenance(task)
 	category, _ := task.Metadata()["category"].(string) // by which reports group tasks
-	now := time.Now().UTC()
 	return record.Record{
 		RunID: s.cfg.Tester.Run.ID, TaskID: task.ID(), BenchmarkID: s.cfg.Pack.ID, TaskType: task.Family().Name, Category: category,
 		Attempt: a.number, Try: a.try, HiddenValues: secrets.Redacted, ResourceSummary: task.ResourceSummary(), ProducerMetadata: record.Metadata{},
 		NetworkEnabled: s.cfg.networked(), Image: a.image.Ref, ImageID: a.image.Digest, Sidecars: s.images.sidecarImages(a.task), Degraded: s.cfg.Degraded,
-		StartedAt: now, Times: record.Times{Waited: now.Sub(a.asked).Seconds()}, Provenance: provenance,
+		StartedAt: a.began.UTC(), Times: record.Times{Waited: a.began.Sub(a.asked).Seconds()}, Provenance: provenance,
 	}, err
 }
 

@@ -36,6 +36,7 @@ func (s *session) makeAttempts(ctx context.Context) error {
 		if err = context.Cause(producing); err != nil || s.startNoMore.Load() { // what happened meanwhile
 			break
 		}
+		a.began = time.Now()
 		group.Go(func() error {
 			defer s.host.Give(need)
 			return s.untilMeasured(work, producing, a)
@@ -159,6 +160,7 @@ func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error
 		select {
 		case <-time.After(delay):
 			delay *= 2
+			a.began = time.Now()
 		case <-producing.Done():
 			s.count(a.key(), last)
 			return s.interrupted(ctx)
