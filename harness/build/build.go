@@ -17,7 +17,6 @@ import (
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,7 +75,12 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	if b.Output == nil {
 		b.Output = io.Discard
 	}
-	f, err := os.Open(filepath.Join(dir, file))
+	root, err := openContext(dir, file)
+	if err != nil {
+		return runtime.Image{}, err
+	}
+	defer func() { _ = root.Close() }()
+	f, err := root.Open(file) // a link out of the directory leads to a file of the operator's
 	if err != nil {
 		return runtime.Image{}, err
 	}
@@ -89,11 +93,6 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 	if err != nil {
 		return runtime.Image{}, Fault{fmt.Errorf("%s: %w", f.Name(), err)}
 	}
-	root, err := openContext(dir, file)
-	if err != nil {
-		return runtime.Image{}, err
-	}
-	defer func() { _ = root.Close() }()
 	r := recipe{Builder: b, file: f.Name(), context: root, lex: shell.NewLex(parsed.EscapeToken), global: map[string]string{}, stages: map[string]*stage{}}
 	for _, a := range args {
 		for _, pair := range a.Args {
