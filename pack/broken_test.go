@@ -152,6 +152,12 @@ func TestTaskDirectories(t *testing.T) {
 		{"large source", func(t *testing.T, task string) {
 			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.ImportLimits{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},
+		{"many links to a file", func(t *testing.T, task string) {
+			must(t, os.WriteFile(filepath.Join(task, "tests", "big"), make([]byte, 2000), 0o644))
+			for _, name := range []string{"a", "b", "c"} {
+				must(t, os.Symlink("big", filepath.Join(task, "tests", name)))
+			}
+		}, pack.ImportLimits{AllBytes: 6000}, "the task directories hold more than 6000 bytes"},
 		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.ImportLimits{TaskFiles: 4}, "more than 4 files"},
 		{"many tasks", func(t *testing.T, task string) {
 			must(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))

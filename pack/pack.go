@@ -92,7 +92,7 @@ type ImportLimits struct {
 	File      int64 // bytes of one file of a task directory
 	TaskFiles int   // files of one task directory
 	TaskBytes int64 // bytes of one task directory
-	AllBytes  int64 // bytes of all task directories
+	AllBytes  int64 // bytes of the files that all task directories bring to the pack
 }
 
 // withDefaults replaces zero limits by defaults far above any published benchmark.

@@ -82,7 +82,7 @@ func (t *task) mentions(text string) bool {
 // A builder adds the tasks of directories to a pack.
 type builder struct {
 	*pack.Builder
-	bytes int64 // of all tasks that were read
+	bytes int64 // of all files in the pack, where links to files have become files
 }
 
 // A task is one directory of a source, with all its files in memory.
@@ -166,12 +166,6 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	t := &task{id: id, place: at}
 	if err := t.read(dir, b.Limits); err != nil {
 		return b.Reject(compiler.Problem{File: dir, Message: err.Error()})
-	}
-	for _, f := range t.files {
-		b.bytes += int64(len(f.text))
-	}
-	if b.bytes > b.Limits.AllBytes {
-		return compiler.Problems{{File: dir, Message: fmt.Sprintf("the task directories hold more than %d bytes", b.Limits.AllBytes)}}
 	}
 	if err := yield(t); err != nil {
 		return err

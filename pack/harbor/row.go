@@ -59,12 +59,14 @@ func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
 	}
 }
 
-// place writes files below a directory of the pack.
+// place writes files below a directory of the pack, unless the pack gets too big.
 func (b *builder) place(dir string, files []taskFile) error {
 	for _, f := range files {
 		name, err := path.Join(dir, f.path), error(nil)
 		if f.link != "" {
 			err = b.Link(name, f.link)
+		} else if b.bytes += int64(len(f.text)); b.bytes > b.Limits.AllBytes {
+			err = compiler.Problems{{File: b.Source, Message: fmt.Sprintf("the task directories hold more than %d bytes, with a file for each link to a file", b.Limits.AllBytes)}}
 		} else {
 			err = b.Write(name, f.text, f.executable)
 		}
