@@ -120,8 +120,9 @@ func (e *Enforcer) findMissing(allowDegraded []string) (degraded []string, refus
 }
 
 // Options turns limits into options of a specification, without those that [Enforcer.Degraded]
-// allows to be missing. group is the path given to [Enforcer.Group].
-func (e *Enforcer) Options(l runtime.Limits, group string) ([]oci.Option, error) {
+// allows to be missing. group is the path given to [Enforcer.Group]. beside is how many processes a sandbox with the
+// same user namespace may have, which the kernel counts together with this one's where there are no control groups.
+func (e *Enforcer) Options(l runtime.Limits, group string, beside int64) ([]oci.Option, error) {
 	degraded, err := e.Degraded()
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func (e *Enforcer) Options(l runtime.Limits, group string) ([]oci.Option, error)
 		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
 	}
 	if e.watched() {
-		return append(opts, withoutCgroup(l)...), nil
+		return append(opts, withoutCgroup(l, beside)...), nil
 	}
 	opts = append(opts, oci.WithCgroup(e.cgroups.Group(group).Path()), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids))
 	if slices.Contains(degraded, "cpu") {
@@ -173,12 +174,12 @@ func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 // The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
 // one process from taking the host's memory between two readings, and is generous, since
 // programs reserve more memory than they use.
-func withoutCgroup(l runtime.Limits) []oci.Option {
+func withoutCgroup(l runtime.Limits, beside int64) []oci.Option {
 	const least = 1 << 30
 	var host unix.Sysinfo_t
 	data := max(4*uint64(l.Memory), least)
 	if unix.Sysinfo(&host) == nil {
 		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
 	}
-	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids)), oci.WithDataSize(data)}
+	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids + beside)), oci.WithDataSize(data)}
 }

@@ -243,7 +243,11 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
 	)
-	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup)
+	var beside int64
+	if other, ok := n.cfg.NetworkOf.(*Sandbox); ok {
+		beside = other.cfg.Limits.Pids
+	}
+	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup, beside)
 	if err != nil {
 		return nil, err
 	}

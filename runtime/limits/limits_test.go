@@ -1,0 +1,30 @@
+package limits_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/securebench/sbench/oci"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/limits"
+)
+
+// TestProcessesBeside: without control groups, the processes of a sandbox with the same user namespace take none
+// from a new one.
+func TestProcessesBeside(t *testing.T) {
+	e := limits.New(cgroup.Hierarchies{}, []string{"memory", "pids", "cpu"})
+	opts, err := e.Options(runtime.Limits{Memory: 1 << 30, CPUs: 1, Pids: 64}, "/group", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := oci.New("/root", append(opts, oci.WithArgs("true"), oci.WithCwd("/"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(64), oci.WithOOMScoreAdj(500))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (specs.POSIXRlimit{Type: "RLIMIT_NPROC", Hard: 164, Soft: 164}); !slices.Contains(spec.Process.Rlimits, want) {
+		t.Errorf("limits %v", spec.Process.Rlimits)
+	}
+}
