@@ -203,6 +203,8 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
 	case errors.Is(err, runtime.ErrNotStarted):
 		return c.notStarted(), nil
+	case err != nil && c.prevented(ctx, dir):
+		return verifiers.Fail("verifier_not_started", "the checker's sandbox does not start beside the processes that the harness left, and does without them"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
@@ -222,6 +224,19 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 		}
 	}
 	return c.withoutPytest(ctx, dir, v)
+}
+
+// prevented reports whether processes that the harness left keep the checker from running, time and again. They
+// share its user namespace, for which the kernel has limits, and may not turn a failure into an error.
+func (c *terminalCheck) prevented(ctx context.Context, dir string) bool {
+	if c.in.Left == nil {
+		return false
+	}
+	if _, err := c.withoutCandidate(ctx, dir); err != nil {
+		return false
+	}
+	_, err := c.execute(ctx, dir)
+	return err != nil && ctx.Err() == nil
 }
 
 // summarized returns the end of the checker as pytest's summary says it, if that has to pass, too.
@@ -248,7 +263,7 @@ func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
 
 var (
 	// pytestSummary matches the last line of a run of pytest, and its numbers of tests.
-	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ [a-z]+,? )+)in \d[\d.:]*s`)
+	pytestSummary = regexp.MustCompile(`(?m)^(?:=+ )?((?:\d+ (?:subtests )?[a-z]+,? )+)in \d[\d.:]* ?s`)
 	failures      = regexp.MustCompile(` (failed|errors?)\b`)
 	escapes       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 )
