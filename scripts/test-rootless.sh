@@ -79,12 +79,12 @@ copy() {
 # test_package PACKAGE [PATTERN] compiles its tests and runs them as the user.
 test_package() (
 	cd "$here"
-	CGO_ENABLED=0 go test -vet=off -c -o "$dir/src/$1/rootless.test" "./$1"
+	CGO_ENABLED=0 go test -vet=off -c -o "$dir/src/$1/rootless.test" "./$1" || exit
 	say "$1"
 	# shellcheck disable=SC2016 # the inner shell expands
 	gotestsum --raw-command -- bash -euo pipefail -c 'cd "$1"; package="$2"; shift 2; "$@" 2>&1 | go tool test2json -t -p "$package"' - \
 		"$dir/src/$1" "rootless/$1" "${become[@]}" SBENCH_TEST_DIR="$dir/home/test" \
-		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts" || same')"
+		./rootless.test -test.v=test2json -test.timeout 25m -test.run "${2:-}" -test.skip "$(names 'target == "root" || target == "hosts" || same')" || exit
 	rm -f "$dir/src/$1/rootless.test"
 )
 
@@ -208,7 +208,7 @@ bench() {
 
 main() {
 	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
-	local packages=("$@") package name
+	local packages=("$@") package name failed=0
 	make_user
 	become=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env
 		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8
@@ -233,8 +233,9 @@ main() {
 	esac
 	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
 	for package in "${packages[@]}"; do
-		test_package "$package" "${RUN:-}"
+		test_package "$package" "${RUN:-}" || failed=1
 	done
+	[ "$failed" = 0 ] || return 1
 	[ -z "${RUN:-}" ] || return 0
 	for name in confined unreachable killed; do
 		"$name"
