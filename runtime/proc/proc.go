@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,9 +59,6 @@ func (s Stat) Number(field int) int64 {
 // live, that means only that its first thread has ended.
 func (s Stat) Zombie() bool { return s[0] == "Z" }
 
-// Stopped reports whether a signal or a tracer has stopped the process, or it has ended.
-func (s Stat) Stopped() bool { return s[0] == "T" || s[0] == "t" || s.Ended() }
-
 // Ended reports whether the process has ended and only awaits its parent.
 func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <= 1 }
 
@@ -69,10 +67,34 @@ func (s Stat) Ended() bool { return s[0] == "X" || s.Zombie() && s.Number(20) <=
 func Alive(pid int) bool {
 	s, err := ReadStat(pid)
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH)
+		return !ended(err)
 	}
 	return !s.Ended()
 }
+
+// Stopped reports whether a signal or a tracer has stopped every thread of a process that has not ended. threads tells
+// which threads there are and how often each has stopped running: if one has run in between, it is another text.
+func Stopped(pid int) (threads string, all bool) {
+	dir := fmt.Sprintf("/proc/%d/task", pid)
+	entries, err := os.ReadDir(dir)
+	all = err == nil || ended(err)
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name(), "status"))
+		all = all && (err == nil || ended(err))
+		for line := range strings.Lines(string(text)) {
+			switch key, value, _ := strings.Cut(line, ":\t"); key {
+			case "State":
+				all = all && strings.ContainsAny(value[:1], "TtZX")
+			case "Pid", "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
+				threads += value
+			}
+		}
+	}
+	return threads, all
+}
+
+// ended reports whether reading about a process failed because it has ended.
+func ended(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // All lists the ids of all processes in this process's PID namespace.
 func All() ([]int, error) {

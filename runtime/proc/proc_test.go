@@ -2,10 +2,12 @@ package proc_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +16,51 @@ import (
 
 	"github.com/securebench/sbench/runtime/proc"
 )
+
+// TestStopped: a process has stopped with the last of its threads, not with the first.
+func TestStopped(t *testing.T) {
+	if os.Getenv("SBENCH_TEST_THREADS") != "" {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
+	}
+	goruntime.LockOSThread() // is the tracer
+	cmd := exec.Command(os.Args[0], "-test.run=^TestStopped$")
+	cmd.Env = append(os.Environ(), "SBENCH_TEST_THREADS=1")
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	await := func(what string, ok func(proc.Stat) bool) {
+		for range 1000 {
+			if s, err := proc.ReadStat(pid); err == nil && ok(s) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("never: %s", what)
+	}
+	await("threads", func(s proc.Stat) bool { return s.Number(20) > 2 })
+	if err := errors.Join(unix.PtraceSeize(pid), unix.PtraceInterrupt(pid)); err != nil {
+		t.Fatal(err)
+	}
+	await("the first thread has stopped", func(s proc.Stat) bool { return s[0] == "t" })
+	before, all := proc.Stopped(pid)
+	if all {
+		t.Error("all threads have stopped with the first")
+	}
+	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	await("all threads have stopped", func(proc.Stat) bool { _, all := proc.Stopped(pid); return all })
+	stopped, _ := proc.Stopped(pid)
+	if again, _ := proc.Stopped(pid); stopped == before || again != stopped {
+		t.Error("threads are counted as running that were stopped, or the other way round")
+	}
+}
 
 // TestChild follows a child of this process to its end.
 func TestChild(t *testing.T) {

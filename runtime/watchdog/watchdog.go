@@ -257,23 +257,28 @@ func (g *Group) Freeze(ctx context.Context, on bool) error {
 	if !on {
 		return g.Signal(unix.SIGCONT, 0)
 	}
-	for still := 0; still < emptyPasses; still++ {
+	// A process can be resumed by another that stops afterwards. But if two passes see the same threads stopped, and
+	// none has run in between, then none ran when the second pass began, and so none can resume another.
+	before := ""
+	for same := 0; same < emptyPasses; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("processes do not stop: %w", context.Cause(ctx))
 		}
 		pids, err := g.Pids()
+		stopped, now := true, ""
 		for _, pid := range pids {
-			if s, statErr := proc.ReadStat(pid); statErr == nil && !s.Stopped() {
-				still = -1
-			}
+			threads, all := proc.Stopped(pid)
+			stopped, now = stopped && all, now+threads
 		}
-		if err == nil && still < 0 {
-			err = g.Signal(unix.SIGSTOP, 0)
+		if same++; now != before {
+			same, before = 0, now
+		}
+		if err == nil && !stopped {
+			same, err = 0, g.Signal(unix.SIGSTOP, 0)
 		}
 		if err != nil {
 			return err
 		}
-		time.Sleep(time.Millisecond)
 	}
 	return nil
 }

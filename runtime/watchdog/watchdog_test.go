@@ -119,7 +119,7 @@ func TestFreeze(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, pid := range pids {
-			if s, err := proc.ReadStat(pid); err != nil || !s.Stopped() {
+			if _, stopped := proc.Stopped(pid); !stopped {
 				n++
 			}
 		}
