@@ -3,6 +3,7 @@ package pack
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 
@@ -58,6 +59,12 @@ func Images(dir string) ([]BuiltImage, error) {
 		clean, err := paths.Parse(image.Context)
 		if err != nil || path.Dir(clean) != ImagesDir || image.Ref == "" {
 			problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "no context below %s with a reference", ImagesDir)...)
+			continue
+		}
+		for _, name := range []string{ImagesDir, clean} {
+			if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && !info.IsDir() {
+				problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "%s is no directory of the pack", name)...)
+			}
 		}
 	}
 	if len(problems) > 0 {

@@ -1,6 +1,7 @@
 package pack_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ func TestImages(t *testing.T) {
 		{"through the parent", `{"images": [{"ref": "a", "context": "images/a/../../.."}]}`, nil, "$.images[0]"},
 		{"hidden files", `{"images": [{"ref": "a", "context": "images/a"}, {"ref": "a", "context": "hidden/a"}]}`, nil, "$.images[1]"},
 		{"all images", `{"images": [{"ref": "a", "context": "images"}]}`, nil, "$.images[0]"},
+		{"a link", `{"images": [{"ref": "a", "context": "images/link"}]}`, nil, "$.images[0]: images/link is no directory of the pack"},
 		{"without a name", `{"images": [{"context": "images/a"}]}`, nil, "$.images[0]"},
 		{"no json", `{`, nil, "provenance.json: unexpected end"},
 		{"no file", "", nil, "provenance.json: no such file"},
@@ -36,6 +38,7 @@ func TestImages(t *testing.T) {
 			if tt.text != "" {
 				must(t, os.WriteFile(filepath.Join(dir, "provenance.json"), []byte(tt.text), 0o644))
 			}
+			must(t, errors.Join(os.Mkdir(filepath.Join(dir, "images"), 0o755), os.Symlink("/", filepath.Join(dir, "images", "link"))))
 			got, err := pack.Images(dir)
 			if tt.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
