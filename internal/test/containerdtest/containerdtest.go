@@ -201,7 +201,11 @@ func shareBase(ctx context.Context, opts host.Options, archive string) error {
 		if err := errors.Join(importBase(ctx, c, archive), c.Close(ctx)); err != nil {
 			return err
 		}
-		if err := os.Rename(filepath.Join(opts.Root, "containerd"), shared); err != nil {
+		err = os.Rename(filepath.Join(opts.Root, "containerd"), shared)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // the host's own daemon has it
+		}
+		if err != nil {
 			return err
 		}
 	}
