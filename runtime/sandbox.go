@@ -156,9 +156,9 @@ type Config struct {
 	Base Sandbox
 
 	Persistent bool // takes any number of Exec calls, otherwise one
-	// KeepProcesses suspends what the process of a one-shot sandbox has started and left, instead of killing
-	// it. It runs again, within the same limits, as soon as a sandbox is created with this one as NetworkOf. It is
-	// killed if the process reached its wall time, or if it cannot be suspended.
+	// KeepProcesses suspends the processes that the process of a one-shot sandbox has left, instead of killing
+	// them. They run again, within the same limits, as soon as a sandbox is created with this one as NetworkOf.
+	// They are killed nevertheless if the process reached its wall time, or if they cannot be suspended.
 	KeepProcesses bool
 	WritableRoot  bool // otherwise only tmpfs and writable mounts are writable
 	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system

@@ -3,13 +3,13 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -29,13 +29,11 @@ assert u.urlopen("http://127.0.0.1:8098/", timeout=5).read() == b"42"
 		"environment": map[string]any{"image": containerdtest.Image, "keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}},
 	})
 	must(t, err)
-	for name, text := range map[string]string{
+	filetest.Write(t, dir, map[string]string{
 		"manifest.yaml": "id: kept\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
 		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "kept", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
 "harness": {"type": "command", "config": {"command": "true"}}}`,
-	} {
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
+	})
 	command, err := json.Marshal([]string{"bash", "-c", script})
 	must(t, err)
 	return []string{"run", filepath.Join(dir, "tester.yaml"), "-o", output, "--progress", "plain", "--set", "harness.config.command=" + string(command)}
@@ -74,7 +72,7 @@ func TestKeepProcesses(t *testing.T) {
 		"more memory than there is":    {served(`b"x" * (1 << 30)`), "verified=1 passed=0"},
 		"more files than there may be": {served(`open("/dev/shm/x", "wb").write(b"x" * (1 << 28))`), "verified=1 passed=0"},
 		"an answer that never ends":    {served("time.sleep(1000)"), "verified=1 passed=0"},
-		"ended at its limit":           {served("pass") + "sleep 1000", "verified=1 passed=0"},
+		"ended at its limit":           {"trap '' TERM; " + served("pass") + "trap - TERM; sleep 1000", "verified=1 passed=0"},
 		"suspended by itself":          {served("os.kill(os.getpid(), signal.SIGSTOP)"), "verified=1 passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 // killTimeout bounds the wait until killed processes have ended: minutes, because a process
 // that waits for a slow disk ends only when the disk answers. After slowKill the wait is
-// logged. freezeTimeout bounds the wait until processes are suspended that are to be kept.
+// logged. freezeTimeout bounds the wait until the processes that are to be kept are suspended.
 const (
 	killTimeout   = 5 * time.Minute
 	slowKill      = 20 * time.Second
@@ -162,7 +162,7 @@ type end struct {
 }
 
 // wait waits until the process has ended, and proves that no process of the sandbox but the idle one
-// is alive. The daemon may end before the process does.
+// is alive or, with Config.KeepProcesses, that none runs. The daemon may end before the process does.
 func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	begun := time.Now()
 	waitCtx, cancel := context.WithCancel(x.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
@@ -192,17 +192,8 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		}
 	}
 	wall := time.Since(begun)
-	kept := false
-	if x.cfg.KeepProcesses {
-		err := x.suspend(ctx)
-		if kept = err == nil; err != nil && !errors.Is(err, context.DeadlineExceeded) { // the processes cannot cause it
-			return runtime.Exit{}, errors.Join(err, x.killAll(ctx))
-		}
-	}
-	if !kept {
-		if err := x.killAll(ctx); err != nil {
-			return runtime.Exit{}, err
-		}
+	if err := x.settle(ctx, reason); err != nil {
+		return runtime.Exit{}, err
 	}
 	if e.err != nil {
 		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
@@ -239,26 +230,37 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 	}
 }
 
-// suspend suspends the processes that are to be kept.
-func (x *execution) suspend(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
+// settle suspends what the process has left, if that is to be kept, and else kills it. A process that reached
+// its wall time leaves nothing.
+func (x *execution) settle(ctx context.Context, reason runtime.Reason) error {
+	if !x.cfg.KeepProcesses || reason == runtime.WallTime {
+		return x.killAll(ctx)
+	}
+	freezing, cancel := context.WithTimeout(context.WithoutCancel(ctx), freezeTimeout)
 	defer cancel()
-	return x.group.Freeze(ctx, true)
+	err := x.group.Freeze(freezing, true)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.DeadlineExceeded) { // the processes can cause it
+		err = nil
+	}
+	return errors.Join(err, x.killAll(ctx))
 }
 
-// resume lets processes that were suspended run again. They are killed if the layer is over its size.
+// resume lets the processes that are kept run again. From then on they are killed if the layer is over its size.
 func (s *Sandbox) resume(ctx context.Context) error {
 	if s.left == nil || s.unwatch != nil {
 		return nil
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	s.unwatch = cancel
-	x, pid := execution{Sandbox: s}, s.idlePid()
-	if full := x.overflow(watching); full != nil {
+	if full := s.overflow(watching); full != nil {
+		spare := s.idlePid()
 		go func() {
 			select {
 			case <-full:
-				_ = kill(watching, x.group, pid, killTimeout) // Close tries again
+				_ = kill(watching, s.group, spare, killTimeout) // Close tries again
 			case <-watching.Done():
 			}
 		}()

@@ -11,8 +11,8 @@ const watchInterval = 200 * time.Millisecond
 // overflow returns a channel that is closed once the contents of a layer that is only a
 // directory exceed its size or cannot be counted, unless ctx is done first. If the kernel bounds
 // the layer, the channel is nil. If a count takes long, the next one waits four times as long.
-func (x *execution) overflow(ctx context.Context) <-chan struct{} {
-	layer, group := x.layer, x.group
+func (s *Sandbox) overflow(ctx context.Context) <-chan struct{} {
+	layer, group := s.layer, s.group
 	if layer.Bounded() {
 		return nil
 	}
