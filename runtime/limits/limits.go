@@ -120,8 +120,8 @@ func (e *Enforcer) findMissing(allowDegraded []string) (degraded []string, refus
 }
 
 // Options turns limits into options of a specification, without those that [Enforcer.Degraded]
-// allows to be missing. group is the path given to [Enforcer.Group]. beside is how many processes a sandbox with the
-// same user namespace may have, which the kernel counts together with this one's where there are no control groups.
+// allows to be missing. group is the path given to [Enforcer.Group]. beside is how many processes another sandbox
+// with the same user namespace may have. Without control groups, the kernel counts both sandboxes' processes together.
 func (e *Enforcer) Options(l runtime.Limits, group string, beside int64) ([]oci.Option, error) {
 	degraded, err := e.Degraded()
 	if err != nil {

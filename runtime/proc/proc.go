@@ -72,8 +72,9 @@ func Alive(pid int) bool {
 	return !s.Ended()
 }
 
-// Stopped reports whether a signal or a tracer has stopped every thread of a process that has not ended. threads tells
-// which threads there are and how often each has stopped running: if one has run in between, it is another text.
+// Stopped reports whether a signal or a tracer has stopped all threads of a process; a thread that has ended counts as
+// stopped. threads lists the threads with the number of their context switches: two calls return the same text only
+// if no thread has run in between.
 func Stopped(pid int) (threads string, all bool) {
 	dir := fmt.Sprintf("/proc/%d/task", pid)
 	entries, err := os.ReadDir(dir)

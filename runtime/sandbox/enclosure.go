@@ -115,8 +115,8 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	return err
 }
 
-// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong. The processes
-// that it keeps run again.
+// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong, and resumes the
+// processes that it keeps.
 func (n *enclosure) share(ctx context.Context) error {
 	other, ok := n.cfg.NetworkOf.(*Sandbox)
 	if !ok || other.engine != n.engine || n.cfg.Network != nil {

@@ -33,8 +33,8 @@ type Sandbox struct {
 	idle       *process // the first process of a persistent sandbox
 	spent      bool     // a process was run
 	dead       bool     // all processes have ended, and none can be started
-	// left is the process of a sandbox with KeepProcesses after its end, and unwatch, once those that it left
-	// run again, ends the watch on them.
+	// With Config.KeepProcesses, left is the process that was run, after its end. unwatch ends the watch on the
+	// processes that it has left; it is nil until they run again.
 	left    *process
 	unwatch context.CancelFunc
 	closed  bool
@@ -126,10 +126,11 @@ func (s *Sandbox) Changes() (runtime.Changes, error) {
 	return c, nil
 }
 
-// checkStopped returns an error unless a one-shot sandbox has ended its process, none that it left runs, and the
-// sandbox is not closed.
+// checkStopped returns an error unless the process of a one-shot sandbox has ended, no other process runs in the
+// sandbox, and the sandbox is not closed.
 func (s *Sandbox) checkStopped() error {
-	if s.closed || !s.dead && (s.left == nil || s.unwatch != nil) { // only a one-shot sandbox dies before it is closed
+	suspended := s.left != nil && s.unwatch == nil
+	if s.closed || !s.dead && !suspended { // only a one-shot sandbox dies before it is closed
 		return errors.New("sandbox has not stopped, or is closed")
 	}
 	return nil

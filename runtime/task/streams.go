@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// drainTimeout bounds the wait for the rest of the output, and keptTimeout does where living processes may
-// still have it.
+// drainTimeout bounds the wait for the rest of the output. keptTimeout bounds it if processes are kept, since a
+// kept process may hold the pipe open.
 const (
 	drainTimeout = 10 * time.Second
 	keptTimeout  = 500 * time.Millisecond
@@ -49,7 +49,8 @@ func (s *Streams) Close() { close(s.Ended) }
 // its attempt an error that way. The kernel looks for such sockets when a socket is closed
 // (net/unix/garbage.c).
 //
-// With kept, processes are alive. What they write later is read, so that they can go on, but not passed on.
+// With kept, suspended processes are alive. What they write once they run again is read, so that they can go on, but
+// not passed on.
 func (s *Streams) Drain(kept bool) {
 	within := drainTimeout
 	if kept {
