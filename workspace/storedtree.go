@@ -52,7 +52,7 @@ func DigestOf(h hash.Hash) string { return "sha256:" + hex.EncodeToString(h.Sum(
 // Digest is DigestTree for the tree as it was before it was copied. maxBytes is what bounded the tree when it
 // was stored; 0 means 8 GiB.
 func (t StoredTree) Digest(ctx context.Context, maxBytes int64) (TreeReport, error) {
-	return t.Copy(ctx, nil, TreeOptions{MaxBytes: maxBytes, MaxFiles: max(defaultMaxFiles, maxBytes/fileBytes)})
+	return t.Copy(ctx, nil, TreeOptions{MaxBytes: maxBytes})
 }
 
 // Restore is Copy with the tree's original owners and modes, for a directory that no user of the

@@ -20,8 +20,8 @@ var ErrTooBig = errors.New("tree is too big")
 
 const (
 	defaultMaxBytes = 8 << 30   // TreeOptions.MaxBytes
-	defaultMaxFiles = 1_000_000 // TreeOptions.MaxFiles
-	fileBytes       = 8 << 10   // of MaxBytes for each entry that a stored tree may have
+	defaultMaxFiles = 1_000_000 // TreeOptions.MaxFiles, at least
+	fileBytes       = 8 << 10   // of MaxBytes for each entry beyond these
 	maxDepth        = 128       // directories inside one another
 	maxDropped      = 100       // names in TreeReport.Dropped
 )
@@ -30,7 +30,7 @@ const (
 // directories deep.
 type TreeOptions struct {
 	MaxBytes int64 // of all regular files, by their apparent sizes, holes included; 0 means 8 GiB
-	MaxFiles int64 // entries of any type; 0 means a million
+	MaxFiles int64 // entries of any type; 0 means a million or, if that is more, one for each 8 KiB of MaxBytes
 	// Preserve gives every entry of a copy the numeric owner of its source, which needs
 	// CAP_CHOWN. Otherwise the calling process owns it.
 	Preserve bool
@@ -94,8 +94,8 @@ type treeWalk struct {
 }
 
 func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
+	opts.MaxFiles = cmp.Or(opts.MaxFiles, max(defaultMaxFiles, opts.MaxBytes/fileBytes))
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, defaultMaxBytes)
-	opts.MaxFiles = cmp.Or(opts.MaxFiles, defaultMaxFiles)
 	return &treeWalk{ctx: ctx, opts: opts, list: sha256.New(), buf: make([]byte, 128<<10)}
 }
 
