@@ -230,7 +230,7 @@ func inTheWay(err error) bool {
 func (r Request) services() (all []service.Service) {
 	env := r.Task.Environment()
 	if e := env.Entrypoint; e.Args(r.Image.Entrypoint) != nil {
-		all = append(all, service.Service{Args: e.Args(r.Image.Entrypoint), Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
+		all = append(all, service.Service{Args: e.Args(r.Image.Entrypoint), Ready: e.Ready.Args(), Wait: e.Timeout})
 	}
 	if !env.Prepare.IsZero() {
 		all = append(all, service.Service{Args: env.Prepare.Args(), Once: true})

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +122,7 @@ func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 	for _, s := range task.Environment().Sidecars {
 		image := found[imageKey(s.Image, nil)]
 		all = append(all, service.Sidecar{
-			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)},
+			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: s.Timeout},
 			Name:    s.Name, Image: image, Env: compiler.Environ(s.Env),
 		})
 	}

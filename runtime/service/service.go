@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,14 +28,13 @@ const (
 // Failed is the exit code if a service could not be started.
 const Failed = 126
 
-// DefaultWait is how long a service may take to be ready if its task does not say.
-const DefaultWait = time.Minute
+const defaultWait = time.Minute // Service.Wait
 
 // A Service is a process that runs until its sandbox ends, without input and output.
 type Service struct {
 	Args  []string      `json:"args"`
 	Ready []string      `json:"ready"` // succeeds as soon as the service can be used; empty for none
-	Wait  time.Duration `json:"wait"`  // until it is ready
+	Wait  time.Duration `json:"wait"`  // until it is ready; 0 means a minute
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
 }
 
@@ -117,12 +117,13 @@ func (s Service) start() error {
 	if len(s.Ready) == 0 {
 		return nil
 	}
-	for end := time.Now().Add(s.Wait); ; time.Sleep(interval) {
+	wait := cmp.Or(s.Wait, defaultWait)
+	for end := time.Now().Add(wait); ; time.Sleep(interval) {
 		if exec.Command(s.Ready[0], s.Ready[1:]...).Run() == nil {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("the service %q is not ready after %s", s.Args, s.Wait)
+			return fmt.Errorf("the service %q is not ready after %s", s.Args, wait)
 		}
 	}
 }

@@ -226,8 +226,9 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	return c.withoutPytest(ctx, dir, v)
 }
 
-// prevented reports whether processes that the harness left keep the checker from running, time and again. They
-// share its user namespace, for which the kernel has limits, and may not turn a failure into an error.
+// prevented reports whether the processes that the harness left keep the checker from running: it runs without the
+// candidate, and then fails to run beside them again. The processes share the checker's user namespace, for which the
+// kernel has limits, and may not turn a failure into an error.
 func (c *terminalCheck) prevented(ctx context.Context, dir string) bool {
 	if c.in.Left == nil {
 		return false
@@ -239,23 +240,20 @@ func (c *terminalCheck) prevented(ctx context.Context, dir string) bool {
 	return err != nil && ctx.Err() == nil
 }
 
-// summarized returns the end of the checker as pytest's summary says it, if that has to pass, too.
+// summarized makes the checker's success a failure if the task wants a summary of pytest, and there is none that passes,
+// or one that does not.
 func (c *terminalCheck) summarized(exit runtime.Exit) runtime.Exit {
 	if !c.eval.Checker.PytestSummary || !exit.Success() {
 		return exit
 	}
-	found := false
-	for _, output := range []string{exit.Stdout.String(), exit.Stderr.String()} { // a summary on one does not hide the other's
-		all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(output, ""), -1)
-		if len(all) == 0 {
-			continue
-		}
-		found = true
-		if last := all[len(all)-1][1]; !strings.Contains(last, " passed") || failures.MatchString(last) {
-			exit.Code = 1
+	var summaries []string
+	for _, output := range []string{exit.Stdout.String(), exit.Stderr.String()} { // the last of each
+		if all := pytestSummary.FindAllStringSubmatch(escapes.ReplaceAllString(output, ""), -1); len(all) > 0 {
+			summaries = append(summaries, all[len(all)-1][1])
 		}
 	}
-	if !found {
+	failed := func(s string) bool { return !strings.Contains(s, " passed") || failures.MatchString(s) }
+	if len(summaries) == 0 || slices.ContainsFunc(summaries, failed) {
 		exit.Code = 1
 	}
 	return exit
@@ -414,10 +412,10 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 func (c *terminalCheck) services() (all []service.Service) {
 	e := c.in.Task.Environment().Entrypoint
 	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil { // it runs there
-		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: cmp.Or(e.Timeout, service.DefaultWait)})
+		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout})
 	}
 	for _, s := range c.eval.Services {
-		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: cmp.Or(s.Timeout, service.DefaultWait)})
+		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: s.Timeout})
 	}
 	return all
 }
