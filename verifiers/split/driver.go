@@ -2,6 +2,7 @@ package split
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -56,7 +57,7 @@ func (c *check) ask(ctx context.Context, s subject, driver compiler.SplitProgram
 
 // askOne asks one question and returns the evidence.
 func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProgram, i int, question json.RawMessage) (json.RawMessage, error) {
-	exit, err := c.drive(ctx, s.config, drive{args: driver.Args(), wall: orMinute(driver.Timeout), output: maxAnswer, request: question})
+	exit, err := c.drive(ctx, s.config, drive{args: driver.Args(), wall: cmp.Or(driver.Timeout, defaultWall), output: maxAnswer, request: question})
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +102,19 @@ type drive struct {
 	stopped func(runtime.Sandbox) error // sees the sandbox after the driver has ended; nil for nothing
 }
 
+// services returns what runs beside each driver: the entry point of the image, if the task wants it.
+func (c *check) services() []service.Service {
+	e := c.in.Task.Environment().Entrypoint
+	args := e.Args(c.in.Image.Entrypoint)
+	if args == nil {
+		return nil
+	}
+	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout}}
+}
+
 // drive runs a driver in a new sandbox. The Exit is zero if the driver could not be executed.
 func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit runtime.Exit, err error) {
-	args, own, err := service.Beside(c.services, d.args)
+	args, own, err := service.Beside(c.services(), d.args)
 	if err != nil {
 		return exit, err
 	}

@@ -1,7 +1,6 @@
 package split
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/machine"
 	"github.com/securebench/sbench/verifiers/repo"
@@ -33,9 +31,6 @@ func (c *check) config() (runtime.Config, error) {
 	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine = env.Workdir, true, env.Machine
 	cfg.Limits.LayerBytes = c.in.WorkspaceBytes
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
-	if args := env.Entrypoint.Args(c.in.Image.Entrypoint); args != nil {
-		c.services = []service.Service{{Args: args, Ready: env.Entrypoint.Ready.Args(), Wait: cmp.Or(env.Entrypoint.Timeout, service.DefaultWait)}}
-	}
 	if c.in.Task.Verification() != nil {
 		cfg.WritableRoot = true
 		return cfg, nil

@@ -11,6 +11,7 @@ package split
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -25,7 +26,6 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace"
 )
@@ -44,13 +44,12 @@ const (
 
 // check is one verification.
 type check struct {
-	engine   verifiers.Engine
-	in       verifiers.Input
-	volume   string            // has the files of driver and oracle, and of the candidate
-	mounts   []runtime.Mount   // of the files of the driver
-	services []service.Service // beside each driver
-	seed     string            // the oracle makes the same questions of the same seed
-	done     []func() error    // called afterwards, the last first
+	engine verifiers.Engine
+	in     verifiers.Input
+	volume string          // has the files of driver and oracle, and of the candidate
+	mounts []runtime.Mount // of the files of the driver
+	seed   string          // the oracle makes the same questions of the same seed
+	done   []func() error  // called afterwards, the last first
 }
 
 // broken is the error of a driver or an oracle that broke, so that there is no verdict.
@@ -145,7 +144,7 @@ func (c *check) converse(ctx context.Context, s subject) (v verifiers.Verdict, e
 	if split == nil {
 		return c.converseSecureBench(ctx, s)
 	}
-	o, err := c.startOracle(ctx, split.Oracle.Args(), orMinute(split.Oracle.Timeout))
+	o, err := c.startOracle(ctx, split.Oracle.Args(), cmp.Or(split.Oracle.Timeout, defaultWall))
 	if err != nil {
 		return v, err
 	}
@@ -197,10 +196,3 @@ func parse(text []byte) (document.Value, error) {
 }
 
 func digest(text []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(text)) }
-
-func orMinute(limit time.Duration) time.Duration {
-	if limit == 0 {
-		return defaultWall
-	}
-	return limit
-}
