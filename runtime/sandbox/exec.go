@@ -250,22 +250,24 @@ func (x *execution) settle(ctx context.Context, reason runtime.Reason) error {
 
 // resume lets the processes that are kept run again. From then on they are killed if the layer is over its size.
 func (s *Sandbox) resume(ctx context.Context) error {
-	if s.left == nil || s.unwatch != nil {
+	if s.left == nil {
 		return nil
 	}
-	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s.unwatch = cancel
-	if full := s.overflow(watching); full != nil {
-		spare := s.idlePid()
-		go func() {
-			select {
-			case <-full:
-				_ = kill(watching, s.group, spare, killTimeout) // Close tries again
-			case <-watching.Done():
-			}
-		}()
+	if s.unwatch == nil {
+		var watching context.Context
+		watching, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
+		go s.killFull(watching, s.overflow(watching))
 	}
-	return s.group.Freeze(ctx, false)
+	return s.group.Freeze(ctx, false) // again, if it failed before
+}
+
+// killFull kills the processes of the sandbox except the idle one once the layer is full, unless ctx is done first.
+func (s *Sandbox) killFull(ctx context.Context, full <-chan struct{}) {
+	select {
+	case <-full:
+		_ = kill(ctx, s.group, s.idlePid(), killTimeout) // Close tries again
+	case <-ctx.Done():
+	}
 }
 
 // killAll kills every process of the sandbox except the idle one, and verifies in the
