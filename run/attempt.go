@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/run/logs"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/run/steps"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
@@ -100,7 +101,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 	}
 	producer := s.cfg.Producer
 	if s.cfg.StandIn != "" {
-		producer = standIn{s.cfg.StandIn, s.cfg.family(a.part), a.part, s.cfg.Pack}
+		producer = standin.Producer{Kind: s.cfg.StandIn, Family: s.cfg.family(a.part), Task: a.part, Pack: s.cfg.Pack}
 	}
 	produced := func(result harness.Result) {
 		fillProduced(rec, request.Kind, result, s.secrets)
@@ -144,7 +145,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}
 	}
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
-		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == Reference, Image: a.image, CheckerImage: s.cfg.checkerImage(s.images, a.part),
+		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == standin.Reference, Image: a.image, CheckerImage: s.cfg.checkerImage(s.images, a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
 		Network: s.checkerNetwork(a), Left: left,
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
@@ -165,7 +166,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	if verdict.Reason == "verifier_dangerous_command_denied" {
 		done.Kind = VerifierPolicyDenied
 	}
-	if s.cfg.StandIn == Reference {
+	if s.cfg.StandIn == standin.Reference {
 		done.Detail = weaknesses(verdict)
 	}
 	s.emitFor(a, done)

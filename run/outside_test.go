@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/internal/test/fake"
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -92,13 +92,13 @@ func TestFamilyFromOutside(t *testing.T) {
 	known := []verifiers.Family{riddle()}
 	for _, tt := range []struct {
 		name     string
-		standIn  run.StandIn
+		standIn  standin.Kind
 		families []verifiers.Family
 		want     []string
 	}{
 		{"agent", "", known, []string{"keys passed", "hands failed verifier puzzled"}},
-		{"reference", run.Reference, known, []string{"keys passed", "hands passed"}},
-		{"empty", run.Empty, known, []string{"keys failed verifier puzzled", "hands failed verifier puzzled"}},
+		{"reference", standin.Reference, known, []string{"keys passed", "hands passed"}},
+		{"empty", standin.Empty, known, []string{"keys failed verifier puzzled", "hands failed verifier puzzled"}},
 		{"without a verifier", "", nil, []string{"keys pending  no_verifier", "hands pending  no_verifier"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

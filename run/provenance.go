@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/secrets"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -21,7 +22,7 @@ import (
 func (c config) producer() harness.Identity {
 	switch {
 	case c.StandIn != "":
-		return standIn{kind: c.StandIn}.Identity()
+		return standin.Producer{Kind: c.StandIn}.Identity()
 	case c.Producer == nil:
 		return harness.Identity{}
 	}

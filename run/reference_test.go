@@ -11,7 +11,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/filetest"
-	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/standin"
 )
 
 const imageOfRow = `"environment": {"image": "base"}`
@@ -45,7 +45,7 @@ func TestStandIns(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: tt.empty} {
+			for standIn, want := range map[standin.Kind]string{standin.Reference: tt.reference, standin.Empty: tt.empty} {
 				cfg, e := config(t, tt.row)
 				cfg.StandIn, cfg.Producer = standIn, nil
 				if _, err := runs(context.Background(), cfg); err != nil {
@@ -60,7 +60,7 @@ func TestStandIns(t *testing.T) {
 					text = *rec.CandidateText
 				}
 				wantText := ""
-				if standIn == run.Reference {
+				if standIn == standin.Reference {
 					wantText = tt.text
 				}
 				if got := fmt.Sprintf("%s %s", rec.VerificationStatus, rec.FailureReason); got != want || text != wantText || e.n > 0 {
@@ -83,7 +83,7 @@ func TestStandInSolution(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for standIn, want := range map[run.StandIn]string{run.Reference: tt.reference, run.Empty: "failed checker_failed"} {
+			for standIn, want := range map[standin.Kind]string{standin.Reference: tt.reference, standin.Empty: "failed checker_failed"} {
 				cfg, e := config(t, fmt.Sprintf(row, tt.state))
 				hidden := filepath.Join(filepath.Dir(cfg.Tester.Path), "hidden")
 				filetest.Write(t, hidden, map[string]string{"solution/solve.sh": "right", "solution/notes.txt": "n", "empty/x": ""})

@@ -12,6 +12,7 @@
 //	rejudge.go   the same for the stored candidates of another run
 //	record/      the records: their format, chain and signature
 //	logs/        what is logged beside the records
+//	standin/     the reference, empty and hostile candidates
 //	secrets/     what removes secrets from all that is kept
 //	steps/       the sum of a task's steps
 //	admission/   when the host has room for an attempt
@@ -27,6 +28,7 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/families"
@@ -89,7 +91,7 @@ type Site struct {
 
 // Options say what a run does with its inputs.
 type Options struct {
-	StandIn  StandIn              // replaces the producer unless it is ""
+	StandIn  standin.Kind         // replaces the producer unless it is ""
 	Output   string               // directory, made for this user alone if it is missing; "" is the tester file's
 	Limit    *int                 // most tasks that run; nil means all
 	Select   func(id string) bool // nil selects all

@@ -21,6 +21,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -135,7 +136,7 @@ func TestResume(t *testing.T) {
 		"sbench":   func(c *setup) { c.Version.Version = "another" },
 		"limits":   func(c *setup) { c.Tester.Runtime.Limits.Memory = 1 << 28 },
 		"harness":  func(c *setup) { c.Tester.Harness.Config.Command.Shell = "another" },
-		"stand-in": func(c *setup) { c.StandIn = run.Empty },
+		"stand-in": func(c *setup) { c.StandIn = standin.Empty },
 	} {
 		old := cfg
 		tester := *cfg.Tester

@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/standin"
 )
 
 // shards runs all shards of cfg below dir, and returns their directories.
@@ -237,7 +238,7 @@ func TestShardsThatFail(t *testing.T) {
 		rows = append(rows, choice(fmt.Sprint("task-", i)))
 	}
 	cfg, _ := config(t, rows...)
-	cfg.StandIn, cfg.Producer, cfg.Attempts, cfg.Jobs = run.Reference, nil, attempts, 4
+	cfg.StandIn, cfg.Producer, cfg.Attempts, cfg.Jobs = standin.Reference, nil, attempts, 4
 	dir, luck := t.TempDir(), rand.New(rand.NewPCG(1, 2))
 	var dirs []string
 	for i := 1; i <= count; i++ {
@@ -315,7 +316,7 @@ func TestDeal(t *testing.T) {
 		rows = append(rows, choice(fmt.Sprint("task-", i)))
 	}
 	cfg, _ := config(t, rows...)
-	cfg.StandIn, cfg.Producer, cfg.Attempts = run.Reference, nil, 3
+	cfg.StandIn, cfg.Producer, cfg.Attempts = standin.Reference, nil, 3
 	seen, loads := map[string]int{}, make([]int, 7)
 	for i := range loads {
 		cfg.Shard = &run.Shard{Index: i + 1, Count: len(loads)}

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime/host"
 )
 
@@ -49,7 +50,7 @@ type weakTask struct {
 
 type wrongTask struct {
 	Task    string        `json:"task"`
-	StandIn run.StandIn   `json:"stand_in"`
+	StandIn standin.Kind  `json:"stand_in"`
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason,omitempty"`
 }
@@ -83,14 +84,14 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	err = a.withClient(ctx, in.Tester, func(c *host.Host) (err error) {
 		check.client = c
 		// A pack of SecureBench 2.0 has no solutions.
-		if report.Reference, err = check.measure(ctx, run.Reference, record.Passed, func(t *compiler.Task) bool { return t.Verification() == nil }); err != nil {
+		if report.Reference, err = check.measure(ctx, standin.Reference, record.Passed, func(t *compiler.Task) bool { return t.Verification() == nil }); err != nil {
 			return err
 		}
-		if report.Empty, err = check.measure(ctx, run.Empty, record.Failed, func(*compiler.Task) bool { return true }); err != nil {
+		if report.Empty, err = check.measure(ctx, standin.Empty, record.Failed, func(*compiler.Task) bool { return true }); err != nil {
 			return err
 		}
-		for _, hostile := range run.Hostile() {
-			summary, err := check.measure(ctx, hostile, record.Failed, run.Attacked)
+		for _, hostile := range standin.Hostile() {
+			summary, err := check.measure(ctx, hostile, record.Failed, standin.Attacked)
 			if err != nil {
 				return err
 			}
@@ -142,7 +143,7 @@ type packCheck struct {
 
 // measure makes one of the runs, of the tasks that it is for, and notes those whose status is not want, or whose
 // candidate broke what judges it.
-func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record.Status, isFor func(*compiler.Task) bool) (summary run.Summary, err error) {
+func (p packCheck) measure(ctx context.Context, standIn standin.Kind, want record.Status, isFor func(*compiler.Task) bool) (summary run.Summary, err error) {
 	tasks, err := p.tasks(isFor)
 	if err != nil || len(tasks) == 0 {
 		return summary, err
@@ -160,7 +161,7 @@ func (p packCheck) measure(ctx context.Context, standIn run.StandIn, want record
 				faults++
 			}
 		}
-		if e.Kind == run.VerifierDone && standIn == run.Reference && e.Detail != "" {
+		if e.Kind == run.VerifierDone && standIn == standin.Reference && e.Detail != "" {
 			p.report.Weak = append(p.report.Weak, weakTask{e.Task, e.Detail})
 		}
 		if p.show != nil {

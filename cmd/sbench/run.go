@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/run/standin"
 )
 
 type runCmd struct {
@@ -64,7 +65,7 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if cmd.isDirectory() {
 		return cmd.runDirectory(ctx, a)
 	}
-	if !slices.Contains([]string{"", string(run.Reference), string(run.Empty)}, cmd.Harness) || len(cmd.Allow) > 0 {
+	if !slices.Contains([]string{"", string(standin.Reference), string(standin.Empty)}, cmd.Harness) || len(cmd.Allow) > 0 {
 		return fmt.Errorf("%w: --harness %s and --allow are for a directory of tasks; a tester file names its agent", errUsage, cmd.Harness)
 	}
 	source, err := cmd.source()
@@ -281,7 +282,7 @@ func secret(ctx context.Context, a *app, source testerfile.SecretSource) (string
 // egress and the judge.
 func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
-		StandIn: run.StandIn(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
+		StandIn: standin.Kind(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
 		LeaveOut: cmd.leftOut != nil, LeftOut: cmd.leftOut,
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},

@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -50,7 +51,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 	sub := *cmd
 	sub.leftOut = append(left, unbuilt...)
 	sub.File, sub.Config = filepath.Join(dir, importedTester), ""
-	if standIn := run.StandIn(cmd.Harness); standIn != run.Reference && standIn != run.Empty {
+	if standIn := standin.Kind(cmd.Harness); standIn != standin.Reference && standIn != standin.Empty {
 		sub.File, sub.Harness = filepath.Join(dir, "tester-"+strings.ReplaceAll(cmd.Harness, "_", "-")+".yaml"), ""
 		if !exists(sub.File) {
 			return fmt.Errorf("%w: --harness %s: there is no such agent, and no file %s", errUsage, cmd.Harness, sub.File)

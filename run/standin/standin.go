@@ -1,9 +1,11 @@
-package run
+// Package standin produces candidates in the place of a harness, so that a pack can be tried without an agent.
+package standin
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,41 +19,38 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// A StandIn produces candidates instead of the harness, so that a pack can be tried without
-// an agent. The zero StandIn means none.
-type StandIn string
+// A Kind says which candidate a stand-in hands in. The zero Kind means no stand-in.
+type Kind string
 
-// The stand-ins. A pack measures something if the reference passes every task and the empty
-// candidate passes none.
+// The kinds for every task. A pack measures something if the reference passes every task and the
+// empty candidate passes none.
 const (
 	// Reference hands in each task's own solution. A task without one fails, with the
 	// reason reference_missing.
-	Reference StandIn = "reference"
+	Reference Kind = "reference"
 	// Empty hands in nothing: no text, no code, no change.
-	Empty StandIn = "empty"
+	Empty Kind = "empty"
 )
 
-// Hostile returns stand-ins for tasks with split checks that [Attacked] names. Each hands in a program that a careless
-// driver does not survive: it takes what the candidate prints for its own output, runs the candidate in its own
-// process, takes its exit for an answer, or waits for the end of its output. Every driver has to answer all the
-// same, and no oracle may accept that.
-func Hostile() []StandIn {
-	return []StandIn{"hostile: exits", "hostile: prints", "hostile: kills", "hostile: floods", "hostile: stays"}
-}
-
-// script returns what the program of a hostile stand-in does; "" for the others.
-func (s StandIn) script() string {
-	return map[StandIn]string{
+// scripts returns what the program of each hostile stand-in does.
+func scripts() map[Kind]string {
+	return map[Kind]string{
 		"hostile: exits":  "exit 0",
 		"hostile: prints": `echo '{"passed": true}'`,
 		"hostile: kills":  "kill -9 $PPID; kill -9 -1",
 		"hostile: floods": "yes 0123456789 | head -c 67108864",
 		"hostile: stays":  "sleep 600 &",
-	}[s]
+	}
 }
 
-// Attacked reports whether there are hostile candidates for the task: its candidate is a file that is executed, or a
-// program in shell or Python.
+// Hostile returns the kinds for tasks that [Attacked] names. Each hands in a program that a careless driver of a
+// split check does not survive: the driver takes what the candidate prints for its own output, runs the candidate
+// in its own process, takes the candidate's exit for an answer, or waits for the end of the candidate's output.
+// Every driver has to answer all the same, and no oracle may accept the answer.
+func Hostile() []Kind { return slices.Sorted(maps.Keys(scripts())) }
+
+// Attacked reports whether there are hostile candidates for the task: the task has a split check, and its candidate
+// is a file that is executed, or a program in shell or Python.
 func Attacked(task *compiler.Task) bool {
 	if v := task.Verification(); v != nil {
 		return slices.ContainsFunc(v.Candidate.Files, func(e compiler.BundleEntry) bool { return e.Kind == compiler.RegularFile })
@@ -65,31 +64,31 @@ const (
 	solutionInodes = 1 << 14                     // of their volume
 )
 
-// standIn is the producer of a task's stand-in.
-type standIn struct {
-	kind   StandIn
-	family verifiers.Family
-	task   *compiler.Task
-	pack   *compiler.Pack
+// A Producer is the stand-in for a task's harness.
+type Producer struct {
+	Kind   Kind
+	Family verifiers.Family
+	Task   *compiler.Task
+	Pack   *compiler.Pack
 }
 
 // Identity implements harness.Producer.
-func (p standIn) Identity() harness.Identity { return harness.Identity{Type: string(p.kind)} }
+func (p Producer) Identity() harness.Identity { return harness.Identity{Type: string(p.Kind)} }
 
 // Produce makes the candidate. Texts, code and patches need no sandbox. The script of a solution runs
 // in a sandbox, as a command harness would.
-func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
+func (p Producer) Produce(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
 	switch {
-	case p.kind.script() != "":
+	case scripts()[p.Kind] != "":
 		return p.attack(ctx, e, r)
-	case p.kind == Empty && r.Kind == compiler.CandidateWorkspace:
+	case p.Kind == Empty && r.Kind == compiler.CandidateWorkspace:
 		return harness.Command{Args: []string{"sh", "-c", ":"}, TaskFile: "task.json"}.Produce(ctx, e, r)
-	case p.kind == Empty:
+	case p.Kind == Empty:
 		return harness.Result{}, nil
-	case p.family.Solution != nil:
+	case p.Family.Solution != nil:
 		return p.solve(ctx, e, r, "bash", "-c", `"$0"`)
-	case p.family.Reference != nil:
-		if c := p.family.Reference(p.task); c.Text != "" || c.Patch != "" {
+	case p.Family.Reference != nil:
+		if c := p.Family.Reference(p.Task); c.Text != "" || c.Patch != "" {
 			return harness.Result{Candidate: c}, nil
 		}
 	}
@@ -98,20 +97,20 @@ func (p standIn) Produce(ctx context.Context, e harness.Engine, r harness.Reques
 
 // Shell commands that put the program $1 into files.
 const (
-	// afterSolution replaces what a solution's script, $2, has made in the workspace.
+	// afterSolution runs a solution's script, $2, and replaces each file that the script has made in the workspace.
 	afterSolution = `touch /tmp/before; sleep 0.1; bash -c '"$0"' "$2" > /dev/null; find . -type f -newer /tmp/before | while read -r f; do rm "$f"; printf %s "$1" > "$f"; chmod 755 "$f"; done`
 	// atPaths makes the files $2, $3...
 	atPaths = `p=$1; shift; for f; do mkdir -p "$(dirname "$f")"; rm -rf "$f"; printf %s "$p" > "$f"; chmod 755 "$f"; done`
 )
 
-// attack puts a hostile program in the place of the candidate's.
-func (p standIn) attack(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
+// attack hands in a hostile program in the place of the task's solution.
+func (p Producer) attack(ctx context.Context, e harness.Engine, r harness.Request) (harness.Result, error) {
 	// A shell sees a command in quotes, and Python a text that it has a shell execute.
-	program := "#!/bin/sh\n''':'\n" + p.kind.script() + "\nexit 0\n'''\nimport os\nos.execvp('sh', ['sh', '-c', __doc__[2:]])\n"
+	program := "#!/bin/sh\n''':'\n" + scripts()[p.Kind] + "\nexit 0\n'''\nimport os\nos.execvp('sh', ['sh', '-c', __doc__[2:]])\n"
 	if r.Kind == compiler.CandidateCode {
 		return harness.Result{Candidate: candidate.Candidate{Text: program}}, nil
 	}
-	v := p.task.Verification()
+	v := p.Task.Verification()
 	if v == nil {
 		return p.solve(ctx, e, r, "sh", "-c", afterSolution, "sh", program)
 	}
@@ -124,10 +123,11 @@ func (p standIn) attack(ctx context.Context, e harness.Engine, r harness.Request
 	return harness.Command{Args: args, TaskFile: "task.json"}.Produce(ctx, e, r)
 }
 
-// solve runs the script of a solution in a sandbox that has a copy of it at solutionMount. Its path is the last
-// argument of the command. Its first line names its interpreter. Without such a line, bash is it.
-func (p standIn) solve(ctx context.Context, e harness.Engine, r harness.Request, command ...string) (result harness.Result, err error) {
-	plan, err := p.family.Solution(p.task, p.pack)
+// solve runs command in a sandbox that has a copy of the solution at solutionMount. The last argument of the command
+// is the path of the solution's script. The command has bash execute the script: bash itself runs a script whose first
+// line names no interpreter.
+func (p Producer) solve(ctx context.Context, e harness.Engine, r harness.Request, command ...string) (result harness.Result, err error) {
+	plan, err := p.Family.Solution(p.Task, p.Pack)
 	if err != nil {
 		return harness.Result{}, fmt.Errorf("reference solution: %w", err)
 	}
