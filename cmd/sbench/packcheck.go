@@ -27,13 +27,13 @@ type packCheckCmd struct {
 	Limit       *int     `short:"n" placeholder:"N" help:"Check only the first N tasks."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Check only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many tasks to run at a time. Default: the tester file's, else as many as the cores allow."`
-	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of both runs in this directory, below reference and empty."`
+	OutputDir   string   `short:"o" placeholder:"DIR" help:"Keep the records of all runs in this directory, each below the name of its candidates, such as reference or empty."`
 	progressFlags
 	jsonFlag
 }
 
-// checkReport lists the tasks whose reference does not pass, and those whose empty or hostile candidate does not fail
-// or breaks the driver or the oracle.
+// checkReport is what a check found. A task is wrong if its reference does not pass, if its empty candidate or a
+// hostile one does not fail, or if any of these candidates breaks the driver or the oracle.
 type checkReport struct {
 	Reference run.Summary `json:"reference"`
 	Empty     run.Summary `json:"empty"`
@@ -141,10 +141,10 @@ type packCheck struct {
 	show    func(run.Event) // nil for none
 }
 
-// measure makes one of the runs, of the tasks that it is for, and notes those whose status is not want, or whose
-// candidate broke what judges it.
-func (p packCheck) measure(ctx context.Context, standIn standin.Kind, want record.Status, isFor func(*compiler.Task) bool) (summary run.Summary, err error) {
-	tasks, err := p.tasks(isFor)
+// measure runs a stand-in on the selected tasks that it fits. It reports a task as wrong if the task's status is not
+// want, or if the stand-in's candidate broke the driver or the oracle.
+func (p packCheck) measure(ctx context.Context, standIn standin.Kind, want record.Status, fits func(*compiler.Task) bool) (summary run.Summary, err error) {
+	tasks, err := p.selected(fits)
 	if err != nil || len(tasks) == 0 {
 		return summary, err
 	}
@@ -183,26 +183,27 @@ func (p packCheck) measure(ctx context.Context, standIn standin.Kind, want recor
 	return summary, errors.Join(err, at.close(ctx))
 }
 
-// tasks returns the ids of those of the selected tasks that a run is for.
-func (p packCheck) tasks(isFor func(*compiler.Task) bool) (map[string]bool, error) {
-	ids, selected := map[string]bool{}, 0
+// selected returns the ids of the selected tasks for which fits returns true. The limit counts the other tasks, too.
+func (p packCheck) selected(fits func(*compiler.Task) bool) (map[string]bool, error) {
+	ids, n := map[string]bool{}, 0
 	for task, err := range p.in.Pack.Tasks() {
 		switch {
 		case err != nil:
 			return nil, err
 		case p.options.Select != nil && !p.options.Select(task.ID()):
 			continue
-		case p.options.Limit != nil && selected == *p.options.Limit:
+		case p.options.Limit != nil && n == *p.options.Limit:
 			return ids, nil
 		}
-		if selected++; isFor(task) {
+		if n++; fits(task) {
 			ids[task.ID()] = true
 		}
 	}
 	return ids, nil
 }
 
-// inOrder sorts the results, which arrive in any order: by stand-ins, references first, then as the pack's tasks.
+// inOrder sorts the results, which arrive in any order: by their stand-ins, the reference first, then in the order of
+// the pack's tasks.
 func (r *checkReport) inOrder(pack *compiler.Pack) error {
 	order := map[string]int{}
 	for task, err := range pack.Tasks() {
