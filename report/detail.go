@@ -317,10 +317,16 @@ func facts(rec record.Record) [][2]string {
 	return list[:min(len(list), 60)]
 }
 
-// Record returns the record that counts of s.Attempts[at].
+// Record returns the record of the last try of s.Attempts[at], as it counts: a pass with a weaker assurance than
+// [Source.Require] demands has failed.
 func (s *Source) Record(at int) (record.Record, error) {
-	tries := s.Attempts[at].Tries
-	return s.reread(tries[len(tries)-1])
+	a := s.Attempts[at]
+	rec, err := s.reread(a.Tries[len(a.Tries)-1])
+	if err == nil && a.Status != rec.VerificationStatus {
+		rec.VerificationStatus, rec.FailurePhase, rec.FailureReason, rec.FailureMessage = a.Status, a.Phase, a.Reason, a.Message
+		rec.Score = new(0.0)
+	}
+	return rec, err
 }
 
 // CopyLog copies a log of a record to a new file.

@@ -146,7 +146,7 @@ func Inspect(ctx context.Context, w io.Writer, s *report.Source) error {
 	l.Eval.Task, l.Eval.Packages, l.Stats.Usage = "sbench", map[string]string{}, map[string]modelUsage{}
 	passed, scored, sum := 0, 0, 0.0
 	for at := range s.Attempts {
-		rec, err := recordOf(s, at)
+		rec, err := s.Record(at)
 		if err != nil {
 			return err
 		}

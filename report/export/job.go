@@ -139,17 +139,6 @@ func Harbor(ctx context.Context, dir string, sources []*report.Source) (err erro
 	return errors.Join(writeJSON(dir, "config.json", struct{}{}), writeJSON(dir, "lock.json", struct{}{}), writeJSON(dir, "result.json", all))
 }
 
-// recordOf returns the record of an attempt as the attempt counts: a pass that is less sure than
-// [report.Source.Require] demands has failed.
-func recordOf(s *report.Source, at int) (record.Record, error) {
-	rec, err := s.Record(at)
-	if a := s.Attempts[at]; err == nil && a.Status != rec.VerificationStatus {
-		rec.VerificationStatus, rec.FailurePhase, rec.FailureReason, rec.FailureMessage = a.Status, a.Phase, a.Reason, a.Message
-		rec.Score = new(0.0)
-	}
-	return rec, err
-}
-
 // add writes the trial of an attempt, and counts it.
 func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) error {
 	a := s.Attempts[at]
@@ -157,7 +146,7 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 	if err != nil {
 		return err
 	}
-	rec, err := recordOf(s, at)
+	rec, err := s.Record(at)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// TestRequire: a pass that is not sure enough is none in the forms for other programs.
+// TestRequire: in the forms for other programs, a pass with too weak an assurance has failed.
 func TestRequire(t *testing.T) {
 	s, err := report.Open(t.Context(), run(t))
 	must(t, err)
