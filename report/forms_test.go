@@ -49,7 +49,7 @@ func TestCSV(t *testing.T) {
 	}
 	s := planned(t, 0, records...)
 	var out bytes.Buffer
-	check(t, export.WriteCSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	check(t, export.CSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	for _, comma := range []rune{',', ';'} {
 		in := csv.NewReader(bytes.NewReader(out.Bytes()))
 		in.Comma, in.LazyQuotes, in.FieldsPerRecord = comma, comma == ';', -1
@@ -83,7 +83,7 @@ func TestJUnit(t *testing.T) {
 		map[string]any{"task_id": "four", "attempt": 2, "verification_status": "error", "failure_message": "the provider failed"},
 	)
 	var out bytes.Buffer
-	check(t, export.WriteJUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	check(t, export.JUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	var got struct {
 		Suite struct {
 			Tests    int `xml:"tests,attr"`

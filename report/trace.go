@@ -60,7 +60,7 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 		l, err := in.Next()
 		switch {
 		case err == io.EOF:
-			t.said(kind, &text)
+			t.addPieces(kind, &text)
 			return t.Trace, nil
 		case err == lines.ErrLong:
 			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
@@ -77,14 +77,14 @@ func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) 
 				kind, text = s.Kind, append(text, s.Text...)
 				continue
 			}
-			t.said(kind, &text)
+			t.addPieces(kind, &text)
 			t.add(s)
 		}
 	}
 }
 
-// said adds the step that came in pieces, if there is one, and clears its text.
-func (t *tracer) said(kind harness.StepKind, text *[]byte) {
+// addPieces adds the step that came in pieces, if there is one, and clears its text.
+func (t *tracer) addPieces(kind harness.StepKind, text *[]byte) {
 	if len(*text) > 0 {
 		t.add(harness.Step{Kind: kind, Text: string(*text)})
 		*text = (*text)[:0]

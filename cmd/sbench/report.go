@@ -171,8 +171,8 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 		write func(io.Writer) error
 	}{
 		{cmd.HTML, func(w io.Writer) error { return page.Page{Report: r, Sources: sources}.Write(ctx, w) }},
-		{cmd.JUnit, func(w io.Writer) error { return export.WriteJUnit(w, r, sources) }},
-		{cmd.CSV, func(w io.Writer) error { return export.WriteCSV(w, r, sources) }},
+		{cmd.JUnit, func(w io.Writer) error { return export.JUnit(w, r, sources) }},
+		{cmd.CSV, func(w io.Writer) error { return export.CSV(w, r, sources) }},
 		{cmd.Inspect, func(w io.Writer) error { return export.Inspect(ctx, w, sources[0]) }},
 	} {
 		if form.name == "" {

@@ -19,9 +19,9 @@ func harmlessCell(s string) string {
 	return formula.ReplaceAllString(report.Visible(s, 2000), "${1}'${2}")
 }
 
-// WriteCSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in
+// CSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in
 // bytes; an unknown number is empty. Control characters are escaped, and no text is a formula.
-func WriteCSV(w io.Writer, r report.Report, sources []*report.Source) error {
+func CSV(w io.Writer, r report.Report, sources []*report.Source) error {
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{ // the error comes back below
 		"run", "benchmark", "task", "attempt", "status", "reason", "phase", "message", "family", "category", "agent", "started_at", "tries",

@@ -11,7 +11,7 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// The log of Inspect, version 2 in its JSON form. What Inspect gives a default may be missing.
+// The log of Inspect, version 2 in its JSON form. Keys for which Inspect has a default may be missing.
 type (
 	inspectLog struct {
 		Version int            `json:"version"`
@@ -133,7 +133,7 @@ type (
 	}
 )
 
-// verdict names the only score, which sbench gives.
+// verdict is the name of the only score.
 const verdict = "verdict"
 
 // Inspect writes a run as a log of Inspect, a sample for each attempt. The private parts of records are

@@ -47,13 +47,13 @@ type (
 	}
 )
 
-// maxText bounds a text in characters.
-const maxText = 4 << 10
+// junitText bounds a text, in characters.
+const junitText = 4 << 10
 
-// WriteJUnit writes runs as JUnit XML: a suite for each run, with its warnings as properties, and a case for
+// JUnit writes runs as JUnit XML: a suite for each run, with its warnings as properties, and a case for
 // each attempt. An attempt that could not be measured is an error, a pending attempt is skipped. All planned
-// attempts without a record are one more error. WriteJUnit escapes control characters.
-func WriteJUnit(w io.Writer, r report.Report, sources []*report.Source) error {
+// attempts without a record are one more error. JUnit escapes control characters.
+func JUnit(w io.Writer, r report.Report, sources []*report.Source) error {
 	var all junitSuites
 	for i, s := range sources {
 		all.Suites = append(all.Suites, junitOf(r.Runs[i], s))
@@ -72,21 +72,21 @@ func WriteJUnit(w io.Writer, r report.Report, sources []*report.Source) error {
 
 func junitOf(r report.Run, s *report.Source) junitSuite {
 	c := r.Counts
-	suite := junitSuite{Name: report.Visible(r.Title(), maxText), Tests: c.Attempts, Failures: c.Failed, Errors: c.Errors, Skipped: c.Pending}
+	suite := junitSuite{Name: report.Visible(r.Title(), junitText), Tests: c.Attempts, Failures: c.Failed, Errors: c.Errors, Skipped: c.Pending}
 	if r.StartedAt != nil {
 		suite.Timestamp = r.StartedAt.UTC().Format(time.RFC3339)
 	}
 	for _, w := range r.Warnings() {
-		suite.Properties = append(suite.Properties, junitProperty{w.Kind, report.Visible(w.Text, maxText)})
+		suite.Properties = append(suite.Properties, junitProperty{w.Kind, report.Visible(w.Text, junitText)})
 	}
 	total := 0.0
 	for _, a := range report.Ordered(s.Attempts) {
 		total += a.Total
-		test := junitCase{Class: report.Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), maxText), Name: report.Visible(a.Task, maxText), Time: fmt.Sprintf("%.3f", a.Total)}
+		test := junitCase{Class: report.Visible(strings.Trim(a.Benchmark+"."+a.Family, "."), junitText), Name: report.Visible(a.Task, junitText), Time: fmt.Sprintf("%.3f", a.Total)}
 		if a.Number > 1 {
 			test.Name += fmt.Sprintf(" #%d", a.Number)
 		}
-		cause := &junitCause{report.Visible(a.Reason, maxText), report.Visible(a.Message, maxText)}
+		cause := &junitCause{report.Visible(a.Reason, junitText), report.Visible(a.Message, junitText)}
 		if a.Assurance != "" {
 			test.Properties = append(test.Properties, junitProperty{"assurance", a.Assurance})
 		}
@@ -112,7 +112,7 @@ func junitOf(r report.Run, s *report.Source) junitSuite {
 	if n := r.Missing(); n > 0 {
 		suite.Tests, suite.Errors = suite.Tests+1, suite.Errors+1
 		missing := &junitCause{"not_recorded", fmt.Sprintf("%d of %d planned attempts are not recorded", n, *r.Planned)}
-		suite.Cases = append(suite.Cases, junitCase{Class: report.Visible(r.BenchmarkID, maxText), Name: "planned attempts", Time: "0.000", Error: missing})
+		suite.Cases = append(suite.Cases, junitCase{Class: report.Visible(r.BenchmarkID, junitText), Name: "planned attempts", Time: "0.000", Error: missing})
 	}
 	suite.Time = fmt.Sprintf("%.3f", total)
 	return suite

@@ -51,7 +51,7 @@ func Write(w io.Writer, r report.Report) error {
 }
 
 // WriteOutcome writes what a run says at its end: the verdicts, in the order in which the attempts began, how
-// many attempts passed, and why the others did not. Control characters in it are escaped.
+// many attempts passed, and why the other attempts did not. Control characters in it are escaped.
 func WriteOutcome(w io.Writer, r report.Run, s *report.Source) error {
 	p := printer{tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)}
 	began := func(a, b report.Attempt) int { return a.Started.Compare(b.Started) }
