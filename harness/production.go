@@ -112,12 +112,14 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
 	keeps := r.Task.Environment().KeepProcesses
-	if keeps && err == nil {
-		if result, err = p.finish(ctx, dir, result); err == nil {
-			if err = p.cut(); err == nil {
-				err = r.Judge(result, sandbox)
-			}
-		}
+	if err == nil && keeps {
+		result, err = p.finish(ctx, dir, result)
+	}
+	if err == nil && keeps {
+		err = p.cut()
+	}
+	if err == nil && keeps {
+		err = r.Judge(result, sandbox)
 	}
 	switch err = errors.Join(err, sandbox.Close(ctx)); {
 	case errors.Is(err, runtime.ErrNotStarted):

@@ -136,8 +136,8 @@ func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
 			return []Step{{Kind: StepMessage, Text: string(line)}}, len(line) > 0
 		}
 	}
-	read := readers[plain(events)]
-	if events[0] != '"' {
+	read, named := readers[plain(events)]
+	if !named {
 		var rules []eventRule
 		_ = json.Unmarshal(events, &rules) // the schema accepted them
 		read = func(line []byte) ([]Step, bool) { return readRuled(rules, line) }

@@ -1,7 +1,7 @@
 // Package setup makes the producer and the network access that a tester file asks for. It checks what package
 // compiler cannot know of the harness section, and reads the files that the section names. It starts no sandbox.
 //
-// [Of] finds the harness of a tester file. [Problems] are everything that is wrong with the section.
+// [Of] finds the harness of a tester file. [Problems] returns everything that is wrong with the section.
 package setup
 
 import (
@@ -105,7 +105,7 @@ func (h Harness) problem(key, hint, message string) compiler.Problems {
 	return compiler.Problems{h.tester.Problem("$.harness."+key, hint, message)}
 }
 
-// beside returns the path of what file names: name is absolute, or relative to the file's directory.
+// beside returns the path of name, which stands in file: name is absolute, or relative to the directory of file.
 func beside(file, name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -137,7 +137,7 @@ func (h Harness) serverProblems() (problems compiler.Problems) {
 	return problems
 }
 
-// schemaWord matches what schema.Word allows.
+// schemaWord matches what schema.Word allows, without white space around it.
 var schemaWord = regexp.MustCompile(`^[a-zA-Z0-9._+-]+$`)
 
 // options returns the values of the agent's own keys, "" for a value that is no word.
