@@ -36,7 +36,7 @@ type attempt struct {
 	why    string    // the reason to make it; see PlannedAttempt
 	try    int       // 1, or more for a retry
 	asked  time.Time // when its turn came, before it waited for resources
-	began  time.Time // in the order in which attempts are started
+	began  time.Time // when it was started; attempts are started one after the other
 	log    *logs.Attempt
 }
 
@@ -76,7 +76,7 @@ func (s *session) solve(ctx, producing context.Context, a attempt, rec *record.R
 
 // produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
 // process in the sandbox and extracts the candidate, which is only data from then on. If the task keeps the
-// processes, it judges the candidate while they run.
+// processes, the verifier judges the candidate while they run.
 func (s *session) produce(ctx, producing context.Context, a attempt, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
 	dest := path.Join(unjudgedDir, a.workspaceName())
@@ -126,14 +126,14 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 	}
 	if rec.VerificationStatus == "" {
 		produced(result)
-	} else { // how it ended may be known only now
+	} else { // how the harness ended may be known only now
 		fillProduced(rec, request.Kind, result, s.secrets)
 	}
 	return result, nil
 }
 
 // verify judges the candidate as produced, in sandboxes that no harness has touched. left is the harness's
-// sandbox if what it left there still runs, else nil.
+// sandbox if processes in it still run, else nil.
 func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, left runtime.Sandbox, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
 	s.emitFor(a, Event{Kind: VerifierStart})
@@ -182,7 +182,7 @@ type pace struct {
 
 // Spare implements verifiers.Pace.
 func (p pace) Spare() (give func(), ok bool) {
-	need := p.cfg.further(p.task)
+	need := p.cfg.sandboxNeed(p.task)
 	return func() { p.host.Give(need) }, p.host.Spare(need)
 }
 

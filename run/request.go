@@ -114,7 +114,7 @@ func (p Plan) limits(env compiler.Environment) runtime.Limits {
 // exist at the same time, unless the task keeps processes. An oracle of a split check runs beside its driver,
 // which may fill a workspace.
 func (c config) need(task *compiler.Task) admission.Need {
-	n, disk := c.further(task), c.policy(task).WorkspaceBytes
+	n, disk := c.sandboxNeed(task), c.policy(task).WorkspaceBytes
 	if task.Split() != nil || task.Verification() != nil {
 		oracle := runtime.DefaultLimits()
 		n.Memory += oracle.Memory
@@ -122,7 +122,7 @@ func (c config) need(task *compiler.Task) admission.Need {
 		disk += disk + oracle.LayerBytes
 	}
 	if task.Environment().KeepProcesses { // the harness's sandbox lives beside the verifier's
-		left := c.further(task)
+		left := c.sandboxNeed(task)
 		n.Memory += left.Memory
 		n.Pids += left.Pids
 		n.Disk += left.Disk
@@ -132,13 +132,14 @@ func (c config) need(task *compiler.Task) admission.Need {
 	return c.withDisk(n, disk)
 }
 
-// further returns the needs of one more sandbox of the task with its sidecars.
-func (c config) further(task *compiler.Task) admission.Need {
+// sandboxNeed returns the needs of one sandbox of the task, with its sidecars.
+func (c config) sandboxNeed(task *compiler.Task) admission.Need {
 	limits, sandboxes := c.policy(task).Limits, int64(1+len(task.Environment().Sidecars))
 	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)
 }
 
-// withDisk adds volumes and layers of bytes. On some hosts they are in memory, but the stored workspace is on the disk.
+// withDisk adds the bytes of volumes and layers. On hosts that cannot limit disk space, volumes and layers are in
+// memory, but the stored workspace is on the disk.
 func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
 	if n.Disk += bytes; slices.Contains(c.Degraded, "disk") {
 		n.Memory += bytes

@@ -140,8 +140,8 @@ type Summary struct {
 	Failed  int    `json:"failed"`
 	Pending int    `json:"pending"` // without a verdict, mostly for lack of a verifier
 	Errors  int    `json:"errors"`  // could not be measured
-	// Infrastructure is the part of Errors whose cause is no fault of the pack. Only these attempts can end
-	// otherwise if nothing is changed.
+	// Infrastructure counts the attempts of Errors for which the pack is not at fault. Only these attempts can end
+	// differently if nothing is changed.
 	Infrastructure int `json:"infrastructure,omitempty"`
 
 	Retried int       `json:"retried,omitempty"`  // part of Passed: an earlier try could not be measured

@@ -31,7 +31,7 @@ type Run struct {
 }
 
 // Open returns the logs of the run in the directory out. If anything may leave the sandboxes, it opens the log of
-// the network, and ends a line that a crash left unfinished. The caller closes the logs, but not out before.
+// the network, and ends a line that a crash left unfinished. The caller closes the logs, and then out.
 func Open(out *os.Root, secrets secrets.Redactor, networked bool) (*Run, error) {
 	r := &Run{out: out, secrets: secrets}
 	if !networked {

@@ -50,7 +50,7 @@ func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 type chain struct {
 	manifest  Manifest
 	findings  []Finding
-	faults    int // of the findings; the others are notes
+	faults    int // findings that are no notes
 	records   int
 	last      string // digest of the last line, or of the manifest
 	end, torn int64  // bytes of the complete lines, and of an incomplete last one
@@ -279,7 +279,7 @@ const (
 	maxLines = math.MaxInt64 // of a file that is read line by line
 )
 
-// Bounds of what is in JSON, in values.
+// The most JSON values in what is decoded.
 const (
 	maxValues   = 1 << 19 // of a record, which has the public resources of its task
 	maxManifest = 1 << 21 // of a manifest, which lists the attempts of a shard

@@ -42,8 +42,8 @@ type MergeReport struct {
 
 // Merge verifies the shards in dirs, in whatever order, and writes one run with the records of all to
 // output, which is missing or holds an earlier merge. It leaves out a shard that has not ended. If a shard is
-// damaged or does not fit the other shards, the error is ErrShards, and output is unchanged. Merge verifies the merged run before it
-// seals it; a merged run that is not what the shards were has no manifest, and is none.
+// damaged or does not fit the other shards, the error is ErrShards, and output is unchanged. Merge verifies the
+// merged run before it seals it. A directory whose records are not the shards' has no manifest, and so is no run.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, unfinished: map[int]bool{}}
 	defer func() {

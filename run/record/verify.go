@@ -279,10 +279,10 @@ func (v *verifier) egressLines() {
 				v.logged = append(v.logged, attempt{key.Task, key.Attempt})
 			}
 			switch _, claimed := v.claimed[key]; {
-			case claimed && logged[key] == nil:
-				logged[key] = sha256.New()
-				fallthrough
 			case claimed:
+				if logged[key] == nil {
+					logged[key] = sha256.New()
+				}
 				_, _ = logged[key].Write(append(slices.Clone(line), '\n')) // a hash never returns an error
 			case len(others) < maxManifest:
 				others[key] = true

@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// Add adds the record of a step to that of its task. It returns all rewards that the checker left, or
-// the score alone if it leaves none.
+// Add adds the record of a step to the record of its task. It returns all rewards that the checker left, or
+// the score as the only reward if the checker left none.
 func Add(rec *record.Record, step *compiler.Task, part record.Record) (rewards map[string]float64) {
 	r := record.Step{
 		Name: step.Step().Name, Status: part.VerificationStatus, Assurance: part.PassAssurance(), Contrast: part.Contrast, ProducerFailure: part.ProducerFailure,
@@ -118,8 +118,8 @@ func rewardOf(all map[string]float64) (reward float64) {
 	return reward / float64(max(len(all), 1))
 }
 
-// Round leaves of a record's rewards the one that counts, and of scores four decimal digits: a checker chooses
-// the names of its rewards, and all digits.
+// Round keeps only the reward that counts, and four decimal digits of each score: a checker chooses the names of
+// its rewards, and all digits, so they could spell a hidden value.
 func Round(rec *record.Record) {
 	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
 		rec.VerifierMetadata[record.MetadataReward] = verifiers.Rounded(rewardOf(all))
