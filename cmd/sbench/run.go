@@ -308,7 +308,7 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	return o, base, err
 }
 
-// producer returns the tester file's harness. Unless nothing will run, the provider must accept the key.
+// producer returns the tester file's harness. If the harness will run, its provider must accept the key.
 func (cmd *runCmd) producer(ctx context.Context, a *app, in run.Inputs) (harness.Producer, error) {
 	h, problems := setup.Of(in.Tester)
 	if problems != nil {
