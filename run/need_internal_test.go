@@ -1,12 +1,12 @@
 package run
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/admission"
 )
 
@@ -29,11 +29,7 @@ func TestNeed(t *testing.T) {
 			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.File{}}}}
 			c.Tester.Runtime.Limits.WorkspaceBytes = 1000 * mib
 			dir := t.TempDir()
-			for name, text := range map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": tt.row} {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+			filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": tt.row})
 			pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 			if err != nil {
 				t.Fatal(err)

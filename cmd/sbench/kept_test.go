@@ -13,8 +13,9 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// keptTask writes a pack whose task keeps the harness's processes, and returns the arguments of a run. The
-// checker opens a port of its own, and asks a server of the candidate.
+// keptTask writes a pack with a task that keeps the harness's processes, and returns the arguments of sbench for a
+// run of the pack with script as the harness. The checker opens a port of its own, and asks a server that the
+// harness has left.
 func keptTask(t *testing.T, script, output string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +57,8 @@ END
 python3 s.py & until [ -e ready ]; do sleep 0.05; done; `
 }
 
-// TestKeepProcesses: the checker of such a task reaches a server that the harness left. Whatever the processes
-// do, the attempt is measured, and nothing is left of them, even after kill -9.
+// TestKeepProcesses: a checker reaches a server that the harness has left. Whatever the kept processes do, the
+// attempt is measured, and no process is left in the end, even if sbench is killed.
 func TestKeepProcesses(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()

@@ -17,8 +17,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// TestStrangers: of a directory of tasks in Harbor's form as people write them, each reference passes and
-// each empty candidate fails. Those that cannot be prepared are named.
+// TestStrangers runs a directory of tasks in Harbor's form as people write them: each reference passes, each empty
+// candidate fails, and the run names the tasks that cannot be prepared.
 func TestStrangers(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	archive, err := txtar.ParseFile("testdata/strangers/tasks.txtar")
