@@ -86,8 +86,8 @@ func (r *rowReader) check(root document.Value) *Family {
 	if sound && !f.Machine {
 		r.checkNoMachine(f, root)
 	}
-	inputSound := isObjectOrAbsent(root.Get("input")) && c.CheckAt("input", f.Input, root)
-	evalSound := isObjectOrAbsent(root.Get(f.evalSection())) && c.CheckAt(f.evalSection(), f.Eval, root)
+	inputSound := c.CheckAt("input", f.Input, root)
+	evalSound := c.CheckAt(f.evalSection(), f.Eval, root)
 	all := f.resources(root, true)
 	if f.open() { // other schemas fix the names
 		r.checkNames(root, all)
@@ -149,8 +149,6 @@ func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
 		}
 	}
 }
-
-func isObjectOrAbsent(v document.Value) bool { return v.Kind() == document.Object || !v.Given() }
 
 func (r *rowReader) checkID(id document.Value) {
 	if first := r.use(id.Text()); first > 0 && r.stepped[id.Text()] == 0 { // see checkStep

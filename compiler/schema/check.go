@@ -33,14 +33,18 @@ func (c *Checker) Check(s *Schema, v document.Value) bool {
 	return c.errors == before
 }
 
-// CheckAt is CheckObject for the named field of parent. An absent or null field
-// counts as an empty object, whose missing keys are reported at parent's line.
+// CheckAt is CheckObject for the named field of parent. An absent or null field counts as an empty object, and its
+// missing keys are reported at parent's line. A field of another kind is false without a problem: Check of parent
+// reports it.
 func (c *Checker) CheckAt(name string, r *Object, parent document.Value) bool {
-	if v := parent.Get(name); v.Kind() == document.Object {
+	before, v := c.errors, parent.Get(name)
+	switch {
+	case v.Kind() == document.Object:
 		return c.CheckObject(r, v)
+	case v.Given():
+		return false
 	}
-	before := c.errors
-	c.missing(r, parent, document.FieldPath(parent.Path(), name), new(fieldSet))
+	c.missing(r, parent, document.FieldPath(parent.Path(), name))
 	return c.errors == before
 }
 

@@ -23,28 +23,23 @@ func (c *Checker) array(r *Array, v document.Value) {
 // CheckObject is Check for an object against r alone.
 func (c *Checker) CheckObject(r *Object, v document.Value) bool {
 	before := c.errors
-	var met fieldSet
 	for key, value := range v.Fields() {
 		i := slices.IndexFunc(r.Fields, func(f Field) bool { return key.Is(f.Name) })
 		if i < 0 {
 			c.unknown(r, key, value)
 			continue
 		}
-		met[i/64] |= 1 << (i % 64)
 		c.value(r.Fields[i].Schema, value)
 	}
-	c.missing(r, v, "", &met)
+	c.missing(r, v, "")
 	return c.errors == before
 }
 
-// fieldSet has the bit of each field of a rule that was seen.
-type fieldSet [maxFields / 64]uint64
-
-// missing reports the required fields with bits that are not set in met. path is the path of the object if
-// v lacks the object, otherwise "".
-func (c *Checker) missing(r *Object, v document.Value, path string, met *fieldSet) {
-	for i, f := range r.Fields {
-		if f.Required && met[i/64]&(1<<(i%64)) == 0 {
+// missing reports the required fields that the object v lacks. If path is not "", it is the path of an object that v
+// lacks, and all required fields are missing.
+func (c *Checker) missing(r *Object, v document.Value, path string) {
+	for _, f := range r.Fields {
+		if f.Required && (path != "" || v.Get(f.Name).Kind() == 0) {
 			c.Report(v, document.Problem{Path: path, Message: fmt.Sprintf("key %q is missing", f.Name), Hint: hintFrom(f.Schema.Doc)})
 		}
 	}

@@ -78,11 +78,9 @@ const (
 	Accept
 )
 
-const maxFields = 256
-
 // Object is a rule for objects.
 type Object struct {
-	Fields  []Field // at most maxFields
+	Fields  []Field
 	Unknown Unknown
 	// Others is the schema of the values of accepted unknown keys; nil allows all.
 	Others *Schema

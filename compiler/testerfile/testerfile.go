@@ -235,7 +235,7 @@ func Load(path string, agents []AgentType, settings ...Setting) (*File, document
 	harness := root.Get("harness")
 	c := schema.Checker{File: path}
 	sound := c.Check(Schema(agents), root)
-	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil && (harness.Get("config").Kind() == document.Object || !harness.Get("config").Given()) {
+	if config := harnessConfigs(agents)[harness.Get("type").Text()]; config != nil {
 		sound = c.CheckAt("config", config, harness) && sound
 	}
 	for i := range c.Problems {
