@@ -82,16 +82,20 @@ func sum(label string, content []byte) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(append([]byte(label), content...)))
 }
 
-// hasher computes the digests of rows, and remembers those of files.
-type hasher struct {
-	public, eval assetRoot
-	known        map[*assetRoot]map[string]string // records by path
+// hasher computes the digests of rows.
+type hasher struct{ public, eval hashedRoot }
+
+// hashedRoot is an asset root that reads each file once, for all rows.
+type hashedRoot struct {
+	assetRoot
+	known map[string]string // the records of files and directories, by path
 }
 
 func newHasher(p *Pack) *hasher {
-	h := &hasher{public: assetRoot{path: p.PublicRoot}, eval: assetRoot{path: p.EvalRoot}}
-	h.known = map[*assetRoot]map[string]string{&h.public: {}, &h.eval: {}}
-	return h
+	return &hasher{
+		public: hashedRoot{assetRoot{path: p.PublicRoot}, map[string]string{}},
+		eval:   hashedRoot{assetRoot{path: p.EvalRoot}, map[string]string{}},
+	}
 }
 
 func (h *hasher) close() {
@@ -118,26 +122,26 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 	if v := t.eval(); v.Kind() == document.Object {
 		eval = v.AppendCanonical(nil)
 	}
-	evaluation, err1 := h.appendRecords(append(eval, '\n'), &h.eval, files)
-	public, err2 := h.appendRecords(nil, &h.public, assets)
+	evaluation, err1 := h.eval.appendRecords(append(eval, '\n'), files)
+	public, err2 := h.public.appendRecords(nil, assets)
 	return Digests{
 		Row: sum(labelRow, t.doc.Root().AppendCanonical(nil)), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
 	}, cmp.Or(err1, err2)
 }
 
-// appendRecords appends the records of everything at or below the paths in an asset root, each once, sorted by the
-// bytes of the path.
-func (h *hasher) appendRecords(text []byte, r *assetRoot, paths []string) ([]byte, error) {
-	known, all := h.known[r], map[string]string{}
-	if len(known) > maxKnown {
-		clear(known)
+// appendRecords appends to text the records of everything at or below the paths, each once, sorted by the bytes of the
+// path.
+func (r *hashedRoot) appendRecords(text []byte, paths []string) ([]byte, error) {
+	all := map[string]string{}
+	if len(r.known) > maxKnown {
+		clear(r.known)
 	}
 	for _, path := range paths {
 		err := r.walk(path, func(name string, info fs.FileInfo) (err error) {
-			if known[name] == "" {
-				known[name], err = r.record(name, info)
+			if r.known[name] == "" {
+				r.known[name], err = r.record(name, info)
 			}
-			all[name] = known[name]
+			all[name] = r.known[name]
 			return err
 		})
 		if err != nil {
@@ -152,7 +156,7 @@ func (h *hasher) appendRecords(text []byte, r *assetRoot, paths []string) ([]byt
 
 // record returns "f MODE SHA256" for a file and "d 0755 -" for a directory, where MODE is 0755 if anyone may execute
 // the file and 0644 otherwise.
-func (r *assetRoot) record(name string, info fs.FileInfo) (string, error) {
+func (r *hashedRoot) record(name string, info fs.FileInfo) (string, error) {
 	if info.IsDir() {
 		return "d 0755 -", nil
 	}

@@ -43,7 +43,7 @@ type found struct {
 	withheld []Withheld // see Pack.Withheld
 }
 
-// maxKnown bounds the places that a Precheck remembers, and the files that a hasher remembers.
+// maxKnown bounds the places that a Precheck remembers, and the records that a hashedRoot remembers.
 const maxKnown = 1 << 16
 
 // NewPrecheck returns a Precheck of the pack's tasks. If tester is not nil, it also finds
