@@ -114,7 +114,7 @@ func rowRules() schema.Rules {
 		"path":      schema.As(schema.Path),
 		"resources": func(s *schema.Schema) { s.Object.Fields = append(schema.Resources(), s.Object.Fields...) },
 		"sidecars":  func(s *schema.Schema) { s.Check = checkSidecars },
-		"workdir":   schema.As(workdirRule),
+		"workdir":   schema.As(workdirSchema),
 	}
 }
 
@@ -172,11 +172,7 @@ func prefixed(names []string) []string {
 	return slices.Compact(all)
 }
 
-func workdirSchema() *schema.Schema {
-	return schema.Nullable(workdirRule("The working directory in the sandbox, an absolute path; also where the workspace is mounted."))
-}
-
-func workdirRule(doc string) *schema.Schema {
+func workdirSchema(doc string) *schema.Schema {
 	const hint = `such as "/workspace"`
 	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
 		switch {

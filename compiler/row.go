@@ -118,7 +118,7 @@ func (r *rowReader) checkKept(root document.Value) {
 		what string
 	}{
 		{len(env.Sidecars) > 0, "sidecars"}, {env.Isolation == "gvisor", "gVisor"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
-		{checker.Get("image").Kind() == document.String, "an image of the checker's own"}, {checker.Get("network").Any() == true, "network access for the checker"},
+		{checker.Get("image").Kind() == document.String, "an image of the checker's own"}, {checker.Get("network").IsTrue(), "network access for the checker"},
 	} {
 		if other.set {
 			r.checker.Report(root, Problem{Path: "$.environment.keep_processes", Message: "a task that keeps the harness's processes cannot have " + other.what})

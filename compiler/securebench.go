@@ -197,7 +197,7 @@ func readOnlySchema() *schema.Schema {
 func securebenchEnvironment() *schema.Schema {
 	network := schema.Closed("", schema.Required("mode", schema.Enum("", "none", "restricted", "internet")), schema.Optional("allowed_domains", schema.List("", schema.Text(""))))
 	network.String = &schema.String{Enum: []string{"none", "restricted", "internet"}}
-	return schema.Closed("", schema.Optional("image", schema.Image("")), schema.Optional("workdir", workdirSchema()), schema.Optional("timeout_seconds", schema.Seconds("")), schema.Optional("agent_network", network))
+	return schema.Closed("", schema.Optional("image", schema.Image("")), schema.Optional("workdir", schema.Nullable(workdirSchema(""))), schema.Optional("timeout_seconds", schema.Seconds("")), schema.Optional("agent_network", network))
 }
 
 // securebenchRow returns the rule for what the rows have in common.

@@ -68,11 +68,9 @@ func schemaOf(t reflect.Type, doc string, tag reflect.StructTag, rules Rules) *S
 	case reflect.TypeFor[time.Duration]():
 		return Seconds(doc)
 	case reflect.TypeFor[[]domain.Domain]():
-		return Domains(doc)
+		return domains(doc)
 	case reflect.TypeFor[map[string]string]():
-		s := Env()
-		s.Doc = doc
-		return s
+		return variables(doc)
 	}
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -92,8 +92,8 @@ func Image(doc string) *Schema {
 	})
 }
 
-// Bounded adds bounds, both inclusive, to a schema of numbers.
-func Bounded(s *Schema, least, most float64) *Schema {
+// bounded adds bounds, both inclusive, to a schema of numbers.
+func bounded(s *Schema, least, most float64) *Schema {
 	s.Check = func(c *Checker, v document.Value) {
 		if n, _ := v.Float64(); n < least || n > most {
 			c.Errorf(v, "", "expected a number from %v to %.0f, found %s", least, most, v.Raw())
@@ -145,11 +145,11 @@ func parseBytes(v document.Value) int64 {
 	return int64(n)
 }
 
-// Env allows environment variables by name.
-func Env() *Schema {
+// variables allows environment variables by name; null means none.
+func variables(doc string) *Schema {
 	value := AnyText("")
 	value.Check = NoNUL
-	s := Map("Environment variables of the sandbox. They are public.", value)
+	s := Map(doc, value)
 	s.Object.Named, s.Object.Misnamed = IsEnvName, "is no name of an environment variable"
 	return Nullable(s)
 }
@@ -178,8 +178,8 @@ func Strings(v document.Value) []string {
 	return slices.Clip(list)
 }
 
-// Domains allows a list of DNS names.
-func Domains(doc string) *Schema {
+// domains allows a list of DNS names; null means none.
+func domains(doc string) *Schema {
 	rule := String{NonBlank: true, Pattern: `^\s*[A-Za-z0-9.-]+\s*$`}
 	name := Checked("A DNS name of two or more labels, without scheme, port, path or wildcard.", rule, func(name string) (string, error) {
 		_, err := domain.Parse(name)
@@ -193,9 +193,9 @@ func Resources() []Field {
 	return []Field{
 		// The OCI runtime itself needs some memory.
 		Optional("memory", Bytes("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB. The default is 1 GiB.", 16<<20)),
-		Optional("cpus", Nullable(Bounded(Positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
+		Optional("cpus", Nullable(bounded(Positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
 		// PID_MAX_LIMIT of the kernel
-		Optional("pids", Nullable(Bounded(PositiveInteger("The number of processes and threads, at most 4194304; 256 by default."), 1, 1<<22))),
+		Optional("pids", Nullable(bounded(PositiveInteger("The number of processes and threads, at most 4194304; 256 by default."), 1, 1<<22))),
 	}
 }
 
