@@ -102,7 +102,7 @@ func environmentFields() []schema.Field {
 	return slices.Insert(fields, i, schema.Optional("capabilities", capabilitiesSchema()))
 }
 
-// rowRules returns the rules that the tags of what rows hold name.
+// rowRules returns the rules for the tags of Environment, Sidecar, Resources, Checker and Collect.
 func rowRules() schema.Rules {
 	return schema.Rules{
 		"absolute": schema.As(machinePathSchema),

@@ -35,7 +35,7 @@ func (h Hidden[T]) Reveal() T {
 	return h.reveal()
 }
 
-// Decode sets what h holds, for schema.Decode.
+// Decode hides a value of a document. schema.Decode calls it.
 func (h *Hidden[T]) Decode(v document.Value) {
 	var value T
 	schema.Decode(v, &value)

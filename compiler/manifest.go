@@ -77,7 +77,8 @@ func OpenTesterPack(t *testerfile.File) (*Pack, error) {
 	return openPack(t, t.Benchmark.Manifest, t.Benchmark.Tasks)
 }
 
-// openPack is OpenTesterPack with other names of the same files. t may be nil.
+// openPack opens a pack. If t is not nil, it is the tester file that names the pack, and manifest and tasks may be other
+// paths of the files that it names.
 func openPack(t *testerfile.File, manifest, tasks string) (*Pack, error) {
 	pack, err := OpenPack(manifest, tasks)
 	if err == nil || t == nil {

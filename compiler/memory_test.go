@@ -63,9 +63,9 @@ func appendRow(b []byte, i int) []byte {
 	return append(b, '\n')
 }
 
-// TestPeakMemory shows that memory grows only by what finds repeated ids: validating 100,000 rows, or a million with
-// SBENCH_SOAK, takes at most 20 MB and 64 bytes a row more than validating ten thousand. Each runs in a process of
-// its own, and the kernel reports the largest resident size of the process.
+// TestPeakMemory shows that with more rows only the table of ids grows: validating 100,000 rows, or a million with
+// SBENCH_SOAK, takes at most 20 MB and 64 bytes a row more than validating ten thousand rows. Each validation runs in a
+// process of its own, and the kernel reports the largest resident size of the process.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
 		summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })
@@ -88,7 +88,7 @@ func TestPeakMemory(t *testing.T) {
 
 func peakOf(t *testing.T, rows int) int {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$")
-	// The collector comes often, so that the peak is what is alive, however busy the host is.
+	// The garbage collector runs often, so that the peak has little garbage in it, however busy the host is.
 	cmd.Env = append(os.Environ(), "SBENCH_VALIDATE="+writeRows(t, rows), "GOGC=10")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -112,7 +112,7 @@ type rowReader struct {
 	doc     document.Document
 	checker schema.Checker
 	ids     map[uint64]int32 // the lines of the first rows that use an id, by the id's hash
-	seed    maphash.Seed     // of these hashes
+	seed    maphash.Seed     // of the hashes
 	rule    *schema.Object   // for what all rows have in common
 
 	step            *Step          // of the row before; nil if it is none

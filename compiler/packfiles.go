@@ -49,7 +49,7 @@ func WalkFiles(root, name string, visit func(name string, info fs.FileInfo) erro
 	return r.walk(name, visit)
 }
 
-// WalkLinks is WalkFiles for a directory that may have symbolic links in it, which are visited, too.
+// WalkLinks is WalkFiles for a whole root, and visits symbolic links instead of refusing them.
 func WalkLinks(root string, visit func(name string, info fs.FileInfo) error) error {
 	r := assetRoot{path: root, links: true}
 	defer r.close()

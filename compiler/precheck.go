@@ -36,7 +36,7 @@ type place struct {
 	name, mount string // mount only of a public one
 }
 
-// found is what is known of a place.
+// found is what a Precheck has found at a place.
 type found struct {
 	err      error      // it cannot be used
 	hidden   error      // it cannot be mounted for evaluation

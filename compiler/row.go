@@ -106,7 +106,8 @@ func (r *rowReader) check(root document.Value) *Family {
 	return f
 }
 
-// checkKept checks that a row whose checker runs beside the harness's processes has nothing that contradicts it.
+// checkKept reports what a row with environment.keep_processes cannot have: there, the checker runs beside the processes
+// that the harness left.
 func (r *rowReader) checkKept(root document.Value) {
 	env, eval := r.pack.environment.withRow(root.Get("environment")), root.Get("eval")
 	if !env.KeepProcesses {

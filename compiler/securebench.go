@@ -116,7 +116,7 @@ type ArtifactLimits struct {
 	MaxTotalBytes int64 `key:"max_total_bytes"`
 }
 
-// Within returns the limits, none of them above most. A limit of 0 is that of most.
+// Within lowers each limit to the same limit of most. A limit of 0 becomes the limit of most.
 func (l ArtifactLimits) Within(most ArtifactLimits) ArtifactLimits {
 	least := func(limit, most int64) int64 { return min(cmp.Or(limit, most), most) }
 	return ArtifactLimits{least(l.MaxBytes, most.MaxBytes), least(l.MaxFiles, most.MaxFiles), least(l.MaxTotalBytes, most.MaxTotalBytes)}
@@ -138,8 +138,8 @@ func (t *Task) Verification() *Verification {
 	return v
 }
 
-// Kept returns the part of a patch that counts, and the names of the files that it leaves. The error says why the
-// patch as a whole does not count.
+// Kept returns the part of a patch that counts, and the files that this part changes or adds, not those that it removes.
+// The error says why the patch as a whole does not count.
 func (b BundleOrPatch) Kept(text string) (kept string, changed []string, err error) {
 	if strings.TrimSpace(text) == "" {
 		return "", nil, nil
@@ -242,7 +242,8 @@ func artifactLimitsSchema() *schema.Schema {
 	return schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
 }
 
-// variants returns the schema of an object whose key says which further fields it has.
+// variants returns the schema of an object with shared fields and more fields, which depend on the value of one key. own
+// has these fields by that value.
 func variants(key string, shared []schema.Field, own map[string][]schema.Field) *schema.Schema {
 	names := slices.Sorted(maps.Keys(own))
 	s := schema.Open("")
@@ -257,8 +258,8 @@ func variants(key string, shared []schema.Field, own map[string][]schema.Field) 
 	return s
 }
 
-// verificationObject returns the rule for verification. A repo_patch has a patch, and a terminal_task a bundle. There is
-// no filesystem_overlay: no pack has one.
+// verificationObject returns the rule for the key verification. The candidate of a repo_patch is a patch, and the
+// candidate of a terminal_task is a bundle. The format also has a filesystem_overlay, which no pack uses: it is refused.
 func verificationObject(patch bool) *schema.Object {
 	text, id, count := schema.Text(""), schema.Required("id", identifierSchema("")), func(name string) schema.Field { return schema.Required(name, schema.PositiveInteger("")) }
 	parser := schema.Required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
@@ -362,8 +363,8 @@ func checkEntries(c *schema.Checker, candidate document.Value) map[string]docume
 	return entries
 }
 
-// openSecureBench sets what the manifest of a pack of SecureBench 2.0 says. The roots of files that agents do not
-// see become prefixes of paths below EvalRoot, which is the pack's directory.
+// openSecureBench reads the manifest of a pack of SecureBench 2.0. EvalRoot is the directory of the pack: the roots
+// runtime and host, which agents do not see, become prefixes of the paths below EvalRoot.
 func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	p.ID, p.Version, p.readOnly = root.Get("id").Text(), 2, true
 	p.roots = map[string]string{"public": "assets/", "runtime": "evaluation_inputs/", "host": "hidden/"}

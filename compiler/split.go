@@ -93,7 +93,7 @@ func (t *Task) Split() *Split {
 	return s
 }
 
-// splitResources returns the files of a split check: those of the driver are evaluation inputs, those of the
+// splitResources returns the files of a split check: the files of the driver are evaluation inputs, and the files of the
 // oracle are hidden.
 func splitResources(eval document.Value) (all []resource) {
 	for key, v := range eval.Get("split").Fields() {

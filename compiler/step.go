@@ -35,7 +35,7 @@ func stepSchema() *schema.Schema {
 	))
 }
 
-// stepOf returns what a row says about the step that it is; nil if it is none.
+// stepOf returns the step that a row is; nil if the row is no step.
 func stepOf(root document.Value) *Step {
 	v := root.Get("step")
 	if !v.Given() {
@@ -53,7 +53,7 @@ func stepOf(root document.Value) *Step {
 	return s
 }
 
-// checkStep checks a row of a family as a step that follows the row before.
+// checkStep checks that a row is a valid step of a task, or no step. It notes the row for the check of the next row.
 func (r *rowReader) checkStep(f *Family, root document.Value) {
 	c, step := &r.checker, stepOf(root)
 	env := r.pack.environment.withRow(root.Get("environment"))
@@ -126,7 +126,7 @@ func joined(steps []*Task) *Task {
 	return &t
 }
 
-// stepDigests returns the digests of a task from those of its steps.
+// stepDigests returns the digests of a task, which are made of the digests of its steps.
 func stepDigests(all []Digests) Digests {
 	var row, evaluation, assets []byte
 	for _, d := range all {

@@ -41,12 +41,12 @@ func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 // Environment returns the manifest's default environment, overridden by the row's keys.
 func (t *Task) Environment() Environment { return t.environment.clone() }
 
-// rootWorkdir is the working directory where an image has the root for it, which no workspace can be
-// mounted at.
+// rootWorkdir is the working directory of a task in an image that has the root directory as its working directory: no
+// workspace can be mounted at the root.
 const rootWorkdir = "/app"
 
-// ImageWorkdir returns where the workspace of a task is that takes the working directory of its image,
-// "" for none.
+// ImageWorkdir returns the working directory of a task that names none. workdir is the working directory of the image,
+// "" if the image has none.
 func ImageWorkdir(workdir string) (string, error) {
 	dir := path.Clean("/" + workdir)
 	if dir == "/" {
@@ -58,7 +58,8 @@ func ImageWorkdir(workdir string) (string, error) {
 	return dir, nil
 }
 
-// In returns the task with the working directory of its image, "" for none, if it has none of its own.
+// In returns the task in an image with this working directory, "" if the image has none. A task that names a working
+// directory keeps it.
 func (t *Task) In(workdir string) (*Task, error) {
 	if t.environment.Workdir != "" {
 		return t, nil

@@ -85,7 +85,7 @@ func (v *validator) path(ctx context.Context, path string) {
 		}
 	case strings.HasSuffix(path, ".jsonl"):
 		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
-	case testerfile.Looks(path):
+	case testerfile.Likely(path):
 		v.tester(ctx, path)
 	default:
 		v.checkPack(ctx, path, TasksFile(filepath.Dir(path)), nil)
@@ -129,7 +129,7 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
 		switch {
-		case isYAML(e.Name()) && e.Type().IsRegular() && testerfile.Looks(name):
+		case isYAML(e.Name()) && e.Type().IsRegular() && testerfile.Likely(name):
 			found = true
 			v.tester(ctx, name)
 		case e.IsDir() && !isPack && depth < maxDirectories && !strings.HasPrefix(e.Name(), "."):

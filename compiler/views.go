@@ -22,8 +22,8 @@ type Resource struct {
 	Text Hidden[[]byte]
 }
 
-// Resources returns what a component other than the agent sees, in the order of the row, public resources first. What
-// the evaluator sees is for use only in sbench's own process.
+// Resources returns the resources that a component other than the agent sees: public ones first, each group in the order
+// of the row. The resources of the evaluator stay in sbench's own process.
 func (t *Task) Resources(component Component) (all []Resource) {
 	for _, v := range t.resources() {
 		if component.Sees(v.lane) {

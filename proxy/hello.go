@@ -22,7 +22,7 @@ func hidesName(extension uint16) bool {
 }
 
 // readHello reads until the ClientHello is complete or the bytes cannot be one, and checks that it is for the
-// normalised host. It returns what it read, and why that must not be sent, or "".
+// normalised host. It returns the bytes that it read, and why the proxy must not send them to the host, or "".
 func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
 		return nil, reasonBadHello
@@ -45,7 +45,7 @@ func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
 
 var errHeard = errors.New("the ClientHello was read")
 
-// A helloConn is a connection from which a TLS server reads without a word of its own.
+// A helloConn keeps what a TLS server reads from a connection, and sends nothing of what the server writes.
 type helloConn struct {
 	net.Conn
 	raw []byte // what it read

@@ -9,8 +9,8 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// Decode sets fields of the struct that target points to, from the object v, which its schema allows. The
-// tags of a field say what it gets:
+// Decode sets fields of the struct that target points to, from the object v, which has been checked. The tags of a field
+// say what value it gets:
 //
 //	key   the value of this key of v
 //	is    for a boolean: whether the value is this text

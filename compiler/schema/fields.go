@@ -9,7 +9,8 @@ import (
 	"github.com/securebench/sbench/proxy/domain"
 )
 
-// Rules change the schema of a field, by the name that the tag rule has. For a list of strings, they change the items'.
+// Rules are functions that change the schema of a field. The tag rule of the field names them. In a list of strings, a
+// rule changes the schema of the items.
 type Rules map[string]func(s *Schema)
 
 // As returns a rule that takes another schema for the same description.
@@ -17,11 +18,12 @@ func As(other func(doc string) *Schema) func(s *Schema) {
 	return func(s *Schema) { *s = *other(s.Doc) }
 }
 
-// Fields returns the fields that Decode reads into a struct like the sample. It leaves out fields without a tag doc.
-// The type says what a field may hold: text that is not blank, a positive number, a time in seconds, and so on. Tags say more:
+// Fields returns the schemas of the fields of a struct that Decode fills. It passes over a field without the tag doc.
+// The type of a field says what the value may be: text that is not blank, a positive number, a time in seconds, and so
+// on. Tags say more:
 //
 //	doc     describes the value
-//	rule    words: required; null, which then means absent; names of rules
+//	rule    words: required; null, which then means absent; names of Rules
 //	enum    the texts that are allowed, separated by commas
 //	items   describes the items of a list or of a map
 //	preset  what an absent value means

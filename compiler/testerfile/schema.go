@@ -30,7 +30,7 @@ func Schema(agents []AgentType) *schema.Schema {
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.
 var ProviderAPIs = []string{"openai", "anthropic", "google"}
 
-// rules returns the rules that the tags of a File name.
+// rules returns the rules for the tags of File.
 func rules(agents []AgentType) schema.Rules {
 	types := []string{HarnessCommand}
 	for _, a := range agents {

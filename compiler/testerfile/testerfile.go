@@ -266,9 +266,9 @@ func ownConfig(agent AgentType, config document.Value) map[string]string {
 	return own
 }
 
-// Looks reports whether a YAML file is called like a tester file or has a key that
-// only tester files have.
-func Looks(path string) bool {
+// Likely reports whether a YAML file is probably a tester file: its name says so, or it has a key that only tester files
+// have.
+func Likely(path string) bool {
 	doc, problems := document.ReadYAML(path)
 	return doc != nil && (strings.HasPrefix(filepath.Base(path), "tester") || len(problems) == 0 && hasTesterKey(doc.Root()))
 }
@@ -285,7 +285,7 @@ func testersIn(dir string) string {
 	var names []string
 	entries, _ := os.ReadDir(dir) // sorted; unreadable entries cannot be named
 	for _, e := range entries {
-		if name := filepath.Join(dir, e.Name()); strings.HasPrefix(filepath.Ext(name), ".y") && e.Type().IsRegular() && Looks(name) {
+		if name := filepath.Join(dir, e.Name()); strings.HasPrefix(filepath.Ext(name), ".y") && e.Type().IsRegular() && Likely(name) {
 			names = append(names, name)
 		}
 	}
@@ -369,7 +369,7 @@ func warnOfSecrets(c *schema.Checker, t *File, env document.Value) {
 	}
 }
 
-// IsSecret reports whether the name of a variable looks like that of a secret.
+// IsSecret reports whether a variable with this name probably holds a secret.
 func IsSecret(name string) bool { return secretName.MatchString(strings.ToUpper(name)) }
 
 // secretName matches names of variables, in capitals, that look like secrets.

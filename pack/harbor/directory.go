@@ -82,7 +82,7 @@ func (t *task) mentions(text string) bool {
 // A builder adds the tasks of directories to a pack.
 type builder struct {
 	*pack.Builder
-	bytes int64 // of all files in the pack, where links to files have become files
+	bytes int64 // of all files that were placed in the pack
 }
 
 // A task is one directory of a source, with all its files in memory.
@@ -210,8 +210,8 @@ func (t *task) read(dir string, limits pack.ImportLimits) error {
 	})
 }
 
-// followed returns files in which those that links lead to have taken the place of the links, for a
-// directory that has no links in a pack. A link that leads to none of the files is a problem.
+// followed returns files with a copy of its target in place of each symbolic link, for a directory of a pack that must
+// not have links. A link that leads to none of the files is a problem.
 func (t *task) followed(files []taskFile) []taskFile {
 	files = slices.Clone(files)
 	for i, f := range files {

@@ -208,8 +208,8 @@ func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalT
 	return part
 }
 
-// harborSolution returns the reference solution; nothing if there is no solve.sh. If it has variables,
-// solve.sh is a script that sets them and executes the task's own.
+// harborSolution returns the reference solution; nothing if there is no solve.sh. If the solution has variables, solve.sh
+// of the pack is a script that sets them and executes solve.sh of the task.
 func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 	files, env := t.below(spec.file("solution")), spec.Solution.Env
 	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "solve.sh" })
@@ -225,7 +225,7 @@ func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 	return files
 }
 
-// ownSolution is the name of a task's own solve.sh if another executes it.
+// ownSolution is the name of a task's solve.sh if another script executes it.
 const ownSolution = "solve.task.sh"
 
 // toml decodes a file as TOML into v and returns the keys without a field in v.

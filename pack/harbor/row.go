@@ -48,7 +48,7 @@ var (
 )
 
 // keepProcesses sets environment.keep_processes if the operator asks for it, or if the solution leaves a process
-// running to which the tests send requests, and which neither they nor the image start.
+// running, the tests send requests to this machine, and the tests start no process themselves.
 func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
 	matches := func(files []taskFile, r *regexp.Regexp) bool {
 		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
@@ -59,7 +59,7 @@ func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
 	}
 }
 
-// place writes files below a directory of the pack, unless the pack gets too big.
+// place writes files below a directory of the pack. It fails if the pack gets too big.
 func (b *builder) place(dir string, files []taskFile) error {
 	for _, f := range files {
 		name, err := path.Join(dir, f.path), error(nil)

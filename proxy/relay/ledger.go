@@ -113,8 +113,8 @@ func (s span) length() time.Duration {
 
 // admit counts a request towards the budgets, or refuses it. The tokens of a generation are known
 // only at its end, so admit compares the budget with the tokens so far and what is reserved for the requests in
-// progress: their estimated input, and the output of answers beyond the first, for which a single request could
-// ask by the thousand.
+// progress: their estimated input, and the output of all answers but the first. A single request can ask for a
+// thousand answers.
 func (l *ledger) admit(reserve proxy.Usage, asked question, generates bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -41,10 +41,10 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 	}
 }
 
-// An ending is a connection that a context closes when it ends.
+// An ending is a connection that is closed when a context ends.
 type ending struct {
 	net.Conn
-	forget func() bool
+	forget func() bool // keeps the end of the context from closing the connection
 }
 
 func (e ending) Close() error {

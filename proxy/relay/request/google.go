@@ -42,8 +42,8 @@ func generate() fields {
 		"systemInstruction": said,
 		// A tool is a list of functions, which run on the agent's side, or a provider's tool (Google Search,
 		// code execution, URL contexts, maps, files).
-		"tools":            tools(kept(object(both(fields{"functionDeclarations": list(declaration)})))),
-		"toolConfig":       kept(object(both(fields{"functionCallingConfig": calling, "includeServerSideToolInvocations": plain}))),
+		"tools":            tools(unlessEmptied(object(both(fields{"functionDeclarations": list(declaration)})))),
+		"toolConfig":       unlessEmptied(object(both(fields{"functionCallingConfig": calling, "includeServerSideToolInvocations": plain}))),
 		"generationConfig": object(both(generation())),
 		"safetySettings":   list(object(fields{"category": plain, "threshold": plain, "method": plain})),
 		"cachedContent":    stateless("cachedContent"),

@@ -208,7 +208,7 @@ func openAI(chosen map[string]form, listed, own fields) fields {
 func choosing(chosen map[string]form) rule {
 	all := maps.Clone(chosen)
 	maps.Copy(all, choiceOf(fields{"name": plain}, "namespace", "tool_search"))
-	return kept(list(byType(all, unknown("tool_choice:"))))
+	return unlessEmptied(list(byType(all, unknown("tool_choice:"))))
 }
 
 // orElse calls then if the rule removed the value.

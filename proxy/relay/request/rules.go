@@ -411,11 +411,11 @@ func tools(tool rule) rule {
 		}
 		return err
 	})
-	return kept(all)
+	return unlessEmptied(all)
 }
 
-// kept is for what is removed once none of its parts is left.
-func kept(r rule) rule {
+// unlessEmptied is r, but removes a value of which r has removed all parts.
+func unlessEmptied(r rule) rule {
 	return func(in *inspector, v *value) error {
 		err := r(in, v)
 		if v.emptied() {
