@@ -84,6 +84,10 @@ func (c *Precheck) forTester(t *Task) (all Problems) {
 		all = append(all, c.at(t, "$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
 			"task asks for isolation by gvisor, and the tester file says container"))
 	}
+	if c.tester.Runtime.Isolation == "gvisor" && t.environment.KeepProcesses {
+		all = append(all, c.at(t, "$.environment.keep_processes", "set runtime.isolation: auto or container in the tester file, or leave the task out",
+			"gVisor, for which the tester file asks, cannot keep the harness's processes"))
+	}
 	return all
 }
 

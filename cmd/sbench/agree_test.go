@@ -111,6 +111,9 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"more isolation than allowed", map[string]string{
 			"tester.yaml": runtimeOf("isolation: container")["tester.yaml"], "tasks.jsonl": rows(terminalRow("a", `, "environment": {"isolation": "gvisor"}`))["tasks.jsonl"],
 		}, nil, "task asks for isolation by gvisor"},
+		{"processes kept in gVisor", map[string]string{
+			"tester.yaml": runtimeOf("isolation: gvisor")["tester.yaml"], "tasks.jsonl": rows(terminalRow("a", `, "environment": {"keep_processes": true}`))["tasks.jsonl"],
+		}, nil, "cannot keep the harness's processes"},
 		{"globs that match something", map[string]string{"tester.yaml": strings.Replace(testerWith("harness: {type: command, config: {command: x}}\n"), "output_dir: out", "output_dir: out, tasks: [a, b]", 1)}, nil, ""},
 		{"globs that match nothing", map[string]string{"tester.yaml": strings.Replace(testerWith("harness: {type: command, config: {command: x}}\n"), "output_dir: out", "output_dir: out, tasks: [b]", 1)}, nil, "no task is selected"},
 	}

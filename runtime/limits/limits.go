@@ -24,7 +24,7 @@ import (
 // memory (cgroup v1). It is enough for lo, the only interface.
 const maxSocketBytes = 64 << 20
 
-// A Group finds, counts and kills the processes of a sandbox, except the one with the pid
+// A Group finds, counts, suspends and kills the processes of a sandbox, except the one with the pid
 // spare. It is a control group or a group of the watchdog.
 type Group interface {
 	// Pids returns the processes of the group.

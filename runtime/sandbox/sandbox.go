@@ -50,7 +50,7 @@ func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	cfg.Mounts, cfg.Persistent = slices.Clone(cfg.Mounts), cfg.Persistent || cfg.KeepProcesses
 	how, kind, err := e.kind(cfg.Isolation)
 	if err == nil && cfg.KeepProcesses && how == gvisor {
-		err = fmt.Errorf("%w: isolation gvisor for a task that keeps the agent's processes", runtime.ErrInvalid)
+		err = fmt.Errorf("isolation %s %w: it cannot keep the harness's processes", runtime.GVisor, runtime.ErrInvalid)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)

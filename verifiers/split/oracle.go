@@ -162,7 +162,7 @@ func (o *oracle) lastWord(ctx context.Context) (document.Value, error) {
 	return last, nil
 }
 
-// verdict reads what an oracle decided, and what it tells everybody. Without a score, that is 1 for a pass.
+// verdict reads what an oracle decided, and what it tells everybody. A pass without a score has the score 1.
 func (o *oracle) verdict(ctx context.Context, passed, score, diagnostics document.Value) (v verifiers.Verdict, err error) {
 	n, ok := score.Float64()
 	if score.Kind() == 0 && passed.IsTrue() {

@@ -17,8 +17,6 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// This file has the conversation with the oracle and the adapters of a pack of SecureBench 2.0.
-
 const maxEnvelope = 64 << 10 // bytes of an adapter's response around its observation
 
 // The statuses of evidence.

@@ -127,12 +127,12 @@ func (c *check) stage(ctx context.Context) error {
 			err = plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 		}
 	}
-	c.mounts = []runtime.Mount{{Source: filepath.Join(c.volume, driverDir), Dest: paths.CheckerMount}}
-	if c.in.Task.Verification() != nil {
-		c.mounts = nil
-		for _, e := range driver.Entries {
-			c.mounts = append(c.mounts, runtime.Mount{Source: filepath.Join(c.volume, driverDir, e.Dest), Dest: "/" + e.Dest})
-		}
+	if c.in.Task.Verification() == nil {
+		c.mounts = []runtime.Mount{{Source: filepath.Join(c.volume, driverDir), Dest: paths.CheckerMount}}
+		return err
+	}
+	for _, e := range driver.Entries {
+		c.mounts = append(c.mounts, runtime.Mount{Source: filepath.Join(c.volume, driverDir, e.Dest), Dest: "/" + e.Dest})
 	}
 	return err
 }

@@ -407,11 +407,11 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 	return ran, errors.Join(err, doneErr)
 }
 
-// services returns what runs beside the checker: the entry point of the image, if the task wants it,
-// and the task's services.
+// services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
+// among the kept processes, and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
 	e := c.in.Task.Environment().Entrypoint
-	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil { // it runs there
+	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil {
 		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout})
 	}
 	for _, s := range c.eval.Services {

@@ -108,7 +108,7 @@ func readAll(f *os.File, limit int64) ([]byte, error) {
 	return data, errors.Join(err, f.Close())
 }
 
-// Decode decodes JSON with at most so many values into a variable.
+// Decode decodes JSON into a variable. The error is ErrBig if the JSON may have more than most values.
 func Decode(data []byte, into any, most int) error {
 	if Values(data) > most {
 		return fmt.Errorf("%w: it has more than %d JSON values", ErrBig, most)
@@ -116,9 +116,8 @@ func Decode(data []byte, into any, most int) error {
 	return json.Unmarshal(data, into)
 }
 
-// Values returns how many values are in a text of JSON, at most: it has no more than commas and opening
-// brackets. A program needs that many times as much memory as for one value, which can be hundreds of times as
-// much as the text.
+// Values returns an upper bound on the number of values in JSON: one, and one more for each comma and each opening
+// bracket. Each value takes memory when it is decoded; all of them can take hundreds of times as much as the text.
 func Values(data []byte) int {
 	values, quoted := 1, false
 	for i := 0; i < len(data); i++ {
