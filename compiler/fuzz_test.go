@@ -14,14 +14,14 @@ import (
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/internal/test/compilertest"
+	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/proxy/domain"
 )
 
 // seed adds to the corpus every document of this name in the test cases, and what
 // fuzzing has found before.
 func seed(f *testing.F, name string) {
-	compilertest.Seed[[]byte](f, "testdata/corpus/"+f.Name()+".txt")
+	corpus.Seed[[]byte](f)
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
 	if err != nil {
 		f.Fatal(err)
@@ -213,7 +213,7 @@ func FuzzTester(f *testing.F) {
 }
 
 func FuzzParseMount(f *testing.F) {
-	compilertest.Seed[string](f, "testdata/corpus/FuzzParseMount.txt")
+	corpus.Seed[string](f)
 	for _, mount := range []string{"a", "a/b", "../a", "/a", "a/../../b", `a\b`, "./a//b/", "securebench/evaluator/x", "SECUREBENCH/public", "eval", "e\u0301", "\x00", strings.Repeat("a/", 600), "task/hidden.json/x", ".", "stra\u00dfe"} {
 		f.Add(mount)
 	}

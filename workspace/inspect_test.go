@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/internal/test/compilertest"
+	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -117,7 +117,7 @@ func TestFindTask(t *testing.T) {
 // FuzzPlanWrite writes an asset at any mount path, and checks that nothing outside the
 // workspace is written.
 func FuzzPlanWrite(f *testing.F) {
-	compilertest.Seed[string](f, "testdata/corpus/FuzzPlanWrite.txt")
+	corpus.Seed[string](f)
 	for _, mount := range []string{"a", "../a", "/tmp/a", "a/../../b", "a//b/./c/", "securebench/evaluator/x", "é", "link/x", "link", "a/link/../b"} {
 		f.Add(mount)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/internal/test/compilertest"
+	"github.com/securebench/sbench/internal/test/corpus"
 )
 
 func parse(t testing.TB, text string) document.Value {
@@ -141,7 +141,7 @@ func plain(v document.Value) any {
 }
 
 func FuzzJSON(f *testing.F) {
-	compilertest.Seed[[]byte](f, "testdata/corpus/FuzzJSON.txt")
+	corpus.Seed[[]byte](f)
 	for _, seed := range []string{`{"a":[1,2.5e3,"x\u00e9",null,true],"b":{}}`, `"\ud83d\ude00"`, `[[]]`, `{"a":1,"a":2}`, "-0.0", `{"":""}`, "\"\x80\"", "1e400"} {
 		f.Add([]byte(seed))
 	}
@@ -180,7 +180,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzYAML(f *testing.F) {
-	compilertest.Seed[[]byte](f, "testdata/corpus/FuzzYAML.txt")
+	corpus.Seed[[]byte](f)
 	for _, seed := range []string{"a: 1\nb: [yes, 0x10, ~]\n", "&a [*a]", "<<: {a: 1}", "a: &x {b: *x}", "- - - 1", "? a\n: b", "!!binary x", "a: |\n  b\n", "{a: 1, a: 2}", "1:30", "\xff"} {
 		f.Add([]byte(seed))
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/patch"
-	"github.com/securebench/sbench/internal/test/compilertest"
+	"github.com/securebench/sbench/internal/test/corpus"
 )
 
 const hunk = "@@ -1 +1 @@\n-a\n+b\n"
@@ -250,7 +250,7 @@ func TestAgainstGit(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	compilertest.Seed[string](f, "testdata/corpus/FuzzParse.txt")
+	corpus.Seed[string](f)
 	for _, seed := range []string{
 		"diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n" + hunk,
 		"diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n",
