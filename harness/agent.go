@@ -90,9 +90,9 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
-		env:     append(append(session.env(), a.withoutKeys(r.Env)...), env...), // the later overrides the earlier
-		mounts:  slices.Concat(session.mounts(), p.mounts(), a.Files.Mounts),
-		network: session.network(), waited: session.waited(), cut: session.cut,
+		env:     slices.Concat(a.withoutKeys(r.Env), env), // the later overrides the earlier
+		mounts:  slices.Concat(p.mounts(), a.Files.Mounts),
+		session: session,
 	}.run(ctx)
 	events.end()
 	result, err = session.close(result, err)

@@ -64,7 +64,7 @@ func (c Command) Produce(ctx context.Context, e Engine, r Request) (Result, erro
 	}
 	result, err := production{
 		engine: e, request: r, taskFile: c.TaskFile, process: runtime.Process{Args: c.Args},
-		env: append(session.env(), env...), mounts: append(session.mounts(), c.Files.Mounts...), network: session.network(), waited: session.waited(), cut: session.cut,
+		env: env, mounts: slices.Clone(c.Files.Mounts), session: session, // all attempts share the files
 	}.run(ctx)
 	if result, err = session.close(result, err); err != nil || c.Provider == nil {
 		return result, err

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,9 +54,7 @@ type production struct {
 	stateFiles map[string]string // contents by path below stateAt
 	env        []string          // NAME=value, over the task's
 	mounts     []runtime.Mount
-	network    *runtime.Network
-	waited     func() time.Duration // of the process's time, what does not count; nil for nothing
-	cut        func() error         // ends the network access
+	session    *egressSession // the network access; the caller closes it
 }
 
 // run produces the candidate, however the process ends. It extracts a patch and a machine's layer
@@ -97,12 +94,12 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if p.process.Args, own, err = service.Beside(r.services(), p.process.Args); err != nil {
 		return Result{}, err
 	}
-	p.mounts = append(own, p.mounts...)
+	p.mounts = slices.Concat(own, p.session.mounts(), p.mounts)
 	sandbox, err := service.Create(ctx, p.engine, p.config(dir, places), r.Sidecars)
 	if err != nil {
 		return Result{}, err
 	}
-	p.process.Wall, p.process.Waited, p.process.OutputBytes = r.Timeout, p.waited, r.OutputBytes
+	p.process.Wall, p.process.Waited, p.process.OutputBytes = r.Timeout, p.session.waited(), r.OutputBytes
 	result.Exit, err = sandbox.Exec(ctx, p.process)
 	result.Ended = ended(r, result.Exit)
 	if err == nil && r.Kind == compiler.CandidatePatch {
@@ -116,7 +113,7 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 		result, err = p.finish(ctx, dir, result)
 	}
 	if err == nil && keeps {
-		err = p.cut()
+		err = p.session.cut()
 	}
 	if err == nil && keeps {
 		err = r.Judge(result, sandbox)
@@ -277,7 +274,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.env), Network: p.network, Machine: env.Machine, Capabilities: env.Capabilities,
+		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.session.env(), p.env), Network: p.session.network(), Machine: env.Machine, Capabilities: env.Capabilities,
 		KeepProcesses: env.KeepProcesses,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image
