@@ -183,7 +183,10 @@ func (n *enclosure) makeNetwork() error {
 	})
 }
 
-// pauseDest is the path, inside a persistent sandbox, of the program of its first process.
+// idles reports whether the first process of the sandbox idles, and others run beside it.
+func (n *enclosure) idles() bool { return n.cfg.Persistent || n.cfg.KeepProcesses }
+
+// pauseDest is the path, inside the sandbox, of the program of a first process that idles.
 const pauseDest = "/.sbench/pause"
 
 // files returns the small files that every program expects.
@@ -196,7 +199,7 @@ func (n *enclosure) files() ([]rootfs.File, error) {
 		{Dest: "/etc/hosts", Text: []byte("127.0.0.1\t" + strings.Join(append([]string{"localhost"}, n.cfg.Hosts...), " ") + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"), Mode: 0o644},
 		{Dest: "/etc/resolv.conf", Text: []byte(nameserver), Mode: 0o644},
 	}
-	if !n.cfg.Persistent {
+	if !n.idles() {
 		return files, nil
 	}
 	pause, err := program.Pause(goruntime.GOARCH)

@@ -45,7 +45,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, runtime.ErrClosed
 	case p.Wall <= 0:
 		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case (!s.cfg.Persistent || s.cfg.KeepProcesses) && s.spent:
+	case !s.cfg.Persistent && s.spent:
 		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
@@ -56,7 +56,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 		return runtime.Exit{}, err
 	}
 	start := s.startFirst
-	if s.cfg.Persistent {
+	if s.idles() {
 		start = s.startNext
 	}
 	started, err := start(ctx, p, std)
@@ -68,7 +68,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, started.close())
 	}
-	s.dead = !s.cfg.Persistent
+	s.dead = !s.idles()
 	if s.cfg.KeepProcesses {
 		s.left = started
 	}
@@ -120,7 +120,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 	return proc, nil
 }
 
-// startNext starts p beside the idle process of a persistent sandbox.
+// startNext starts p beside the first process, which idles.
 func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.Streams) (*process, error) {
 	ctx = s.engine.claim.Context(ctx)
 	spec, err := s.spec(p)
@@ -138,8 +138,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 	return s.how.open(next, pid, s.idlePid())
 }
 
-// idlePid returns the pid of a persistent sandbox's first process, which is spared; 0 if
-// there is none.
+// idlePid returns the pid of a first process that idles, which is spared; 0 if there is none.
 func (s *Sandbox) idlePid() int {
 	if s.idle == nil {
 		return 0
@@ -289,7 +288,7 @@ func (x *execution) killAll(ctx context.Context) error {
 // and a process of a one-shot sandbox when the sandbox is closed.
 func (x *execution) release(ctx context.Context) error {
 	err := x.process.close()
-	if !x.cfg.Persistent || x.cfg.KeepProcesses {
+	if !x.cfg.Persistent {
 		return err
 	}
 	ctx, cancel := x.engine.platform.Conn.Cleanup(ctx)

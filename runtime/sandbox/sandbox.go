@@ -30,7 +30,7 @@ type Sandbox struct {
 	container task.Container // nil before the first process
 	// specDigest is the digest of the first process's specification.
 	specDigest string
-	idle       *process // the first process of a persistent sandbox
+	idle       *process // the first process, if it idles
 	spent      bool     // a process was run
 	dead       bool     // all processes have ended, and none can be started
 	// With Config.KeepProcesses, left is the process that was run, after its end. unwatch ends the watch on the
@@ -41,13 +41,13 @@ type Sandbox struct {
 }
 
 // Create makes a sandbox, which the caller closes. The first process of a one-shot sandbox
-// starts with Exec; the first process of a persistent sandbox starts now and idles. If Create
-// fails, it leaves nothing behind.
+// starts with Exec; the first process of a persistent sandbox, or of one that keeps processes, starts now and idles. If
+// Create fails, it leaves nothing behind.
 func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
 	if err := cfg.Limits.Validate(); err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
-	cfg.Mounts, cfg.Persistent = slices.Clone(cfg.Mounts), cfg.Persistent || cfg.KeepProcesses
+	cfg.Mounts = slices.Clone(cfg.Mounts)
 	how, kind, err := e.kind(cfg.Isolation)
 	if err == nil && cfg.KeepProcesses && how == gvisor {
 		err = fmt.Errorf("isolation %s %w: it cannot keep the harness's processes", runtime.GVisor, runtime.ErrInvalid)
@@ -66,7 +66,7 @@ func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
 	}
 	err = s.build(ctx)
-	if err == nil && cfg.Persistent {
+	if err == nil && s.idles() {
 		s.idle, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, how.idleStreams())
 	}
 	if err != nil {
