@@ -351,7 +351,7 @@ func TestPackSWEBench(t *testing.T) {
 }
 
 // TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats, and the
-// task's tests execute its files.
+// task's tests execute its files. A process that goes on writing can leave the file empty when it is read.
 func TestPackRewards(t *testing.T) {
 	c := containerdtest.Open(t)
 	withImage(t, c, appImage, t.TempDir(), "/app")
@@ -396,7 +396,7 @@ func TestPackRewards(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
 	must(t, err)
 	for name, reason := range map[string]string{
-		"another-reward": "checker_failed", "left-behind": "(passes_broken_tests|checker_failed)", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
+		"another-reward": "checker_failed", "left-behind": "(passes_broken_tests|no_reward|checker_failed)", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
 		"too-much": "passes_broken_tests", "own-tests": "checker_failed", "no-reward": "no_reward", "not-a-file": "no_reward", "a-pipe": "(passes_broken_tests|checker_failed)",
 	} {
 		if !regexp.MustCompile(`"task_id":"` + name + `".*"failure_reason":"` + reason + `"`).Match(text) {
