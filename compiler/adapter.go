@@ -63,9 +63,10 @@ func argvSchema() *schema.Schema {
 func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Schema) document.Value {
 	c.File = filepath.Join(p.EvalRoot, dir, name)
 	doc, problems := document.ReadYAML(c.File)
-	if c.Problems = problems; len(problems) == 0 {
-		c.Check(rule, doc.Root())
+	if c.Problems = problems; len(problems) > 0 {
+		return document.Value{}
 	}
+	c.Check(rule, doc.Root())
 	return doc.Root()
 }
 
@@ -106,6 +107,8 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 		i := slices.IndexFunc(a.Outputs, func(o AdapterOutput) bool { return o.Name == want.Name })
 		if i < 0 {
 			wrong("there is no output artifact %q, which check %q names", want.Name, check.ID)
+		} else if tree := a.Outputs[i].Kind == DirectoryTree; tree != (a.Outputs[i].Limits.MaxFiles > 0) || tree != (want.Limits.MaxFiles > 0) || tree != ReadsTree(want.Parser) {
+			wrong("output artifact %q is a %s, and its limits, or its parser in check %q, are for something else", want.Name, a.Outputs[i].Kind, check.ID)
 		} else if most := a.Outputs[i].Limits; want.Limits.MaxBytes > most.MaxBytes || want.Limits.MaxFiles > most.MaxFiles || want.Limits.MaxTotalBytes > most.MaxTotalBytes {
 			wrong("the limits of output artifact %q exceed its maximum_limits", want.Name)
 		}

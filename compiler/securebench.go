@@ -35,6 +35,12 @@ func Parsers() []string {
 	return []string{"opaque-bytes/v1", "utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1", "strict-npy-float-summary/v1", "tree-manifest/v1", "git-repository/v1"}
 }
 
+// ReadsTree reports whether the parser reads a directory, not a file.
+func ReadsTree(parser string) bool {
+	name := strings.TrimPrefix(parser, "securebench.")
+	return name == "tree-manifest/v1" || name == "git-repository/v1"
+}
+
 // Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>".
 type Verification struct {
 	redacted
@@ -237,9 +243,17 @@ func securebenchFamilies(roots map[string]string) []*Family {
 	return []*Family{terminal, repo}
 }
 
+// artifactLimitsSchema allows the limits of a file or of a tree.
 func artifactLimitsSchema() *schema.Schema {
 	count := schema.PositiveInteger("")
-	return schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
+	s := schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
+	s.Check = func(c *schema.Checker, v document.Value) {
+		file, tree := v.Get("max_bytes").Kind() != 0, v.Get("max_files").Kind() != 0 && v.Get("max_total_bytes").Kind() != 0
+		if file == tree || file && v.Len() > 1 {
+			c.Errorf(v, "", "the limits of a file are max_bytes, and the limits of a tree are max_files and max_total_bytes")
+		}
+	}
+	return s
 }
 
 // variants returns the schema of an object with shared fields and more fields, which depend on the value of one key. own
@@ -268,7 +282,7 @@ func verificationObject(patch bool) *schema.Object {
 		}
 		return "", nil
 	}))
-	limits := schema.Optional("limits", artifactLimitsSchema())
+	limits := schema.Required("limits", artifactLimitsSchema())
 	helpers := schema.List("", schema.Open(""))
 	helpers.Check = func(c *schema.Checker, v document.Value) {
 		for _, item := range v.Items() {
@@ -284,10 +298,12 @@ func verificationObject(patch bool) *schema.Object {
 		RegularFile:   {count("max_bytes")},
 		DirectoryTree: {count("max_files"), count("max_total_bytes"), schema.Optional("allow_internal_symlinks", schema.Boolean("", false))},
 	})
-	candidate := schema.Closed("", schema.Required("type", schema.Enum("", Bundle)), count("max_total_files"), count("max_total_bytes"), schema.Required("files", schema.List("", entry)))
+	candidate := variants("type", nil, map[string][]schema.Field{Bundle: {count("max_total_files"), count("max_total_bytes"), schema.Required("files", &schema.Schema{Array: &schema.Array{Min: 1, Items: entry}})}})
 	if patch {
-		candidate = schema.Closed("", schema.Required("type", schema.Enum("", GitPatch)), count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
-			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)))
+		candidate = variants("type", nil, map[string][]schema.Field{GitPatch: {
+			count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
+			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)),
+		}})
 	}
 	source := schema.Closed("", schema.Optional("entry", id.Schema), schema.Optional("subpath", schema.Path("")), schema.Optional("path", schema.Path("")))
 	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
@@ -308,13 +324,13 @@ func verificationObject(patch bool) *schema.Object {
 
 // checkVerification finds what the schema of a row's verification cannot express.
 func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
-	refer := func(v document.Value) {
-		kind, id, _ := strings.Cut(v.Text(), ".")
-		if eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
-			c.Errorf(v, "", "no resource is called %q", v.Text())
+	refer := func(v document.Value, kind string) {
+		id, ok := strings.CutPrefix(v.Text(), kind+".")
+		if !ok || eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
+			c.Errorf(v, fmt.Sprintf("write %q and the id of one of resources.%s", kind+".", kind), "no resource of the kind %s is called %q", kind, v.Text())
 		}
 	}
-	refer(eval.Get("oracle"))
+	refer(eval.Get("oracle"), "host")
 	entries := checkEntries(c, eval.Get("candidate"))
 	ids := map[string]bool{}
 	for _, check := range eval.Get("checks").Items() {
@@ -323,12 +339,13 @@ func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
 			c.Errorf(check.Get("id"), "", "two checks have the id %q", id)
 		}
 		if ids[id] = true; check.Get("type").Is(ProtocolCheck) {
-			refer(check.Get("adapter"))
-			refer(check.Get("challenge").Get("source"))
+			refer(check.Get("adapter"), "runtime")
+			refer(check.Get("challenge").Get("source"), "host")
 		}
 		for _, a := range check.Get("artifacts").Items() {
-			source := a.Get("source")
+			source, limits := a.Get("source"), a.Get("limits")
 			entry, known := entries[source.Get("entry").Text()]
+			tree := limits.Get("max_files").Kind() != 0
 			switch {
 			case patch && source.Get("path").Kind() == 0:
 				c.Errorf(source, "", "key %q is missing", "path")
@@ -336,6 +353,10 @@ func checkVerification(c *schema.Checker, eval document.Value, patch bool) {
 				c.Errorf(source, "", "the candidate has no entry %q", source.Get("entry").Text())
 			case source.Get("subpath").Kind() != 0 && !entry.Get("kind").Is(DirectoryTree):
 				c.Errorf(source, "", "only a directory_tree has a subpath")
+			case !patch && tree != (entry.Get("kind").Is(DirectoryTree) && source.Get("subpath").Kind() == 0):
+				c.Errorf(limits, "", "a file has the limits of a tree, or a tree has the limits of a file")
+			case tree != ReadsTree(a.Get("parser").Text()):
+				c.Errorf(a.Get("parser"), "", "the parser %q reads no such artifact: a file instead of a tree, or a tree instead of a file", a.Get("parser").Text())
 			}
 		}
 	}
@@ -404,12 +425,18 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) Environment 
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
 	var taken []document.Value
-	place := func(v document.Value, inWorkdir bool) {
+	reserved := path.Join(env.Workdir, path.Dir(paths.PublicRoot))
+	place := func(v document.Value, candidate bool) {
+		inside := v.Text() != env.Workdir && paths.IsBelow(v.Text(), env.Workdir)
 		switch {
-		case inWorkdir && !paths.IsBelow(v.Text(), env.Workdir):
+		case v.Kind() == 0: // which the schema reports
+			return
+		case candidate && !inside:
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
-		case !inWorkdir && paths.Overlap(v.Text(), env.Workdir):
+		case !candidate && (paths.IsBelow(env.Workdir, v.Text()) || inside && f.Name == "repo_patch"):
 			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
+		case paths.Overlap(v.Text(), reserved):
+			r.checker.Errorf(v, "", "%q overlaps %q, where sbench puts the task", v.Text(), reserved)
 		}
 		for _, other := range taken {
 			if paths.Overlap(v.Text(), other.Text()) {
