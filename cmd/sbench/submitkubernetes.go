@@ -179,7 +179,7 @@ func (cmd *submitKubernetesCmd) keys(ctx context.Context, a *app, t *testerfile.
 	if err != nil {
 		return nil, err
 	}
-	values, err := environment(ctx, a, t, file)
+	values, err := harnessEnv(ctx, a, t, file)
 	if err != nil || t.Verification.Judge == nil {
 		return values, err
 	}
