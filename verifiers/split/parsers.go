@@ -18,7 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 )
 
 // Bounds of the parsers.
@@ -86,7 +86,7 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 		if _, err := io.Copy(sum, f); err != nil {
 			return err
 		}
-		n.Kind, n.Size, n.Blob = compiler.RegularFile, new(info.Size()), fmt.Sprintf("sha256:%x", sum.Sum(nil))
+		n.Kind, n.Size, n.Blob = securebench.RegularFile, new(info.Size()), fmt.Sprintf("sha256:%x", sum.Sum(nil))
 	}
 	a.nodes = append(a.nodes, n)
 	return nil
