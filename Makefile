@@ -70,7 +70,7 @@ test:
 ## test-runtimes: sandboxes on the newest containerd and runc, on crun, and on gVisor (15 minutes)
 ## test-agents: the command-line programs of agents, downloaded (4 minutes)
 ## test-page: the report's page in Chromium (2 minutes)
-## test-clusters: submit slurm on a real Slurm (2 minutes)
+## test-clusters: job slurm on a real Slurm (2 minutes)
 ## test-hosts: an emulated Debian 13, as root and as a user (10 minutes)
 OTHERS = test-rootless test-verdicts test-runtimes test-agents test-page test-clusters test-hosts
 .PHONY: $(OTHERS)
@@ -135,7 +135,7 @@ hosts:
 	$(call say,hosts: three emulated machines (an hour or two))
 	@scripts/hosts/run.sh
 
-## kubernetes: submit kubernetes on a real API server, and sbench's container image in both modes
+## kubernetes: job kubernetes on a real API server, and sbench's container image in both modes
 .PHONY: kubernetes
 kubernetes: setup build
 	$(call say,kubernetes: compiling an API server (once, many minutes), and making sbench's image)

@@ -80,7 +80,6 @@ func soleUsers() map[string][]string {
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
-		"go.opentelemetry.io/":                    {"run"},
 	}
 }
 

@@ -3,13 +3,11 @@ package compiler
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 )
 
 // AgentView is the part of a task that a harness may see: the public lane and the family's
@@ -19,7 +17,7 @@ type AgentView struct {
 	family      string
 	input       []PublicValue
 	assets      []FileRef
-	environment Environment
+	environment environment.Environment
 	rules       string
 	format      string
 	codeFile    string
@@ -50,7 +48,7 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.clone(), format: t.answerFormat(), codeFile: t.CodeFile()}
+	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.Clone(), format: t.answerFormat(), codeFile: t.CodeFile()}
 	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
@@ -89,7 +87,7 @@ func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
 func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
 
 // Environment returns the environment.
-func (v AgentView) Environment() Environment { return v.environment.clone() }
+func (v AgentView) Environment() environment.Environment { return v.environment.Clone() }
 
 // Payload returns the content of the task file: indented JSON that ends with a line break.
 // It is an object with every field of the row's input under its own name, the list assets if
@@ -107,7 +105,7 @@ func (v AgentView) Environment() Environment { return v.environment.clone() }
 // file, since it may help to solve the task.
 func (v AgentView) Payload() ([]byte, error) {
 	input := make(map[string]json.RawMessage, len(v.input))
-	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.public()}
+	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.Public()}
 	if v.rules != "" {
 		payload["rules"] = v.rules
 	}
@@ -130,17 +128,4 @@ func (v AgentView) Payload() ([]byte, error) {
 		return nil, problems
 	}
 	return append(doc.Root().AppendIndented(nil), '\n'), nil
-}
-
-// public returns the environment's values that are set, by the keys of a row.
-func (e Environment) public() map[string]any {
-	values := map[string]any{
-		"image": e.Image, "workdir": e.Workdir, "timeout_seconds": float64(e.Timeout) / float64(time.Second),
-		"resources": e.Resources, "env": e.Env, "user": e.User,
-	}
-	if e.NetworkNone {
-		values["network"] = "none"
-	}
-	maps.DeleteFunc(values, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() })
-	return values
 }

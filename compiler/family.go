@@ -87,7 +87,7 @@ func familyNamed(families []*Family, name string) *Family {
 }
 
 // EvalOf returns a struct of type E with the values of a task's input and eval. An exported
-// field gets the value that its tag "key" names; it may be a Hidden[string]. A field whose key
+// field gets the value that its tag "key" names; it may be a hidden.Value[string]. A field whose key
 // the task lacks is zero. The row's schemas have to allow only values that fit E.
 func EvalOf[E any](t *Task) (eval E) {
 	schema.Decode(t.doc.Root().Get("input"), &eval)

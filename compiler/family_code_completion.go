@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -54,14 +55,14 @@ func isPython(language string) bool {
 // CodeCompletionEval is what is needed to verify a code_completion task. It prints as
 // "<redacted>".
 type CodeCompletionEval struct {
-	redacted
-	Prompt            string         `key:"prompt"`
-	Language          string         `key:"language"`           // "python" unless the author gave another
-	StarterCode       string         `key:"starter_code"`       // empty if the author gave none
-	Tests             string         `key:"code"`               // "" for a task with a split check
-	ReferenceSolution Hidden[string] `key:"reference_solution"` // complete; "" if there is none
-	Extract           string         `key:"extract"`            // Fenced, "none" or ""
-	CanonicalSolution Hidden[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
+	hidden.Fields
+	Prompt            string               `key:"prompt"`
+	Language          string               `key:"language"`           // "python" unless the author gave another
+	StarterCode       string               `key:"starter_code"`       // empty if the author gave none
+	Tests             string               `key:"code"`               // "" for a task with a split check
+	ReferenceSolution hidden.Value[string] `key:"reference_solution"` // complete; "" if there is none
+	Extract           string               `key:"extract"`            // Fenced, "none" or ""
+	CanonicalSolution hidden.Value[string] `key:"canonical_solution"` // possibly a body that continues Prompt; "" if there is none
 }
 
 // CodeCompletionOf returns what is needed to verify a task of the family.

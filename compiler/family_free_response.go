@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -112,11 +113,11 @@ type FreeResponseEval struct {
 	Reason     string
 	// Prose is a rubric in prose, and Wrong are the wrong answers with which a model may judge
 	// by it; there are none if it may not.
-	Prose           Hidden[string]
-	Wrong           Hidden[[]string]
-	Rubric          Hidden[Rubric]
-	ReferenceAnswer Hidden[string] `key:"reference_answer"` // "" if there is none
-	Pattern         string         `key:"answer_pattern"`   // has one group; "" if there is none
+	Prose           hidden.Value[string]
+	Wrong           hidden.Value[[]string]
+	Rubric          hidden.Value[Rubric]
+	ReferenceAnswer hidden.Value[string] `key:"reference_answer"` // "" if there is none
+	Pattern         string               `key:"answer_pattern"`   // has one group; "" if there is none
 }
 
 // FreeResponseOf returns what is needed to verify a task of the family.
@@ -126,14 +127,14 @@ func FreeResponseOf(t *Task) FreeResponseEval {
 	switch {
 	case rubric.Kind() == document.String:
 		eval.Reason = "the rubric is prose"
-		eval.Prose = Hide(rubric.Text())
-		eval.Wrong = Hide(schema.Strings(t.eval().Get("judge").Get("wrong_answers")))
+		eval.Prose = hidden.Hide(rubric.Text())
+		eval.Wrong = hidden.Hide(schema.Strings(t.eval().Get("judge").Get("wrong_answers")))
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:
 		structured := Rubric{MinTokenF1: 1}
 		schema.Decode(rubric, &structured)
-		eval.Structured, eval.Rubric = true, Hide(structured)
+		eval.Structured, eval.Rubric = true, hidden.Hide(structured)
 	}
 	return eval
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -44,10 +45,10 @@ type Answer struct {
 
 // MultipleChoiceEval is what is needed to verify a multiple_choice task.
 type MultipleChoiceEval struct {
-	Question string           `key:"question"`
-	Choices  []string         `key:"choices"`
-	Answers  Hidden[[]Answer] // each is right
-	Pattern  string           `key:"answer_pattern"` // has one group; "" if there is none
+	Question string                 `key:"question"`
+	Choices  []string               `key:"choices"`
+	Answers  hidden.Value[[]Answer] // each is right
+	Pattern  string                 `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // MultipleChoiceOf returns what is needed to verify a task of the family.
@@ -59,7 +60,7 @@ func MultipleChoiceOf(t *Task) MultipleChoiceEval {
 			answers = append(answers, answer)
 		}
 	}
-	eval.Answers = Hide(answers)
+	eval.Answers = hidden.Hide(answers)
 	return eval
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -114,15 +115,15 @@ func (p CandidatePolicy) rules() string {
 // RepoPatchEval is what is needed to verify a repo_patch task. It prints as
 // "<redacted>".
 type RepoPatchEval struct {
-	redacted
-	BaseCommit string          `key:"base_commit" trim:"space"` // the commit that the image's checkout is at
-	Command    Command         `key:"command"`                  // runs the tests; exit status 0 passes
-	Workdir    string          `key:"workdir" trim:"space"`     // empty if the author gave none
-	Timeout    time.Duration   `key:"timeout_seconds"`          // zero if the author gave none
-	SetupPatch string          // empty if there is none
-	TestPatch  string          // empty if there is none
-	Policy     CandidatePolicy `key:"candidate_policy"` // of eval or of its tests
-	GoldPatch  Hidden[string]  `key:"gold_patch"`       // "" if there is none
+	hidden.Fields
+	BaseCommit string               `key:"base_commit" trim:"space"` // the commit that the image's checkout is at
+	Command    Command              `key:"command"`                  // runs the tests; exit status 0 passes
+	Workdir    string               `key:"workdir" trim:"space"`     // empty if the author gave none
+	Timeout    time.Duration        `key:"timeout_seconds"`          // zero if the author gave none
+	SetupPatch string               // empty if there is none
+	TestPatch  string               // empty if there is none
+	Policy     CandidatePolicy      `key:"candidate_policy"` // of eval or of its tests
+	GoldPatch  hidden.Value[string] `key:"gold_patch"`       // "" if there is none
 }
 
 // RepoPatchOf returns what is needed to verify a task of the family.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -41,10 +42,10 @@ func ShortAnswer() *Family {
 type ShortAnswerEval struct {
 	Question string `key:"question"`
 	// Accepted are the accepted answers, with numbers as they were written.
-	Accepted Hidden[[]string]
+	Accepted hidden.Value[[]string]
 	// Tolerance is how far a number may be off; 0 if the author gave none.
-	Tolerance Hidden[float64] `key:"tolerance"`
-	Pattern   string          `key:"answer_pattern"` // has one group; "" if there is none
+	Tolerance hidden.Value[float64] `key:"tolerance"`
+	Pattern   string                `key:"answer_pattern"` // has one group; "" if there is none
 }
 
 // ShortAnswerOf returns what is needed to verify a task of the family.
@@ -54,7 +55,7 @@ func ShortAnswerOf(t *Task) ShortAnswerEval {
 	for _, v := range t.eval().Get("accepted_answers").Items() {
 		accepted = append(accepted, v.Plain())
 	}
-	eval.Accepted = Hide(accepted)
+	eval.Accepted = hidden.Hide(accepted)
 	return eval
 }
 

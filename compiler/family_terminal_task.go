@@ -2,7 +2,6 @@ package compiler
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -38,8 +38,8 @@ func TerminalTask() *Family {
 			schema.Optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
 			schema.Optional("needed_commands", schema.Nullable(schema.List("Dangerous commands that the checker needs and the tester has to allow.", schema.Enum("The only one known is \"chroot\".", "chroot")))),
 			schema.Optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.", schema.Fields(Service{}, nil)...)))),
-			schema.Optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", machinePathSchema("An absolute path.")))),
-			schema.Optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", machinePathSchema("An absolute path.")))),
+			schema.Optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", schema.Absolute("An absolute path.")))),
+			schema.Optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", schema.Absolute("An absolute path.")))),
 			schema.Optional("expected_state", anything("What the workspace should be like, for people.")),
 		}},
 		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
@@ -51,17 +51,8 @@ func TerminalTask() *Family {
 	}
 }
 
-func machinePathSchema(doc string) *schema.Schema {
-	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
-		if !paths.IsWorkdir(p) || path.Clean(p) != p || p == "/" {
-			return `such as "/etc/profile"`, fmt.Errorf("%q is no clean absolute path below the root", p)
-		}
-		return "", nil
-	})
-}
-
 func checkerSchema() *schema.Schema {
-	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.", schema.Fields(Checker{}, rowRules())...)
+	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.", schema.Fields(Checker{}, nil)...)
 	s.Check = checkChecker
 	for _, source := range []string{CheckerPytest, CheckerScript} {
 		path := schema.Required("path", schema.Path("The file or directory below asset_roots.eval."))
@@ -98,7 +89,7 @@ func checkChecker(c *schema.Checker, v document.Value) {
 // Checker says how a final workspace is checked; the zero Checker, that it is not. Where the author gave no value, a
 // field is zero. It prints as "<redacted>".
 type Checker struct {
-	redacted
+	hidden.Fields
 	Source        string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // checkerCommand, CheckerPytest or CheckerScript
 	Command       Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is checkerCommand
 	Path          string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
@@ -191,7 +182,7 @@ func (c Checker) Args() []string {
 // TerminalEval is what is needed to verify a terminal_task. It prints as
 // "<redacted>".
 type TerminalEval struct {
-	redacted
+	hidden.Fields
 	Checker Checker
 	// NeededCommands are the dangerous commands the checker needs; only
 	// "chroot" is known.

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/compiler/testerfile"
 )
 
@@ -32,7 +34,7 @@ func manifestSchema(families []*Family) *schema.Schema {
 		schema.Required("version", &schema.Schema{Doc: "The benchmark's version.", Number: &schema.Number{Integer: true}}),
 		schema.Optional("defaults", schema.Nullable(schema.Closed("What rows have that do not say otherwise.",
 			schema.Optional("family", schema.Nullable(familySchema("The family of rows without one.", families))),
-			schema.Optional("environment", environmentSchema()),
+			schema.Optional("environment", environment.Schema()),
 		))),
 		schema.Optional("asset_roots", schema.Nullable(schema.Closed("The directories of the pack that files come from.",
 			schema.Optional("public", root("The directory of public files.", defaultPublicRoot)),
@@ -65,9 +67,10 @@ func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
 	if err != nil {
 		problems = append(problems, document.ProblemsOf(tasks, err)...)
 	}
-	if len(problems) > 0 {
+	if problems.Failed() {
 		return nil, problems
 	}
+	p.warnings = problems
 	return p, nil
 }
 
@@ -107,7 +110,7 @@ func (p *Pack) readManifest() Problems {
 	c := schema.Checker{File: p.ManifestPath}
 	root := p.manifest.Root()
 	if root.Get("schema_version").Kind() != 0 {
-		if c.Check(securebenchManifest(), root) {
+		if c.Check(securebench.Manifest(), root) {
 			p.openSecureBench(&c, root)
 		}
 		return c.Problems
@@ -122,7 +125,7 @@ func (p *Pack) readManifest() Problems {
 	}
 	p.Version = int(version)
 	p.defaultFamily = familyNamed(p.families, root.Get("defaults").Get("family").Text())
-	p.environment = Environment{}.with(root.Get("defaults").Get("environment"))
+	p.environment = environment.Environment{}.With(root.Get("defaults").Get("environment"))
 	readOnly := root.Get("asset_defaults").Get("read_only")
 	p.readOnly = readOnly.Kind() == 0 || readOnly.IsTrue()
 	p.setRoots(&c, root.Get("asset_roots"))

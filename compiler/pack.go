@@ -8,11 +8,12 @@ import (
 	"io"
 	"iter"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/compiler/securebench"
 )
 
 // Pack is an opened pack: its manifest, and the paths of its rows and files. It is
@@ -32,8 +33,9 @@ type Pack struct {
 	roots              map[string]string // of SecureBench 2.0, relative to dir: public, runtime and host; else nil
 	families           []*Family         // that rows may name
 	defaultFamily      *Family
-	environment        Environment
+	environment        environment.Environment
 	manifest           *document.Document
+	warnings           Problems // of the manifest
 
 	hiddenOnce sync.Once // for the next two
 	hidden     hiddenFiles
@@ -90,7 +92,7 @@ func (p *Pack) rows() iter.Seq2[row, error] {
 			stepped: map[string]int{},
 		}
 		if p.roots != nil {
-			rows.rule = securebenchRow()
+			rows.rule = securebench.Row()
 		}
 		for {
 			next, err := rows.next()
@@ -115,9 +117,9 @@ type rowReader struct {
 	seed    maphash.Seed     // of the hashes
 	rule    *schema.Object   // for what all rows have in common
 
-	step            *Step          // of the row before; nil if it is none
-	stepEnvironment Environment    // of that row
-	stepped         map[string]int // the lines of the first steps of tasks, by the tasks' ids
+	step            *Step                   // of the row before; nil if it is none
+	stepEnvironment environment.Environment // of that row
+	stepped         map[string]int          // the lines of the first steps of tasks, by the tasks' ids
 }
 
 // row is one row that has been checked.
@@ -151,12 +153,12 @@ func (r *rowReader) next() (row, error) {
 	r.checker.Reset()
 	root := r.doc.Root()
 	family := r.check(root)
-	environment := r.pack.environment.withRow(root.Get("environment"))
+	environment := r.pack.environment.WithRow(root.Get("environment"))
 	if r.pack.roots != nil && family != nil {
 		environment = r.securebenchTask(root, family)
 	}
 	problems := r.checker.Problems
-	if slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning }) {
+	if problems.Failed() {
 		return row{}, problems
 	}
 	return row{&Task{

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -20,7 +21,7 @@ func rowRule(families []*Family) *schema.Object {
 		schema.Optional("input", schema.Nullable(schema.Open("What the agent sees."))),
 		schema.Optional("eval", schema.Nullable(schema.Open("What scores the candidate; the agent never sees it."))),
 		schema.Optional("assets", assetsSchema()),
-		schema.Optional("environment", environmentSchema()),
+		schema.Optional("environment", environment.Schema()),
 		schema.Optional("step", stepSchema()),
 		schema.Optional("metadata", schema.Nullable(schema.Open("Anything that is worth keeping. The agent never sees it."))),
 	}}
@@ -109,7 +110,7 @@ func (r *rowReader) check(root document.Value) *Family {
 // checkKept reports what a row with environment.keep_processes cannot have: there, the checker runs beside the processes
 // that the harness left.
 func (r *rowReader) checkKept(root document.Value) {
-	env, eval := r.pack.environment.withRow(root.Get("environment")), root.Get("eval")
+	env, eval := r.pack.environment.WithRow(root.Get("environment")), root.Get("eval")
 	if !env.KeepProcesses {
 		return
 	}
@@ -129,7 +130,7 @@ func (r *rowReader) checkKept(root document.Value) {
 
 // checkNoMachine checks that a row of a family without Machine has no environment that needs it.
 func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
-	env := r.pack.environment.withRow(root.Get("environment"))
+	env := r.pack.environment.WithRow(root.Get("environment"))
 	for _, own := range []struct {
 		key string
 		set bool

@@ -1,8 +1,6 @@
 package compiler
 
 import (
-	"cmp"
-	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,11 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
-
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // maxSeen bounds the warnings that once remembers. It drops later ones.
@@ -86,39 +80,6 @@ func (pv *packValidator) laneSmells(t *Task) {
 			pv.once(pv.check.at(t, field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
 		}
 	}
-}
-
-// environmentSmells checks the environment of the manifest or of a row.
-func (pv *packValidator) environmentSmells(file, path string, env document.Value) {
-	for key, value := range env.Fields() {
-		name := key.Text()
-		at := Problem{File: file, Line: value.Line(), Path: path + "." + name}
-		switch {
-		case pv.pack.roots == nil && !slices.Contains(environmentKeys(), name):
-			at.Message = fmt.Sprintf("environment key %q is unused", name)
-			at.Hint = cmp.Or(schema.Suggest(name, environmentKeys()), "sbench keeps it as metadata")
-		case name == "image" && value.Kind() == document.String && !strings.Contains(value.Text(), "@sha256:") && !isLocal(value.Text()):
-			at.Message, at.Hint = fmt.Sprintf("image %q has no digest", value.Text()), "a tag may mean another image tomorrow: add @sha256:…"
-		default:
-			continue
-		}
-		pv.once(at)
-	}
-	for key := range env.Get("env").Fields() {
-		if name := key.Text(); testerfile.IsSecret(name) {
-			pv.once(Problem{
-				File: file, Line: key.Line(), Path: path + ".env." + name,
-				Message: fmt.Sprintf("%q looks like the name of a secret", name), Hint: "a pack's environment variables are public",
-			})
-		}
-	}
-}
-
-// isLocal reports whether an image is built where it is used, and in no registry. Another
-// build of it has another digest.
-func isLocal(image string) bool {
-	named, err := reference.ParseDockerRef(strings.TrimSpace(image))
-	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
 // The least lengths, in bytes, of values that are not public and are searched for in public text. Shorter

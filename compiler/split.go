@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 )
@@ -55,7 +56,7 @@ func oneCheck(c *schema.Checker, eval document.Value, other, what string, never 
 
 // Split says how a candidate is judged in two places; see package verifiers/split. It prints as "<redacted>".
 type Split struct {
-	redacted
+	hidden.Fields
 	Questions int          `key:"questions"`
 	Driver    SplitProgram `key:"driver"`
 	Oracle    SplitProgram `key:"oracle"`

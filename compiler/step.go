@@ -56,7 +56,7 @@ func stepOf(root document.Value) *Step {
 // checkStep checks that a row is a valid step of a task, or no step. It notes the row for the check of the next row.
 func (r *rowReader) checkStep(f *Family, root document.Value) {
 	c, step := &r.checker, stepOf(root)
-	env := r.pack.environment.withRow(root.Get("environment"))
+	env := r.pack.environment.WithRow(root.Get("environment"))
 	before, was := r.step, r.stepEnvironment
 	r.step, r.stepEnvironment = step, env
 	id := root.Get("id")
@@ -117,7 +117,7 @@ func (t *Task) Stepped() bool { return t.steps != nil }
 func joined(steps []*Task) *Task {
 	t := *steps[0]
 	t.id, t.steps, t.step = t.step.Task, steps, nil
-	t.environment = t.environment.clone()
+	t.environment = t.environment.Clone()
 	t.environment.Timeout = 0
 	for _, s := range steps {
 		t.environment.Timeout += s.environment.Timeout

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/paths"
+	"github.com/securebench/sbench/compiler/environment"
 )
 
 // Task is a compiled row. It holds the values of every lane, so it is for trusted code only:
@@ -21,7 +20,7 @@ type Task struct {
 	line        int
 	id          string
 	family      *Family
-	environment Environment
+	environment environment.Environment
 	step        *Step   // nil for none
 	steps       []*Task // nil for none
 }
@@ -39,24 +38,7 @@ func (t *Task) Family() *Family { return t.family }
 func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 
 // Environment returns the manifest's default environment, overridden by the row's keys.
-func (t *Task) Environment() Environment { return t.environment.clone() }
-
-// rootWorkdir is the working directory of a task in an image that has the root directory as its working directory: no
-// workspace can be mounted at the root.
-const rootWorkdir = "/app"
-
-// ImageWorkdir returns the working directory of a task that names none. workdir is the working directory of the image,
-// "" if the image has none.
-func ImageWorkdir(workdir string) (string, error) {
-	dir := path.Clean("/" + workdir)
-	if dir == "/" {
-		dir = rootWorkdir
-	}
-	if !paths.IsWorkdir(dir) || paths.IsTaken(dir) {
-		return "", fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
-	}
-	return dir, nil
-}
+func (t *Task) Environment() environment.Environment { return t.environment.Clone() }
 
 // In returns the task in an image with this working directory, "" if the image has none. A task that names a working
 // directory keeps it.
@@ -64,7 +46,7 @@ func (t *Task) In(workdir string) (*Task, error) {
 	if t.environment.Workdir != "" {
 		return t, nil
 	}
-	dir, err := ImageWorkdir(workdir)
+	dir, err := environment.ImageWorkdir(workdir)
 	if err != nil {
 		return nil, err
 	}
@@ -87,17 +69,17 @@ func (t *Task) Metadata() map[string]any {
 	if !ok {
 		metadata = map[string]any{}
 	}
-	environment, ok := t.pack.manifest.Root().Get("defaults").Get("environment").Any().(map[string]any)
+	env, ok := t.pack.manifest.Root().Get("defaults").Get("environment").Any().(map[string]any)
 	if !ok {
-		environment = map[string]any{}
+		env = map[string]any{}
 	}
 	for key, value := range t.doc.Root().Get("environment").Fields() {
-		environment[key.Text()] = value.Any()
+		env[key.Text()] = value.Any()
 	}
 	metadata["benchmark_pack"] = map[string]any{
 		"id": t.pack.ID, "version": t.pack.Version, "manifest_path": t.pack.ManifestPath,
 	}
-	metadata["environment"] = environment
+	metadata["environment"] = env
 	metadata["asset_roots"] = map[string]any{"public": t.pack.publicRel, "eval": t.pack.evalRel}
 	metadata["asset_defaults"] = map[string]any{"read_only": t.pack.readOnly}
 	return metadata

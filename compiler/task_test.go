@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -30,9 +31,9 @@ func oneTask(t *testing.T, manifest, row string) *compiler.Task {
 func TestEnvironment(t *testing.T) {
 	manifest := `{"id":"p","version":1,"defaults":{"family":"tool_call","environment":{"image":" i ","timeout_seconds":60,"env":{"A":"a"},"resources":{"memory":"1g"},"gpu":1,"user":"u"}}}`
 	row := `{"id":"a","environment":{"workdir":"/w//x/","timeout_seconds":0.5,"env":{"B":"b"},"network":"none","cuda":2,"user":null,"resources":{"cpus":2,"pids":10}}}`
-	want := compiler.Environment{
+	want := environment.Environment{
 		Image: "i", Workdir: "/w/x", Timeout: 500 * time.Millisecond, Env: map[string]string{"B": "b"}, NetworkNone: true,
-		Resources: compiler.Resources{CPUs: 2, Pids: 10},
+		Resources: environment.Resources{CPUs: 2, Pids: 10},
 	}
 	task := oneTask(t, manifest, row)
 	if diff := cmp.Diff(want, task.Environment()); diff != "" {

@@ -284,8 +284,9 @@ type packValidator struct {
 // run checks the rows until ctx is done, and returns their number.
 func (pv *packValidator) run(ctx context.Context) (rows int) {
 	if pv.smells {
-		environment := pv.pack.manifest.Root().Get("defaults").Get("environment")
-		pv.environmentSmells(pv.pack.ManifestPath, "$.defaults.environment", environment)
+		for _, p := range pv.pack.warnings {
+			pv.once(p)
+		}
 	}
 	if pv.tester != nil {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
@@ -316,9 +317,14 @@ func (pv *packValidator) warn(p Problem) {
 
 func (pv *packValidator) row(t *Task, warnings Problems) {
 	if pv.smells {
-		pv.emit(warnings...)
+		for _, p := range warnings {
+			if strings.HasPrefix(p.Path, "$.environment") {
+				pv.once(p)
+			} else {
+				pv.emit(p)
+			}
+		}
 		pv.emit(pv.check.row(t)...)
-		pv.environmentSmells(pv.pack.TasksPath, "$.environment", t.doc.Root().Get("environment"))
 		pv.leakSmells(t)
 		pv.checkerSmells(t)
 		pv.laneSmells(t)

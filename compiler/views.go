@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 )
 
 // Resource is one named value or file of a task as a component sees it.
@@ -17,9 +18,9 @@ type Resource struct {
 	File *FileRef
 	// Value is the value as JSON. It prints as "<redacted>" even if the
 	// resource is public.
-	Value Hidden[json.RawMessage]
+	Value hidden.Value[json.RawMessage]
 	// Text is the value as written to a file: indented JSON that ends with a line break.
-	Text Hidden[[]byte]
+	Text hidden.Value[[]byte]
 }
 
 // Resources returns the resources that a component other than the agent sees: public ones first, each group in the order
@@ -31,8 +32,8 @@ func (t *Task) Resources(component Component) (all []Resource) {
 				Name:  v.name,
 				Lane:  v.lane,
 				File:  v.file,
-				Value: Hide(json.RawMessage(slices.Clone(v.Raw()))),
-				Text:  Hide(append(v.AppendIndented(nil), '\n')),
+				Value: hidden.Hide(json.RawMessage(slices.Clone(v.Raw()))),
+				Text:  hidden.Hide(append(v.AppendIndented(nil), '\n')),
 			})
 		}
 	}

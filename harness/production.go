@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
@@ -274,7 +275,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 	}
 	cfg := runtime.Config{
 		Name: SandboxName, Image: r.Image, Mounts: mounts, Limits: r.Limits, Workdir: env.Workdir, User: env.User,
-		Env: slices.Concat(compiler.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.session.env(), p.env), Network: p.session.network(), Machine: env.Machine, Capabilities: env.Capabilities,
+		Env: slices.Concat(environment.Environ(env.Env), []string{taskFileVariable + "=" + r.taskPath(p.taskFile)}, p.session.env(), p.env), Network: p.session.network(), Machine: env.Machine, Capabilities: env.Capabilities,
 		KeepProcesses: env.KeepProcesses,
 	}
 	if p.writable || r.Kind == compiler.CandidatePatch || env.Machine { // a repository is in the image

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
@@ -78,7 +79,7 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 	}
 	if task.inherits {
 		env := task.images[0].env
-		if _, err := compiler.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
+		if _, err := environment.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
 			problem("$.environment.workdir", err)
 		}
 	}
@@ -123,14 +124,14 @@ func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 		image := found[imageKey(s.Image, nil)]
 		all = append(all, service.Sidecar{
 			Service: service.Service{Args: sidecarArgs(image, s), Ready: s.Ready.Args(), Wait: s.Timeout},
-			Name:    s.Name, Image: image, Env: compiler.Environ(s.Env),
+			Name:    s.Name, Image: image, Env: environment.Environ(s.Env),
 		})
 	}
 	return all
 }
 
 // sidecarArgs returns the command line of a sidecar.
-func sidecarArgs(image runtime.Image, s compiler.Sidecar) []string {
+func sidecarArgs(image runtime.Image, s environment.Sidecar) []string {
 	entrypoint, command := image.Entrypoint, image.Command
 	if !s.Entrypoint.IsZero() {
 		entrypoint, command = s.Entrypoint.Args(), nil

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/run/standin"
@@ -21,8 +22,8 @@ import (
 
 // riddleEval is what a task of the family riddle is judged by.
 type riddleEval struct {
-	Question string                  `key:"question"`
-	Solution compiler.Hidden[string] `key:"solution"`
+	Question string               `key:"question"`
+	Solution hidden.Value[string] `key:"solution"`
 }
 
 // riddle is a family that neither package compiler nor package verifiers knows.

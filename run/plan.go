@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -43,7 +45,7 @@ type plannedTask struct {
 
 // imageRef is an image that a task names, at path of its row.
 type imageRef struct {
-	env  compiler.Environment // its Image and Setup
+	env  environment.Environment // its Image and Setup
 	path string
 }
 
@@ -133,7 +135,7 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	t := plannedTask{isolation: runtime.Isolation(env.Isolation), id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
-			t.images = append(t.images, imageRef{compiler.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})
+			t.images = append(t.images, imageRef{environment.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})
 		}
 	}
 	want(env.Image, env.Setup, "$.environment.image")
@@ -142,7 +144,7 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		if image, _ := p.verifierImage(task); image != "" {
 			t.oracle = imageKey(image, nil)
 		}
-		if o, problems := p.Pack.Oracle(v); len(problems) > 0 || !strings.Contains(strings.Join(o.Command, " "), "{python}") {
+		if o, problems := securebench.ReadOracle(p.Pack.EvalRoot, v); len(problems) > 0 || !strings.Contains(strings.Join(o.Command, " "), "{python}") {
 			t.oracle = ""
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/admission"
 	"github.com/securebench/sbench/run/record"
@@ -25,7 +26,7 @@ func (c config) request(task *compiler.Task, found images) (harness.Request, err
 	policy := c.policy(task)
 	return harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: files, Image: found.image(task), Sidecars: found.sidecars(task), Timeout: c.timeout(task), Limits: policy.Limits,
-		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes, Env: compiler.Environ(c.Env), Attempt: 1, Egress: c.Egress,
+		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes, Env: environment.Environ(c.Env), Attempt: 1, Egress: c.Egress,
 	}, nil
 }
 
@@ -100,7 +101,7 @@ func (c config) timeout(task *compiler.Task) time.Duration {
 
 // limits returns the limits of a task's sandboxes: the task's, else the tester file's, else the
 // defaults. A task's limit never exceeds the tester file's.
-func (p Plan) limits(env compiler.Environment) runtime.Limits {
+func (p Plan) limits(env environment.Environment) runtime.Limits {
 	most := p.Tester.Runtime.Limits // a limit of 0 is not set
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}
 	l = l.Over(runtime.Limits{Memory: most.Memory, CPUs: most.CPUs, Pids: most.Pids}).Over(runtime.DefaultLimits())

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
@@ -59,7 +60,7 @@ type Images interface {
 	// Resolve returns the local, unpacked image that a task's environment names, changed by its
 	// set-up commands. The error is runtime.ErrNotFound if there is no such image, and
 	// harness.ErrPreparation if a command fails.
-	Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error)
+	Resolve(ctx context.Context, env environment.Environment) (runtime.Image, error)
 }
 
 // Inputs are what is measured.

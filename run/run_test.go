@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -149,7 +150,7 @@ func tell(p *fake.Proc, s string) {
 
 type images struct{}
 
-func (images) Resolve(_ context.Context, env compiler.Environment) (runtime.Image, error) {
+func (images) Resolve(_ context.Context, env environment.Environment) (runtime.Image, error) {
 	ref := env.Image
 	if strings.HasPrefix(ref, "missing") {
 		return runtime.Image{}, fmt.Errorf("image %s: %w", ref, runtime.ErrNotFound)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestSidecarArgs(t *testing.T) {
 	image := runtime.Image{Entrypoint: []string{"entry"}, Command: []string{"image"}}
 	own := compiler.Command{Argv: []string{"own"}}
-	for want, s := range map[string]compiler.Sidecar{
+	for want, s := range map[string]environment.Sidecar{
 		"entry image": {}, "entry own": {Command: own}, "own": {Entrypoint: own}, "own own": {Entrypoint: own, Command: own},
 		"entry sh -c x": {Command: compiler.Command{Shell: "x"}},
 	} {

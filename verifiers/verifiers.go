@@ -29,6 +29,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -225,7 +226,7 @@ func (in Input) Dir(dir string) string {
 // Sandbox returns the configuration of a sandbox without anything of the candidate.
 func (in Input) Sandbox(name string) runtime.Config {
 	env := in.Task.Environment()
-	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: compiler.Environ(env.Env)}
+	return runtime.Config{Name: name, Image: in.Image, Limits: in.Limits, User: env.User, Env: environment.Environ(env.Env)}
 }
 
 // Run runs tests in a new sandbox, beside which the task's sidecars run. p names their directory

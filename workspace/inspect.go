@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/hidden"
 )
 
 // Inspection shows what every component sees of a task, file by file. Only with
@@ -123,7 +124,7 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 		}
 		if e.Source.Root == "" {
 			file.Content = in.show(e.Lane, string(e.Source.Data.Reveal()))
-			if file.Content == compiler.Redacted {
+			if file.Content == hidden.Redacted {
 				file.Size = 0
 			}
 			files = append(files, file)
@@ -143,7 +144,7 @@ func (in *inspector) files(plan Plan) []InspectedFile {
 
 func (in *inspector) show(lane compiler.Lane, content string) string {
 	if lane != compiler.Public && !in.opts.Reveal {
-		return compiler.Redacted
+		return hidden.Redacted
 	}
 	return content
 }
@@ -152,7 +153,7 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 	var files []InspectedFile
 	for _, s := range t.ResourceSummary() {
-		content := compiler.Redacted
+		content := hidden.Redacted
 		if !s.Redacted {
 			content = string(s.Value) + "\n"
 		}

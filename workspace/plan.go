@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/paths"
 )
 
@@ -34,7 +35,7 @@ type Entry struct {
 // Source is where an entry's content comes from: Data if Root is empty, otherwise the file or
 // directory Path below Root.
 type Source struct {
-	Data compiler.Hidden[[]byte]
+	Data hidden.Value[[]byte]
 	Root string // absolute
 	Path string // clean, relative to Root
 	Dir  bool   // whether the source is a directory
@@ -54,7 +55,7 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	var plan Plan
 	for _, value := range view.Input() {
-		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, paths.PublicRoot, compiler.Hide(value.Text)))
+		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, paths.PublicRoot, hidden.Hide(value.Text)))
 	}
 	for _, ref := range view.Assets() {
 		plan.Entries = append(plan.Entries, fileEntry(ref, p))
@@ -181,7 +182,7 @@ func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err err
 	return driver, oracle, errors.Join(err1, err2)
 }
 
-func valueEntry(name string, lane compiler.Lane, root string, text compiler.Hidden[[]byte]) Entry {
+func valueEntry(name string, lane compiler.Lane, root string, text hidden.Value[[]byte]) Entry {
 	return Entry{
 		Name: name, Lane: lane, Dest: root + "/" + name + ".json", Mode: 0o644,
 		Source: Source{Data: text, Size: int64(len(text.Reveal()))},

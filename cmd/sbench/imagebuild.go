@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
@@ -67,7 +67,7 @@ func (cmd *imageBuildCmd) each(ctx context.Context, a *app, c *host.Host, wanted
 	}
 	defer func() { err = errors.Join(err, engine.Close(ctx)) }()
 	egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
-	found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: compiler.PackageCapabilities()}
+	found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: environment.PackageCapabilities()}
 	b := found.builder(dir, "")
 	b.Output = a.stderr
 	_, err = forEach(ctx, wanted, func(image pack.BuiltImage) (img runtime.Image, err error) {

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/workspace"
 )
@@ -102,7 +103,7 @@ func printFiles(b *strings.Builder, in workspace.Inspection) {
 	_, _ = fmt.Fprintln(t, "lane\tfile\tbytes\tagent\ttest_sandbox\tevaluator\tresult")
 	for _, f := range files {
 		size, record := fmt.Sprint(f.Size), "redacted"
-		if f.Content == compiler.Redacted {
+		if f.Content == hidden.Redacted {
 			size = "-"
 		}
 		switch {

@@ -124,11 +124,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	if err != nil {
 		return err
 	}
-	var sent func()
-	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
-		return err
-	}
-	defer sent()
+	options.Progress = show
 	plan, err := run.NewPlan(ctx, in, options)
 	if err != nil {
 		return err
@@ -162,7 +158,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 		env, err = envFile(cmd.EnvFile)
 	}
 	if err == nil && cmd.runsHarness() { // nothing else needs credentials
-		in.Env, err = environment(ctx, a, in.Tester, env)
+		in.Env, err = harnessEnv(ctx, a, in.Tester, env)
 	}
 	return in, env, err
 }
@@ -210,9 +206,9 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-// environment returns the values of harness.env: from the environment, else from the env file, else
+// harnessEnv returns the values of harness.env: from the environment, else from the env file, else
 // from harness.secrets.
-func environment(ctx context.Context, a *app, tester *testerfile.File, file map[string]string) (map[string]string, error) {
+func harnessEnv(ctx context.Context, a *app, tester *testerfile.File, file map[string]string) (map[string]string, error) {
 	file = maps.Clone(file)
 	for name, source := range tester.Harness.Secrets {
 		if os.Getenv(name) != "" || file[name] != "" {

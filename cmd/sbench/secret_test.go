@@ -27,7 +27,7 @@ harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets:
 		must(t, err)
 		file, err := testerfile.LoadEnv(vars)
 		must(t, err)
-		return environment(t.Context(), &app{stderr: t.Output()}, loaded, file)
+		return harnessEnv(t.Context(), &app{stderr: t.Output()}, loaded, file)
 	}
 	got, err := load(`SBENCH_A: {command: "exit 1"}, SBENCH_B: {file: none}, SBENCH_C: {command: [printf, 'from a command\n']}, SBENCH_D: {file: key.txt}`)
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/pack"
@@ -64,7 +64,7 @@ func siteOn(ctx context.Context, c *host.Host, plan run.Plan, base run.Site) (*s
 		pack: filepath.Dir(plan.Pack.ManifestPath),
 	}
 	if t.Runtime.AllowCapabilities {
-		found.capabilities = compiler.PackageCapabilities()
+		found.capabilities = environment.PackageCapabilities()
 	}
 	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(c.Root(), "calibrations")
 	s.Version, s.Host, s.Isolation, s.GVisor = sbenchVersion(), hostFacts(c), c.Isolation(), c.GVisor()
@@ -93,7 +93,7 @@ type resolver struct {
 	pack         string // the directory of the pack, which may have Dockerfiles; "" for none
 }
 
-func (r *resolver) Resolve(ctx context.Context, env compiler.Environment) (runtime.Image, error) {
+func (r *resolver) Resolve(ctx context.Context, env environment.Environment) (runtime.Image, error) {
 	img, err := r.find(ctx, env.Image)
 	if errors.Is(err, runtime.ErrNotFound) && r.pack != "" {
 		built, noRecord := pack.Images(r.pack)

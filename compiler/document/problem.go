@@ -3,6 +3,7 @@ package document
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -69,6 +70,11 @@ func (ps Problems) Error() string {
 		lines[i] = p.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Failed reports whether any of the problems is more than a warning.
+func (ps Problems) Failed() bool {
+	return slices.ContainsFunc(ps, func(p Problem) bool { return !p.Warning })
 }
 
 // In sets the file of every problem and returns ps.

@@ -10,8 +10,27 @@ import (
 )
 
 // Rules are functions that change the schema of a field. The tag rule of the field names them. In a list of strings, a
-// rule changes the schema of the items.
+// rule changes the schema of the items. Every struct may name the rules absolute, image, mount, path and word: for
+// Absolute, Image, Mount, Path and Word.
 type Rules map[string]func(s *Schema)
+
+func (r Rules) apply(word string, s *Schema) {
+	switch word {
+	case "required", "null": // rules for the field
+	case "absolute":
+		*s = *Absolute(s.Doc)
+	case "image":
+		*s = *Image(s.Doc)
+	case "mount":
+		*s = *Mount(s.Doc)
+	case "path":
+		*s = *Path(s.Doc)
+	case "word":
+		*s = *Word(s.Doc)
+	default:
+		r[word](s)
+	}
+}
 
 // As returns a rule that takes another schema for the same description.
 func As(other func(doc string) *Schema) func(s *Schema) {
@@ -45,9 +64,7 @@ func fieldsOf(t reflect.Type, rules Rules) (fields []Field) {
 		}
 		words := strings.Fields(f.Tag.Get("rule"))
 		for _, word := range words {
-			if word != "required" && word != "null" {
-				rules[word](target)
-			}
+			rules.apply(word, target)
 		}
 		field.Required = slices.Contains(words, "required")
 		field.Schema.Null = field.Schema.Null || slices.Contains(words, "null")

@@ -3,6 +3,8 @@ package schema
 import (
 	"fmt"
 	"math"
+	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,6 +159,12 @@ func variables(doc string) *Schema {
 // IsEnvName reports whether an environment variable may have the name.
 func IsEnvName(name string) bool { return name != "" && !strings.ContainsAny(name, "=\x00") }
 
+// IsSecret reports whether a variable with this name probably holds a secret.
+func IsSecret(name string) bool { return secretName.MatchString(strings.ToUpper(name)) }
+
+// secretName matches names of variables, in capitals, that look like secrets.
+var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_KEY|APIKEY|ACCESS_KEY|AUTH_|OAUTH|_(KEY|PAT|AUTH)$|^KEY$`)
+
 // OneOrMore returns the items of an array, or the value itself.
 func OneOrMore(v document.Value) []document.Value {
 	if v.Kind() != document.Array {
@@ -202,6 +210,16 @@ func Resources() []Field {
 // Path allows relative paths that authors may choose.
 func Path(doc string) *Schema {
 	return pathThat(doc, func(string) error { return nil })
+}
+
+// Absolute allows absolute paths below the root directory.
+func Absolute(doc string) *Schema {
+	return Checked(doc, String{NonEmpty: true, Pattern: "^/"}, func(p string) (string, error) {
+		if !paths.IsWorkdir(p) || path.Clean(p) != p || p == "/" {
+			return `such as "/etc/profile"`, fmt.Errorf("%q is no clean absolute path below the root", p)
+		}
+		return "", nil
+	})
 }
 
 // Mount allows relative paths in a workspace at which an agent may see something.

@@ -48,10 +48,8 @@ func rules(agents []AgentType) schema.Rules {
 		"dest":        schema.As(destSchema),
 		"env":         schema.As(envNameSchema),
 		"header":      matching(`^[A-Za-z0-9-]*[Kk][Ee][Yy]$`, "letters, digits and -, with key at the end"),
-		"image":       schema.As(schema.Image),
 		"limits":      func(s *schema.Schema) { s.Object.Fields = append(schema.Resources(), s.Object.Fields...) },
 		"model":       matching(`^\s*[A-Za-z0-9._+:/@-]+\s*$`, "letters, digits and . _ + - : / @"),
-		"mount":       schema.As(schema.Mount),
 		"name":        func(s *schema.Schema) { s.String, s.Check = &schema.String{NonEmpty: true}, schema.NoNUL },
 		"socket":      matching(`^(none|(unix://)?/.*)$`, "an absolute path, or none"),
 		"temperature": func(s *schema.Schema) { s.Number = &schema.Number{Min: new(0.0)} },
@@ -59,7 +57,6 @@ func rules(agents []AgentType) schema.Rules {
 		"url":         schema.As(urlSchema),
 		"variable":    matching(`^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _"),
 		"votes":       func(s *schema.Schema) { s.Check = checkVotes },
-		"word":        schema.As(schema.Word),
 
 		"run":     func(s *schema.Schema) { s.Object.Foreign = map[string]string{"max_workers": "write jobs"} },
 		"runtime": func(s *schema.Schema) { s.Check = checkRuntime },

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -362,18 +361,12 @@ func warnOfSecrets(c *schema.Checker, t *File, env document.Value) {
 		if p := t.Harness.Config.Provider; p != nil && p.Key == v.Text() {
 			continue // which the relay alone gets
 		}
-		if IsSecret(v.Text()) {
+		if schema.IsSecret(v.Text()) {
 			c.Warnf(v, "the command, and whatever it runs, can read the value",
 				"%q looks like the name of a secret", v.Text())
 		}
 	}
 }
-
-// IsSecret reports whether a variable with this name probably holds a secret.
-func IsSecret(name string) bool { return secretName.MatchString(strings.ToUpper(name)) }
-
-// secretName matches names of variables, in capitals, that look like secrets.
-var secretName = regexp.MustCompile(`SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_KEY|APIKEY|ACCESS_KEY|AUTH_|OAUTH|_(KEY|PAT|AUTH)$|^KEY$`)
 
 // ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE, as from
 // os.Environ, and takes precedence over file, which is from LoadEnv. A missing or empty value is an

@@ -29,7 +29,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 )
@@ -168,7 +168,7 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 	if len(st.Location) > 0 {
 		s.line = st.Location[0].Start.Line
 	}
-	base, _, err := r.lex.ProcessWord(st.BaseName, shell.EnvsFromSlice(compiler.Environ(r.global)))
+	base, _, err := r.lex.ProcessWord(st.BaseName, shell.EnvsFromSlice(environment.Environ(r.global)))
 	if err == nil {
 		err = s.from(ctx, base)
 	}
@@ -221,7 +221,7 @@ func digest(parts ...string) string {
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
-			variables := slices.Concat(compiler.Environ(s.args), s.image.Env, s.env) // the last of a name counts
+			variables := slices.Concat(environment.Environ(s.args), s.image.Env, s.env) // the last of a name counts
 			text, _, err := s.lex.ProcessWord(word, shell.EnvsFromSlice(variables))
 			return text, err
 		})
@@ -337,7 +337,7 @@ func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 		}
 		args = append(slices.Clone(s.shell), line)
 	}
-	return s.command(ctx, c.String(), args, append(compiler.Environ(s.args), s.env...))
+	return s.command(ctx, c.String(), args, append(environment.Environ(s.args), s.env...))
 }
 
 // scriptOf returns a here-document that is the whole of a RUN as a shell's script.

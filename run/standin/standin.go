@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -53,7 +54,7 @@ func Hostile() []Kind { return slices.Sorted(maps.Keys(scripts())) }
 // is a file that is executed, or a program in shell or Python.
 func Attacked(task *compiler.Task) bool {
 	if v := task.Verification(); v != nil {
-		return slices.ContainsFunc(v.Candidate.Files, func(e compiler.BundleEntry) bool { return e.Kind == compiler.RegularFile })
+		return slices.ContainsFunc(v.Candidate.Files, func(e securebench.Entry) bool { return e.Kind == securebench.RegularFile })
 	}
 	kind := task.CandidateKind()
 	return task.Split() != nil && (kind == compiler.CandidateWorkspace || kind == compiler.CandidateCode && slices.Contains([]string{".py", ".sh"}, path.Ext(task.CodeFile())))
@@ -116,7 +117,7 @@ func (p Producer) attack(ctx context.Context, e harness.Engine, r harness.Reques
 	}
 	args := []string{"sh", "-c", atPaths, "sh", program}
 	for _, entry := range v.Candidate.Files {
-		if entry.Kind == compiler.RegularFile {
+		if entry.Kind == securebench.RegularFile {
 			args = append(args, entry.Path)
 		}
 	}

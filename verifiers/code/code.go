@@ -19,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -344,7 +345,7 @@ func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (po
 		seen = c.eval.Tests
 	}
 	return c.in.Code.Run(ctx,
-		pool.Config{Image: c.in.Image, Isolation: runtime.Isolation(c.in.Task.Environment().Isolation), Limits: c.in.Limits, User: c.user(), Env: compiler.Environ(c.in.Task.Environment().Env)},
+		pool.Config{Image: c.in.Image, Isolation: runtime.Isolation(c.in.Task.Environment().Isolation), Limits: c.in.Limits, User: c.user(), Env: environment.Environ(c.in.Task.Environment().Env)},
 		pool.Request{Text: text, Tests: seen, Apart: t.sealed, Wall: c.in.Wall(), OutputBytes: c.in.OutputBytes})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -47,7 +48,7 @@ func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval c
 	}
 	var t *trust
 	m.Image, done, err = in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, func(image *os.Root) func(*layer.Entry) (bool, error) {
-		t = newTrust(image, slices.Concat(in.Image.Env, compiler.Environ(env.Env)), eval)
+		t = newTrust(image, slices.Concat(in.Image.Env, environment.Environ(env.Env)), eval)
 		m.Sealed = t.sealed(env.Workdir)
 		return t.keep
 	})

@@ -14,13 +14,13 @@ import (
 	"syscall"
 
 	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 )
 
 // capture is what was taken of a candidate for a task of SecureBench 2.0.
 type capture struct {
 	root    *os.Root // of the files below the workdir; nil if there are none
-	entries []compiler.BundleEntry
+	entries []securebench.Entry
 	workdir string
 	digest  string
 	failed  *failure // why nothing could be taken
@@ -53,7 +53,7 @@ const (
 
 // visit calls f for a file, or for everything in a tree, at name in root, without following links. It refuses
 // what is not of the kind, too big or special. rel is "." for the entry itself.
-func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, links bool, f func(rel string, info fs.FileInfo) error) error {
+func visit(root *os.Root, name, kind string, limits securebench.Limits, links bool, f func(rel string, info fs.FileInfo) error) error {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if info, err := root.Lstat(at); err != nil || !info.IsDir() {
 			return refuse("artifact_missing", "%q is not there", name)
@@ -61,11 +61,11 @@ func visit(root *os.Root, name, kind string, limits compiler.ArtifactLimits, lin
 	}
 	info, err := root.Lstat(name)
 	switch {
-	case err != nil, kind == compiler.RegularFile && !info.Mode().IsRegular(), kind == compiler.DirectoryTree && !info.IsDir():
+	case err != nil, kind == securebench.RegularFile && !info.Mode().IsRegular(), kind == securebench.DirectoryTree && !info.IsDir():
 		return refuse("artifact_missing", "%q is no %s", name, kind)
-	case kind == compiler.RegularFile && info.Size() > limits.MaxBytes:
+	case kind == securebench.RegularFile && info.Size() > limits.MaxBytes:
 		return refuse("artifact_too_large", "%q has more than %d bytes", name, limits.MaxBytes)
-	case kind == compiler.RegularFile:
+	case kind == securebench.RegularFile:
 		return f(".", info)
 	}
 	tree, err := root.OpenRoot(name)
@@ -127,7 +127,7 @@ func (c *capture) take(workspace, over string, image *os.Root) error {
 	}
 	for _, e := range c.entries {
 		rel := c.relative(e.Path)
-		limits := compiler.ArtifactLimits{MaxBytes: e.MaxBytes, MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes}
+		limits := securebench.Limits{MaxBytes: e.MaxBytes, MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes}
 		if err := layer.MakeParents(to, image, path.Join(c.workdir, rel)); err != nil {
 			return err
 		}
@@ -192,26 +192,26 @@ type observation struct {
 }
 
 // read reads an artifact of the candidate.
-func (c *capture) read(a compiler.ParsedArtifact) observation {
-	name, kind, limits := a.Source.Path, compiler.RegularFile, a.Limits
-	if i := slices.IndexFunc(c.entries, func(e compiler.BundleEntry) bool { return e.ID == a.Source.Entry }); i >= 0 {
+func (c *capture) read(a securebench.Artifact) observation {
+	name, kind, limits := a.Source.Path, securebench.RegularFile, a.Limits
+	if i := slices.IndexFunc(c.entries, func(e securebench.Entry) bool { return e.ID == a.Source.Entry }); i >= 0 {
 		e := c.entries[i]
 		name, kind = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind
-		limits = limits.Within(compiler.ArtifactLimits{MaxBytes: max(e.MaxBytes, e.MaxTotalBytes), MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes})
+		limits = limits.Within(securebench.Limits{MaxBytes: max(e.MaxBytes, e.MaxTotalBytes), MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes})
 		if a.Source.Subpath != "" {
-			kind = compiler.RegularFile
+			kind = securebench.RegularFile
 		}
-	} else if compiler.ReadsTree(a.Parser) {
-		kind = compiler.DirectoryTree
+	} else if securebench.ReadsTree(a.Parser) {
+		kind = securebench.DirectoryTree
 	}
 	return c.observe(name, kind, a.Parser, limits, maxLine-maxEnvelope)
 }
 
 // observe has a parser read the file or tree at name. The value has at most room bytes as JSON.
-func (c *capture) observe(name, kind, parser string, limits compiler.ArtifactLimits, room int) observation {
+func (c *capture) observe(name, kind, parser string, limits securebench.Limits, room int) observation {
 	o := observation{Status: candidateError, Parser: parser}
 	o.Source.Kind = "unknown"
-	a := artifact{root: c.root, name: name, tree: kind == compiler.DirectoryTree}
+	a := artifact{root: c.root, name: name, tree: kind == securebench.DirectoryTree}
 	var err error
 	switch {
 	case c.failed != nil:

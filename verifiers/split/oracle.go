@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/paths"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -76,7 +76,7 @@ func (c *check) startOracle(ctx context.Context, args []string, limit time.Durat
 }
 
 // hostPath returns where the oracle's sandbox has a resource of a pack of SecureBench 2.0.
-func hostPath(v *compiler.Verification, id string) string {
+func hostPath(v *securebench.Verification, id string) string {
 	return path.Join(paths.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
 }
 

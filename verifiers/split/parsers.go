@@ -18,7 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 )
 
 // Bounds of the parsers.
@@ -82,7 +82,7 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 		if _, err := io.Copy(sum, f); err != nil {
 			return err
 		}
-		n.Kind, n.Size, n.Blob = compiler.RegularFile, new(info.Size()), fmt.Sprintf("sha256:%x", sum.Sum(nil))
+		n.Kind, n.Size, n.Blob = securebench.RegularFile, new(info.Size()), fmt.Sprintf("sha256:%x", sum.Sum(nil))
 	}
 	a.nodes = append(a.nodes, n)
 	return nil
@@ -111,7 +111,7 @@ func (a *artifact) parse(parser string) (any, error) {
 	}
 	isText := slices.Contains([]string{"utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1"}, parser)
 	switch {
-	case a.tree != compiler.ReadsTree(parser):
+	case a.tree != securebench.ReadsTree(parser):
 		return nil, refuse("artifact_missing", "the parser does not read such an artifact")
 	case len(a.content) > most:
 		return nil, refuse(code, "the artifact has more than %d bytes", most)

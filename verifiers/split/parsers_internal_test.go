@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 )
 
 // npy returns an array as NumPy writes it.
@@ -90,7 +90,7 @@ func TestParsers(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(test.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, observeIn(t, dir, "f", compiler.RegularFile, test.parser, compiler.ArtifactLimits{MaxBytes: 32 << 20}), test.want)
+			compare(t, observeIn(t, dir, "f", securebench.RegularFile, test.parser, securebench.Limits{MaxBytes: 32 << 20}), test.want)
 		})
 	}
 }
@@ -102,7 +102,7 @@ func columns(n int) (text string) {
 	return text
 }
 
-func observeIn(t *testing.T, dir, name, kind, parser string, limits compiler.ArtifactLimits) observation {
+func observeIn(t *testing.T, dir, name, kind, parser string, limits securebench.Limits) observation {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -142,15 +142,15 @@ func TestTrees(t *testing.T) {
 	}
 	const nodes = `{"nodes":[{"kind":"symlink","path":"link","target":"sub/data"},{"blob":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","kind":"regular_file","mode":493,"path":"run","size":1},` +
 		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub-x","size":0},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
-	limits := compiler.ArtifactLimits{MaxFiles: 5, MaxTotalBytes: 9}
-	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", limits), nodes)
-	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", compiler.ArtifactLimits{MaxFiles: 4, MaxTotalBytes: 9}), "artifact_too_large")
-	compare(t, observeIn(t, dir, "t", compiler.DirectoryTree, "tree-manifest/v1", compiler.ArtifactLimits{MaxFiles: 5, MaxTotalBytes: 8}), "artifact_too_large")
-	compare(t, observeIn(t, dir, "deep", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_too_large")
-	compare(t, observeIn(t, dir, "out", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
-	compare(t, observeIn(t, dir, "links", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
-	compare(t, observeIn(t, dir, "t/link", compiler.RegularFile, "utf8-text/v1", limits), "artifact_missing")
-	compare(t, observeIn(t, dir, "none", compiler.DirectoryTree, "tree-manifest/v1", limits), "artifact_missing")
+	limits := securebench.Limits{MaxFiles: 5, MaxTotalBytes: 9}
+	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", limits), nodes)
+	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", securebench.Limits{MaxFiles: 4, MaxTotalBytes: 9}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", securebench.Limits{MaxFiles: 5, MaxTotalBytes: 8}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "deep", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_too_large")
+	compare(t, observeIn(t, dir, "out", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
+	compare(t, observeIn(t, dir, "links", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
+	compare(t, observeIn(t, dir, "t/link", securebench.RegularFile, "utf8-text/v1", limits), "artifact_missing")
+	compare(t, observeIn(t, dir, "none", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_missing")
 }
 
 // TestGitRepository: loose and packed objects are the same that git shows.
@@ -183,9 +183,9 @@ func TestGitRepository(t *testing.T) {
 		run("commit", "-qm", fmt.Sprint(i))
 	}
 	run("tag", "-a", "-m", "t", "v1")
-	limits := compiler.ArtifactLimits{MaxFiles: 1000, MaxTotalBytes: 1 << 20}
+	limits := securebench.Limits{MaxFiles: 1000, MaxTotalBytes: 1 << 20}
 	shown := func() string {
-		return string(observeIn(t, dir, "r", compiler.DirectoryTree, "git-repository/v1", limits).Value)
+		return string(observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", limits).Value)
 	}
 	loose := shown()
 	var value struct{ Objects []gitObject }
@@ -204,7 +204,7 @@ func TestGitRepository(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "r/.git/objects/info/alternates"), []byte("/"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	compare(t, observeIn(t, dir, "r", compiler.DirectoryTree, "git-repository/v1", limits), "unsafe_git_repository")
+	compare(t, observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", limits), "unsafe_git_repository")
 }
 
 // TestInflateIsBounded: an object that unpacks to more than its bound is refused early.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/machine"
@@ -137,7 +138,7 @@ func (c *check) withPatch(ctx context.Context, cfg *runtime.Config, patch string
 }
 
 // withGitPatch applies what a patch may change.
-func (c *check) withGitPatch(ctx context.Context, s *subject, spec compiler.BundleOrPatch) (denied *verifiers.Verdict, err error) {
+func (c *check) withGitPatch(ctx context.Context, s *subject, spec securebench.Candidate) (denied *verifiers.Verdict, err error) {
 	refused := func(why string) (*verifiers.Verdict, error) {
 		s.taken.failed = &failure{Code: "patch_refused", Message: why}
 		return nil, nil

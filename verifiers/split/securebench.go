@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -61,14 +61,14 @@ type checkSummary struct {
 type conversation struct {
 	*check
 	subject
-	spec   *compiler.Verification
+	spec   *securebench.Verification
 	oracle *oracle
 }
 
 // converseSecureBench is converse for a task of SecureBench 2.0.
 func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers.Verdict, err error) {
 	t := &conversation{check: c, subject: s, spec: c.in.Task.Verification()}
-	program, problems := c.in.Pack.Oracle(t.spec)
+	program, problems := securebench.ReadOracle(c.in.Pack.EvalRoot, t.spec)
 	if len(problems) > 0 {
 		return v, problems
 	}
@@ -94,7 +94,7 @@ func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers
 	var checks []checkSummary
 	for _, each := range t.spec.Checks {
 		done := checkSummary{ID: each.ID, Type: each.Type}
-		if each.Type == compiler.ArtifactCheck {
+		if each.Type == securebench.ArtifactCheck {
 			err = t.artifacts(ctx, each, &done)
 		} else {
 			err = t.protocol(ctx, each, &done)
@@ -159,7 +159,7 @@ func (t *conversation) tell(ctx context.Context, message map[string]any, evidenc
 }
 
 // artifacts reads the artifacts of a check and gives them to the oracle.
-func (t *conversation) artifacts(ctx context.Context, check compiler.VerificationCheck, done *checkSummary) error {
+func (t *conversation) artifacts(ctx context.Context, check securebench.Check, done *checkSummary) error {
 	for _, a := range check.Artifacts {
 		evidence := struct {
 			ArtifactID string `json:"artifact_id"`
@@ -174,8 +174,8 @@ func (t *conversation) artifacts(ctx context.Context, check compiler.Verificatio
 }
 
 // protocol has the oracle ask its cases, one at a time.
-func (t *conversation) protocol(ctx context.Context, check compiler.VerificationCheck, done *checkSummary) error {
-	adapter, problems := t.in.Pack.Adapter(t.spec, check)
+func (t *conversation) protocol(ctx context.Context, check securebench.Check, done *checkSummary) error {
+	adapter, problems := securebench.ReadAdapter(t.in.Pack.EvalRoot, t.spec, check)
 	if len(problems) > 0 {
 		return problems
 	}
@@ -217,7 +217,7 @@ func (t *conversation) protocol(ctx context.Context, check compiler.Verification
 }
 
 // evaluate puts one challenge to the candidate, in a new sandbox.
-func (t *conversation) evaluate(ctx context.Context, check compiler.VerificationCheck, adapter compiler.Adapter, challenge document.Value, index int) (caseEvidence, error) {
+func (t *conversation) evaluate(ctx context.Context, check securebench.Check, adapter securebench.Adapter, challenge document.Value, index int) (caseEvidence, error) {
 	e := caseEvidence{Format: "securebench.challenge-evidence/v1", CheckID: check.ID, Status: candidateError, Outputs: map[string]any{}}
 	e.Challenge.ID, e.Challenge.Index, e.Challenge.Digest = "challenge-"+rand.Text(), index, digest(challenge.AppendSorted(nil))
 	if failed := t.taken.failed; failed != nil {
@@ -260,7 +260,7 @@ func (t *conversation) evaluate(ctx context.Context, check compiler.Verification
 }
 
 // observe reads the response of an adapter, or returns how it broke.
-func (e *caseEvidence) observe(exit runtime.Exit, adapter compiler.Adapter, most int64) (how string) {
+func (e *caseEvidence) observe(exit runtime.Exit, adapter securebench.Adapter, most int64) (how string) {
 	observation, how := answerOf(exit)
 	if how != "" {
 		return how
@@ -290,7 +290,7 @@ func (e *caseEvidence) observe(exit runtime.Exit, adapter compiler.Adapter, most
 }
 
 // outputs reads what an adapter left in its stopped sandbox.
-func (t *conversation) outputs(s runtime.Sandbox, check compiler.VerificationCheck, adapter compiler.Adapter, e *caseEvidence) error {
+func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, e *caseEvidence) error {
 	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
 	left := capture{}
 	if len(check.Outputs) > 0 {
@@ -306,7 +306,7 @@ func (t *conversation) outputs(s runtime.Sandbox, check compiler.VerificationChe
 		defer func() { _ = left.root.Close() }()
 	}
 	for _, want := range check.Outputs {
-		i := slices.IndexFunc(adapter.Outputs, func(o compiler.AdapterOutput) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
+		i := slices.IndexFunc(adapter.Outputs, func(o securebench.Output) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
 		o := left.observe(adapter.Outputs[i].Path, adapter.Outputs[i].Kind, want.Parser, want.Limits.Within(adapter.Outputs[i].Limits), room)
 		room -= len(o.Value)
 		e.Outputs[want.Name] = map[string]any{

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -95,7 +96,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval c
 	limits.LayerBytes = in.WorkspaceBytes
 	return in.Run(ctx, e, runtime.Config{
 		Name: "collect", Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
-		Env: compiler.Environ(env.Env), Mounts: []runtime.Mount{
+		Env: environment.Environ(env.Env), Mounts: []runtime.Mount{
 			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true},
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
 		},

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -23,9 +24,9 @@ import (
 // env returns the checker's environment. It keeps a Python checker from using the user's
 // site directory, configured plug-ins and the workspace's modules.
 func (c *terminalCheck) env(dir string) []string {
-	own := compiler.Environ(c.eval.Checker.Env)
+	own := environment.Environ(c.eval.Checker.Env)
 	if !c.separate {
-		own = append(compiler.Environ(c.in.Task.Environment().Env), own...)
+		own = append(environment.Environ(c.in.Task.Environment().Env), own...)
 	}
 	given := func(name, separator string) string { // the value from the task or else its image
 		for _, e := range slices.Concat(own, c.in.Image.Env) {

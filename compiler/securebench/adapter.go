@@ -1,4 +1,4 @@
-package compiler
+package securebench
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 )
 
-// AdapterFormat is the format of an adapter in a pack of SecureBench 2.0. An older one only has a command.
-const AdapterFormat = "securebench.adapter/v2"
+// Format is the format of an adapter in a pack of SecureBench 2.0. An older one only has a command.
+const Format = "securebench.adapter/v2"
 
 // An Adapter puts one challenge to the candidate: the driver of SecureBench 2.0.
 type Adapter struct {
@@ -22,7 +22,7 @@ type Adapter struct {
 	Command  []string `key:"command"`
 	// Challenge and Observation are the schemas of what it reads and writes.
 	Challenge, Observation DataSchema
-	Outputs                []AdapterOutput `key:"output_artifacts"`
+	Outputs                []Output `key:"output_artifacts"`
 	Maximums               struct {
 		Wall      time.Duration `key:"seconds_per_challenge"`
 		Challenge int64         `key:"challenge_bytes"`
@@ -30,12 +30,12 @@ type Adapter struct {
 	} `key:"maximums"`
 }
 
-// AdapterOutput is a file or tree that an adapter leaves.
-type AdapterOutput struct {
-	Name   string         `key:"name"`
-	Path   string         `key:"path"` // relative to the workdir
-	Kind   string         `key:"kind"`
-	Limits ArtifactLimits `key:"maximum_limits"`
+// Output is a file or tree that an adapter leaves.
+type Output struct {
+	Name   string `key:"name"`
+	Path   string `key:"path"` // relative to the workdir
+	Kind   string `key:"kind"`
+	Limits Limits `key:"maximum_limits"`
 }
 
 // Args returns the command line of the adapter, with its own files below mount.
@@ -59,10 +59,10 @@ func argvSchema() *schema.Schema {
 	return &schema.Schema{Array: &schema.Array{Items: schema.Text("An argument."), Min: 1, Max: 32}}
 }
 
-// readProgram reads the YAML file of an adapter or oracle below the eval root.
-func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Schema) document.Value {
-	c.File = filepath.Join(p.EvalRoot, dir, name)
-	doc, problems := document.ReadYAML(c.File)
+// readProgram reads the YAML file of an adapter or oracle.
+func readProgram(c *schema.Checker, file string, rule *schema.Schema) document.Value {
+	c.File = file
+	doc, problems := document.ReadYAML(file)
 	if c.Problems = problems; len(problems) > 0 {
 		return document.Value{}
 	}
@@ -70,21 +70,21 @@ func (p *Pack) readProgram(c *schema.Checker, dir, name string, rule *schema.Sch
 	return doc.Root()
 }
 
-// Oracle reads the oracle of a verification of this pack.
-func (p *Pack) Oracle(v *Verification) (o Oracle, problems Problems) {
+// ReadOracle reads the oracle of a verification. dir is the directory of the pack.
+func ReadOracle(dir string, v *Verification) (o Oracle, problems document.Problems) {
 	var c schema.Checker
 	rule := schema.Closed("An oracle.", schema.Required("abi", schema.Enum("", "securebench.oracle/v1")), schema.Required("command", argvSchema()), schema.Required("timeout_seconds", schema.Seconds("")))
-	root := p.readProgram(&c, v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml", rule)
+	root := readProgram(&c, filepath.Join(dir, v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml"), rule)
 	if len(c.Problems) == 0 {
 		schema.Decode(root, &o)
 	}
 	return o, c.Problems
 }
 
-// Adapter reads the adapter of a protocol check, and compares the two.
-func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, problems Problems) {
+// ReadAdapter reads the adapter of a protocol check, and compares the two. dir is the directory of the pack.
+func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems document.Problems) {
 	var c schema.Checker
-	root := p.readProgram(&c, v.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Path, "adapter.yaml", adapterSchema())
+	root := readProgram(&c, filepath.Join(dir, v.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Path, "adapter.yaml"), adapterSchema())
 	if len(c.Problems) > 0 {
 		return a, c.Problems
 	}
@@ -104,7 +104,7 @@ func (p *Pack) Adapter(v *Verification, check VerificationCheck) (a Adapter, pro
 		}
 	}
 	for _, want := range check.Outputs {
-		i := slices.IndexFunc(a.Outputs, func(o AdapterOutput) bool { return o.Name == want.Name })
+		i := slices.IndexFunc(a.Outputs, func(o Output) bool { return o.Name == want.Name })
 		if i < 0 {
 			wrong("there is no output artifact %q, which check %q names", want.Name, check.ID)
 		} else if tree := a.Outputs[i].Kind == DirectoryTree; tree != (a.Outputs[i].Limits.MaxFiles > 0) || tree != (want.Limits.MaxFiles > 0) || tree != ReadsTree(want.Parser) {
@@ -121,7 +121,7 @@ func adapterSchema() *schema.Schema {
 	count := schema.PositiveInteger
 	shared := []schema.Field{schema.Required("protocol", schema.Text("")), schema.Required("command", argvSchema())}
 	older := schema.Closed("", append(shared, schema.Required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
-	newer := schema.Closed("", append(shared, schema.Required("format", schema.Enum("", AdapterFormat)),
+	newer := schema.Closed("", append(shared, schema.Required("format", schema.Enum("", Format)),
 		schema.Required("challenge_schema", schema.Open("")), schema.Required("observation_schema", schema.Open("")),
 		schema.Required("evaluation_participants", schema.List("", schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", count(""))))),
 		schema.Optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
@@ -207,20 +207,4 @@ func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
 		}
 	}
 	return DataSchema{&rule}
-}
-
-// securebenchPrograms returns what is wrong with the oracle and the adapters of a task of SecureBench 2.0.
-func (c *Precheck) securebenchPrograms(t *Task) (all Problems) {
-	v := t.Verification()
-	if v == nil {
-		return nil
-	}
-	_, all = c.pack.Oracle(v)
-	for _, check := range v.Checks {
-		if check.Type == ProtocolCheck {
-			_, problems := c.pack.Adapter(v, check)
-			all = append(all, problems...)
-		}
-	}
-	return all
 }

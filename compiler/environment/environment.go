@@ -1,4 +1,5 @@
-package compiler
+// Package environment says what the sandboxes of a task are made of: the keys environment of manifests and rows.
+package environment
 
 import (
 	"cmp"
@@ -6,10 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/distribution/reference"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/paths"
@@ -23,7 +26,7 @@ const defaultWorkdir = "/workspace"
 type Environment struct {
 	Image string `key:"image" trim:"space" rule:"null image" doc:"The image of the harness's and the verifier's sandbox."`
 	// Workdir is absolute. If the author gave none, it is defaultWorkdir or, for a machine with
-	// MaterializeWorkdirFromImage, "" for the image's; see [Task.In].
+	// MaterializeWorkdirFromImage, "" for the image's; see ImageWorkdir.
 	Workdir            string        `key:"workdir" rule:"null workdir" doc:"The working directory in the sandbox, an absolute path; also where the workspace is mounted."`
 	Timeout            time.Duration `key:"timeout_seconds" rule:"null" doc:"The time the harness has."`
 	VerifyAfterTimeout bool          `key:"verify_after_timeout" rule:"null" doc:"Judge what the harness left even if it did not end in time or ended badly; verification.after_timeout of the tester file decides first."`
@@ -34,12 +37,12 @@ type Environment struct {
 	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
 	// capabilities(7) and sorted; nil for none.
 	Capabilities  []string
-	Isolation     string      `key:"isolation" rule:"null" enum:"container,gvisor" doc:"How the task's sandboxes are kept apart from the host's kernel: container, the default, or gvisor, a kernel of their own. The tester file may ask for more."`
-	Setup         []string    `key:"setup" rule:"null" items:"A command." doc:"Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file."`
-	Entrypoint    *Entrypoint `key:"entrypoint" rule:"null" doc:"terminal_task only: run the image's entry point beside the harness, and beside the checker."`
-	Prepare       Command     `key:"prepare" rule:"null" doc:"terminal_task only: a command that has to succeed in the harness's sandbox before the harness starts."`
-	Sidecars      []Sidecar   `key:"sidecars" rule:"null sidecars" items:"A service." doc:"terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox."`
-	KeepProcesses bool        `key:"keep_processes" rule:"null" doc:"terminal_task only: the checker runs while the processes that the harness left still run, and reaches their ports. Not with sidecars, steps, gVisor, a checker with an image or network access, or a split."`
+	Isolation     string         `key:"isolation" rule:"null" enum:"container,gvisor" doc:"How the task's sandboxes are kept apart from the host's kernel: container, the default, or gvisor, a kernel of their own. The tester file may ask for more."`
+	Setup         []string       `key:"setup" rule:"null" items:"A command." doc:"Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file."`
+	Entrypoint    *Entrypoint    `key:"entrypoint" rule:"null" doc:"terminal_task only: run the image's entry point beside the harness, and beside the checker."`
+	Prepare       schema.Command `key:"prepare" rule:"null" doc:"terminal_task only: a command that has to succeed in the harness's sandbox before the harness starts."`
+	Sidecars      []Sidecar      `key:"sidecars" rule:"null sidecars" items:"A service." doc:"terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox."`
+	KeepProcesses bool           `key:"keep_processes" rule:"null" doc:"terminal_task only: the checker runs while the processes that the harness left still run, and reaches their ports. Not with sidecars, steps, gVisor, a checker with an image or network access, or a split."`
 	// SecureBench says that the pack is one of SecureBench 2.0: a patch contains files that git ignores, and an
 	// image may lack the working directory.
 	SecureBench bool
@@ -51,9 +54,9 @@ type Environment struct {
 
 // An Entrypoint is the entry point of an image.
 type Entrypoint struct {
-	Command Command       `key:"command" doc:"What follows the entry point in place of the image's command, by default a command that only waits."`
-	Ready   Command       `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used. It is tried again until then."`
-	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long that may take, by default a minute."`
+	Command schema.Command `key:"command" doc:"What follows the entry point in place of the image's command, by default a command that only waits."`
+	Ready   schema.Command `key:"ready" doc:"A command that succeeds as soon as what the entry point starts can be used. It is tried again until then."`
+	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long that may take, by default a minute."`
 }
 
 // Args returns the command line for an image with this entry point; nil if there is nothing to start.
@@ -72,10 +75,10 @@ func (e *Entrypoint) Args(entrypoint []string) []string {
 type Sidecar struct {
 	Name       string            `key:"name" rule:"required hostname" doc:"The name by which the other sandboxes reach it."`
 	Image      string            `key:"image" trim:"space" rule:"required image" doc:"The image of its sandbox."`
-	Entrypoint Command           `key:"entrypoint" doc:"The entry point of the service, by default the image's. It replaces the image's command, too."`
-	Command    Command           `key:"command" doc:"The command of the service, which follows its entry point, by default the image's."`
+	Entrypoint schema.Command    `key:"entrypoint" doc:"The entry point of the service, by default the image's. It replaces the image's command, too."`
+	Command    schema.Command    `key:"command" doc:"The command of the service, which follows its entry point, by default the image's."`
 	Env        map[string]string `key:"env" doc:"Environment variables of the sandbox. They are public."`
-	Ready      Command           `key:"ready" doc:"A command that succeeds in the service's sandbox as soon as it can be used. It is tried again until then."`
+	Ready      schema.Command    `key:"ready" doc:"A command that succeeds in the service's sandbox as soon as it can be used. It is tried again until then."`
 	Timeout    time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take until the service is ready, by default a minute."`
 }
 
@@ -88,44 +91,64 @@ type Resources struct {
 	Disk   int64   `json:"disk,omitempty" key:"disk" rule:"disk" doc:"Bytes of the workspace and of what is changed in the image, each, if that is more than the default of 2 GiB."`
 }
 
-func environmentSchema() *schema.Schema {
+// Schema returns what the key environment may hold.
+func Schema() *schema.Schema {
+	fields := Fields()
 	return &schema.Schema{
 		Doc:    "What the task's sandboxes are made of. A row's keys replace the manifest's defaults; null removes a default.",
 		Null:   true,
-		Object: &schema.Object{Unknown: schema.Accept, Fields: environmentFields()}, // other keys are kept as metadata
+		Object: &schema.Object{Unknown: schema.Accept, Fields: fields}, // other keys are kept as metadata
+		Check: func(c *schema.Checker, v document.Value) {
+			for key := range v.Fields() {
+				if !slices.ContainsFunc(fields, func(f schema.Field) bool { return key.Is(f.Name) }) {
+					c.Warnf(key, cmp.Or(schema.Suggest(key.Text(), names(fields)), "sbench keeps it as metadata"), "environment key %q is unused", key.Text())
+				}
+			}
+			Warn(c, v)
+		},
 	}
 }
 
-func environmentFields() []schema.Field {
-	fields := schema.Fields(Environment{}, rowRules())
-	i := slices.IndexFunc(fields, func(f schema.Field) bool { return f.Name == "isolation" })
-	return slices.Insert(fields, i, schema.Optional("capabilities", capabilitiesSchema()))
+func names(fields []schema.Field) (all []string) {
+	for _, f := range fields {
+		all = append(all, f.Name)
+	}
+	return all
 }
 
-// rowRules returns the rules for the tags of Environment, Sidecar, Resources, Checker and Collect.
-func rowRules() schema.Rules {
-	return schema.Rules{
-		"absolute": schema.As(machinePathSchema),
-		"disk":     schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
+// Warn warns about an image that may change, and about variables that are probably secrets.
+func Warn(c *schema.Checker, v document.Value) {
+	if image := v.Get("image"); image.Kind() == document.String && !strings.Contains(image.Text(), "@sha256:") && !isLocal(image.Text()) {
+		c.Warnf(image, "a tag may mean another image tomorrow: add @sha256:…", "image %q has no digest", image.Text())
+	}
+	for key := range v.Get("env").Fields() {
+		if schema.IsSecret(key.Text()) {
+			c.Warnf(key, "a pack's environment variables are public", "%q looks like the name of a secret", key.Text())
+		}
+	}
+}
+
+// isLocal reports whether an image is built where it is used, and in no registry. Another
+// build of it has another digest.
+func isLocal(image string) bool {
+	named, err := reference.ParseDockerRef(strings.TrimSpace(image))
+	return err == nil && reference.Domain(named) == "sbench.local"
+}
+
+// Fields returns the keys that have a meaning.
+func Fields() []schema.Field {
+	fields := schema.Fields(Environment{}, schema.Rules{
+		"disk": schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
 		"hostname": schema.As(func(doc string) *schema.Schema {
 			return schema.Matching(doc, `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")
 		}),
-		"image":     schema.As(schema.Image),
-		"path":      schema.As(schema.Path),
 		"resources": func(s *schema.Schema) { s.Object.Fields = append(schema.Resources(), s.Object.Fields...) },
 		"sidecars":  func(s *schema.Schema) { s.Check = checkSidecars },
-		"workdir":   schema.As(workdirSchema),
-	}
+		"workdir":   schema.As(Workdir),
+	})
+	i := slices.IndexFunc(fields, func(f schema.Field) bool { return f.Name == "isolation" })
+	return slices.Insert(fields, i, schema.Optional("capabilities", capabilitiesSchema()))
 }
-
-// environmentKeys returns the keys that have a meaning.
-var environmentKeys = sync.OnceValue(func() []string {
-	var names []string
-	for _, f := range environmentFields() {
-		names = append(names, f.Name)
-	}
-	return names
-})
 
 // packagePowers in environment.capabilities stands for the capabilities that package managers need.
 const packagePowers = "packages"
@@ -172,7 +195,8 @@ func prefixed(names []string) []string {
 	return slices.Compact(all)
 }
 
-func workdirSchema(doc string) *schema.Schema {
+// Workdir allows the working directories of a sandbox.
+func Workdir(doc string) *schema.Schema {
 	const hint = `such as "/workspace"`
 	return schema.Checked(doc, schema.String{NonEmpty: true, Pattern: `^/[^\\]*$`}, func(p string) (string, error) {
 		switch {
@@ -197,18 +221,18 @@ func Environ(vars map[string]string) []string {
 	return list
 }
 
-// withRow returns the environment of a row of a pack with the defaults e.
-func (e Environment) withRow(v document.Value) Environment {
-	e = e.with(v)
+// WithRow returns the environment of a row of a pack with the defaults e.
+func (e Environment) WithRow(v document.Value) Environment {
+	e = e.With(v)
 	if e.Workdir != "" || !e.MaterializeWorkdirFromImage || !e.Machine {
 		e.Workdir = path.Clean(cmp.Or(e.Workdir, defaultWorkdir))
 	}
 	return e
 }
 
-// with returns a copy of e in which the keys of v replace the values of e. v is allowed by
-// environmentSchema.
-func (e Environment) with(v document.Value) Environment {
+// With returns a copy of e in which the keys of v replace the values of e. v is allowed by
+// Schema.
+func (e Environment) With(v document.Value) Environment {
 	if v.Get("resources").Kind() != 0 {
 		e.Resources = Resources{}
 	}
@@ -222,9 +246,39 @@ func (e Environment) with(v document.Value) Environment {
 	return e
 }
 
-// clone returns a copy that shares no memory with e.
-func (e Environment) clone() Environment {
+// Clone returns a copy that shares no memory with e.
+func (e Environment) Clone() Environment {
 	e.Env, e.Capabilities = maps.Clone(e.Env), slices.Clone(e.Capabilities)
 	e.Setup, e.Sidecars = slices.Clone(e.Setup), slices.Clone(e.Sidecars)
 	return e
+}
+
+// Public returns the environment's values that are set, by the keys of a row.
+func (e Environment) Public() map[string]any {
+	values := map[string]any{
+		"image": e.Image, "workdir": e.Workdir, "timeout_seconds": float64(e.Timeout) / float64(time.Second),
+		"resources": e.Resources, "env": e.Env, "user": e.User,
+	}
+	if e.NetworkNone {
+		values["network"] = "none"
+	}
+	maps.DeleteFunc(values, func(_ string, v any) bool { return reflect.ValueOf(v).IsZero() })
+	return values
+}
+
+// rootWorkdir is the working directory of a task in an image that has the root directory as its working directory: no
+// workspace can be mounted at the root.
+const rootWorkdir = "/app"
+
+// ImageWorkdir returns the working directory of a task that names none. workdir is the working directory of the image,
+// "" if the image has none.
+func ImageWorkdir(workdir string) (string, error) {
+	dir := path.Clean("/" + workdir)
+	if dir == "/" {
+		dir = rootWorkdir
+	}
+	if !paths.IsWorkdir(dir) || paths.IsTaken(dir) {
+		return "", fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
+	}
+	return dir, nil
 }

@@ -1,0 +1,202 @@
+package securebench
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/schema"
+)
+
+func identifierSchema(doc string) *schema.Schema {
+	return schema.Matching(doc, `^[A-Za-z][A-Za-z0-9_.-]{0,127}$`, "up to 128 letters, digits and _ . -, a letter first")
+}
+
+// Manifest returns the schema of a manifest.
+func Manifest() *schema.Schema {
+	root := func(doc string) schema.Field { return schema.Optional(doc, schema.Path("A directory of the pack.")) }
+	return schema.Closed("The manifest of a pack of SecureBench 2.0.",
+		schema.Required("schema_version", schema.Enum("The version of the format.", Version)),
+		schema.Required("id", &schema.Schema{String: &schema.String{NonEmpty: true}}),
+		schema.Optional("resource_roots", schema.Closed("The directories of the pack that files come from.", root("public"), root("runtime"), root("host"))),
+		schema.Optional("defaults", schema.Closed("What rows have that do not say otherwise.",
+			schema.Optional("family", schema.Enum("", "terminal_task", "repo_patch")), schema.Optional("environment", environmentSchema()))),
+		schema.Optional("asset_defaults", schema.Closed("", schema.Optional("read_only", readOnlySchema()))),
+	)
+}
+
+func readOnlySchema() *schema.Schema {
+	s := schema.Boolean("Whether assets are read-only: always.", true)
+	s.Check = func(c *schema.Checker, v document.Value) {
+		if !v.IsTrue() {
+			c.Errorf(v, "", "writable assets are refused, as SecureBench 2.0 does")
+		}
+	}
+	return s
+}
+
+func environmentSchema() *schema.Schema {
+	network := schema.Closed("", schema.Required("mode", schema.Enum("", "none", "restricted", "internet")), schema.Optional("allowed_domains", schema.List("", schema.Text(""))))
+	network.String = &schema.String{Enum: []string{"none", "restricted", "internet"}}
+	s := schema.Closed("", schema.Optional("image", schema.Image("")), schema.Optional("workdir", schema.Nullable(environment.Workdir(""))), schema.Optional("timeout_seconds", schema.Seconds("")), schema.Optional("agent_network", network))
+	s.Check = environment.Warn
+	return s
+}
+
+// Row returns the rule for what the rows have in common.
+func Row() *schema.Object {
+	return &schema.Object{Fields: []schema.Field{
+		schema.Required("id", &schema.Schema{Doc: "The task's id, unique in the pack.", String: &schema.String{NonEmpty: true}}),
+		schema.Optional("family", schema.Enum("", "terminal_task", "repo_patch")),
+		schema.Required("input", schema.Open("What the agent sees.")),
+		schema.Optional("assets", schema.List("", schema.Closed("A public file or directory.", schema.Required("path", schema.Path("")), schema.Required("mount", schema.Absolute("An absolute path.")), schema.Optional("read_only", readOnlySchema())))),
+		schema.Optional("environment", environmentSchema()),
+		schema.Optional("metadata", schema.Open("")),
+		schema.Required("verification", schema.Open("How the candidate is judged.")),
+	}}
+}
+
+// artifactLimitsSchema allows the limits of a file or of a tree.
+func artifactLimitsSchema() *schema.Schema {
+	count := schema.PositiveInteger("")
+	s := schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
+	s.Check = func(c *schema.Checker, v document.Value) {
+		file, tree := v.Get("max_bytes").Kind() != 0, v.Get("max_files").Kind() != 0 && v.Get("max_total_bytes").Kind() != 0
+		if file == tree || file && v.Len() > 1 {
+			c.Errorf(v, "", "the limits of a file are max_bytes, and the limits of a tree are max_files and max_total_bytes")
+		}
+	}
+	return s
+}
+
+// variants returns the schema of an object with shared fields and more fields, which depend on the value of one key. own
+// has these fields by that value.
+func variants(key string, shared []schema.Field, own map[string][]schema.Field) *schema.Schema {
+	names := slices.Sorted(maps.Keys(own))
+	s := schema.Open("")
+	s.Check = func(c *schema.Checker, v document.Value) {
+		fields, known := own[v.Get(key).Text()]
+		object := schema.Object{Fields: slices.Concat(shared, fields, []schema.Field{schema.Required(key, schema.Enum("", names...))})}
+		if !known {
+			object.Unknown = schema.Accept
+		}
+		c.CheckObject(&object, v)
+	}
+	return s
+}
+
+// Object returns the rule for the key verification. The candidate of a repo_patch is a patch, and the
+// candidate of a terminal_task is a bundle. The format also has a filesystem_overlay, which no pack uses: it is refused.
+func Object(patch bool) *schema.Object {
+	text, id, count := schema.Text(""), schema.Required("id", identifierSchema("")), func(name string) schema.Field { return schema.Required(name, schema.PositiveInteger("")) }
+	parser := schema.Required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
+		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
+			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
+		}
+		return "", nil
+	}))
+	limits := schema.Required("limits", artifactLimitsSchema())
+	helpers := schema.List("", schema.Open(""))
+	helpers.Check = func(c *schema.Checker, v document.Value) {
+		for _, item := range v.Items() {
+			c.Errorf(item, "leave the row out", "sbench has no trusted helper %q", item.Get("type").Text())
+		}
+	}
+	files := func(fields ...schema.Field) *schema.Schema {
+		s := schema.Map("", schema.Closed("", append(fields, schema.Required("path", schema.Path("")))...))
+		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
+		return s
+	}
+	entry := variants("kind", []schema.Field{id, schema.Required("path", schema.Absolute("An absolute path."))}, map[string][]schema.Field{
+		RegularFile:   {count("max_bytes")},
+		DirectoryTree: {count("max_files"), count("max_total_bytes"), schema.Optional("allow_internal_symlinks", schema.Boolean("", false))},
+	})
+	candidate := variants("type", nil, map[string][]schema.Field{Bundle: {count("max_total_files"), count("max_total_bytes"), schema.Required("files", &schema.Schema{Array: &schema.Array{Min: 1, Items: entry}})}})
+	if patch {
+		candidate = variants("type", nil, map[string][]schema.Field{GitPatch: {
+			count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
+			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)),
+		}})
+	}
+	source := schema.Closed("", schema.Optional("entry", id.Schema), schema.Optional("subpath", schema.Path("")), schema.Optional("path", schema.Path("")))
+	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
+		ArtifactCheck: {schema.Required("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", id, parser, limits, schema.Required("source", source))}})},
+		ProtocolCheck: {
+			schema.Required("adapter", text), schema.Required("protocol", text), schema.Optional("trusted_helpers", helpers),
+			schema.Required("challenge", schema.Closed("", schema.Required("source", text), count("max_cases"), count("max_case_bytes"))),
+			schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", id.Schema), parser, limits))),
+			schema.Required("limits", schema.Closed("", schema.Required("seconds_per_case", schema.Seconds("")), count("observation_bytes_per_case"))),
+		},
+	})
+	return &schema.Object{Fields: []schema.Field{
+		schema.Optional("execution_profile", schema.Enum("", "strict-split/v1")), schema.Required("candidate", candidate),
+		schema.Optional("resources", schema.Closed("", schema.Optional("runtime", files(schema.Required("mount", schema.Absolute("An absolute path.")))), schema.Optional("host", files()))),
+		schema.Required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), schema.Required("oracle", text),
+	}}
+}
+
+// CheckVerification finds what the schema of a row's verification cannot express.
+func CheckVerification(c *schema.Checker, eval document.Value, patch bool) {
+	refer := func(v document.Value, kind string) {
+		id, ok := strings.CutPrefix(v.Text(), kind+".")
+		if !ok || eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
+			c.Errorf(v, fmt.Sprintf("write %q and the id of one of resources.%s", kind+".", kind), "no resource of the kind %s is called %q", kind, v.Text())
+		}
+	}
+	refer(eval.Get("oracle"), "host")
+	entries := checkEntries(c, eval.Get("candidate"))
+	ids := map[string]bool{}
+	for _, check := range eval.Get("checks").Items() {
+		id := check.Get("id").Text()
+		if ids[id] {
+			c.Errorf(check.Get("id"), "", "two checks have the id %q", id)
+		}
+		if ids[id] = true; check.Get("type").Is(ProtocolCheck) {
+			refer(check.Get("adapter"), "runtime")
+			refer(check.Get("challenge").Get("source"), "host")
+		}
+		for _, a := range check.Get("artifacts").Items() {
+			source, limits, parser := a.Get("source"), a.Get("limits"), a.Get("parser")
+			entry, known := entries[source.Get("entry").Text()]
+			tree := limits.Get("max_files").Kind() != 0
+			switch {
+			case patch && source.Get("path").Kind() == 0:
+				c.Errorf(source, "", "key %q is missing", "path")
+			case !patch && !known:
+				c.Errorf(source, "", "the candidate has no entry %q", source.Get("entry").Text())
+			case source.Get("subpath").Kind() != 0 && !entry.Get("kind").Is(DirectoryTree):
+				c.Errorf(source, "", "only a directory_tree has a subpath")
+			case !patch && tree != (entry.Get("kind").Is(DirectoryTree) && source.Get("subpath").Kind() == 0):
+				c.Errorf(limits, "", "a file has the limits of a tree, or a tree has the limits of a file")
+			case tree != ReadsTree(parser.Text()):
+				c.Errorf(parser, "", "the parser %q reads no such artifact: a file instead of a tree, or a tree instead of a file", parser.Text())
+			}
+		}
+	}
+}
+
+// checkEntries checks the entries of a bundle, and returns them by their ids.
+func checkEntries(c *schema.Checker, candidate document.Value) map[string]document.Value {
+	entries := map[string]document.Value{}
+	var files, bytes int64
+	for _, e := range candidate.Get("files").Items() {
+		id := e.Get("id").Text()
+		if entries[id].Kind() != 0 {
+			c.Errorf(e, "", "two entries have the id %q", id)
+		}
+		entries[id] = e
+		n, _ := e.Get("max_files").Int64()
+		b, _ := cmp.Or(e.Get("max_total_bytes"), e.Get("max_bytes")).Int64()
+		files, bytes = files+max(n, 1), bytes+b
+	}
+	mostFiles, _ := candidate.Get("max_total_files").Int64()
+	mostBytes, _ := candidate.Get("max_total_bytes").Int64()
+	if files > mostFiles || bytes > mostBytes {
+		c.Errorf(candidate, "", "the bounds of the entries, %d files and %d bytes, exceed max_total_files or max_total_bytes", files, bytes)
+	}
+	return entries
+}
