@@ -119,8 +119,6 @@ bench: setup build
 # Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
 BENCHTIME ?= 200x
 BENCH ?= ./...
-# The newest release that the tests run on beside the distribution's.
-RUNC = v1.5.2
 
 ## soak: the long forms of the tests
 .PHONY: soak
