@@ -118,12 +118,17 @@ func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems 
 
 // adapterSchema returns the schema of an adapter's file: the older form has the key abi.
 func adapterSchema() *schema.Schema {
-	count := schema.PositiveInteger
+	count, instances := schema.PositiveInteger, schema.PositiveInteger("")
+	instances.Check = func(c *schema.Checker, v document.Value) {
+		if n, _ := v.Int64(); n != 1 {
+			c.Errorf(v, "", "expected 1, the only number of instances that there is, found %d", n)
+		}
+	}
 	shared := []schema.Field{schema.Required("protocol", schema.Text("")), schema.Required("command", argvSchema())}
 	older := schema.Closed("", append(shared, schema.Required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
 	newer := schema.Closed("", append(shared, schema.Required("format", schema.Enum("", Format)),
 		schema.Required("challenge_schema", schema.Open("")), schema.Required("observation_schema", schema.Open("")),
-		schema.Required("evaluation_participants", schema.List("", schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", count(""))))),
+		schema.Required("evaluation_participants", &schema.Schema{Array: &schema.Array{Min: 1, Max: 1, Items: schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", instances))}}),
 		schema.Optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
 		schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", identifierSchema("")), schema.Required("path", schema.Path("")), schema.Required("kind", schema.Enum("", RegularFile, DirectoryTree)), schema.Required("maximum_limits", artifactLimitsSchema())))),
 		schema.Required("maximums", schema.Closed("", schema.Required("seconds_per_challenge", schema.Seconds("")), schema.Required("challenge_bytes", count("")), schema.Required("observation_bytes", count("")))))...)
@@ -165,7 +170,7 @@ func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
 	switch kind {
 	case "object":
 		rule.Object, most = &schema.Object{Unknown: schema.Accept}, "max_fields"
-		keys = []schema.Field{schema.Required("properties", schema.Open("")), schema.Optional("required", schema.List("", schema.AnyText(""))), schema.Optional("allow_extra_fields", schema.Boolean("", false))}
+		keys = []schema.Field{schema.Optional("properties", schema.Open("")), schema.Optional("required", schema.List("", schema.AnyText(""))), schema.Optional("allow_extra_fields", schema.Boolean("", false))}
 	case "array":
 		rule.Array, most = &schema.Array{}, "max_items"
 		keys = []schema.Field{schema.Required("items", schema.Open(""))}

@@ -42,6 +42,11 @@ func readOnlySchema() *schema.Schema {
 func environmentSchema() *schema.Schema {
 	network := schema.Closed("", schema.Required("mode", schema.Enum("", "none", "restricted", "internet")), schema.Optional("allowed_domains", schema.List("", schema.Text(""))))
 	network.String = &schema.String{Enum: []string{"none", "restricted", "internet"}}
+	network.Check = func(c *schema.Checker, v document.Value) {
+		if domains := v.Get("allowed_domains"); domains.Kind() != 0 {
+			c.Warnf(domains, "write them into harness.config.allowed_domains", "the tester file decides what agents reach")
+		}
+	}
 	s := schema.Closed("", schema.Optional("image", schema.Image("")), schema.Optional("workdir", schema.Nullable(environment.Workdir(""))), schema.Optional("timeout_seconds", schema.Seconds("")), schema.Optional("agent_network", network))
 	s.Check = environment.Warn
 	return s
