@@ -118,7 +118,7 @@ func names(fields []schema.Field) (all []string) {
 
 // Warn warns about an image that may change, and about variables that are probably secrets.
 func Warn(c *schema.Checker, v document.Value) {
-	if image := v.Get("image"); image.Kind() == document.String && !strings.Contains(image.Text(), "@sha256:") && !isLocal(image.Text()) {
+	if image := v.Get("image"); image.Kind() == document.String && !strings.Contains("@"+image.Text(), "@sha256:") && !isLocal(image.Text()) {
 		c.Warnf(image, "a tag may mean another image tomorrow: add @sha256:…", "image %q has no digest", image.Text())
 	}
 	for key := range v.Get("env").Fields() {

@@ -45,7 +45,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/t/helper.py":      "EXPECTED = '44\\n'\n",
 		"hidden/t/conftest.py":    "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n",
 		"assets/data/asset.txt":   "44\n",
-		"hidden/m/test_module.py": "import subprocess, sys\ndef test_box():\n    r = subprocess.run([sys.executable, '-c', 'import packaging; print(packaging.box(3))'], cwd='/workspace', capture_output=True, text=True)\n    assert r.stdout == '[3]\\n', r.stderr\n",
+		"hidden/m/test_module.py": "import outer, subprocess, sys\ndef test_box():\n    r = subprocess.run([sys.executable, '-c', f'import packaging; print(packaging.box({outer.inner.N}))'], cwd='/workspace', capture_output=True, text=True)\n    assert r.stdout == '[3]\\n', r.stderr\n",
 		"hidden/r/run.sh":         "#!/bin/sh\ntest \"$(python3 /workspace/solution.py)\" = 44\n",
 		"hidden/s/script.sh":      "#!/bin/sh\nset -eu\ngrep -qx 44 /workspace/answer.txt\n",
 		// SecureBench's layout and variables, with a runner in place of pytest, which -S hides.
@@ -148,7 +148,7 @@ func TestTerminalTask(t *testing.T) {
 		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
 		{"honest, pytest", "pytest", solve, ""},
 		{"honest, python", "python", solve, ""},
-		{"honest, a module named like one of pytest's", "module", `echo 'def box(n): return [n]' > packaging.py`, ""},
+		{"honest, modules, one of which is named like one of pytest's", "module", `echo 'def box(n): return [n]' > packaging.py; echo 'import inner' > outer.py; echo 'N = 3' > inner.py`, ""},
 		{"pytest's own module from the workspace", "dashc", `echo 'raise SystemExit(0)' | tee pytest.py packaging.py pluggy.py iniconfig.py > /dev/null`, "checker_failed"},
 		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
 		{"honest, asset", "asset", `cp data/asset.txt answer.txt`, ""},

@@ -1,5 +1,6 @@
 """Runs the tests at argv[1] with the image's pytest. Without pytest it calls the functions test_*, the
-methods test_* of classes Test*, and unittest's test cases itself, and reports them as pytest does."""
+methods test_* of classes Test*, and unittest's test cases itself, and reports them as pytest does.
+Tests can import modules of the workspace, which is the working directory. Python's own modules and pytest cannot."""
 import importlib.util
 import inspect
 import os
@@ -8,6 +9,22 @@ import sys
 import time
 import traceback
 import unittest
+from importlib.machinery import PathFinder
+
+WORKSPACE = os.path.realpath(os.getcwd())
+OWN = tuple(d + os.sep for d in (WORKSPACE, os.path.realpath(sys.argv[1] if os.path.isdir(sys.argv[1]) else os.path.dirname(sys.argv[1]))))
+
+
+class Finder:
+    """Finds in the workspace what tests, or its own modules, import and nothing else provides."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        frame = sys._getframe(1)
+        while frame and "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        if path is None and frame and os.path.realpath(frame.f_code.co_filename).startswith(OWN):
+            return PathFinder.find_spec(name, [WORKSPACE])
 
 
 def files(target):
@@ -96,6 +113,7 @@ def run(target):
     return 1 if count["failed"] else 0 if count["passed"] else 5
 
 
+sys.meta_path.append(Finder)
 if importlib.util.find_spec("pytest"):
     sys.argv = ["pytest", "-q", "-p", "no:cacheprovider", sys.argv[1]]
     runpy.run_module("pytest", run_name="__main__", alter_sys=True)
