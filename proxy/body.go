@@ -6,25 +6,6 @@ import (
 	"strings"
 )
 
-// upBody limits the size of a request's body.
-type upBody struct {
-	io.ReadCloser
-	x    *transfer
-	read int64 // bytes
-}
-
-func (b *upBody) Read(buf []byte) (int, error) {
-	n, err := b.ReadCloser.Read(buf)
-	if n > 0 {
-		b.x.touch()
-	}
-	if b.read += int64(n); b.read > b.x.p.limits.BodyBytes {
-		b.x.stop(reasonBody)
-		return 0, errCut
-	}
-	return n, err
-}
-
 // downBody is the body of an answer. It records whether the body is incomplete.
 type downBody struct {
 	io.ReadCloser

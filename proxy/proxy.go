@@ -55,7 +55,6 @@ type Proxy struct {
 	queue      *Queue
 	transport  *http.Transport
 	check      func(netip.Addr) error // of addresses to dial
-	buffers    sync.Pool              // of *[copyBytes]byte; an idle tunnel has no buffer
 	hosts      hosts
 	names      *names
 	up, down   *budget
@@ -104,7 +103,6 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
-	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.hosts.all = map[string]resolved{}
 	p.check = newAddressCheck(p.cfg.hooks.local)

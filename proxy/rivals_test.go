@@ -85,7 +85,7 @@ func benchProxy(origin string) *proxy.Proxy {
 	}
 	p, err := proxy.New(proxy.WithHooks(proxy.Config{
 		Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: []domain.Domain{allowed}},
-		Limits: proxy.EgressLimits{Connections: 1 << 20, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
+		Limits: proxy.EgressLimits{Connections: 1 << 20, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50},
 	}, hooks))
 	if err != nil {
 		log.Fatal(err)

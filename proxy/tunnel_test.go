@@ -147,7 +147,7 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits for one tunnel and for the sandbox are exact, also if the kernel copies.
+// TestTunnelBytes: the limits are exact, also if the kernel copies, and hold for all tunnels together.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -157,10 +157,10 @@ func TestTunnelBytes(t *testing.T) {
 		tunnels int
 		reason  string
 	}{
-		{"tunnel up", proxy.EgressLimits{TunnelUp: limit}, false, 1, "bytes_up"},
-		{"tunnel down", proxy.EgressLimits{TunnelDown: limit}, true, 1, "bytes_down"},
-		{"sandbox up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
-		{"sandbox down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
+		{"one tunnel up", proxy.EgressLimits{Up: limit}, false, 1, "bytes_up"},
+		{"one tunnel down", proxy.EgressLimits{Down: limit}, true, 1, "bytes_down"},
+		{"tunnels up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
+		{"tunnels down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
