@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -93,7 +92,7 @@ func inputItem(inner rule) rule {
 		"compaction":              compaction, "compaction_summary": compaction, "compaction_trigger": compaction, "context_compaction": compaction,
 	}
 	return func(in *inspector, v *value) error {
-		if err := in.enter(v, '{', "object"); err != nil {
+		if err := is('{', "object", v); err != nil {
 			return err
 		}
 		kind, ok := v.word("type")
@@ -136,7 +135,7 @@ func refersByID(kind string, item *value) bool {
 	}
 	return !slices.ContainsFunc(names, func(name string) bool {
 		v := item.field(name)
-		return !v.null() && len(v.raw) > len(`""`) && len(bytes.Trim(v.raw, "[] \t\r\n")) > 0
+		return !v.null() && (len(v.parts) > 0 || !v.container() && len(v.raw) > len(`""`))
 	})
 }
 

@@ -74,9 +74,6 @@ func malformed(format string, args ...any) error { return refuse(Bad, format, ar
 const (
 	// defaultOutput bounds the tokens of an answer if the request does not; no model writes more.
 	defaultOutput = 128 << 10
-	// maxPasses bounds the work, in sizes of the body: only nesting deeper than any API accepts takes more.
-	// Real agents' requests take less than 15.
-	maxPasses = 20
 	// valueBytes is the cost of a value in a body, in bytes of inspection.
 	valueBytes = 128
 	// maxFound bounds Checked.Removed.
@@ -84,11 +81,11 @@ const (
 )
 
 // TreeBytes is the most memory that a check uses besides the body.
-const TreeBytes = maxNodes * 120
+const TreeBytes = maxValues * 136
 
 // Check returns the body to send. What needs no change is the agent's own bytes.
 func (f Form) Check(body []byte, o Options) (Checked, error) {
-	in := &inspector{Options: o, size: int64(len(body)), stream: o.Stream}
+	in := &inspector{Options: o, stream: o.Stream}
 	if o.InPath {
 		in.asked = o.Model
 	}
@@ -105,7 +102,7 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	output := limit * min(max(in.choices, 1), 1<<10)
 	c := Checked{
 		Model: in.asked, Stream: in.stream, HideUsage: in.hideUsage, Removed: in.found,
-		Output: output, More: output - limit, Work: in.size + in.work + int64(values)*valueBytes,
+		Output: output, More: output - limit, Work: int64(len(body)) + int64(values)*valueBytes,
 	}
 	switch {
 	case err != nil:

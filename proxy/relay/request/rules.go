@@ -22,8 +22,6 @@ type inspector struct {
 
 	outputLimit int64 // tokens that one answer may have; 0: not stated
 	choices     int64 // requested answers; 0: one
-	size, work  int64 // of the body, and of the values that were entered, in bytes
-	nodes       int   // values that were entered
 }
 
 // A rule checks a value, and changes or removes it if necessary. Nothing may be in place of any value.
@@ -38,26 +36,23 @@ type form struct {
 	needs  string // "" for none
 }
 
-// enter reads the parts of v. It fails if there is too much work, or if v is of another kind.
-func (in *inspector) enter(v *value, kind byte, what string) error {
+// is fails if v is of another kind.
+func is(kind byte, what string, v *value) error {
 	if v.kind() != kind {
 		return malformed("the request has something else in place of an %s", what)
-	}
-	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) || !v.open(&in.nodes) {
-		return malformed("the request is nested too deep")
 	}
 	return nil
 }
 
 // members checks the members of an object.
 func (in *inspector) members(v *value, known fields) error {
-	if err := in.enter(v, '{', "object"); err != nil {
+	if err := is('{', "object", v); err != nil {
 		return err
 	}
 	return in.each(v, known)
 }
 
-// each checks the members of an object that was entered.
+// each checks the members of what is an object.
 func (in *inspector) each(v *value, known fields) error {
 	for _, m := range v.parts {
 		if err := in.member(m, known); err != nil {
@@ -139,26 +134,39 @@ func (v *value) kindName() string {
 
 // Rules for leaves.
 
+// leaf passes the values for which good is true.
+func leaf(good func(v *value) bool) rule {
+	return func(in *inspector, v *value) error {
+		if v.null() || good(v) {
+			return nil
+		}
+		return in.outside(v, v.label())
+	}
+}
+
+func (v *value) container() bool { return v.kind() == '{' || v.kind() == '[' }
+
 // text passes strings.
 func text(in *inspector, v *value) error {
-	if v.null() || v.kind() == '"' {
-		return nil
-	}
-	return in.outside(v, v.label())
+	return leaf(func(v *value) bool { return v.kind() == '"' })(in, v)
+}
+
+// scalar passes texts, numbers and booleans.
+func scalar(in *inspector, v *value) error {
+	return leaf(func(v *value) bool { return !v.container() })(in, v)
 }
 
 // plain passes numbers, booleans, and strings that are no address.
 func plain(in *inspector, v *value) error {
-	switch v.kind() {
-	case '"':
-		if s, ok := v.text(); ok && !strings.Contains(s, "://") && !strings.HasPrefix(strings.TrimSpace(s), "//") {
-			return nil
-		}
-	case '{', '[':
-	default:
-		return nil
-	}
-	return in.outside(v, v.label())
+	return leaf(func(v *value) bool {
+		s, ok := v.text()
+		return !v.container() && (v.kind() != '"' || ok && !strings.Contains(s, "://") && !strings.HasPrefix(strings.TrimSpace(s), "//"))
+	})(in, v)
+}
+
+// empty passes an empty list.
+func empty(in *inspector, v *value) error {
+	return leaf(func(v *value) bool { return v.kind() == '[' && len(v.parts) == 0 })(in, v)
 }
 
 // data passes anything. It is for what the model or the agent's own functions read.
@@ -166,7 +174,6 @@ func data(*inspector, *value) error { return nil }
 
 // inline passes bytes that are in the request itself: a data: URL, or base64.
 func inline(in *inspector, v *value) error {
-	in.work += int64(len(v.raw))
 	if v.null() || v.kind() == '"' && (bytes.HasPrefix(v.raw, []byte(`"data:`)) || isBase64(v.raw[1:len(v.raw)-1])) {
 		return nil
 	}
@@ -188,15 +195,6 @@ func isBase64(raw []byte) bool {
 
 // schema passes a JSON schema, whose references must lead into itself.
 func schema(in *inspector, v *value) error {
-	if !bytes.Contains(v.raw, []byte("$")) && !bytes.Contains(v.raw, []byte(`\u`)) {
-		return nil
-	}
-	if k := v.kind(); k != '{' && k != '[' {
-		return nil
-	}
-	if err := in.enter(v, v.kind(), "schema"); err != nil {
-		return err
-	}
 	for _, m := range v.parts {
 		var err error
 		if m.key == "$ref" || m.key == "$dynamicRef" || m.key == "$recursiveRef" {
@@ -212,14 +210,6 @@ func schema(in *inspector, v *value) error {
 		}
 	}
 	return nil
-}
-
-// scalar passes texts, numbers and booleans.
-func scalar(in *inspector, v *value) error {
-	if k := v.kind(); k != '{' && k != '[' {
-		return nil
-	}
-	return in.outside(v, v.label())
 }
 
 // Rules for what consists of parts.
@@ -249,7 +239,7 @@ func list(element rule) rule {
 		if v.null() {
 			return nil
 		}
-		if err := in.enter(v, '[', "array"); err != nil {
+		if err := is('[', "array", v); err != nil {
 			return err
 		}
 		for _, e := range v.parts {
@@ -259,14 +249,6 @@ func list(element rule) rule {
 		}
 		return nil
 	}
-}
-
-// empty passes an empty list.
-func empty(in *inspector, v *value) error {
-	if v.kind() == '[' && len(bytes.Trim(v.raw, "[] \t\r\n")) == 0 || v.null() {
-		return nil
-	}
-	return in.outside(v, v.label())
 }
 
 // or passes one value, an object or a list of such values.
@@ -280,15 +262,7 @@ func or(one rule, kind byte, other rule) rule {
 }
 
 // textOr passes a text or a list.
-func textOr(element rule) rule {
-	all := list(element)
-	return func(in *inspector, v *value) error {
-		if v.kind() == '"' {
-			return nil
-		}
-		return all(in, v)
-	}
-}
+func textOr(element rule) rule { return or(list(element), '"', data) }
 
 // each passes a value or a list of values.
 func each(element rule) rule { return or(element, '[', list(element)) }
@@ -302,10 +276,7 @@ func values(member rule) rule {
 		if v.null() {
 			return nil
 		}
-		if v.kind() != '{' {
-			return in.outside(v, v.label())
-		}
-		if err := in.enter(v, '{', "object"); err != nil {
+		if err := is('{', "object", v); err != nil {
 			return err
 		}
 		for _, m := range v.parts {
@@ -329,7 +300,7 @@ func byType(known map[string]form, other func(in *inspector, v *value, kind stri
 		if v.null() {
 			return nil
 		}
-		if err := in.enter(v, '{', "object"); err != nil {
+		if err := is('{', "object", v); err != nil {
 			return err
 		}
 		kind, ok := v.word("type")
