@@ -68,6 +68,7 @@ func anyAddress(t *testing.T) {
 		{address, "GET /", "allowed.test", "transparent allow", "HIT host=allowed.test"},
 		{address, "GET http://allowed.test/", "evil.test", "transparent allow", "HIT host=allowed.test"},
 		{address, "GET /", "evil.test", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "two.allowed.test", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "allowed.test:443", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "allowed.test:x", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "", "transparent deny host_mismatch", "host_mismatch"},

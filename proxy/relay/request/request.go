@@ -69,8 +69,6 @@ func refuse(why Reason, format string, args ...any) error {
 	return &Error{why, fmt.Sprintf(format, args...)}
 }
 
-func malformed(format string, args ...any) error { return refuse(Bad, format, args...) }
-
 const (
 	// defaultOutput bounds the tokens of an answer if the request does not; no model writes more.
 	defaultOutput = 128 << 10
@@ -91,9 +89,9 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	}
 	root, values, err := parse(body)
 	if err != nil {
-		err = refuse(BadJSON, "%s", err)
+		in.fail(BadJSON, "%s", err)
 	} else {
-		err = in.whole(root, f)
+		in.whole(root, f)
 	}
 	limit := max(min(in.outputLimit, 1<<30), 0)
 	if limit == 0 {
@@ -105,21 +103,22 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 		Output: output, More: output - limit, Work: int64(len(body)) + int64(values)*valueBytes,
 	}
 	switch {
-	case err != nil:
+	case in.err != nil:
 	case root.changed:
 		c.Body = root.appendTo(make([]byte, 0, len(body)))
 	default:
 		c.Body = body
 	}
-	return c, err
+	return c, in.err
 }
 
-func (in *inspector) whole(root *value, f Form) error {
-	if err := in.members(root, f.fields); err != nil {
-		return err
+func (in *inspector) whole(root *value, f Form) {
+	if !in.is(root, '{', "object") {
+		return
 	}
+	object(f.fields)(in, root)
 	if in.asked == "" {
-		return malformed("the request names no model")
+		in.fail(Bad, "the request names no model")
 	}
 	in.toolChoice(root)
 	if f.chat && in.stream && !in.options { // without them, a stream has no counts
@@ -129,7 +128,6 @@ func (in *inspector) whole(root *value, f Form) error {
 	if f.cache && in.NoCache {
 		root.add("prompt_cache_options", `{"mode":"explicit"}`) // and there are no breakpoints
 	}
-	return nil
 }
 
 // CleanName returns a name from the agent for logs and messages; "unknown" if it is too long
