@@ -51,9 +51,6 @@ func deniedNetworks() map[netip.Prefix]string {
 // newAddressCheck returns a function that returns nil for an address that the proxy may dial: a public
 // address that is not this host's.
 func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
-	if local == nil {
-		local = isLocal
-	}
 	denied := deniedNetworks()
 	return func(address netip.Addr) error {
 		a := address.Unmap()
@@ -84,12 +81,7 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) erro
 // isLocal asks the kernel where a packet to the address would go (rtnetlink(7), RTM_GETROUTE), and
 // reports whether it would go to this host: to an interface's address, or to another address in the
 // table of local routes. An address without a route is not local, and cannot be reached.
-func isLocal(a netip.Addr) (local bool, err error) {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return false, fmt.Errorf("open netlink: %w", err)
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
+func isLocal(kernel *netlink.Conn, a netip.Addr) (bool, error) {
 	family := byte(unix.AF_INET)
 	if a.Is6() {
 		family = unix.AF_INET6
@@ -100,7 +92,7 @@ func isLocal(a netip.Addr) (local bool, err error) {
 	}
 	ask := append(make([]byte, unix.SizeofRtMsg), to...)
 	ask[0], ask[1] = family, byte(a.BitLen()) // rtm_family and rtm_dst_len of struct rtmsg
-	answers, err := c.Execute(netlink.Message{Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request}, Data: ask})
+	answers, err := kernel.Execute(netlink.Message{Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request}, Data: ask})
 	unreachable := []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP}
 	switch {
 	case slices.ContainsFunc(unreachable, func(errno error) bool { return errors.Is(err, errno) }):

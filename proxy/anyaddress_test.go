@@ -134,16 +134,16 @@ func TestLocalTable(t *testing.T) {
 		return
 	}
 	localNetwork(t, "93.184.216.0/24", "2606:2800::/32")
-	for address, want := range map[string]bool{
-		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
-	} {
-		if got, err := proxy.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
-			t.Errorf("%s: %v, %v", address, got, err)
-		}
-	}
 	w := newWorld(t)
 	w.real = true
 	p, log := w.startProxy(proxy.Config{})
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
+	} {
+		if got, err := p.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
+			t.Errorf("%s: %v, %v", address, got, err)
+		}
+	}
 	got := converse(t, serveLocal(t, p), "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	if e := log.next(t); words(e) != "http deny address_not_allowed" || e.Rule != "the host's own" || !strings.Contains(got, "403") {
 		t.Errorf("%+v, %q", e, got)

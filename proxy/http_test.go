@@ -24,8 +24,9 @@ func (w *world) crude(f func(net.Conn)) {
 	w.lead("crude.allowed.test", crudeAddress)
 	w.stand(crudeAddress+":80", l)
 	w.each(l, func(c net.Conn) {
-		readHead(w.t, c)
-		f(c)
+		if _, err := headOf(c); err == nil { // otherwise the proxy gave up
+			f(c)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,6 +80,7 @@ func benchProxy(origin string) *proxy.Proxy {
 		}
 		return err
 	}
+	hooks.Remote = func(net.Conn) netip.AddrPort { return netip.MustParseAddrPort(public + ":443") }
 	allowed, err := domain.Parse("allowed.test")
 	if err != nil {
 		log.Fatal(err)

@@ -74,17 +74,25 @@ func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 
 func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
 
-// readHead reads byte by byte, so that it reads nothing after the head.
-func readHead(t testing.TB, c net.Conn) string {
-	t.Helper()
+// headOf reads byte by byte, so that it reads nothing after the head.
+func headOf(c net.Conn) (string, error) {
 	var head []byte
 	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
 		if _, err := io.ReadFull(c, b); err != nil {
-			t.Fatalf("%v after %q", err, head)
+			return "", fmt.Errorf("%w after %q", err, head)
 		}
 		head = append(head, b...)
 	}
-	return string(head)
+	return string(head), nil
+}
+
+func readHead(t testing.TB, c net.Conn) string {
+	t.Helper()
+	head, err := headOf(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
 }
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }

@@ -187,7 +187,7 @@ func TestHide(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"chat", text + text + count + done, text + text + done},
 		{"CRLF", strings.ReplaceAll(text+count+done, "\n", "\r\n"), strings.ReplaceAll(text+done, "\n", "\r\n")},
-		{"with a name", text + "event: chunk\n" + count + done, text + done},
+		{"behind another field", text + ": hi\n" + count + done, text + ": hi\n" + done},
 		{"choices and counts in one", "data: {\"choices\":[{}],\"usage\":{}}\n\n" + done, "data: {\"choices\":[{}],\"usage\":{}}\n\n" + done},
 		{"only told of in a text", "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\"\"}}]}\n\n", "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\"\"}}]}\n\n"},
 		{"cut", text + "data: {\"cho", text + "data: {\"cho"},
