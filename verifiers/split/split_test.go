@@ -190,6 +190,10 @@ func TestWithoutSandboxes(t *testing.T) {
 		}
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Dir, _ = p.Path(at)
+		asset, _ := p.Path("/app/given/one")
+		if text, err := os.ReadFile(asset); err == nil && at == "/app" { // processes of the host see no mounts
+			writeFiles(t, cmd.Dir, map[string]string{"given/one": string(text)})
+		}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = p.Stdin, p.Stdout, p.Stderr, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1")
 		cmd.WaitDelay = time.Second
 		if err := cmd.Run(); err != nil {

@@ -370,14 +370,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 		return ran, err
 	}
 	args := c.eval.Checker.Args()
-	services := c.services()
-	if len(services) > 0 {
-		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return ran, err // the engine sees only with-services
-		}
-	}
 	args, command := verifiers.HideCommand(args)
-	args, own, err := service.Beside(services, args)
+	args, own, err := c.in.Beside(c.services(), args)
 	if err != nil {
 		return ran, err
 	}
@@ -410,9 +404,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 // services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
 // among the kept processes, and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
-	e := c.in.Task.Environment().Entrypoint
-	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil {
-		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout})
+	if !c.separate && c.in.Left == nil {
+		all = c.in.Entrypoint(c.image)
 	}
 	for _, s := range c.eval.Services {
 		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: s.Timeout})
