@@ -18,14 +18,15 @@ const module = "github.com/securebench/sbench/"
 // layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "workspace", "compiler", "compiler/testerfile", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
+		"cmd/sbench":                    {"run", "run/site", "harness", "verifiers", "verifiers/terminal", "workspace", "compiler", "compiler/testerfile", "runtime", "runtime/host", "runtime/images", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"examples":                      {},
 		"pack":                          {"workspace/foreign", "compiler", "compiler/document", "compiler/patch", "compiler/paths", "compiler/testerfile"},
 		"pack/harbor":                   {"workspace/foreign", "pack", "compiler", "compiler/document", "compiler/paths"},
 		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/testerfile", "runtime", "proxy"},
-		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate"},
+		"run/site":                      {"run", "harness", "pack", "compiler", "proxy", "proxy/domain", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"},
+		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate", "compiler"},
 		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "compiler/document", "compiler/paths", "compiler/schema", "compiler/testerfile", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
 		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
@@ -57,7 +58,7 @@ func layout() map[string][]string {
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"report", "verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -68,7 +69,7 @@ func soleUsers() map[string][]string {
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
 		"github.com/containerd/":                  {"runtime", "runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "cmd/sbench"},
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "run/site"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler/document"},
@@ -79,7 +80,7 @@ func soleUsers() map[string][]string {
 		"github.com/mdlayher/netlink":             {"runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
-		"github.com/vbauerster/mpb":               {"cmd/sbench"},
+		"github.com/vbauerster/mpb":               {"report"},
 	}
 }
 

@@ -26,8 +26,8 @@ func Formats() []pack.Format {
 	return []pack.Format{harbor(tasks), terminalBench(tasks)}
 }
 
-// Markers returns the names of formats by the file that a task directory of the format has.
-func Markers() map[string]string {
+// markers returns the names of formats by the file that a task directory of the format has.
+func markers() map[string]string {
 	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
 }
 
