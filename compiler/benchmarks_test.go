@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 )
 
@@ -17,7 +19,7 @@ func TestBenchmarks(t *testing.T) {
 	meant := map[string]bool{
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
 	}
-	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, harness.AgentTypes(), func(p compiler.Problem) {
+	summary, err := validate.Files(t.Context(), []string{"../benchmarks"}, harness.AgentTypes(), func(p compiler.Problem) {
 		if !meant[p.Message] {
 			t.Error(p)
 		}
@@ -28,7 +30,7 @@ func TestBenchmarks(t *testing.T) {
 	if summary.Packs < 6 || summary.Testers < 6 {
 		t.Errorf("summary %+v", summary)
 	}
-	for _, f := range compiler.Families() {
+	for _, f := range family.All() {
 		dir := filepath.Join("../benchmarks", strings.ReplaceAll(f.Name, "_", "-")+"-smoke")
 		if !f.Active() {
 			continue
@@ -58,7 +60,7 @@ func TestBaseCommit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	p, err := compiler.OpenPack(filepath.Join(pack, "manifest.yaml"), filepath.Join(pack, "tasks.jsonl"))
+	p, err := family.OpenPack(filepath.Join(pack, "manifest.yaml"), filepath.Join(pack, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestBaseCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if eval := compiler.RepoPatchOf(task); eval.BaseCommit != strings.TrimSpace(string(out)) {
+		if eval := family.RepoPatchOf(task); eval.BaseCommit != strings.TrimSpace(string(out)) {
 			t.Errorf("%s has base_commit %s, the repository %s", task.ID(), eval.BaseCommit, out)
 		}
 	}

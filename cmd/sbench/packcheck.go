@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
@@ -126,7 +127,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester.Harness = testerfile.HarnessSection{
 		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
-	pack, err := compiler.OpenPack(manifest, tasks)
+	pack, err := family.OpenPack(manifest, tasks)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
