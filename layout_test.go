@@ -78,14 +78,14 @@ func soleUsers() map[string][]string {
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler/document"},
 		"github.com/elazarl/goproxy":              {"proxy"},
+		"github.com/go-json-experiment/json":      {"proxy"},
 		"github.com/pelletier/go-toml":            {"pack/harbor"},
 		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
-		"github.com/mdlayher/netlink":             {"runtime"},
+		"github.com/mdlayher/netlink":             {"runtime", "proxy"},
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
 		"github.com/vbauerster/mpb":               {"cmd/sbench"},
-		"go.opentelemetry.io/":                    {"run"},
 	}
 }
 

@@ -2,7 +2,6 @@ package compiler_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,37 +38,6 @@ func TestBenchmarks(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
 			}
-		}
-	}
-}
-
-// TestBaseCommit creates the repository of repo-patch-smoke and compares its commit
-// with the rows.
-func TestBaseCommit(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs git, which CI must have")
-		}
-		t.Skip("no git")
-	}
-	pack := "../benchmarks/repo-patch-smoke"
-	dir := t.TempDir()
-	cmd := exec.CommandContext(t.Context(), "bash", filepath.Join(pack, "make-testbed.sh"), filepath.Join(dir, "testbed"))
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	p, err := family.OpenPack(filepath.Join(pack, "manifest.yaml"), filepath.Join(pack, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for task, err := range p.Tasks() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if eval := family.RepoPatchOf(task); eval.BaseCommit != strings.TrimSpace(string(out)) {
-			t.Errorf("%s has base_commit %s, the repository %s", task.ID(), eval.BaseCommit, out)
 		}
 	}
 }

@@ -95,12 +95,18 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
 	var taken []document.Value
-	place := func(v document.Value, inWorkdir bool) {
+	reserved := path.Join(env.Workdir, path.Dir(paths.PublicRoot))
+	place := func(v document.Value, candidate bool) {
+		inside := v.Text() != env.Workdir && paths.IsBelow(v.Text(), env.Workdir)
 		switch {
-		case inWorkdir && !paths.IsBelow(v.Text(), env.Workdir):
+		case v.Kind() == 0: // which the schema reports
+			return
+		case candidate && !inside:
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
-		case !inWorkdir && paths.Overlap(v.Text(), env.Workdir):
+		case !candidate && (paths.IsBelow(env.Workdir, v.Text()) || inside && f.Name == "repo_patch"):
 			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
+		case paths.Overlap(v.Text(), reserved):
+			r.checker.Errorf(v, "", "%q overlaps %q, where sbench puts the task", v.Text(), reserved)
 		}
 		for _, other := range taken {
 			if paths.Overlap(v.Text(), other.Text()) {

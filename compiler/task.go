@@ -91,7 +91,13 @@ func (t *Task) Metadata() map[string]any {
 }
 
 func (t *Task) resources() []resource {
-	return t.family.resources(t.doc.Root(), t.pack.readOnly)
+	all := t.family.resources(t.doc.Root(), t.pack.readOnly)
+	for _, r := range all { // in a pack of SecureBench 2.0, mounts are absolute
+		if r.section == "assets" {
+			r.file.Mount = strings.TrimPrefix(r.file.Mount, t.environment.Workdir+"/")
+		}
+	}
+	return all
 }
 
 // Files returns the files and directories of all lanes, in the order of the row.

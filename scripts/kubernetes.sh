@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds an API server of Kubernetes, its controllers and etcd from their Go modules, for
-# the tests of `sbench submit kubernetes`, and prints the directory that holds them. Built
+# the tests of `sbench job kubernetes`, and prints the directory that holds them. Built
 # once per version, under the cache directory; that takes many minutes.
 set -euo pipefail
 

@@ -44,7 +44,7 @@ type cli struct {
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
 	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: of a run, of predictions, or of agents that ran elsewhere."`
-	Submit   submitCmd   `cmd:"" help:"Split a run into shards, and run them on a cluster."`
+	Job      jobCmd      `cmd:"" help:"Print the job with which a cluster runs the shards of a run."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
 	Show     showCmd     `cmd:"" help:"Show one attempt of a run: how it ended, and what the agent wrote and did."`

@@ -148,7 +148,6 @@ func TestDocsBlocks(t *testing.T) {
 		"sbench report ~/smoke":         "of an installed package",
 		"sbench image import ":          "needs the archive that one of the others makes",
 		"OPENAI_API_KEY=":               "needs a key and a network",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=":  "needs a collector; see TestExported",
 		"bin/sbench pack import human":  "needs the published data set",
 		"bin/sbench pack check packs/h": "needs the published data set",
 	}

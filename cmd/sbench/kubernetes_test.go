@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,7 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/run/record"
@@ -26,9 +31,8 @@ func TestKubernetes(t *testing.T) {
 	copyFile(t, archive, filepath.Join(k.claims, "results/images/base.tar"))
 	tester, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
 	must(t, err)
-	submit := func(name string, more ...string) (dir string, args []string) {
-		dir = filepath.Join(k.dir, "submitted", name)
-		return dir, append([]string{"submit", "kubernetes", tester, "-o", dir, "--name", name, "--image", k.image, "--claim", "results", "--import", "images/base.tar"}, more...)
+	job := func(name string, more ...string) []string {
+		return append([]string{"job", "kubernetes", tester, "--name", name, "--image", k.image, "--claim", "results", "--import", "images/base.tar"}, more...)
 	}
 	for _, mode := range []struct {
 		name string
@@ -36,63 +40,96 @@ func TestKubernetes(t *testing.T) {
 	}{{"private", nil}, {"node", []string{"--node-socket", k.socket, "--node-root", filepath.Join(k.dir, "cr"), "--node-dir", k.nodeDir}}} {
 		t.Run(mode.name, func(t *testing.T) {
 			k := k.in(t)
-			dir, args := submit(mode.name, append(mode.args, "--shards", "2")...)
-			k.sbench(0, args...)
-			k.sbench(codeUsage, args...) // it was submitted before
-			stdout, _ := k.sbench(0, "submit", "wait", dir)
-			if !strings.Contains(stdout, "shards=2 of 2 attempts=5 of 5") {
-				t.Fatalf("wait: %s", stdout)
-			}
+			k.apply(job(mode.name, append(mode.args, "--shards", "2")...))
 			k.wantSmoke(mode.name)
-			if stdout, _ := k.sbench(0, "submit", "status", dir); stdout != "shard 1 of 2: complete\nshard 2 of 2: complete\n" {
-				t.Errorf("status: %s", stdout)
-			}
 		})
 	}
-	t.Run("keys", func(t *testing.T) { k.in(t).keys(submit) })
+	t.Run("keys", func(t *testing.T) { k.in(t).keys(job) })
 	t.Run("lost pod", func(t *testing.T) {
 		k := k.in(t)
-		dir, args := submit("lost", "--shards", "1")
-		k.sbench(0, args...)
+		k.apply(job("lost", "--shards", "1"))
 		killed := k.killOne("lost")
-		k.sbench(0, "submit", "wait", dir)
 		k.wantSmoke("lost")
 		if pods := k.podsOf("lost"); len(pods) != 2 || !slices.Contains(pods, killed) {
 			t.Errorf("pods %v, of which %s was killed", pods, killed)
 		}
 	})
-	t.Run("cancelled and submitted again", func(t *testing.T) {
+	t.Run("suspended and continued", func(t *testing.T) {
 		k := k.in(t)
-		dir, args := submit("cancelled", "--shards", "2", "--parallel", "1")
-		k.sbench(0, args...)
+		k.apply(job("suspended", "--shards", "2", "--parallel", "1"))
 		awaited(t, "an attempt", func() bool {
-			pods := k.podsOf("cancelled")
+			pods := k.podsOf("suspended")
 			return len(pods) > 0 && strings.Contains(k.logOf(pods[0]), "[1/")
 		})
-		k.sbench(0, "submit", "cancel", dir)
-		stdout, _ := k.sbench(codeInfrastructure, "submit", "wait", dir)
-		t.Logf("after cancelling: %s", stdout)
-		k.sbench(0, "submit", "retry", dir)
-		k.sbench(0, "submit", "wait", dir)
-		k.wantSmoke("cancelled")
+		k.suspend("suspended", true)
+		awaited(t, "the end of the pods", func() bool {
+			status := k.job("suspended").Status
+			return status.Active == 0 && (status.Terminating == nil || *status.Terminating == 0)
+		})
+		k.suspend("suspended", false)
+		k.wantSmoke("suspended")
 	})
 	t.Run("a mistake in all shards", func(t *testing.T) {
 		k := k.in(t)
-		dir, args := submit("mistake", "--shards", "2", "--", "--task", "there is none")
-		k.sbench(0, args...)
-		if _, stderr := k.sbench(codeUsage, "submit", "wait", dir); !strings.Contains(stderr, "no task is selected") {
-			t.Errorf("wait: %s", stderr)
-		}
-		if stdout, _ := k.sbench(0, "submit", "status", dir); !strings.Contains(stdout, "shard 1 of 2: ended") {
-			t.Errorf("status: %s", stdout)
+		k.apply(job("mistake", "--shards", "2", "--", "--task", "there is none"))
+		if k.ended("mistake") {
+			t.Error("the job is complete")
 		}
 		for _, pod := range k.podsOf("mistake") {
-			if strings.Count(pod, "mistake-0-")+strings.Count(pod, "mistake-1-") != 1 {
-				t.Errorf("pods %v: a mistake is repeated", k.podsOf("mistake"))
+			if strings.Count(pod, "mistake-0-")+strings.Count(pod, "mistake-1-") != 1 || !strings.Contains(k.logOf(pod), "no task is selected") {
+				t.Errorf("pods %v: a mistake is repeated: %s", k.podsOf("mistake"), k.logOf(pod))
 			}
 		}
 	})
-	t.Run("refused", func(t *testing.T) { k.in(t).refused(submit) })
+}
+
+// apply creates the objects that a command prints.
+func (k *kubeCluster) apply(args []string) (printed string) {
+	k.t.Helper()
+	printed, _ = k.sbench(0, args...)
+	for document := range strings.SplitSeq(printed, "\n---\n") {
+		var files corev1.ConfigMap
+		must(k.t, yaml.Unmarshal([]byte(document), &files.TypeMeta))
+		var err error
+		if files.Kind == "ConfigMap" {
+			must(k.t, yaml.UnmarshalStrict([]byte(document), &files))
+			_, err = k.api.CoreV1().ConfigMaps("default").Create(k.t.Context(), &files, metav1.CreateOptions{FieldValidation: "Strict"})
+		} else {
+			var job batchv1.Job
+			must(k.t, yaml.UnmarshalStrict([]byte(document), &job))
+			_, err = k.api.BatchV1().Jobs("default").Create(k.t.Context(), &job, metav1.CreateOptions{FieldValidation: "Strict"})
+		}
+		must(k.t, err)
+	}
+	return printed
+}
+
+func (k *kubeCluster) job(name string) *batchv1.Job {
+	k.t.Helper()
+	job, err := k.api.BatchV1().Jobs("default").Get(k.t.Context(), name, metav1.GetOptions{})
+	must(k.t, err)
+	return job
+}
+
+func (k *kubeCluster) suspend(name string, on bool) {
+	k.t.Helper()
+	_, err := k.api.BatchV1().Jobs("default").Patch(k.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on), metav1.PatchOptions{})
+	must(k.t, err)
+}
+
+// ended waits for the end of a Job, and reports whether it is complete.
+func (k *kubeCluster) ended(name string) (complete bool) {
+	k.t.Helper()
+	awaited(k.t, "the end of job "+name, func() bool {
+		for _, c := range k.job(name).Status.Conditions {
+			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+				complete = c.Type == batchv1.JobComplete
+				return true
+			}
+		}
+		return false
+	})
+	return complete
 }
 
 func (k *kubeCluster) in(t *testing.T) *kubeCluster {
@@ -105,9 +142,16 @@ func (k *kubeCluster) in(t *testing.T) *kubeCluster {
 	return within
 }
 
-// wantSmoke checks the verdicts of the smoke pack on the claim.
+// wantSmoke waits for a job, has its shards merged, and checks the verdicts of the smoke pack on the claim.
 func (k *kubeCluster) wantSmoke(name string) {
 	k.t.Helper()
+	if !k.ended(name) {
+		k.t.Fatalf("job %s failed", name)
+	}
+	k.suspend(name+"-merge", false)
+	if !k.ended(name + "-merge") {
+		k.t.Fatalf("job %s-merge failed", name)
+	}
 	merged := filepath.Join(k.claims, "results", name, "merged")
 	k.sbench(0, "verify", merged)
 	got := map[string]string{}
@@ -132,9 +176,8 @@ func (k *kubeCluster) podsOf(job string) (names []string) {
 	return names
 }
 
-// keys submits a run with a key, which must be in the Secret and nowhere else, and only until
-// the run is merged.
-func (k *kubeCluster) keys(submit func(string, ...string) (string, []string)) {
+// keys makes a run with a key, which must be in the Secret and nowhere else.
+func (k *kubeCluster) keys(args func(string, ...string) []string) {
 	pack := filepath.Join(k.dir, "keyed")
 	must(k.t, os.CopyFS(pack, os.DirFS("../../benchmarks/terminal-task-smoke")))
 	text, err := os.ReadFile(filepath.Join(pack, "tester-command.yaml"))
@@ -142,27 +185,16 @@ func (k *kubeCluster) keys(submit func(string, ...string) (string, []string)) {
 	must(k.t, os.WriteFile(filepath.Join(pack, "tester.yaml"), []byte(strings.Replace(string(text), "type: command", "type: command\n  env: [TEST_TOKEN]", 1)), 0o644))
 	const value = "this-is-a-secret-value"
 	must(k.t, os.WriteFile(filepath.Join(pack, "keys.env"), []byte("TEST_TOKEN="+value+"\n"), 0o600))
-	dir, args := submit("keyed", "--shards", "1", "--env-file", filepath.Join(pack, "keys.env"))
-	args[2] = filepath.Join(pack, "tester.yaml")
-	printed, _ := k.sbench(0, append(slices.Clone(args), "--print")...)
-	k.sbench(0, args...)
-	secret, err := k.api.CoreV1().Secrets("default").Get(k.t.Context(), "keyed-keys", metav1.GetOptions{})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keyed-keys"}, StringData: map[string]string{"TEST_TOKEN": value}}
+	_, err = k.api.CoreV1().Secrets("default").Create(k.t.Context(), secret, metav1.CreateOptions{})
 	must(k.t, err)
-	if string(secret.Data["TEST_TOKEN"]) != value {
-		k.t.Errorf("secret: %v", secret.Data)
+	command := args("keyed", "--shards", "1")
+	command[2] = filepath.Join(pack, "tester.yaml")
+	if printed := k.apply(command); strings.Contains(printed, value) {
+		k.t.Error("the key is printed")
 	}
-	config, err := k.api.CoreV1().ConfigMaps("default").Get(k.t.Context(), "keyed-files", metav1.GetOptions{})
-	must(k.t, err)
-	job, err := k.api.BatchV1().Jobs("default").Get(k.t.Context(), "keyed", metav1.GetOptions{})
-	must(k.t, err)
-	for name, object := range map[string]any{"--print": printed, "ConfigMap": config, "Job": job} {
-		if text, err := json.Marshal(object); err != nil || strings.Contains(string(text), value) {
-			k.t.Errorf("the key is in %s: %v", name, err)
-		}
-	}
-	k.sbench(0, "submit", "wait", dir)
 	k.wantSmoke("keyed")
-	for _, root := range []string{dir, filepath.Join(k.claims, "results/keyed")} {
+	for _, root := range []string{filepath.Join(k.claims, "results/keyed")} {
 		must(k.t, filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
 			if err == nil && d.Type().IsRegular() {
 				if text, err := os.ReadFile(name); err != nil || strings.Contains(string(text), value) {
@@ -172,37 +204,6 @@ func (k *kubeCluster) keys(submit func(string, ...string) (string, []string)) {
 			return err
 		}))
 	}
-	if _, err := k.api.CoreV1().Secrets("default").Get(k.t.Context(), "keyed-keys", metav1.GetOptions{}); err == nil {
-		k.t.Error("the Secret is there after the merge")
-	}
-}
-
-// refused submits what the API server refuses: nothing must be created.
-func (k *kubeCluster) refused(submit func(string, ...string) (string, []string)) {
-	dir, args := submit("refused", "--shards", "2")
-	printed, _ := k.sbench(0, append(slices.Clone(args), "--print")...)
-	file := filepath.Join(k.dir, "objects.yaml")
-	for change, want := range map[[2]string]string{
-		{"podReplacementPolicy: Failed", "podReplacementPolicy: TerminatingOrFailed"}: "podReplacementPolicy",
-		{"restartPolicy: Never", "restartPolicy: Always"}:                             "restartPolicy",
-	} {
-		must(k.t, os.WriteFile(file, []byte(strings.Replace(printed, change[0], change[1], 1)), 0o644))
-		if _, stderr := k.sbench(codeInfrastructure, append(slices.Clone(args), "--objects", file)...); !strings.Contains(stderr, want) {
-			k.t.Errorf("%v: %s", change, stderr)
-		}
-		if _, err := k.api.CoreV1().ConfigMaps("default").Get(k.t.Context(), "refused-files", metav1.GetOptions{}); err == nil {
-			k.t.Errorf("%v: the ConfigMap was created", change)
-		}
-	}
-	must(k.t, os.WriteFile(file, []byte(strings.Replace(printed, "restartPolicy:", "restartPolice:", 1)), 0o644))
-	if _, stderr := k.sbench(codeUsage, append(slices.Clone(args), "--objects", file)...); !strings.Contains(stderr, `unknown field "restartPolice"`) {
-		k.t.Errorf("a key that there is not: %s", stderr)
-	}
-	// What was printed is accepted as it is.
-	must(k.t, os.WriteFile(file, []byte(printed), 0o644))
-	k.sbench(0, append(slices.Clone(args), "--objects", file)...)
-	k.sbench(0, "submit", "wait", dir)
-	k.wantSmoke("refused")
 }
 
 func copyFile(t *testing.T, from, to string) {

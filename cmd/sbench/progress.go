@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/run/telemetry"
 )
 
 const (
@@ -53,30 +50,6 @@ func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Even
 			p.add(e)
 		}
 	}
-}
-
-// exported adds the export of telemetry to show, which may be nil, if the environment asks for it. The
-// second function waits until everything is sent. A collector that fails stops no run.
-func (a *app) exported(ctx context.Context, show func(run.Event)) (func(run.Event), func(), error) {
-	var once sync.Once
-	warn := func(err error) {
-		once.Do(func() { a.say(slog.LevelWarn, "telemetry is not exported: "+err.Error()) })
-	}
-	e, err := telemetry.New(ctx, version, warn)
-	if err != nil {
-		return nil, nil, marked(errUsage, err)
-	}
-	both := func(ev run.Event) {
-		if show != nil {
-			show(ev)
-		}
-		e.Add(ev)
-	}
-	return both, func() {
-		if err := e.Close(); err != nil {
-			warn(err)
-		}
-	}, nil
 }
 
 // jsonEvents writes events as JSON, one per line. Each line of text written to it becomes an

@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -206,57 +203,5 @@ harness: {type: %s, env: [%s], config: {model: m, version: %q, base_url: %q}}
 		if r.Method != http.MethodGet {
 			t.Errorf("%s %s reached the provider", r.Method, r.Path)
 		}
-	}
-}
-
-// TestExported: a run exports traces and metrics to a collector, without texts. If the collector does not answer,
-// the run warns and goes on. An exporter that sbench does not have is a usage error.
-func TestExported(t *testing.T) {
-	var mu sync.Mutex
-	got := map[string]string{}
-	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		got[r.URL.Path] += string(body)
-	}))
-	t.Cleanup(collector.Close)
-	h := newHost(t)
-	tester, err := filepath.Abs("../../benchmarks/free-response-smoke/tester-command.yaml")
-	must(t, err)
-	exported := func(code int, env ...string) string {
-		t.Helper()
-		h := h
-		h.env = append(slices.Clone(h.env), env...)
-		_, said := h.sbench(code, "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(t.TempDir(), "out"))
-		return said
-	}
-	if said := exported(0, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL); strings.Contains(said, "telemetry") {
-		t.Errorf("sbench says %s", said)
-	}
-	for _, want := range []string{"free-response-smoke/contains", "verifier", "wrong_answer", "harness"} {
-		if !strings.Contains(got["/v1/traces"], want) {
-			t.Errorf("%q is in no span", want)
-		}
-	}
-	if !strings.Contains(got["/v1/metrics"], "sbench.phase.duration") {
-		t.Error("no metrics")
-	}
-	for path, body := range got {
-		for _, text := range []string{"Rayleigh", "mutex", "cat task.json"} {
-			if strings.Contains(body, text) {
-				t.Errorf("%s got %q, a text", path, text)
-			}
-		}
-	}
-	collector.Close()
-	if said := exported(0, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL); strings.Count(said, "telemetry is not exported") != 1 {
-		t.Errorf("without a collector sbench says %q", said)
-	}
-	if said := exported(2, "OTEL_TRACES_EXPORTER=zipkin"); !strings.Contains(said, "OTEL_TRACES_EXPORTER") {
-		t.Errorf("sbench says %q", said)
 	}
 }

@@ -125,11 +125,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	if err != nil {
 		return err
 	}
-	var sent func()
-	if options.Progress, sent, err = a.exported(ctx, show); err != nil {
-		return err
-	}
-	defer sent()
+	options.Progress = show
 	plan, err := run.NewPlan(ctx, in, options)
 	if err != nil {
 		return err

@@ -1,10 +1,11 @@
+// Package kubernetes makes the objects with which Kubernetes runs the shards of a run: an Indexed Job, its
+// files, and a Job that merges the shards. kubectl sends them to a cluster, and follows and ends the Job.
 package kubernetes
 
 import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -42,12 +43,12 @@ type Job struct {
 	Command      []string
 	Prepare      [][]string
 	Files        []File
-	Keys         map[string]string // variables with secrets
-	NodeSocket   string            // of the nodes' containerd, on which sandboxes run; "" gives each pod a containerd of its own
-	NodeRoot     string            // the root directory of the nodes' containerd
-	NodeDir      string            // for what sbench keeps on each node
-	CPUs         float64           // cores of a shard
-	Memory       int64             // of a shard, in bytes
+	Keys         []string // variables with secrets, which are in the Secret KeysName
+	NodeSocket   string   // of the nodes' containerd, on which sandboxes run; "" gives each pod a containerd of its own
+	NodeRoot     string   // the root directory of the nodes' containerd
+	NodeDir      string   // for what sbench keeps on each node
+	CPUs         float64  // cores of a shard
+	Memory       int64    // of a shard, in bytes
 	Grace        time.Duration
 	Retries      int32 // how often an index may fail before it is not tried again
 	NodeSelector map[string]string
@@ -61,22 +62,38 @@ type File struct {
 	Executable bool
 }
 
-// Suffixes that make the names of the other objects from the Job's.
-const (
-	filesSuffix = "-files"
-	keysSuffix  = "-keys"
-	mergeSuffix = "-merge"
-)
+// KeysName returns the name of the Secret, which the user creates.
+func (j Job) KeysName() string { return j.Name + "-keys" }
+
+// Objects are what the shards of a run are made of.
+type Objects struct {
+	Files *corev1.ConfigMap // nil if there are none
+	Job   *batchv1.Job
+	Merge *batchv1.Job // suspended until all shards are there
+}
+
+// YAML returns the objects as documents of one stream.
+func (o Objects) YAML() ([]byte, error) {
+	all := []any{o.Job, o.Merge}
+	if o.Files != nil {
+		all = append([]any{o.Files}, all...)
+	}
+	var texts [][]byte
+	for _, object := range all {
+		text, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return bytes.Join(texts, []byte("---\n")), nil
+}
 
 // maxFiles bounds the files of a ConfigMap, in bytes. The API accepts an object of 1 MiB, names included
 // (kubernetes.io/docs/concepts/configuration/configmap).
 const maxFiles = 1<<20 - 64<<10
 
-// ErrTooLarge means that the files do not fit into a ConfigMap.
-var ErrTooLarge = errors.New("more than a ConfigMap holds")
-
-// Objects returns what the shards are made of: a ConfigMap, unless there are no Files, a Secret,
-// unless there are no Keys, and the Job.
+// Objects returns what the shards are made of.
 func (j Job) Objects() (Objects, error) {
 	// The name of a pod is the Job's name and the index.
 	if problems := validation.IsDNS1035Label(j.Name); len(problems) > 0 || len(j.Name) > 40 {
@@ -89,22 +106,17 @@ func (j Job) Objects() (Objects, error) {
 		}
 	}
 	if size > maxFiles {
-		return Objects{}, fmt.Errorf("%w: %d files of %d bytes", ErrTooLarge, len(j.Files), size)
+		return Objects{}, fmt.Errorf("the tester file and the files that it names have %d bytes, and %w", size, ErrNoConfigMap)
 	}
 	var o Objects
 	if len(j.Files) > 0 {
 		o.Files = j.configMap()
 	}
-	if len(j.Keys) > 0 {
-		o.Keys = &corev1.Secret{TypeMeta: kind("v1", "Secret"), ObjectMeta: j.meta(keysSuffix), Immutable: new(true), StringData: j.Keys}
-	}
 	var err error
-	o.Job, err = j.job()
+	if o.Job, err = j.job(); err == nil {
+		o.Merge = mergeJob(o.Job)
+	}
 	return o, err
-}
-
-func kind(version, name string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: version, Kind: name}
 }
 
 func (j Job) meta(suffix string) metav1.ObjectMeta {
@@ -112,7 +124,7 @@ func (j Job) meta(suffix string) metav1.ObjectMeta {
 }
 
 func (j Job) configMap() *corev1.ConfigMap {
-	m := &corev1.ConfigMap{TypeMeta: kind("v1", "ConfigMap"), ObjectMeta: j.meta(filesSuffix), Immutable: new(true), Data: map[string]string{}, BinaryData: map[string][]byte{}}
+	m := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: j.meta("-files"), Immutable: new(true), Data: map[string]string{}, BinaryData: map[string][]byte{}}
 	for i, f := range j.Files {
 		if utf8.Valid(f.Text) {
 			m.Data[key(i)] = string(f.Text)
@@ -158,17 +170,14 @@ func (j Job) job() (*batchv1.Job, error) {
 	return job, yaml.UnmarshalStrict(text.Bytes(), job)
 }
 
-// MergeJob returns a Job that runs sbench with args, to merge the shards of the Job of. Its pod has no
-// privileges on the node. It is an error if of is not as Objects makes it.
-func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
+// mergeJob returns the suspended Job that merges the shards of the Job of. Its pod has no privileges on the node.
+func mergeJob(of *batchv1.Job) *batchv1.Job {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !isResults(v.Name) })
-	if len(pod.Volumes) == 0 || len(pod.Containers) == 0 {
-		return nil, errors.New("the job has no volume results, or no container")
-	}
+	results := path.Join(ResultsDir, of.Name)
 	merge := pod.Containers[0]
-	merge.Command, merge.Args, merge.Env, merge.EnvFrom = command(args), nil, nil, nil
+	merge.Command, merge.Args, merge.Env, merge.EnvFrom = command([]string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}), nil, nil, nil
 	merge.VolumeMounts = slices.DeleteFunc(merge.VolumeMounts, func(m corev1.VolumeMount) bool { return !isResults(m.Name) })
 	merge.SecurityContext = &corev1.SecurityContext{
 		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
@@ -177,12 +186,12 @@ func MergeJob(of *batchv1.Job, args []string) (*batchv1.Job, error) {
 	}
 	pod.HostPID, pod.InitContainers, pod.Containers = false, nil, []corev1.Container{merge}
 	return &batchv1.Job{
-		TypeMeta: of.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: of.Name + mergeSuffix, Labels: of.Labels},
+		TypeMeta: of.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: of.Name + "-merge", Labels: of.Labels},
 		Spec: batchv1.JobSpec{
-			BackoffLimit: new(int32(0)),
-			Template:     corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: of.Labels}, Spec: *pod},
+			Suspend: new(true), BackoffLimit: new(int32(0)),
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: of.Labels}, Spec: *pod},
 		},
-	}, nil
+	}
 }
 
 // command returns the command of a container. tini reaps the orphans of containerd's shims, and passes

@@ -14,7 +14,7 @@ func TestTexts(t *testing.T) {
 	texts := []string{"x: y", `--a="q"`, "{{.Keys}}", "a\tb\nc", "# no comment", "'", "- a", "true", "0o17", "é\u2028"}
 	job := kubernetes.Job{
 		Name: "a-job", Shards: 2, Image: texts[0], Claim: texts[1], Command: texts, Prepare: [][]string{texts}, NodeSocket: texts[2], NodeDir: texts[3], NodeRoot: texts[4],
-		Files: []kubernetes.File{{Path: texts[6]}}, Keys: map[string]string{"KEY": "secret"}, NodeSelector: map[string]string{"a": texts[7]},
+		Files: []kubernetes.File{{Path: texts[6]}}, Keys: []string{"KEY"}, NodeSelector: map[string]string{"a": texts[7]},
 		Tolerations: []corev1.Toleration{{Key: texts[8]}}, PullSecret: texts[5],
 	}
 	objects, err := job.Objects()
@@ -37,15 +37,10 @@ func TestTexts(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if key := pod.Containers[0].Env[3]; pod.Volumes[1].ConfigMap.Name != objects.Files.Name || key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != objects.Keys.Name {
+	if key := pod.Containers[0].Env[3]; pod.Volumes[1].ConfigMap.Name != objects.Files.Name || key.Name != "KEY" || key.ValueFrom.SecretKeyRef.Name != job.KeysName() {
 		t.Errorf("%+v, %+v", pod.Volumes[1], key)
 	}
-	text, err := objects.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := kubernetes.Parse(text)
-	if diff := cmp.Diff(objects.Job, again.Job); err != nil || diff != "" {
-		t.Error(err, diff)
+	if merge := objects.Merge.Spec; !*merge.Suspend || len(merge.Template.Spec.Volumes) != 1 || merge.Template.Spec.Containers[0].SecurityContext.Privileged != nil || merge.Template.Spec.Containers[0].Env != nil {
+		t.Errorf("%+v", merge)
 	}
 }

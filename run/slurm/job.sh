@@ -1,7 +1,6 @@
 #!/bin/bash
 #SBATCH --job-name={{.Name}}
 #SBATCH --array=1-{{.Shards}}
-#SBATCH --output="{{.Dir}}/%A_%a.log"
 #SBATCH --open-mode=append
 #SBATCH --export={{join .Export ","}}
 #SBATCH --ntasks=1
@@ -19,14 +18,15 @@
 # The node may fail: the task then runs again, and goes on where it was.
 #SBATCH --requeue
 # Before time is up, attempts end in order.
-#SBATCH --signal=B:TERM@{{seconds .Grace}}
+#SBATCH --signal=B:USR1@{{seconds .Grace}}
 set -u
 {{- if .NodeDir}}
 export SBENCH_ROOT="{{.NodeDir}}" SBENCH_STATE="{{.NodeDir}}/state"
 {{- end}}
 
-process=""
+process="" again=""
 trap '[ -z "$process" ] || kill -TERM "$process"' TERM
+trap 'again=1; [ -z "$process" ] || kill -TERM "$process"' USR1
 {{- range .Prepare}}
 {{words .}} || exit
 {{- end}}
@@ -34,8 +34,8 @@ trap '[ -z "$process" ] || kill -TERM "$process"' TERM
 process=$!
 while wait "$process"; code=$?; kill -0 "$process" 2>/dev/null; do :; done
 
-# 130 is the end of an interrupted run. Unless somebody wanted it, what is left comes next.
-if [ "$code" = 130 ] && [ ! -e {{quote .Dir}}/cancelled ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 100 ]; then
+# The time was up before all attempts were made (130): the next task goes on with them.
+if [ "$code" = 130 ] && [ -n "$again" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 100 ]; then
 	scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && sleep 60
 fi
 exit "$code"

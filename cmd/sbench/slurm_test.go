@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -163,23 +163,40 @@ func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out str
 	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
 }
 
-// states returns the states of a submission's shards, and how many attempts are recorded.
-func (c *cluster) states(out string) (states []string, done int) {
+// submit submits a job that sbench prints, and returns the file of its script and the job's id.
+func (c *cluster) submit(out string, args ...string) (script, id string) {
 	c.t.Helper()
-	text, _ := c.sbench(0, "submit", "status", "--json", out)
-	var all []shardState
-	must(c.t, json.Unmarshal([]byte(text), &all))
-	for _, s := range all {
-		states, done = append(states, s.State), done+s.Done
-	}
-	return states, done
+	text, _ := c.sbench(0, append([]string{"job", "slurm"}, args...)...)
+	script = out + ".sh"
+	must(c.t, os.WriteFile(script, []byte(text), 0o755))
+	return script, strings.TrimSpace(c.slurm("sbatch", "--parsable", "--chdir="+filepath.Dir(out), script))
 }
 
-// merged waits for a submission, and checks that its run has each attempt exactly once.
-func (c *cluster) merged(t *testing.T, out string, attempts int) {
+// ended waits for the end of a job.
+func (c *cluster) ended(id string) {
+	c.t.Helper()
+	awaited(c.t, "the end of job "+id, func() bool { return c.slurm("squeue", "-h", "-j", id) == "" })
+}
+
+// done returns how many attempts of the shards in a directory are recorded.
+func (c *cluster) done(out string) (n int) {
+	shards, err := filepath.Glob(filepath.Join(out, "shard-*"))
+	must(c.t, err)
+	for _, shard := range shards {
+		_, err := record.Read(shard, record.Trust{Resume: true}, func(record.Record) error { n++; return nil })
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			c.t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// merged waits for a job, and checks that the merged run has each attempt exactly once.
+func (c *cluster) merged(t *testing.T, out, id string, attempts int) {
 	t.Helper()
-	c.sbench(0, "submit", "wait", out)
+	c.ended(id)
 	merged := filepath.Join(out, "merged")
+	c.sbench(0, "merge", out, "--output-dir", merged)
 	c.sbench(0, "verify", merged)
 	passed := map[string]int{}
 	_, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
@@ -228,17 +245,13 @@ func (c *cluster) verdicts(t *testing.T) {
 	}
 	c.sbench(0, append([]string{"pack", "import", "--out", dir, "humaneval"}, problems...)...)
 	tester, out := filepath.Join(dir, "tester-command.yaml"), filepath.Join(dir, "shards")
-	c.sbench(0, "submit", "slurm", tester, "--shards", "4", "--output-dir", out, "--", "--harness", "reference")
+	_, id := c.submit(out, tester, "--shards", "4", "--output-dir", out, "--", "--harness", "reference")
 	c.sbench(0, "run", tester, "--output-dir", filepath.Join(dir, "whole"), "--harness", "reference", "--quiet")
-	c.merged(t, out, count)
+	c.merged(t, out, id, count)
 	if one, all := recorded(t, filepath.Join(dir, "whole")), recorded(t, filepath.Join(out, "merged")); !slices.Equal(one, all) {
 		t.Errorf("one run: %v\nshards: %v", one, all)
 	}
 	c.sbench(0, "report", filepath.Join(out, "merged"))
-	c.sbench(2, "submit", "slurm", tester, "--shards", "4", "--output-dir", out)
-	if said, _ := c.sbench(0, "submit", "retry", out); !strings.Contains(said, "every shard is complete") {
-		t.Error(said)
-	}
 	damaged := filepath.Join(out, "shard-2-of-4")
 	name := filepath.Join(damaged, record.RecordsFile)
 	text, err := os.ReadFile(name)
@@ -264,12 +277,11 @@ func recorded(t *testing.T, dir string) (all []string) {
 // nodeFails: another node makes the attempts of a lost node, except the recorded ones.
 func (c *cluster) nodeFails(t *testing.T) {
 	tester, out := c.slow("node", 8, 3)
-	c.sbench(0, "submit", "slurm", tester, "--shards", "2", "--", "--retries", "0")
+	_, id := c.submit(out, tester, "--shards", "2", "--", "--retries", "0")
 	var pids []int
 	awaited(t, "records of both shards", func() bool {
 		pids = jobProcesses(out)
-		_, done := c.states(out)
-		return done >= 2 && len(pids) > 0
+		return c.done(out) >= 2 && len(pids) > 0
 	})
 	must(t, c.nodes["n2"].Process.Kill())
 	for _, pid := range jobProcesses(c.testHost.dir + "/") {
@@ -279,7 +291,7 @@ func (c *cluster) nodeFails(t *testing.T) {
 	}
 	awaited(t, "the loss to be noticed", func() bool { return strings.Contains(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "n2 down") })
 	c.nodes["n2"] = c.daemon("slurmd", "-D", "-N", "n2")
-	c.merged(t, out, 8)
+	c.merged(t, out, id, 8)
 }
 
 // jobProcesses returns the processes of tasks that have the path in their command lines.
@@ -306,9 +318,9 @@ func environ(pid int) string {
 // timeIsUp: a shard that needs more time than its task has goes on in the next task.
 func (c *cluster) timeIsUp(t *testing.T) {
 	tester, out := c.slow("time", 8, 7)
-	c.sbench(0, "submit", "slurm", tester, "--shards", "1", "--time", "1m", "--grace", "20s")
-	c.merged(t, out, 8)
-	logs, err := filepath.Glob(filepath.Join(out, "submit", "*.log"))
+	_, id := c.submit(out, tester, "--shards", "1", "--time", "1m", "--grace", "20s")
+	c.merged(t, out, id, 8)
+	logs, err := filepath.Glob(filepath.Join(filepath.Dir(out), "slurm-*.out"))
 	must(t, err)
 	log, err := os.ReadFile(logs[0])
 	must(t, err)
@@ -326,22 +338,20 @@ func (c *cluster) working(name string) bool {
 	})
 }
 
-// cancelled: tasks that are cancelled end cleanly, and retry continues them.
+// cancelled: tasks that are cancelled end cleanly, and the same script continues them.
 func (c *cluster) cancelled(t *testing.T) {
 	tester, out := c.slow("cancel", 4, 5)
-	c.sbench(0, "submit", "slurm", tester, "--shards", "2")
+	script, id := c.submit(out, tester, "--shards", "2")
 	awaited(t, "both shards to work", func() bool { return len(jobProcesses(out)) >= 2 && c.working("cancel") })
-	c.sbench(0, "submit", "cancel", out)
-	awaited(t, "the end of both shards", func() bool {
-		states, _ := c.states(out)
-		return !slices.ContainsFunc(states, func(s string) bool { return s != "ended" && s != "complete" })
-	})
+	c.slurm("scancel", "--batch", "--signal=TERM", id)
+	c.ended(id)
 	if c.working("cancel") {
 		t.Error("processes of harnesses are left")
 	}
-	if states, done := c.states(out); done == 4 || !slices.Contains(states, "ended") {
-		t.Errorf("nothing was cancelled: %v", states)
+	if done := c.done(out); done == 4 {
+		t.Error("nothing was cancelled")
 	}
-	c.sbench(0, "submit", "retry", out)
-	c.merged(t, out, 4)
+	c.sbench(codeInfrastructure, "merge", out, "--output-dir", filepath.Join(out, "merged"))
+	again := strings.TrimSpace(c.slurm("sbatch", "--parsable", "--chdir="+filepath.Dir(out), "--array=1,2", script))
+	c.merged(t, out, again, 4)
 }
