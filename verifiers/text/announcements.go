@@ -28,9 +28,9 @@ func languages() []language {
 			name: "English", lead: `the|my|our|final|correct|right|best|so|thus|hence|therefore|and|is`,
 			noun: `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
 			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer|letter`,
-			points: `is|be|it's|that's|choose|pick|select|so|thus|hence|therefore`, right: `is (?:the |my )?(?:correct|right|best|final)`,
+			points: `is|be|it's|that's|choose|pick|select|would say|get|gives|makes it|so|thus|hence|therefore`, right: `is (?:the |my )?(?:correct|right|best|final)`,
 			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except|wrong|incorrect|mistaken?|misconception`,
-			or:  "or|vs|versus|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half|between|both) " + found + "|are " + found + " and",
+			or:  "or|vs|versus|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half|between|both) " + found + "|are " + found + " and|" + found + " (?:hundred|thousand|million|billion|dozen)",
 		},
 		{
 			name: "German", lead: `die|meine|richtige|korrekte|endgültige|finale|also|somit|daher|ist`, noun: `antwort(?:option)?|lösung|richtig`,
@@ -41,7 +41,7 @@ func languages() []language {
 		{
 			name: "French", lead: `la|ma|bonne|donc|finale|est`, noun: `réponse(?: correcte| finale| exacte| juste)?|option correcte`,
 			verb: `est(?: donc)?`, option: `option|réponse|choix`,
-			points: `(?:c')?est(?: la)?|choisis|donc`, right: `est (?:la )?(?:bonne|correct|juste)`, not: `pas|jamais|aucun|aucune|faux`, or: `ou|soit|peut-être`,
+			points: `(?:c')?est(?: la)?|s'agit de|choisis|donc`, right: `est (?:la )?(?:bonne|correct|juste)`, not: `pas|jamais|aucun|aucune|faux`, or: `ou|soit|peut-être`,
 		},
 		{
 			name: "Spanish", lead: `la|mi|tanto|que`, noun: `respuesta(?: correcta| final)?|(?:opción|alternativa) correcta`,
@@ -101,7 +101,7 @@ var phrasesOf = sync.OnceValue(func() (p phrases) {
 	}
 	p.tail = regexp.MustCompile(`(?:` + strings.Join(tails, "|") + `)[.。!]?$`)
 	p.option = strings.Join(options, "|")
-	p.pointed = regexp.MustCompile(`(?i:(?:^|[^\p{L}\p{N}])(?:` + strings.Join(points, "|") + `),? |是 ?|: ?)["']?([A-Z])(?:[^\p{L}\p{N}'-]|$)|(?:^|[^\p{L}\p{N}'-])([A-Z])["']?(?i: (?:` + strings.Join(right, "|") + `)|是正确|が正解|(?:가|이) 정답)`)
+	p.pointed = regexp.MustCompile(`(?i:(?:^|[^\p{L}\p{N}])(?:` + strings.Join(points, "|") + `),? |是 ?|:[*_]* ?)["']?([A-Z])(?:[^\p{L}\p{N}'-]|$)|(?:^|[^\p{L}\p{N}'-])([A-Z])["']?(?i: (?:` + strings.Join(right, "|") + `)|是正确|が正解|(?:가|이) 정답)`)
 	p.denied, p.open = regexp.MustCompile(strings.Join(not, "|")), regexp.MustCompile(strings.Join(or, "|"))
 	return p
 })

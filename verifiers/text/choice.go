@@ -26,15 +26,12 @@ func (c Choice) Judge(text string) Verdict {
 	})
 	named, why := b.read(read)
 	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
-	switch {
-	case why != "":
-		return verdict(why, read, rule)
-	case !slices.ContainsFunc(named, wrong):
-		return verdict("", read, rule)
-	case len(named) > 1: // choices that are the same but for their case
-		return verdict(Several, read, rule)
+	if why == "" && slices.ContainsFunc(named, wrong) {
+		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
+			why = Several
+		}
 	}
-	return verdict(Wrong, read, rule)
+	return verdict(why, read, rule)
 }
 
 // A ballot holds the choices in the forms in which texts name them.

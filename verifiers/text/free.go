@@ -15,21 +15,21 @@ type Free struct {
 	Pattern *regexp.Regexp
 }
 
-// Judge judges all of a text but thoughts; of one with a tag for the answer, what is in the tag.
+// Judge judges all of a text but thoughts; of one with a tag, a box or hashes, what is in the last.
 // An accepted phrase that the text contains as whole words scores 1, and any other its token F1.
 // The text must contain no rejected phrase, other than within a longer phrase, nor resemble one as
 // much.
 func (f Free) Judge(text string) Verdict {
-	read, rule := strings.TrimSpace(thoughtless(clean(text))), Whole
-	if f.Pattern != nil {
+	said := strings.TrimSpace(thoughtless(clean(text)))
+	read, rule := inMark(said)
+	switch {
+	case f.Pattern != nil:
 		read, rule = place(text, f.Pattern, nil)
-	} else if tags := answerTag.FindAllStringSubmatch(read, -1); tags != nil {
-		read, rule = strings.TrimSpace(tags[len(tags)-1][1]), AnswerTag
+	case rule == "":
+		read, rule = said, Whole
 	}
 	return verdict(f.reason(read), read, rule)
 }
-
-var answerTag = regexp.MustCompile(`(?is)<(?:final_?)?answer>(.*?)</(?:final_?)?answer>`)
 
 func (f Free) reason(read string) string {
 	if strings.Trim(read, " \n.,;:\"'") == "" {

@@ -62,7 +62,7 @@ func spoils(rest string) string {
 var (
 	// contrast is what an answer is set against, as in "Canberra, not Sydney".
 	contrast   = regexp.MustCompile(`, (?:and |but |und |et |e |y )?(?:not|nicht|non|pas|não|no) (?:(?:the|an?|die|der|das|le|la) |[\p{Lu}\d"'*($])[^,;.()]*,?|(?:,? ?而|, ?)不是[^;。]*|であり,[^。]*ではありません|[^,。]*(?:ではなく|(?:이|가) 아니라),?`)
-	separator  = regexp.MustCompile(`[,/&|•·\n。]|[.!?;](?:\s|$)|\b(?:and|und|et|y|e)\b`)
+	separator  = regexp.MustCompile(`(?:[,/&|•·\n。和と]|[.!?;](?:\s|$)| (?:and|und|et|y|e) )+`)
 	slash      = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
 	lead       = regexp.MustCompile(`^(?:so|thus|hence|therefore),? `)
 	apposition = regexp.MustCompile(`^ an? `) // as in "Canberra, a city"

@@ -17,8 +17,8 @@ type Short struct {
 }
 
 var (
-	// aside is what stands in brackets beside the answer.
-	aside = regexp.MustCompile(`\([^()]*\)`)
+	// aside is what stands in brackets beside the answer; in "O(n)" they are part of it.
+	aside = regexp.MustCompile(`(^|[^\p{Latin}\d])\([^()]*\)`)
 	// closed is the end of a sentence or of a line that leads to the next; begun is the start of a
 	// heading, a quotation or an item.
 	closed = regexp.MustCompile(`[.!?:。]["'*_)]*$`)
@@ -45,37 +45,34 @@ func (s Short) reason(read string) string {
 	if strings.TrimSpace(read) == "" {
 		return None
 	}
-	line := cmp.Or(bare(aside.ReplaceAllString(withoutLaTeX(clean(read)), " ")), read)
+	line := cmp.Or(bare(aside.ReplaceAllString(withoutLaTeX(clean(read)), "$1 ")), read)
 	line = phrasesOf().tail.ReplaceAllString(contrast.ReplaceAllString(line, " "), "")
+	whole, got, said := forms(read), forms(line), tokenize(line)
 	worst := Wrong
+	var phrases [][]token
 	for _, a := range s.Accepted {
-		switch why := s.compare(a, forms(read), forms(line), line); why {
-		case "":
+		want, words, why := forms(a), tokenize(a).words, Wrong
+		switch {
+		case whole[1] == want[1], whole[2] == want[2], got[2] == want[2]:
 			return ""
-		case Wrong:
-		default:
+		case reply.FindString(want[1]) == want[1]:
+			why = replied(said.text, want[1])
+		case len(words) == 1 && words[0].number:
+			why = s.number(said, words[0])
+		case !hasSymbols.MatchString(want[2]), strings.Contains(got[2], want[2]):
+			phrases = append(phrases, words)
+		}
+		if why == "" {
+			return ""
+		}
+		if why != Wrong {
 			worst = why
 		}
 	}
+	if why := s.phrase(said, phrases); why != Wrong {
+		return why
+	}
 	return worst
-}
-
-// compare compares an accepted answer with what was read, and with a line of it.
-func (s Short) compare(accepted string, read, got [3]string, line string) string {
-	want, words, said := forms(accepted), tokenize(accepted).words, tokenize(line)
-	if read[1] == want[1] || read[2] == want[2] || got[2] == want[2] {
-		return ""
-	}
-	if reply.FindString(want[1]) == want[1] {
-		return replied(said.text, want[1])
-	}
-	if len(words) == 1 && words[0].number {
-		return s.number(said, words[0])
-	}
-	if hasSymbols.MatchString(want[2]) && !strings.Contains(got[2], want[2]) {
-		return Wrong
-	}
-	return s.phrase(said, words)
 }
 
 // replied judges the replies in a line, which have to be one, and not in doubt.
@@ -117,25 +114,12 @@ func (s Short) number(said sentence, accepted token) string {
 	return spoils(said.without(func(i int) bool { return isAccepted(said.words[i]) }))
 }
 
-// phrase judges a line for an accepted phrase, which has to be in its first or last sentence.
-func (s Short) phrase(said sentence, accepted []token) string {
-	all := sentences(said.text)
-	first, last := len(all[0]), len(said.text)-len(all[len(all)-1])
-	at := find(said.words, accepted)
-	stands := func(from int) bool {
-		next := from + len(accepted)
-		return (said.words[next-1].to <= first || said.words[from].from >= last) && (next == len(said.words) || factors()[said.words[next].text] == nil) // "two hundred" is not two
-	}
-	if !slices.ContainsFunc(at, stands) {
+// phrase judges a line for accepted phrases.
+func (s Short) phrase(said sentence, accepted [][]token) string {
+	_, rest := said.named(accepted)
+	if !strings.Contains(rest, found) {
 		return Wrong
 	}
-	within := make([]bool, len(said.words))
-	for _, from := range at {
-		for k := range accepted {
-			within[from+k] = true
-		}
-	}
-	rest := said.without(func(i int) bool { return within[i] })
 	if why := spoils(rest); why != "" || !isList(rest, s.Accepted) {
 		return why
 	}

@@ -30,8 +30,8 @@ var (
 	thinkEnd   = regexp.MustCompile(`(?i)</(?:think|thinking|reasoning)>`)
 	marked     = regexp.MustCompile(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
 	jsonAnswer = regexp.MustCompile(`(?i)[{,]\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^{}]*\}|[^\s"{},\[][^{},\n]*)`)
-	// courtesy is what a chat model says last.
-	courtesy = regexp.MustCompile(`(?i)(?:^|[.!?*\n]\s*)(?:(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|¡?espero|spero)\b|希望|お役に立|도움이)[^\n]*$`)
+	// courtesy is what a chat model says last: an offer, or an explanation under its name.
+	courtesy = regexp.MustCompile(`(?i)(?:^|[.!?*\n]\s*)(?:(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|¡?espero|spero)\b|希望|お役に立|도움이)[^\n]*$|\n[^\p{L}\n]*(?:explanation|note|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:(?s:.*)`)
 	noLine   = regexp.MustCompile("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
 )
 
@@ -47,15 +47,23 @@ func thoughtless(text string) string {
 // whether the first line of several is the answer.
 func locate(text string, answersFirst func(first, last string) bool) (string, Rule) {
 	text = thoughtless(text)
+	if inner, rule := inMark(text); rule != "" {
+		read, _ := spoken(inner, answersFirst) // "<answer>The answer is B</answer>"
+		return read, rule
+	}
+	return spoken(text, answersFirst)
+}
+
+// inMark returns what is in the last tag or box of a text, or after hashes; "" for none.
+func inMark(text string) (string, Rule) {
 	for _, m := range slices.Backward(marked.FindAllStringSubmatch(text, -1)) {
 		for i, rule := range []Rule{AnswerTag, Boxed, Hashes} {
-			if strings.TrimSpace(m[i+1]) != "" {
-				read, _ := spoken(m[i+1], answersFirst) // "<answer>The answer is B</answer>"
-				return read, rule
+			if inner := strings.TrimSpace(m[i+1]); inner != "" {
+				return inner, rule
 			}
 		}
 	}
-	return spoken(text, answersFirst)
+	return "", ""
 }
 
 // spoken applies the rules of announcements and lines.
