@@ -119,8 +119,6 @@ bench: setup build
 # Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
 BENCHTIME ?= 200x
 BENCH ?= ./...
-# The newest release that the tests run on beside the distribution's.
-RUNC = v1.5.2
 
 ## soak: the long forms of the tests
 .PHONY: soak
@@ -155,8 +153,7 @@ test-dist: setup
 image: build
 	$(call say,image: building and importing the base image)
 	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
-	@archive="$$(scripts/testbed-image.sh)"; [ -z "$$archive" ] || bin/sbench image import "$$archive"
-	@for pack in terminal-bench-first10 swe-bench-verified-codex-smoke; do \
+	@for pack in repo-patch-smoke terminal-bench-first10 swe-bench-verified-codex-smoke; do \
 		bin/sbench $(DEGRADED) image build --pack "benchmarks/$$pack" 2>/dev/null || exit; done
 
 ## clean: remove bin/, dist/, the image archives and the emulated machines that make built
@@ -164,7 +161,7 @@ image: build
 clean:
 	@. scripts/oci-archive.sh; images="$$(cache_dir)"; \
 	echo "==> clean: removing bin/, dist/ and the archives in $$images"; \
-	rm -rf bin dist "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar "$$images"/repo-patch-smoke-*.oci.tar
+	rm -rf bin dist "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar
 
 ## help: list the targets
 .PHONY: help

@@ -20,14 +20,19 @@ func (t *Task) Verification() *securebench.Verification {
 	if t.pack.roots == nil {
 		return nil
 	}
-	return securebench.NewVerification(t.eval(), t.pack.roots)
+	return securebench.NewVerification(t.Eval(), t.pack.roots)
 }
 
 // securebenchFamilies returns the families of a pack with these resource roots.
-func securebenchFamilies(roots map[string]string) []*Family {
-	terminal, repo := TerminalTask(), RepoPatch()
-	for _, f := range []*Family{terminal, repo} {
-		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", securebench.Object(f.Name == "repo_patch"), nil, nil, nil
+func securebenchFamilies(families []*Family, roots map[string]string) (all []*Family) {
+	for _, name := range []string{"terminal_task", "repo_patch"} {
+		of := familyNamed(families, name)
+		if of == nil {
+			continue
+		}
+		f := new(*of)
+		all = append(all, f)
+		f.section, f.Eval, f.Inputs, f.Rules = "verification", securebench.Object(f.Name == "repo_patch"), nil, nil
 		f.Check = func(c *schema.Checker, _, eval document.Value) {
 			securebench.CheckVerification(c, eval, f.Name == "repo_patch")
 		}
@@ -46,7 +51,7 @@ func securebenchFamilies(roots map[string]string) []*Family {
 			return all
 		}
 	}
-	return []*Family{terminal, repo}
+	return all
 }
 
 // openSecureBench reads the manifest of a pack of SecureBench 2.0. EvalRoot is the directory of the pack: the roots
@@ -68,7 +73,7 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
 		}
 	}
-	p.families = securebenchFamilies(p.roots)
+	p.families = securebenchFamilies(p.families, p.roots)
 	p.publicRel, p.evalRel = p.roots["public"], "."
 	p.PublicRoot, p.EvalRoot = path.Join(p.dir, p.publicRel), p.dir
 	defaults := root.Get("defaults")
@@ -90,12 +95,18 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
 	var taken []document.Value
-	place := func(v document.Value, inWorkdir bool) {
+	reserved := path.Join(env.Workdir, path.Dir(paths.PublicRoot))
+	place := func(v document.Value, candidate bool) {
+		inside := v.Text() != env.Workdir && paths.IsBelow(v.Text(), env.Workdir)
 		switch {
-		case inWorkdir && !paths.IsBelow(v.Text(), env.Workdir):
+		case v.Kind() == 0: // which the schema reports
+			return
+		case candidate && !inside:
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)
-		case !inWorkdir && paths.Overlap(v.Text(), env.Workdir):
+		case !candidate && (paths.IsBelow(env.Workdir, v.Text()) || inside && f.Name == "repo_patch"):
 			r.checker.Errorf(v, "", "the mount %q overlaps the workdir %q", v.Text(), env.Workdir)
+		case paths.Overlap(v.Text(), reserved):
+			r.checker.Errorf(v, "", "%q overlaps %q, where sbench puts the task", v.Text(), reserved)
 		}
 		for _, other := range taken {
 			if paths.Overlap(v.Text(), other.Text()) {
@@ -114,20 +125,4 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 		place(v.Get("mount"), false)
 	}
 	return env
-}
-
-// securebenchPrograms returns what is wrong with the oracle and the adapters of a task of SecureBench 2.0.
-func (c *Precheck) securebenchPrograms(t *Task) (all Problems) {
-	v := t.Verification()
-	if v == nil {
-		return nil
-	}
-	_, all = securebench.ReadOracle(c.pack.EvalRoot, v)
-	for _, check := range v.Checks {
-		if check.Type == securebench.ProtocolCheck {
-			_, problems := securebench.ReadAdapter(c.pack.EvalRoot, v, check)
-			all = append(all, problems...)
-		}
-	}
-	return all
 }

@@ -10,9 +10,7 @@
 # base-bookworm-<arch>-<hash of the recipe>.oci.tar. It appears by a rename, so
 # that a file of that name is complete; a lock lets two calls build it once.
 #
-# Needs mmdebstrap, or debootstrap and root; tar, gzip and coreutils. Packages
-# come from the mirror that this machine's apt is configured with for bookworm,
-# or from SBENCH_DEBIAN_MIRROR (a complete URI), or from deb.debian.org.
+# Needs mmdebstrap, tar, gzip and coreutils; debian-root.sh says where packages come from.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
@@ -25,16 +23,7 @@ readonly suite=bookworm
 readonly image=sbench.local/base:bookworm
 readonly packages="bash ca-certificates gcc git libc6-dev make procps python-is-python3 python3 python3-pytest"
 
-main() {
-	case "${1:-} $#" in
-	" 0" | "--force 1") ;;
-	"--repack 2")
-		repack "$2"
-		return
-		;;
-	*) die "usage: base-image.sh [--force]" ;;
-	esac
-	debian_archive base "${1:-}"
-}
-
-main "$@"
+case "${1:-} $#" in
+" 0" | "--force 1") debian_archive base "${1:-}" ;;
+*) die "usage: base-image.sh [--force]" ;;
+esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # go-test.sh ARGUMENTS...
 #
-# go test with the base image, the image of repo-patch-smoke and sbench's shim at hand and a directory of its own,
+# go test with the base image and sbench's shim at hand and a directory of its own,
 # where the private containerds of the tests live, one for each package, and which is gone
 # afterwards. Two packages are tested at a time. With SBENCH_TEST_EVENTS only failures are
 # printed: see events.sh. With SBENCH_TEST_MEMORY=1, as root, the volatile state is in memory,
@@ -12,7 +12,6 @@ set -euo pipefail
 . "$(dirname "$0")/events.sh"
 
 SBENCH_TEST_IMAGE="$("$(dirname "$0")/base-image.sh")" || SBENCH_TEST_IMAGE="" # tests skip, or fail in CI
-"$(dirname "$0")/testbed-image.sh" >/dev/null || true # the same
 SBENCH_TEST_DIR="$(mktemp -d /var/tmp/sbench-test.XXXXXX)"
 chmod 711 "$SBENCH_TEST_DIR" # or sandboxes could not have ids of their own
 export SBENCH_TEST_IMAGE SBENCH_TEST_DIR

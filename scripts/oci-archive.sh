@@ -105,38 +105,8 @@ oci_write_index() {
 	printf 'sha256:%s\n' "${manifest% *}"
 }
 
-# oci_take_layer FROM LAYOUT moves the only layer of FROM, which oci_write_index has
-# written, into LAYOUT, and prints it as oci_add_layer does.
-oci_take_layer() {
-	local blobs="$1/blobs/sha256" manifest config layer diff_id
-	manifest="$(sed -E 's/.*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$1/index.json")"
-	config="$(sed -E 's/.*"config":\{[^}]*"digest":"sha256:([0-9a-f]{64})".*\},"layers".*/\1/' "$blobs/$manifest")"
-	layer="$(sed -E 's/.*"layers":\[\{[^}]*"digest":"sha256:([0-9a-f]{64})".*/\1/' "$blobs/$manifest")"
-	diff_id="$(sed -E 's/.*"diff_ids":\["sha256:([0-9a-f]{64})"\].*/\1/' "$blobs/$config")"
-	local hex
-	for hex in "$layer" "$diff_id"; do
-		[[ "$hex" =~ ^[0-9a-f]{64}$ ]] || die "the base archive is of another form"
-	done
-	mkdir -p "$2/blobs/sha256"
-	mv -- "$blobs/$layer" "$2/blobs/sha256/"
-	printf '%s %s %s\n' "$layer" "$(stat -c %s "$2/blobs/sha256/$layer")" "$diff_id"
-}
-
 # oci_pack LAYOUT FILE writes the layout as one tar file.
 oci_pack() {
 	tar -C "$1" --format=gnu --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 \
 		-cf "$2" oci-layout index.json blobs
-}
-
-# pack_tree DIR EPOCH writes DIR as a tar to stdout, the same bytes for the same
-# tree. Times later than EPOCH (what the build itself wrote) become EPOCH, times
-# before it stay, because python's compiled files name the time of their source.
-# File capabilities are kept. What a runtime mounts over is left empty.
-pack_tree() {
-	tar -C "$1" --format=posix --sort=name --numeric-owner --one-file-system \
-		--pax-option='exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime,delete=mtime' \
-		--clamp-mtime --mtime="@$2" \
-		--xattrs --xattrs-include='security.capability' \
-		--exclude='./dev/*' --exclude='./proc/*' --exclude='./sys/*' \
-		-cf - .
 }

@@ -10,14 +10,32 @@ set -euo pipefail
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source-path=SCRIPTDIR source=events.sh
 . "$here/events.sh"
+export CGO_ENABLED=0
 readonly default=(runc-v1.5.2 crun runsc)
-readonly gvisor=v0.0.0-20260905035102-160fafc42237
+readonly containerd=github.com/containerd/containerd/v2 containerd_version=v2.4.2
+readonly gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260905035102-160fafc42237
+
+# compiled NAME PACKAGE@VERSION... builds programs from their Go modules, outside any module, because
+# their dependencies are not ours, and prints the directory NAME of the cache that holds them. They are
+# built once. GOFLAGS and CGO_ENABLED count.
+compiled() {
+	local cache="${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}" name="$1" new
+	shift
+	if [ ! -d "$cache/$name" ]; then
+		echo "runtimes: compiling $*" >&2
+		mkdir -p "$cache"
+		new="$(mktemp -d "$cache/new.XXXXXX")"
+		(cd "$new" && GOBIN="$new" go install "$@" >&2) || { rm -r "$new"; return 1; }
+		chmod 755 "$new"
+		mv "$new" "$cache/$name"
+	fi
+	printf '%s\n' "$cache/$name"
+}
 
 # gvisor_suite runs what shows that a sandbox with a kernel of its own is one, and judges as others do.
 gvisor_suite() {
-	local bin="${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/runsc-$gvisor"
-	[ -x "$bin/runsc" ] || CGO_ENABLED=0 GOBIN="$bin" go install "gvisor.dev/gvisor/runsc@$gvisor"
-	export SBENCH_TEST_ISOLATION=gvisor PATH="$bin:$PATH"
+	PATH="$(compiled "runsc-${gvisor#*@}" "$gvisor"):$PATH"
+	export SBENCH_TEST_ISOLATION=gvisor PATH
 	suite '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
 	suite VerdictsRecordByRecord ./cmd/sbench
 	unset SBENCH_TEST_ISOLATION
@@ -41,8 +59,9 @@ main() {
 			continue
 			;;
 		runc-v*)
-			program="$("$here/runc.sh" "${runtime#runc-}")"
-			PATH="$("$here/containerd2.sh"):$program:$path"
+			program="$(CGO_ENABLED=1 GOFLAGS='-mod=mod -tags=seccomp' compiled "$runtime" "github.com/opencontainers/runc@${runtime#runc-}")"
+			PATH="$(GOFLAGS='-mod=mod -tags=no_btrfs,no_zfs,no_devmapper' compiled "containerd-$containerd_version" \
+				"$containerd/cmd/containerd@$containerd_version" "$containerd/cmd/containerd-shim-runc-v2@$containerd_version"):$program:$path"
 			unset SBENCH_TEST_OCI_RUNTIME
 			echo "runtimes: $(containerd --version), $(runc --version | head -n 1)" >&2
 			;;

@@ -47,8 +47,7 @@ find_missing() {
 	missing=()
 	need containerd containerd containerd-shim-runc-v2
 	need runc runc
-	# debootstrap does in its place: see base-image.sh.
-	command -v debootstrap >/dev/null 2>&1 || need mmdebstrap mmdebstrap
+	need mmdebstrap mmdebstrap
 	need git git
 	need make make
 	need e2fsprogs mkfs.ext4
@@ -66,6 +65,7 @@ find_missing() {
 			need uidmap newuidmap newgidmap
 			need python3 python3
 			need iproute2 ip
+			need procps pgrep ps
 			need rootlesskit rootlesskit
 			;;
 		verdicts)
@@ -84,10 +84,7 @@ find_missing() {
 			need munge munged
 			need slurm-wlm slurmctld slurmd sbatch
 			;;
-		hosts)
-			need mmdebstrap mmdebstrap
-			need qemu-system-x86 qemu-system-x86_64
-			;;
+		hosts) need qemu-system-x86 qemu-system-x86_64 ;;
 		check) # a C compiler links the race detector
 			need shellcheck shellcheck
 			need gcc cc

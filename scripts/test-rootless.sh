@@ -67,7 +67,6 @@ copy() {
 	if [ "${1:-}" = --short ]; then
 		cp "$archive" "$base"
 	else
-		scripts/testbed-image.sh >/dev/null
 		# Images are in one directory of the cache, and what belongs to agents in another.
 		cache="$(dirname "$(dirname "$archive")")"
 		tar -C "$cache" --exclude=./hosts -cf - . | tar -C "$dir/home/.cache/sbench" -xf -

@@ -46,7 +46,7 @@ here() {
 
 run_test() {
 	local pure with elsewhere others images
-	scripts/testbed-image.sh >/dev/null & # while vet compiles
+	scripts/base-image.sh >/dev/null & # while vet compiles
 	images=$!
 	others="$(names '!also && target != "root"')"
 	say "test: go vet"

@@ -157,9 +157,13 @@ func PlanSplit(t *compiler.Task, p *compiler.Pack) (driver, oracle Plan, err err
 	for _, r := range t.Resources(compiler.TestSandbox) {
 		if r.File != nil && (r.Name == "split.driver" || t.Verification() != nil) {
 			e := fileEntry(*r.File, p)
-			if e.Dest = strings.TrimPrefix(e.Dest, "/"); t.Verification() == nil {
+			switch {
+			case t.Verification() == nil:
 				e.Dest = path.Base(e.Dest)
+			case !path.IsAbs(e.Dest): // an asset in the workspace
+				e.Dest = path.Join(t.Environment().Workdir, e.Dest)
 			}
+			e.Dest = strings.TrimPrefix(e.Dest, "/")
 			driver.Entries = append(driver.Entries, e)
 		}
 	}

@@ -93,7 +93,7 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 		base, name = server.URL, "GEMINI_API_KEY"
 	}
 	if filepath.Base(pack) == "repo-patch-smoke" {
-		h.sbench(0, "image", "import", testbed(t))
+		h.sbench(0, "image", "build", "--pack", pack)
 	}
 	if agent == ownAgent {
 		base, name = server.URL+"/v1", "MY_KEY"
@@ -123,20 +123,6 @@ harness:
 	}
 	r.noKey(t)
 	return r
-}
-
-// testbed returns the image of repo-patch-smoke, which scripts/testbed-image.sh puts
-// beside the base image.
-func testbed(t *testing.T) string {
-	t.Helper()
-	base, err := containerdtest.Archive()
-	must(t, err)
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(base), "repo-patch-smoke-*.oci.tar"))
-	must(t, err)
-	if len(found) == 0 {
-		t.Fatal("no image of repo-patch-smoke: scripts/testbed-image.sh makes it")
-	}
-	return found[len(found)-1]
 }
 
 // noKey looks for the provider's key in all files of the run.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
@@ -68,7 +69,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if records := filepath.Join(source, record.RecordsFile); exists(records) {
 		source = records
 	}
-	set, err := predictions.Read(ctx, source, pack, cmd.Extract == compiler.Fenced)
+	set, err := predictions.Read(ctx, source, pack, cmd.Extract == family.Fenced)
 	if err != nil {
 		return nil, err
 	}

@@ -240,6 +240,7 @@ func TestExamplePacks(t *testing.T) {
 		{"mmlu-abstract-algebra-mini", "4", false},
 		{"terminal-bench-first10", "3", true},
 		{"swe-bench-verified-codex-smoke", "2", true},
+		{"repo-patch-smoke", "5", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join("../../benchmarks", tt.name)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
@@ -94,7 +95,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester.Harness = testerfile.HarnessSection{
 		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
-	pack, err := compiler.OpenPack(manifest, tasks)
+	pack, err := family.OpenPack(manifest, tasks)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy/relay"
@@ -193,12 +194,12 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	tester, err := readTester(a, s)
 	var problems compiler.Problems
 	if errors.As(err, &problems) {
-		err = append(problems, compiler.PackProblems(s.path)...)
+		err = append(problems, validate.PackProblems(s.path)...)
 	}
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := compiler.OpenTesterPack(tester)
+	pack, err := validate.OpenPack(tester)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 

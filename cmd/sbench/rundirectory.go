@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
@@ -159,7 +160,7 @@ func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left [
 	if err != nil || len(failed) == 0 {
 		return nil, err
 	}
-	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir))
+	p, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir))
 	if err != nil {
 		return nil, err
 	}

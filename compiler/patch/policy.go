@@ -111,36 +111,38 @@ func named(globs []string, p string) bool {
 	})
 }
 
-// Match reports whether a glob matches the path or a directory above it. Globs are
-// relative to the repository; "**" matches any number of directories, and a glob with
-// a wildcard but no slash, such as *.py, matches at any depth.
+// Match reports whether a glob matches the path or a directory above it. Globs are relative to the repository. As in
+// Python's fnmatch, which SecureBench uses, wildcards match slashes, too. In addition, "**/" matches nothing.
 func Match(globs []string, p string) bool {
-	return slices.ContainsFunc(globs, func(g string) bool {
-		g = path.Clean(strings.TrimSpace(g))
-		if g == "." {
-			return true
-		}
-		if !strings.Contains(g, "/") && strings.ContainsAny(g, "*?[") && g != "**" {
-			g = "**/" + g
-		}
-		return match(strings.Split(g, "/"), strings.Split(p, "/"))
+	return slices.ContainsFunc(globs, func(glob string) bool {
+		glob = path.Clean(strings.TrimSpace(glob))
+		e, err := regexp.Compile("(?s)^" + globPart.ReplaceAllStringFunc(glob, expression) + "(/|$)")
+		return glob == "." || err == nil && e.MatchString(p)
 	})
 }
 
-func match(glob, p []string) bool {
+// expression returns the regular expression for a part of a glob.
+func expression(part string) string {
 	switch {
-	case len(glob) == 0:
-		return true // the path, or something below it
-	case glob[0] == "**":
-		return match(glob[1:], p) && (len(glob) > 1 || len(p) > 0) || len(p) > 0 && match(glob, p[1:])
-	case len(p) == 0:
-		return false
+	case part == "**/":
+		return "(.*/)?"
+	case part == "*":
+		return ".*"
+	case part == "?":
+		return "."
+	case part[0] == '[' && len(part) > 2:
+		set, not := strings.CutPrefix(part[1:len(part)-1], "!")
+		if set = classes.Replace(set); not {
+			set = "^" + set
+		}
+		return "[" + set + "]"
 	}
-	ok, err := path.Match(glob[0], p[0])
-	return err == nil && ok && match(glob[1:], p[1:])
+	return regexp.QuoteMeta(part)
 }
 
 var (
+	globPart    = regexp.MustCompile(`\*\*/|\*|\?|\[!?\]?[^\]]*\]|\[|[^*?\[]+`)
+	classes     = strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`, "^", `\^`)
 	commandWord = regexp.MustCompile(`[^\s'"]+|\n`)
 	separators  = strings.NewReplacer(";", "\n", "&", "\n", "|", "\n", "(", "\n", ")", "\n")
 	// starters are words that may precede the program or script that a command runs.

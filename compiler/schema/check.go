@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -205,7 +206,7 @@ func (c *Checker) str(s *Schema, v document.Value) {
 	switch {
 	case slices.Contains(r.Enum, text):
 	case len(r.Enum) > 0:
-		hint := suggest(text, r.Enum)
+		hint := cmp.Or(suggest(text, r.Enum), r.Hint)
 		if hint != "" && len(r.Enum) > maxListed {
 			c.Errorf(v, hint, "%q is none of the known values", clip(text))
 		} else {

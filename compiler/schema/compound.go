@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,10 +82,7 @@ func (r *Object) Find(name string) (s *Schema, hint string) {
 			return f.Schema, ""
 		}
 	}
-	if hint = Suggest(name, r.names()); hint == "" {
-		hint = "known keys are " + strings.Join(r.names(), ", ")
-	}
-	return nil, hint
+	return nil, cmp.Or(r.Foreign[name], Suggest(name, r.names()), "known keys are "+strings.Join(r.names(), ", "))
 }
 
 func (r *Object) names() []string {

@@ -46,6 +46,7 @@ type String struct {
 	NonEmpty bool     // at least one character
 	NonBlank bool     // at least one character that is not white space
 	Enum     []string // the values allowed; empty allows all
+	Hint     string   // for a value that is not in Enum and resembles none of them
 	// Pattern is a regular expression that stands for Check in the JSON Schema and is used
 	// only there. It accepts at least what Check accepts.
 	Pattern string
@@ -88,6 +89,8 @@ type Object struct {
 	// allowed, the problem is the key and Misnamed, such as "is no name of a file".
 	Named    func(name string) bool
 	Misnamed string
+	// Foreign has, for keys of other programs, the hint that says what to write instead.
+	Foreign map[string]string
 	// Variants are for the JSON Schema only: code that checks such an object picks the
 	// variant and checks its fields.
 	Variants []Variant

@@ -63,9 +63,10 @@ func argvSchema() *schema.Schema {
 func readProgram(c *schema.Checker, file string, rule *schema.Schema) document.Value {
 	c.File = file
 	doc, problems := document.ReadYAML(file)
-	if c.Problems = problems; len(problems) == 0 {
-		c.Check(rule, doc.Root())
+	if c.Problems = problems; len(problems) > 0 {
+		return document.Value{}
 	}
+	c.Check(rule, doc.Root())
 	return doc.Root()
 }
 
@@ -106,6 +107,8 @@ func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems 
 		i := slices.IndexFunc(a.Outputs, func(o Output) bool { return o.Name == want.Name })
 		if i < 0 {
 			wrong("there is no output artifact %q, which check %q names", want.Name, check.ID)
+		} else if tree := a.Outputs[i].Kind == DirectoryTree; tree != (a.Outputs[i].Limits.MaxFiles > 0) || tree != (want.Limits.MaxFiles > 0) || tree != ReadsTree(want.Parser) {
+			wrong("output artifact %q is a %s, and its limits, or its parser in check %q, are for something else", want.Name, a.Outputs[i].Kind, check.ID)
 		} else if most := a.Outputs[i].Limits; want.Limits.MaxBytes > most.MaxBytes || want.Limits.MaxFiles > most.MaxFiles || want.Limits.MaxTotalBytes > most.MaxTotalBytes {
 			wrong("the limits of output artifact %q exceed its maximum_limits", want.Name)
 		}

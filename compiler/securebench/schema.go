@@ -60,9 +60,17 @@ func Row() *schema.Object {
 	}}
 }
 
+// artifactLimitsSchema allows the limits of a file or of a tree.
 func artifactLimitsSchema() *schema.Schema {
 	count := schema.PositiveInteger("")
-	return schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
+	s := schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
+	s.Check = func(c *schema.Checker, v document.Value) {
+		file, tree := v.Get("max_bytes").Kind() != 0, v.Get("max_files").Kind() != 0 && v.Get("max_total_bytes").Kind() != 0
+		if file == tree || file && v.Len() > 1 {
+			c.Errorf(v, "", "the limits of a file are max_bytes, and the limits of a tree are max_files and max_total_bytes")
+		}
+	}
+	return s
 }
 
 // variants returns the schema of an object with shared fields and more fields, which depend on the value of one key. own
@@ -91,7 +99,7 @@ func Object(patch bool) *schema.Object {
 		}
 		return "", nil
 	}))
-	limits := schema.Optional("limits", artifactLimitsSchema())
+	limits := schema.Required("limits", artifactLimitsSchema())
 	helpers := schema.List("", schema.Open(""))
 	helpers.Check = func(c *schema.Checker, v document.Value) {
 		for _, item := range v.Items() {
@@ -107,10 +115,12 @@ func Object(patch bool) *schema.Object {
 		RegularFile:   {count("max_bytes")},
 		DirectoryTree: {count("max_files"), count("max_total_bytes"), schema.Optional("allow_internal_symlinks", schema.Boolean("", false))},
 	})
-	candidate := schema.Closed("", schema.Required("type", schema.Enum("", Bundle)), count("max_total_files"), count("max_total_bytes"), schema.Required("files", schema.List("", entry)))
+	candidate := variants("type", nil, map[string][]schema.Field{Bundle: {count("max_total_files"), count("max_total_bytes"), schema.Required("files", &schema.Schema{Array: &schema.Array{Min: 1, Items: entry}})}})
 	if patch {
-		candidate = schema.Closed("", schema.Required("type", schema.Enum("", GitPatch)), count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
-			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)))
+		candidate = variants("type", nil, map[string][]schema.Field{GitPatch: {
+			count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
+			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)),
+		}})
 	}
 	source := schema.Closed("", schema.Optional("entry", id.Schema), schema.Optional("subpath", schema.Path("")), schema.Optional("path", schema.Path("")))
 	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
@@ -131,13 +141,13 @@ func Object(patch bool) *schema.Object {
 
 // CheckVerification finds what the schema of a row's verification cannot express.
 func CheckVerification(c *schema.Checker, eval document.Value, patch bool) {
-	refer := func(v document.Value) {
-		kind, id, _ := strings.Cut(v.Text(), ".")
-		if eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
-			c.Errorf(v, "", "no resource is called %q", v.Text())
+	refer := func(v document.Value, kind string) {
+		id, ok := strings.CutPrefix(v.Text(), kind+".")
+		if !ok || eval.Get("resources").Get(kind).Get(id).Kind() == 0 {
+			c.Errorf(v, fmt.Sprintf("write %q and the id of one of resources.%s", kind+".", kind), "no resource of the kind %s is called %q", kind, v.Text())
 		}
 	}
-	refer(eval.Get("oracle"))
+	refer(eval.Get("oracle"), "host")
 	entries := checkEntries(c, eval.Get("candidate"))
 	ids := map[string]bool{}
 	for _, check := range eval.Get("checks").Items() {
@@ -146,12 +156,13 @@ func CheckVerification(c *schema.Checker, eval document.Value, patch bool) {
 			c.Errorf(check.Get("id"), "", "two checks have the id %q", id)
 		}
 		if ids[id] = true; check.Get("type").Is(ProtocolCheck) {
-			refer(check.Get("adapter"))
-			refer(check.Get("challenge").Get("source"))
+			refer(check.Get("adapter"), "runtime")
+			refer(check.Get("challenge").Get("source"), "host")
 		}
 		for _, a := range check.Get("artifacts").Items() {
-			source := a.Get("source")
+			source, limits, parser := a.Get("source"), a.Get("limits"), a.Get("parser")
 			entry, known := entries[source.Get("entry").Text()]
+			tree := limits.Get("max_files").Kind() != 0
 			switch {
 			case patch && source.Get("path").Kind() == 0:
 				c.Errorf(source, "", "key %q is missing", "path")
@@ -159,6 +170,10 @@ func CheckVerification(c *schema.Checker, eval document.Value, patch bool) {
 				c.Errorf(source, "", "the candidate has no entry %q", source.Get("entry").Text())
 			case source.Get("subpath").Kind() != 0 && !entry.Get("kind").Is(DirectoryTree):
 				c.Errorf(source, "", "only a directory_tree has a subpath")
+			case !patch && tree != (entry.Get("kind").Is(DirectoryTree) && source.Get("subpath").Kind() == 0):
+				c.Errorf(limits, "", "a file has the limits of a tree, or a tree has the limits of a file")
+			case tree != ReadsTree(parser.Text()):
+				c.Errorf(parser, "", "the parser %q reads no such artifact: a file instead of a tree, or a tree instead of a file", parser.Text())
 			}
 		}
 	}

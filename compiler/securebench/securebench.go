@@ -34,6 +34,12 @@ func Parsers() []string {
 	return []string{"opaque-bytes/v1", "utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1", "strict-npy-float-summary/v1", "tree-manifest/v1", "git-repository/v1"}
 }
 
+// ReadsTree reports whether the parser reads a directory, not a file.
+func ReadsTree(parser string) bool {
+	name := strings.TrimPrefix(parser, "securebench.")
+	return name == "tree-manifest/v1" || name == "git-repository/v1"
+}
+
 // Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>".
 type Verification struct {
 	hidden.Fields

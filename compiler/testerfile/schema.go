@@ -18,11 +18,14 @@ const testerVersion = "0.2"
 
 // Schema returns what a tester file may hold if these are the agents. The variants of harness are its types.
 func Schema(agents []AgentType) *schema.Schema {
+	version := schema.Enum("The version of this format: \"0.2\".", testerVersion)
+	version.String.Hint = "write \"0.2\" for a file of version \"1.0\", too"
 	s := schema.Closed("A SecureBench tester file, schema version 0.2.", slices.Concat(
-		[]schema.Field{schema.Required("schema_version", schema.Enum("The version of this format: \"0.2\".", testerVersion))},
+		[]schema.Field{schema.Required("schema_version", version)},
 		schema.Fields(File{}, rules(agents)),
 		[]schema.Field{schema.Optional("matrix", matrixSchema())},
 	)...)
+	s.Object.Foreign = map[string]string{"docker": "remove it: sbench uses no Docker, and images stay until sbench image rm"}
 	s.Check = checkCosts
 	return s
 }
@@ -55,6 +58,7 @@ func rules(agents []AgentType) schema.Rules {
 		"variable":    matching(`^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _"),
 		"votes":       func(s *schema.Schema) { s.Check = checkVotes },
 
+		"run":     func(s *schema.Schema) { s.Object.Foreign = map[string]string{"max_workers": "write jobs"} },
 		"runtime": func(s *schema.Schema) { s.Check = checkRuntime },
 		"secrets": func(s *schema.Schema) { s.Object.Others.Check = checkSource },
 		"servers": func(s *schema.Schema) {
@@ -141,7 +145,10 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 		return fields
 	}
 	common := pick("task_file", "timeout_seconds", "files", "allowed_domains")
-	configs := map[string]*schema.Object{HarnessCommand: {Fields: slices.Concat(pick("command", "provider"), pick(relayKeys()...), common)}}
+	configs := map[string]*schema.Object{HarnessCommand: {
+		Fields:  slices.Concat(pick("command", "provider"), pick(relayKeys()...), common),
+		Foreign: map[string]string{"artifact_path": "remove it: a text is what the command prints, code is in candidate.py, and a patch is what the command changes in the repository"},
+	}}
 	for _, agent := range agents {
 		own := pick("model", "version", "mcp_servers")
 		own[0].Required = true

@@ -24,7 +24,7 @@ import (
 type File struct {
 	Path         string              // absolute
 	Settings     []Setting           // applied to the file; at most one per key
-	Run          RunSection          `key:"run" rule:"required" doc:"What the run is called and how much of it there is."`
+	Run          RunSection          `key:"run" rule:"required run" doc:"What the run is called and how much of it there is."`
 	Benchmark    BenchmarkSection    `key:"benchmark" rule:"required" doc:"The pack."`
 	Harness      HarnessSection      `key:"harness" rule:"required harness" doc:"What produces candidates."`
 	Verification VerificationSection `key:"verification" rule:"null" doc:"What verifiers may do."`

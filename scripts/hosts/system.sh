@@ -13,21 +13,17 @@
 # ttyS1, and powers off.
 #
 # The directory is ${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/hosts/
-# SUITE-<hash of this script>. It appears by a rename, so that it is complete.
+# SUITE-<hash of the recipe>. It appears by a rename, so that it is complete.
 #
-# Needs root, mmdebstrap and mke2fs. Packages come from SBENCH_DEBIAN_MIRROR (a
-# complete URI), or from where mmdebstrap takes SUITE from by itself: the apt
-# sources of this machine if they have it, else deb.debian.org.
+# Needs root, mmdebstrap and mke2fs; debian-root.sh says where packages come from.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=hosts
 # shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
 . "$here/../oci-archive.sh"
-
-export LC_ALL=C
-# On disk, not in memory, and not in a home, which apt's own user cannot enter.
-export TMPDIR="${TMPDIR:-/var/tmp}"
+# shellcheck source-path=SCRIPTDIR source=../debian-root.sh
+. "$here/../debian-root.sh"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly packages="linux-image-cloud-amd64 systemd-sysv dbus dbus-user-session libpam-systemd udev kmod
@@ -40,13 +36,6 @@ readonly days=30
 readonly masked="getty@tty1.service serial-getty@ttyS0.service apt-daily.timer apt-daily-upgrade.timer
 	dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer man-db.timer
 	systemd-timesyncd.service networking.service systemd-networkd-wait-online.service"
-
-# apt_options prints the settings of this machine's apt that decide how a mirror
-# is reached, one `Name "value";` a line.
-apt_options() {
-	command -v apt-config >/dev/null 2>&1 || return 0
-	apt-config dump | grep -E '^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]) ' || true
-}
 
 # customize ROOT OUT is mmdebstrap's hook: it configures the system in ROOT and
 # writes the directory OUT.
@@ -90,21 +79,15 @@ customize() {
 
 # build SUITE DIRECTORY runs in a subshell of its own.
 build() {
-	local suite="$1" directory="$2" line args=()
+	local suite="$1" directory="$2" args=()
 	stage="$(mktemp -d "$(dirname -- "$directory")/.new.XXXXXXXX")"
 	trap 'rm -rf -- "$stage"' EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
-	while IFS= read -r line; do
-		[ -z "$line" ] || args+=("--aptopt=$line")
-	done < <(apt_options)
 	# A mirror that is late has an expired list of the suite that moves daily.
 	[ "$suite" != sid ] || args+=('--aptopt=Acquire::Check-Valid-Until "false";')
-	for line in man locale info doc; do args+=("--dpkgopt=path-exclude=/usr/share/$line/*"); done
-	mmdebstrap --quiet --mode=root --variant=minbase --format=null --dpkgopt=force-unsafe-io \
-		--include="$(tr -s ' \t\n' , <<<"$packages" | sed 's/,$//')" "${args[@]}" \
-		--customize-hook="'$here/system.sh' --customize \"\$1\" '$stage'" \
-		"$suite" - ${SBENCH_DEBIAN_MIRROR:+"$SBENCH_DEBIAN_MIRROR"} >&2
+	debian "$suite" - --mode=root --format=null --include="$(tr -s ' \t\n' , <<<"$packages" | sed 's/,$//')" "${args[@]}" \
+		--customize-hook="'$here/system.sh' --customize \"\$1\" '$stage'"
 	rm -rf -- "$directory"
 	mv -- "$stage" "$directory"
 }
@@ -127,7 +110,7 @@ main() {
 	bookworm | trixie | sid) ;;
 	*) die "usage: system.sh [--force] bookworm|trixie|sid" ;;
 	esac
-	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/system.sh")"
+	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/system.sh" "$here/../debian-root.sh")"
 	mkdir -p "$(dirname -- "$directory")"
 	exec 9>"$(dirname -- "$directory")/.lock"
 	flock 9

@@ -45,7 +45,7 @@ func refuse(code, format string, args ...any) error {
 	return &failure{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// Bounds of a tree, whose limits do not count its directories.
+// Bounds of a tree beside its own, of which max_files counts its directories and links, too.
 const (
 	maxEntries = 10_000
 	maxDepth   = 128
@@ -79,27 +79,30 @@ func visit(root *os.Root, name, kind string, limits securebench.Limits, links bo
 			return refuse("artifact_unreadable", "%q cannot be read", at)
 		}
 		info, err := tree.Lstat(at)
-		entries--
+		if at == "." {
+			return f(at, info)
+		}
+		entries, files = entries-1, files-1
 		switch {
 		case err != nil:
 			return err
 		case entries < 0 || strings.Count(at, "/") >= maxDepth:
 			return refuse("artifact_too_large", "%q has more than %d entries, or entries more than %d directories deep", name, maxEntries, maxDepth)
 		case info.Mode().IsRegular():
-			files, bytes = files-1, bytes-info.Size()
+			bytes -= info.Size()
 		case info.IsDir():
 		case info.Mode()&fs.ModeSymlink != 0 && links:
-			files--
 			target, err := tree.Readlink(at)
 			_, reached := tree.Stat(at) // fails if a link on the way leads out
 			if err != nil || path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at), target)) || reached != nil && !errors.Is(reached, fs.ErrNotExist) {
 				return refuse("artifact_unsafe", "a symbolic link leads out of %q", name)
 			}
+			bytes -= int64(len(target))
 		default:
 			return refuse("artifact_unsafe", "%q is a link or a special file", at)
 		}
 		if files < 0 || bytes < 0 {
-			return refuse("artifact_too_large", "%q has more than %d files or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
+			return refuse("artifact_too_large", "%q has more than %d entries or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
 		}
 		return f(at, info)
 	})
@@ -195,10 +198,10 @@ func (c *capture) read(a securebench.Artifact) observation {
 		e := c.entries[i]
 		name, kind = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind
 		limits = limits.Within(securebench.Limits{MaxBytes: max(e.MaxBytes, e.MaxTotalBytes), MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes})
-		if a.Source.Subpath != "" && !readsTree(a.Parser) {
+		if a.Source.Subpath != "" {
 			kind = securebench.RegularFile
 		}
-	} else if readsTree(a.Parser) {
+	} else if securebench.ReadsTree(a.Parser) {
 		kind = securebench.DirectoryTree
 	}
 	return c.observe(name, kind, a.Parser, limits, maxLine-maxEnvelope)
@@ -217,6 +220,7 @@ func (c *capture) observe(name, kind, parser string, limits securebench.Limits, 
 		err = refuse("artifact_missing", "there is no candidate")
 	default:
 		err = visit(c.root, name, kind, limits, true, a.add)
+		slices.SortFunc(a.nodes, func(x, y node) int { return strings.Compare(x.Path, y.Path) })
 	}
 	if err == nil {
 		o.Source.Digest, o.Source.Kind, o.Source.Size = new(a.digest()), kind, &a.size

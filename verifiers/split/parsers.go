@@ -55,10 +55,6 @@ type node struct {
 	Target string `json:"target,omitempty"`
 }
 
-func readsTree(parser string) bool {
-	return slices.Contains([]string{"tree-manifest/v1", "git-repository/v1"}, strings.TrimPrefix(parser, "securebench."))
-}
-
 // add notes what visit found.
 func (a *artifact) add(rel string, info fs.FileInfo) error {
 	at := path.Join(a.name, rel)
@@ -115,7 +111,7 @@ func (a *artifact) parse(parser string) (any, error) {
 	}
 	isText := slices.Contains([]string{"utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1"}, parser)
 	switch {
-	case a.tree != readsTree(parser):
+	case a.tree != securebench.ReadsTree(parser):
 		return nil, refuse("artifact_missing", "the parser does not read such an artifact")
 	case len(a.content) > most:
 		return nil, refuse(code, "the artifact has more than %d bytes", most)

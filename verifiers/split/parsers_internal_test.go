@@ -130,7 +130,7 @@ func TestTrees(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(dir, "t/sub"), 0o700), os.WriteFile(filepath.Join(dir, "t/run"), []byte("x"), 0o700), os.WriteFile(filepath.Join(dir, "t/sub/data"), nil, 0o600),
-		os.Symlink("sub/data", filepath.Join(dir, "t/link")), os.MkdirAll(filepath.Join(dir, "out"), 0o755), os.Symlink("/etc/passwd", filepath.Join(dir, "out/link")),
+		os.WriteFile(filepath.Join(dir, "t/sub-x"), nil, 0o600), os.Symlink("sub/data", filepath.Join(dir, "t/link")), os.MkdirAll(filepath.Join(dir, "out"), 0o755), os.Symlink("/etc/passwd", filepath.Join(dir, "out/link")),
 		os.MkdirAll(filepath.Join(dir, "links/p/q"), 0o755), os.Symlink("../..", filepath.Join(dir, "links/p/q/d")), os.Symlink("d/../t/run", filepath.Join(dir, "links/p/q/through")),
 	} {
 		if err != nil {
@@ -141,10 +141,11 @@ func TestTrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	const nodes = `{"nodes":[{"kind":"symlink","path":"link","target":"sub/data"},{"blob":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","kind":"regular_file","mode":493,"path":"run","size":1},` +
-		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
-	limits := securebench.Limits{MaxFiles: 3, MaxTotalBytes: 1}
+		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub-x","size":0},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
+	limits := securebench.Limits{MaxFiles: 5, MaxTotalBytes: 9}
 	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", limits), nodes)
-	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", securebench.Limits{MaxFiles: 2, MaxTotalBytes: 1}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", securebench.Limits{MaxFiles: 4, MaxTotalBytes: 9}), "artifact_too_large")
+	compare(t, observeIn(t, dir, "t", securebench.DirectoryTree, "tree-manifest/v1", securebench.Limits{MaxFiles: 5, MaxTotalBytes: 8}), "artifact_too_large")
 	compare(t, observeIn(t, dir, "deep", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_too_large")
 	compare(t, observeIn(t, dir, "out", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")
 	compare(t, observeIn(t, dir, "links", securebench.DirectoryTree, "tree-manifest/v1", limits), "artifact_unsafe")

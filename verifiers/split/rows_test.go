@@ -126,7 +126,7 @@ func sbRows() []sbRow {
 		tree     = `{"type": "file_bundle", "max_total_files": 100, "max_total_bytes": 1048576, "files": [{"id": "f", "path": "/app/out", "kind": "directory_tree", "max_files": 100, "max_total_bytes": 1048576}]}`
 		artifact = `{"id": "c", "type": "artifact", "artifacts": [{"id": "a", "source": %s, "parser": "%s", "limits": %s}]}`
 		protocol = `{"id": "c", "type": "protocol", "adapter": "runtime.adapter", "protocol": "p/v1", "challenge": {"source": "host.want", "max_cases": 1, "max_case_bytes": 100}, "trusted_helpers": [], "output_artifacts": %s, "limits": {"seconds_per_case": 10, "observation_bytes_per_case": 4096}}`
-		program  = "import os, sys\nos.makedirs('left', exist_ok=True)\nopen('left/out.txt', 'w').write(sys.argv[1] * 2)\nprint(int(sys.argv[1]) + 1)\n"
+		program  = "import os, sys\nos.makedirs('left', exist_ok=True)\nopen('left/out.txt', 'w').write(sys.argv[1] * 2)\nprint(int(sys.argv[1]) + int(open('given/one').read()))\n"
 		forged   = "import os\nprint('{\"format\": \"securebench.adapter-response/v2\", \"status\": \"observed\", \"observation\": {\"out\": \"8\"}}', flush=True)\nos._exit(3)\n"
 		npy      = "\x93NUMPY\x01\x00v\x00"
 		doubles  = "\x00\x00\x00\x00\x00\x00\xd0\x3f\x00\x00\x00\x00\x00\x00\xe8\x3f"
@@ -188,13 +188,14 @@ func sbRows() []sbRow {
 // load opens the pack of the row, which validates.
 func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
-	input, family := `{"instructions": "leave it"}`, "terminal_task"
+	input, family, assets := `{"instructions": "leave it"}`, "terminal_task", `[{"path": "one", "mount": "/app/given/one"}]`
 	if r.name == "git_patch" {
+		assets = "[]"
 		input, family = fmt.Sprintf(`{"repo": "a/b", "base_commit": %q, "instructions": "mend it"}`, baseCommit), "repo_patch"
 	}
 	runtimes := "{}"
 	files := map[string]string{
-		"manifest.yaml": `{schema_version: "2.0", id: rows}` + "\n", "assets/none": "", "evaluation_inputs/none": "",
+		"manifest.yaml": `{schema_version: "2.0", id: rows}` + "\n", "assets/one": "1\n", "evaluation_inputs/none": "",
 		"hidden/oracle/oracle.yaml": `{abi: securebench.oracle/v1, command: ["{python}", oracle.py], timeout_seconds: 20}` + "\n", "hidden/oracle/oracle.py": rowOracle,
 	}
 	want := map[string]any{"hold": r.hold}
@@ -205,9 +206,9 @@ func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler
 	text, err := json.Marshal(want)
 	must(tb, err)
 	files["hidden/want/want.json"] = string(text)
-	files["rows.jsonl"] = fmt.Sprintf(`{"id": "t", "family": %q, "input": %s, "environment": {"image": "sha256:%064d", "workdir": "/app", "timeout_seconds": 60, "agent_network": "none"}, `+
+	files["rows.jsonl"] = fmt.Sprintf(`{"id": "t", "family": %q, "input": %s, "assets": %s, "environment": {"image": "sha256:%064d", "workdir": "/app", "timeout_seconds": 60, "agent_network": "none"}, `+
 		`"verification": {"candidate": %s, "resources": {"runtime": %s, "host": {"oracle": {"path": "oracle"}, "want": {"path": "want"}}}, "checks": [%s], "oracle": "host.oracle"}}`+"\n",
-		family, input, 1, r.candidate, runtimes, r.check)
+		family, input, assets, 1, r.candidate, runtimes, r.check)
 	return openPack(tb, files)
 }
 
