@@ -18,31 +18,37 @@ const module = "github.com/securebench/sbench/"
 // layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "harness", "verifiers", "verifiers/terminal", "workspace", "compiler", "compiler/testerfile", "runtime", "runtime/host", "runtime/sandbox", "runtime/images", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
+		"cmd/sbench":                    {"run", "run/site", "harness", "verifiers", "verifiers/terminal", "workspace", "compiler", "compiler/validate", "compiler/family", "compiler/hidden", "compiler/testerfile", "runtime", "runtime/host", "runtime/images", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"examples":                      {},
-		"pack":                          {"workspace/foreign", "compiler", "compiler/document", "compiler/patch", "compiler/paths", "compiler/testerfile"},
-		"pack/harbor":                   {"workspace/foreign", "pack", "compiler", "compiler/document", "compiler/paths"},
-		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/testerfile", "runtime", "proxy"},
-		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate"},
-		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "compiler/document", "compiler/paths", "compiler/schema", "compiler/testerfile", "runtime", "proxy", "proxy/domain"},
-		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "runtime"},
-		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "runtime"},
-		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "runtime"},
-		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/patch", "runtime"},
-		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/paths", "runtime"},
-		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/paths", "compiler/document", "runtime"},
-		"verifiers/machine":             {"verifiers", "candidate", "workspace", "compiler", "runtime"},
+		"pack":                          {"workspace/foreign", "compiler", "compiler/validate", "compiler/family", "compiler/document", "compiler/patch", "compiler/paths", "compiler/testerfile"},
+		"pack/harbor":                   {"workspace/foreign", "pack", "compiler", "compiler/family", "compiler/document", "compiler/paths"},
+		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/validate", "compiler/family", "compiler/securebench", "compiler/environment", "compiler/testerfile", "runtime", "proxy"},
+		"run/site":                      {"run", "harness", "pack", "compiler/environment", "proxy", "proxy/domain", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"},
+		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate", "compiler"},
+		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/document", "compiler/paths", "compiler/schema", "compiler/testerfile", "runtime", "proxy", "proxy/domain"},
+		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/environment", "runtime"},
+		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "compiler/family", "runtime"},
+		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "compiler/family", "compiler/environment", "runtime"},
+		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/patch", "runtime"},
+		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/paths", "runtime"},
+		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/family", "compiler/securebench", "compiler/paths", "compiler/document", "runtime"},
+		"verifiers/machine":             {"verifiers", "candidate", "workspace", "runtime", "compiler/family", "compiler/environment"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},
 		"verifiers/contrast":            {"workspace", "runtime"},
 		"verifiers/judge":               {},
 		"verifiers/text":                {},
 		"candidate":                     {"workspace/foreign", "workspace", "compiler", "runtime"},
-		"workspace":                     {"workspace/foreign", "compiler", "compiler/paths"},
+		"workspace":                     {"workspace/foreign", "compiler", "compiler/hidden", "compiler/paths"},
 		"workspace/foreign":             {},
-		"compiler":                      {"compiler/testerfile", "compiler/patch", "compiler/schema", "compiler/paths", "compiler/document", "workspace/foreign"},
+		"compiler/validate":             {"compiler", "compiler/paths", "compiler/securebench", "compiler/testerfile", "compiler/document", "compiler/family"},
+		"compiler/family":               {"compiler", "compiler/document", "compiler/hidden", "compiler/schema", "compiler/patch"},
+		"compiler":                      {"compiler/schema", "compiler/paths", "compiler/document", "workspace/foreign", "compiler/securebench", "compiler/environment", "compiler/hidden"},
+		"compiler/securebench":          {"compiler/document", "compiler/schema", "compiler/environment", "compiler/hidden", "compiler/patch"},
+		"compiler/environment":          {"compiler/document", "compiler/paths", "compiler/schema"},
+		"compiler/hidden":               {"compiler/document", "compiler/schema"},
 		"compiler/testerfile":           {"compiler/schema", "compiler/paths", "compiler/document", "proxy/domain"},
 		"compiler/schema":               {"compiler/paths", "compiler/document", "proxy/domain"},
 		"compiler/patch":                {},
@@ -57,7 +63,7 @@ func layout() map[string][]string {
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"report", "verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 
@@ -68,7 +74,7 @@ func soleUsers() map[string][]string {
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
 		"github.com/aymanbagabas/go-udiff":        {"run"},
 		"github.com/containerd/":                  {"runtime", "runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
-		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "cmd/sbench"},
+		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "run/site"},
 		"k8s.io/":                                 {"run"},
 		"sigs.k8s.io/yaml":                        {"pack", "run"},
 		"go.yaml.in/yaml":                         {"compiler/document"},
@@ -80,7 +86,7 @@ func soleUsers() map[string][]string {
 		"github.com/mdlayher/netlink":             {"runtime", "proxy"},
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
-		"github.com/vbauerster/mpb":               {"cmd/sbench"},
+		"github.com/vbauerster/mpb":               {"report"},
 	}
 }
 

@@ -14,6 +14,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -124,6 +127,23 @@ func TestValuesAreCounted(t *testing.T) {
 		if _, found, err := relay.Inspect(relay.OpenAI, responsesPath, []byte(body)); found.Work < 100*values {
 			t.Errorf("%d bytes are counted for %d values: %v", found.Work, values, err)
 		}
+	}
+}
+
+// TestWorkIsLinear: each of many parts that are replaced asks for its message's role, which is behind many fields.
+func TestWorkIsLinear(t *testing.T) {
+	var body strings.Builder
+	body.WriteString(`{"model":"m","input":[{`)
+	for i := range 60_000 {
+		fmt.Fprintf(&body, `"x%d":0,`, i)
+	}
+	fmt.Fprintf(&body, `"content":[%s{"type":"x"}],"role":"assistant"}]}`, strings.Repeat(`{"type":"x"},`, 30_000))
+	var before, after unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &before)
+	_, found, err := relay.Inspect(relay.OpenAI, responsesPath, []byte(body.String()))
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &after)
+	if took := time.Duration(after.Utime.Nano() - before.Utime.Nano()); took > 2*time.Second || err != nil || found.Work < 120_000*100 {
+		t.Errorf("%s of processor time, %d, %v", took, found.Work, err)
 	}
 }
 

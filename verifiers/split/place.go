@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -71,7 +72,7 @@ func (c *check) candidate(ctx context.Context) (s subject, err error) {
 		return s, err
 	}
 	c.done = append(c.done, done)
-	m, done, err := machine.Restore(ctx, c.engine, in, compiler.TerminalTaskOf(in.Task))
+	m, done, err := machine.Restore(ctx, c.engine, in, family.TerminalTaskOf(in.Task))
 	if err != nil {
 		return s, err
 	}
@@ -89,7 +90,7 @@ func (c *check) control(ctx context.Context) (runtime.Config, error) {
 	}
 	switch kind := c.in.Task.CandidateKind(); {
 	case kind == compiler.CandidateCode:
-		return cfg, c.withCode(&cfg, compiler.CodeCompletionOf(c.in.Task).StarterCode)
+		return cfg, c.withCode(&cfg, family.CodeCompletionOf(c.in.Task).StarterCode)
 	case kind == compiler.CandidatePatch, c.in.Task.Verification() != nil: // the image has it
 		cfg.WritableRoot = true
 		return cfg, nil

@@ -15,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/runtime"
@@ -229,12 +231,11 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 // openTask opens the only task of a pack, which validates.
 func openTask(tb testing.TB, dir, tasks string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
 	must(tb, err)
 	for task, err := range pack.Tasks() {
 		must(tb, err)
-		check := pack.NewPrecheck(nil)
-		defer check.Close()
+		check := validate.NewPrecheck(pack, nil)
 		for _, problem := range check.Task(task) {
 			if !problem.Warning {
 				tb.Fatal(problem)

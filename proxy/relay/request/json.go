@@ -34,9 +34,10 @@ type value struct {
 	name    []byte // the key as written, with its quotes; nil unless a member
 	raw     []byte // as written
 	parts   []*value
-	in      *value // nil for the whole request
-	gone    bool   // removed
-	changed bool   // the parts differ from raw
+	index   map[string]*value // of many members, by key; nil until it is needed
+	in      *value            // nil for the whole request
+	gone    bool              // removed
+	changed bool              // the parts differ from raw
 }
 
 // parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike:
@@ -132,15 +133,31 @@ func (v *value) text() (string, bool) {
 
 // field returns a member of an object, nil if there is none.
 func (v *value) field(key string) *value {
-	if v.kind() == '{' {
+	if v.kind() != '{' {
+		return nil
+	}
+	if len(v.parts) > fewParts && v.index == nil {
+		v.index = map[string]*value{}
 		for _, m := range v.parts {
-			if m.key == key && !m.gone {
-				return m
-			}
+			v.index[m.key] = m
+		}
+	}
+	if v.index != nil {
+		if m := v.index[key]; m != nil && !m.gone {
+			return m
+		}
+		return nil
+	}
+	for _, m := range v.parts {
+		if m.key == key && !m.gone {
+			return m
 		}
 	}
 	return nil
 }
+
+// fewParts can be compared one by one, even for each value inside them.
+const fewParts = 16
 
 // word returns the value of a string member; "" if absent or null. It returns false for any
 // other value.
@@ -158,7 +175,7 @@ func (v *value) emptied() bool {
 
 // touch marks everything that contains v as changed.
 func (v *value) touch() {
-	for in := v.in; in != nil; in = in.in {
+	for in := v.in; in != nil && !in.changed; in = in.in {
 		in.changed = true
 	}
 }
@@ -171,13 +188,13 @@ func (v *value) remove() {
 
 // replace replaces v with JSON without changing its key.
 func (v *value) replace(json string) {
-	v.raw, v.parts, v.gone, v.changed = []byte(json), nil, false, false
+	v.raw, v.parts, v.index, v.gone, v.changed = []byte(json), nil, nil, false, false
 	v.touch()
 }
 
 // add adds a member to an object.
 func (v *value) add(key, json string) {
-	v.changed = true
+	v.changed, v.index = true, nil
 	v.touch()
 	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
 }

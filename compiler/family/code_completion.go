@@ -1,4 +1,4 @@
-package compiler
+package family
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
@@ -15,9 +16,9 @@ import (
 const Fenced = "fenced"
 
 // CodeCompletion asks for source code, which the verifier tests.
-func CodeCompletion() *Family {
-	return &Family{
-		Name: "code_completion", CandidateKind: CandidateCode,
+func CodeCompletion() *compiler.Family {
+	return &compiler.Family{
+		Name: "code_completion", CandidateKind: compiler.CandidateCode,
 		Doc: "Write code. Tests that the agent never sees use the names it defines.",
 		Input: &schema.Object{Fields: []schema.Field{
 			schema.Required("prompt", schema.Text("What the code has to do.")),
@@ -29,7 +30,7 @@ func CodeCompletion() *Family {
 				schema.Required("source", schema.Enum("Where the tests are: \"inline\".", "inline")),
 				schema.Required("code", schema.Text("The code of the tests. It fails by an exception.")),
 			)),
-			splitField(),
+			compiler.SplitField(),
 			schema.Optional("reference_solution", schema.AnyText("A right solution, whole.")),
 			schema.Optional("canonical_solution", schema.AnyText("A right solution, possibly a body that continues the prompt.")),
 			schema.Optional("extract", schema.Enum("How the candidate is found in what was written: \"none\", all of it, unless given; \"fenced\", the code in Markdown fences, or the body of the starter code's last function.", "none", Fenced)),
@@ -40,16 +41,12 @@ func CodeCompletion() *Family {
 }
 
 func checkCodeCompletion(c *schema.Checker, input, eval document.Value) {
-	if oneCheck(c, eval, "tests", `the tests: {"source": "inline", "code": "…"}; or give split`) {
+	if compiler.OneCheck(c, eval, "tests", `the tests: {"source": "inline", "code": "…"}; or give split`) {
 		return
 	}
-	if language := input.Get("language"); !isPython(language.Text()) {
+	if language := input.Get("language"); !compiler.IsPython(language.Text()) {
 		c.Warnf(language, "", "only python has a verifier, not %q", language.Text())
 	}
-}
-
-func isPython(language string) bool {
-	return slices.Contains([]string{"", "python", "python3", "py"}, strings.ToLower(strings.TrimSpace(language)))
 }
 
 // CodeCompletionEval is what is needed to verify a code_completion task. It prints as
@@ -66,10 +63,10 @@ type CodeCompletionEval struct {
 }
 
 // CodeCompletionOf returns what is needed to verify a task of the family.
-func CodeCompletionOf(t *Task) CodeCompletionEval {
-	eval := EvalOf[CodeCompletionEval](t)
-	schema.Decode(t.eval().Get("tests"), &eval)
-	if isPython(eval.Language) {
+func CodeCompletionOf(t *compiler.Task) CodeCompletionEval {
+	eval := compiler.EvalOf[CodeCompletionEval](t)
+	schema.Decode(t.Eval().Get("tests"), &eval)
+	if compiler.IsPython(eval.Language) {
 		eval.Language = "python"
 	}
 	return eval
@@ -135,7 +132,7 @@ func FencedCode(answer string) string {
 		}
 		mark := answer[marks[i][0]:marks[i][1]]
 		margin := "\n" + mark[:strings.IndexByte(mark, '`')]
-		if block := strings.ReplaceAll("\n"+answer[marks[i][1]:end], margin, "\n")[1:]; isPython(tag(i)) {
+		if block := strings.ReplaceAll("\n"+answer[marks[i][1]:end], margin, "\n")[1:]; compiler.IsPython(tag(i)) {
 			blocks = append(blocks, block)
 		} else {
 			foreign = append(foreign, block)
@@ -170,17 +167,4 @@ func indented(body string) string {
 		}
 	}
 	return strings.Join(lines, "\n") + "\n"
-}
-
-// CodeFile returns the name of the file, in the workspace, that an agent leaves its code in.
-func (t *Task) CodeFile() string {
-	language := strings.ToLower(strings.TrimSpace(t.doc.Root().Get("input").Get("language").Text()))
-	extension := map[string]string{
-		"bash": "sh", "c": "c", "c++": "cpp", "cpp": "cpp", "go": "go", "golang": "go", "java": "java", "javascript": "js", "js": "js", "lua": "lua", "perl": "pl",
-		"php": "php", "r": "r", "ruby": "rb", "rust": "rs", "sh": "sh", "shell": "sh", "typescript": "ts",
-	}[language]
-	if isPython(language) || t.Split() == nil { // other tests than split ones are for Python
-		extension = "py"
-	}
-	return "candidate." + cmp.Or(extension, "txt")
 }

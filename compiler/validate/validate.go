@@ -1,20 +1,24 @@
-package compiler
+// Package validate finds what is wrong with packs and tester files before anything runs: [Files] for authors, a [Precheck]
+// for each run, so that they agree.
+package validate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 )
 
-// Summary counts what Validate checked and found.
+// Summary counts what Files checked and found.
 type Summary struct {
 	Testers  int `json:"testers"`
 	Packs    int `json:"packs"`
@@ -23,7 +27,7 @@ type Summary struct {
 	Warnings int `json:"warnings"`
 }
 
-// Validate checks packs and tester files, and warns about valid but suspicious things. It
+// Files checks packs and tester files, and warns about valid but suspicious things. It
 // calls report for every problem as it is found; memory does not grow with the number of
 // rows. A path is one of:
 //
@@ -37,7 +41,7 @@ type Summary struct {
 // A file named twice is checked once. Tester files may name agents as their harness. If a problem is an
 // error, a run of the pack, or with the tester file, would refuse to start. checks are further checks of
 // tester files. The returned error is the cause of ctx.
-func Validate(ctx context.Context, paths []string, agents []testerfile.AgentType, report func(Problem), checks ...func(*testerfile.File) Problems) (Summary, error) {
+func Files(ctx context.Context, paths []string, agents []testerfile.AgentType, report func(compiler.Problem), checks ...func(*testerfile.File) compiler.Problems) (Summary, error) {
 	v := validator{agents: agents, report: report, checks: checks, checked: map[string]bool{}}
 	for _, path := range paths {
 		v.path(ctx, filepath.Clean(path))
@@ -47,8 +51,8 @@ func Validate(ctx context.Context, paths []string, agents []testerfile.AgentType
 
 type validator struct {
 	agents  []testerfile.AgentType
-	report  func(Problem)
-	checks  []func(*testerfile.File) Problems
+	report  func(compiler.Problem)
+	checks  []func(*testerfile.File) compiler.Problems
 	summary Summary
 	checked map[string]bool // tester files, and pairs of a manifest and rows; by absolute paths
 }
@@ -56,14 +60,16 @@ type validator struct {
 // again reports whether it has been called with the same paths before.
 func (v *validator) again(paths ...string) bool {
 	for i := range paths {
-		paths[i] = absolute(paths[i])
+		if abs, err := filepath.Abs(paths[i]); err == nil {
+			paths[i] = abs
+		}
 	}
 	key := strings.Join(paths, "\x00")
 	defer func() { v.checked[key] = true }()
 	return v.checked[key]
 }
 
-func (v *validator) emit(problems ...Problem) {
+func (v *validator) emit(problems ...compiler.Problem) {
 	for _, p := range problems {
 		if p.Warning {
 			v.summary.Warnings++
@@ -81,33 +87,15 @@ func (v *validator) path(ctx context.Context, path string) {
 		v.emit(document.ProblemsOf(path, err)...)
 	case info.IsDir():
 		if !v.directory(ctx, path, 0) {
-			v.emit(Problem{File: path, Message: "directory holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
+			v.emit(compiler.Problem{File: path, Message: "directory holds no pack and no tester file", Hint: "a pack has a manifest.yaml"})
 		}
 	case strings.HasSuffix(path, ".jsonl"):
-		v.checkPack(ctx, filepath.Join(filepath.Dir(path), manifestName), path, nil)
+		v.checkPack(ctx, filepath.Join(filepath.Dir(path), "manifest.yaml"), path, nil)
 	case testerfile.Likely(path):
 		v.tester(ctx, path)
 	default:
-		v.checkPack(ctx, path, TasksFile(filepath.Dir(path)), nil)
+		v.checkPack(ctx, path, compiler.TasksFile(filepath.Dir(path)), nil)
 	}
-}
-
-// The default names of a pack's files.
-const (
-	manifestName = "manifest.yaml"
-	tasksName    = "tasks.jsonl"
-)
-
-// TasksFile returns the path of the file of rows of the pack in dir: tasks.jsonl or, if there is none but that,
-// rows.jsonl, as packs of SecureBench 2.0 call it.
-func TasksFile(dir string) string {
-	tasks, rows := filepath.Join(dir, tasksName), filepath.Join(dir, "rows.jsonl")
-	if _, err := os.Lstat(tasks); err != nil {
-		if _, err := os.Lstat(rows); err == nil {
-			return rows
-		}
-	}
-	return tasks
 }
 
 // maxDirectories bounds the depth of the search for packs.
@@ -121,9 +109,9 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 		v.emit(document.ProblemsOf(dir, err)...)
 		return true
 	}
-	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == manifestName })
+	isPack := slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "manifest.yaml" })
 	if isPack {
-		v.checkPack(ctx, filepath.Join(dir, manifestName), TasksFile(dir), nil)
+		v.checkPack(ctx, filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir), nil)
 	}
 	found = isPack
 	for _, e := range entries {
@@ -204,26 +192,45 @@ func packOf(path string) (manifest, tasks string, ok bool) {
 // maxPackProblems is how many problems of a pack are shown beside those of a tester file.
 const maxPackProblems = 20
 
-// PackProblems returns what is wrong with the manifest and the rows of the pack that a tester file names
-// which itself has errors.
-func PackProblems(tester string) (all Problems) {
-	manifest, tasks, ok := packOf(tester)
-	if !ok {
-		return nil
-	}
-	p, err := OpenPack(manifest, tasks)
-	if err != nil {
-		return document.ProblemsOf(manifest, err)
-	}
-	for _, err := range p.Tasks() {
-		if err != nil {
-			all = append(all, document.ProblemsOf(tasks, err)...)
+// PackProblems returns what is wrong with the pack that a tester file names which itself has errors.
+func PackProblems(tester string) (all compiler.Problems) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	v := validator{checked: map[string]bool{}, report: func(p compiler.Problem) {
+		if !p.Warning {
+			all = append(all, p)
 		}
 		if len(all) >= maxPackProblems {
-			break
+			cancel()
 		}
+	}}
+	if manifest, tasks, ok := packOf(tester); ok {
+		v.checkPack(ctx, manifest, tasks, nil)
 	}
 	return all
+}
+
+// OpenPack opens the pack that the tester file names. A missing manifest or file of rows is
+// a problem of the tester file. The error holds Problems.
+func OpenPack(t *testerfile.File) (*compiler.Pack, error) {
+	return openPack(t, t.Benchmark.Manifest, t.Benchmark.Tasks)
+}
+
+// openPack opens a pack. If t is not nil, it is the tester file that names the pack, and manifest and tasks may be other
+// paths of the files that it names.
+func openPack(t *testerfile.File, manifest, tasks string) (*compiler.Pack, error) {
+	pack, err := family.OpenPack(manifest, tasks)
+	if err == nil || t == nil {
+		return pack, err
+	}
+	problems := document.ProblemsOf(manifest, err)
+	for i, p := range problems {
+		field := map[string]string{manifest: "$.benchmark.manifest", tasks: "$.benchmark.tasks"}[p.File]
+		if _, err := os.Stat(p.File); field != "" && errors.Is(err, fs.ErrNotExist) {
+			problems[i] = t.Problem(field, "paths are relative to the tester file", fmt.Sprintf("there is no file %q", p.File))
+		}
+	}
+	return nil, problems
 }
 
 // beside returns an absolute path from a tester file in the way the file itself was named:
@@ -252,29 +259,20 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *te
 		}
 		return
 	}
-	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit, check: p.NewPrecheck(t), seen: map[string]bool{}}
-	defer pv.check.Close()
+	pv := packValidator{pack: p, tester: t, smells: first, emit: v.emit, check: NewPrecheck(p, t), seen: map[string]bool{}}
 	if rows := pv.run(ctx); first {
 		v.summary.Rows += rows
 	}
 }
 
-// absolute returns the absolute form of a path for comparison, or the path itself on error.
-func absolute(path string) string {
-	if abs, err := filepath.Abs(path); err == nil {
-		return abs
-	}
-	return path
-}
-
 // packValidator checks the rows of one pack.
 type packValidator struct {
-	pack   *Pack
+	pack   *compiler.Pack
 	tester *testerfile.File
 	// smells is false if the pack was checked before: then only problems with the tester
 	// file are reported.
 	smells  bool
-	emit    func(...Problem)
+	emit    func(...compiler.Problem)
 	seen    map[string]bool // warnings that are given once
 	check   *Precheck
 	matched []bool // globs of the tester file that match an id
@@ -284,40 +282,46 @@ type packValidator struct {
 // run checks the rows until ctx is done, and returns their number.
 func (pv *packValidator) run(ctx context.Context) (rows int) {
 	if pv.smells {
-		for _, p := range pv.pack.warnings {
+		for _, p := range pv.pack.Warnings {
 			pv.once(p)
 		}
 	}
 	if pv.tester != nil {
 		pv.matched = make([]bool, len(pv.tester.Run.Tasks))
 	}
-	for row, err := range pv.pack.rows() {
+	for task, err := range pv.pack.Tasks() {
 		if ctx.Err() != nil {
 			return rows
 		}
-		rows++
 		if err != nil {
+			rows++
 			pv.failed = true
 			if pv.smells {
 				pv.emit(document.ProblemsOf(pv.pack.TasksPath, err)...)
 			}
 			continue
 		}
-		pv.row(row.task, row.warnings)
+		for _, step := range task.Steps() {
+			rows++
+			pv.row(step)
+		}
+		for i, matched := range pv.matched {
+			pv.matched[i] = matched || compiler.MatchTask(pv.tester.Run.Tasks[i], task.ID())
+		}
 	}
 	pv.atEnd(rows)
 	return rows
 }
 
 // warn emits a problem as a warning.
-func (pv *packValidator) warn(p Problem) {
+func (pv *packValidator) warn(p compiler.Problem) {
 	p.Warning = true
 	pv.emit(p)
 }
 
-func (pv *packValidator) row(t *Task, warnings Problems) {
+func (pv *packValidator) row(t *compiler.Task) {
 	if pv.smells {
-		for _, p := range warnings {
+		for _, p := range t.Warnings() {
 			if strings.HasPrefix(p.Path, "$.environment") {
 				pv.once(p)
 			} else {
@@ -329,25 +333,22 @@ func (pv *packValidator) row(t *Task, warnings Problems) {
 		pv.checkerSmells(t)
 		pv.laneSmells(t)
 	}
-	if needed := t.eval().Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
-		pv.warn(Problem{
-			File: pv.pack.TasksPath, Line: t.line, Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
+	if needed := t.Eval().Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
+		pv.warn(compiler.Problem{
+			File: pv.pack.TasksPath, Line: t.Line(), Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
 			Hint: "verification.disallow_dangerous_commands: false",
 		})
 	}
 	pv.emit(pv.check.forTester(t)...)
-	for i, matched := range pv.matched {
-		pv.matched[i] = matched || MatchTask(pv.tester.Run.Tasks[i], t.TaskID())
-	}
 }
 
 func (pv *packValidator) atEnd(rows int) {
 	if pv.smells && rows == 0 {
-		pv.emit(Problem{File: pv.pack.TasksPath, Message: "file has no rows, so a run measures nothing", Warning: true})
+		pv.emit(compiler.Problem{File: pv.pack.TasksPath, Message: "file has no rows, so a run measures nothing", Warning: true})
 	}
 	if pv.smells && !pv.failed {
 		for _, name := range pv.orphans() {
-			pv.warn(Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
+			pv.warn(compiler.Problem{File: filepath.Join(pv.pack.EvalRoot, name), Message: "no row refers to this eval file"})
 		}
 	}
 	if len(pv.matched) > 0 && !slices.Contains(pv.matched, true) && rows > 0 {
@@ -359,17 +360,4 @@ func (pv *packValidator) atEnd(rows int) {
 			pv.warn(pv.tester.Problem(fmt.Sprintf("$.run.tasks[%d]", i), "", fmt.Sprintf("glob %q matches no task", pv.tester.Run.Tasks[i])))
 		}
 	}
-}
-
-// MatchTask reports whether a glob of run.tasks matches a task's id: * matches any text,
-// including slashes, ? any character, and [abc] any of several. A malformed glob matches
-// only the id that equals it.
-func MatchTask(glob, id string) bool {
-	if glob == id {
-		return true
-	}
-	// path.Match stops * at slashes, which mean nothing in an id.
-	const slash = "\x01"
-	ok, err := path.Match(strings.ReplaceAll(glob, "/", slash), strings.ReplaceAll(id, "/", slash))
-	return err == nil && ok
 }

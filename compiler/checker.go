@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,41 +18,13 @@ import (
 
 // The sources of a checker.
 const (
-	checkerCommand = "command" // a command, given in the row
+	CheckerCommand = "command" // a command, given in the row
 	CheckerPytest  = "pytest"  // a file or directory below asset_roots.eval for pytest
 	CheckerScript  = "script"  // a program or a shell script below asset_roots.eval
 )
 
-// TerminalTask asks for changes to a workspace. A checker judges its final state.
-func TerminalTask() *Family {
-	return &Family{
-		Name: "terminal_task", CandidateKind: CandidateWorkspace,
-		Doc: "Bring a workspace into a state. A checker then looks at a copy of it.",
-		Input: &schema.Object{Fields: []schema.Field{
-			schema.Required("instructions", schema.Text("What to do.")),
-			schema.Optional("context", textOrObject("What the instructions are about.")),
-		}},
-		Eval: &schema.Object{Fields: []schema.Field{
-			schema.Optional("checker", checkerSchema()),
-			splitField(),
-			schema.Optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
-			schema.Optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
-			schema.Optional("needed_commands", schema.Nullable(schema.List("Dangerous commands that the checker needs and the tester has to allow.", schema.Enum("The only one known is \"chroot\".", "chroot")))),
-			schema.Optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.", schema.Fields(Service{}, nil)...)))),
-			schema.Optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", schema.Absolute("An absolute path.")))),
-			schema.Optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", schema.Absolute("An absolute path.")))),
-			schema.Optional("expected_state", anything("What the workspace should be like, for people.")),
-		}},
-		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
-		Machine: true,
-		Checker: checkerOf,
-		Check: func(c *schema.Checker, _, eval document.Value) {
-			oneCheck(c, eval, "checker", "a command, or the path of a pytest file or script below asset_roots.eval; or give split", "run_tests", "test_files", "needed_commands", "services")
-		},
-	}
-}
-
-func checkerSchema() *schema.Schema {
+// CheckerSchema is the schema of a checker.
+func CheckerSchema() *schema.Schema {
 	s := schema.Closed("The check of the final workspace; exit status 0 passes. Either a command, or the path of a pytest file or script below asset_roots.eval.", schema.Fields(Checker{}, nil)...)
 	s.Check = checkChecker
 	for _, source := range []string{CheckerPytest, CheckerScript} {
@@ -69,7 +42,7 @@ func checkChecker(c *schema.Checker, v document.Value) {
 			c.Errorf(of, "name the checker's own image", "%q is for a checker with an image", key)
 		}
 	}
-	if source.Kind() == 0 || source.Is(checkerCommand) {
+	if source.Kind() == 0 || source.Is(CheckerCommand) {
 		if command.Kind() == 0 {
 			c.Errorf(v, "the command that checks; exit status 0 passes", "key %q is missing", "command")
 		}
@@ -90,8 +63,8 @@ func checkChecker(c *schema.Checker, v document.Value) {
 // field is zero. It prints as "<redacted>".
 type Checker struct {
 	hidden.Fields
-	Source        string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // checkerCommand, CheckerPytest or CheckerScript
-	Command       Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is checkerCommand
+	Source        string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // CheckerCommand, CheckerPytest or CheckerScript
+	Command       Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is CheckerCommand
 	Path          string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
 	Workdir       string            `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
 	Timeout       time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take."`
@@ -106,6 +79,7 @@ type Checker struct {
 	RunCandidate  bool              `key:"run_candidate" doc:"Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one."`
 
 	files, mount, mounted string
+	misplaced             bool
 	shell                 bool // Path is a script that names no interpreter
 }
 
@@ -138,6 +112,9 @@ func (c Checker) Evaluator() string {
 // Relocated reports whether the checker is in SecureBench's layout, a script beside its tests: Mount is
 // below paths.EvaluatorMount, and the checker may write to the root of its sandbox.
 func (c Checker) Relocated() bool { return c.mount != "" && c.mount != paths.CheckerMount }
+
+// Misplaced reports whether the checker is a script beside its tests in EvalRoot itself, which belongs to all tasks.
+func (c Checker) Misplaced() bool { return c.misplaced }
 
 // TestDir returns the directory of a script's tests in a sandbox: paths.CheckerMount or, if the script is
 // beside a directory called tests, that directory.
@@ -179,44 +156,10 @@ func (c Checker) Args() []string {
 	return c.Command.Args()
 }
 
-// TerminalEval is what is needed to verify a terminal_task. It prints as
-// "<redacted>".
-type TerminalEval struct {
-	hidden.Fields
-	Checker Checker
-	// NeededCommands are the dangerous commands the checker needs; only
-	// "chroot" is known.
-	NeededCommands []string  `key:"needed_commands"`
-	Services       []Service `key:"services"`
-	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
-	// the candidate changed at and below the first, and the image's files at and below the
-	// second. They have a meaning only if Environment.Machine is set.
-	ExpectedChanges []string `key:"expected_changes"`
-	TrustedPaths    []string `key:"trusted_paths"`
-	// Files are the eval files to put into the verifier's copy of the workspace.
-	Files []FileRef
-}
-
-// A Service is a process that runs beside a checker.
-type Service struct {
-	Command Command       `key:"command" rule:"required" doc:"The command of the service."`
-	Ready   Command       `key:"ready" doc:"A command that succeeds as soon as the service can be used. It is tried again until then."`
-	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long it may take until the service is ready, by default a minute."`
-}
-
-// TerminalTaskOf returns what is needed to verify a task of the family.
-func TerminalTaskOf(t *Task) TerminalEval {
-	eval := EvalOf[TerminalEval](t)
-	eval.Checker = checkerOf(t)
-	eval.NeededCommands = slices.Compact(eval.NeededCommands)
-	eval.Files = t.evaluationFiles()
-	return eval
-}
-
 func checkerOf(t *Task) Checker {
-	checker, v := Checker{Source: checkerCommand}, t.eval().Get("checker")
+	checker, v := Checker{Source: CheckerCommand}, t.Eval().Get("checker")
 	schema.Decode(v, &checker)
-	if checker.Source == checkerCommand {
+	if checker.Source == CheckerCommand {
 		return checker
 	}
 	checker.Path, _ = paths.Parse(v.Get("path").Text()) // the schema's check has passed
@@ -230,8 +173,10 @@ func checkerOf(t *Task) Checker {
 		begin := beginning(name)
 		checker.shell = begin != "" && !strings.HasPrefix(begin, "#!") && !strings.HasPrefix(begin, "\x7fELF")
 	}
-	if checker.besideTests(t.pack.EvalRoot) && checker.files != "." {
-		checker.mount = checker.Evaluator()
+	if checker.besideTests(t.pack.EvalRoot) {
+		if checker.misplaced = checker.files == "."; !checker.misplaced {
+			checker.mount = checker.Evaluator()
+		}
 	}
 	checker.mounted = path.Join(checker.mount, path.Base(checker.Path))
 	if checker.files == "." {
@@ -262,3 +207,24 @@ func beginning(name string) string {
 	line, _ := bufio.NewReader(f).ReadSlice('\n') // an overlong line is judged by its beginning
 	return string(line)
 }
+
+// ScriptFault returns why neither the kernel nor a shell can execute the script, and a hint how to
+// mend it.
+func ScriptFault(name string) (hint string, err error) {
+	text := beginning(name)
+	switch {
+	case isDir(name):
+		return "name the script in it", errors.New("is a directory")
+	case text == "":
+		return "", errors.New("is empty, or cannot be read")
+	case strings.HasPrefix(text, byteOrderMark):
+		return "save the file without one", errors.New("begins with a byte order mark, so that no interpreter is found")
+	case !strings.HasPrefix(text, "#!") && !strings.HasPrefix(text, "\x7fELF") && !slices.Contains([]string{"", ".sh", ".bash"}, filepath.Ext(name)):
+		return `begin it with a line such as "#!/usr/bin/env python3"`, errors.New("names no interpreter in its first line, and is no shell script by its name")
+	case strings.HasSuffix(text, "\r\n"):
+		return "save it with the line ends of Unix: sed -i 's/\\r$//' FILE", errors.New("has CRLF line ends, which no interpreter takes")
+	}
+	return "", nil
+}
+
+const byteOrderMark = "\ufeff"

@@ -1,14 +1,14 @@
-package compiler
+package validate
 
 import (
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 )
 
@@ -16,7 +16,7 @@ import (
 const maxSeen = 10_000
 
 // once emits only the first of equal warnings, which many rows may cause.
-func (pv *packValidator) once(p Problem) {
+func (pv *packValidator) once(p compiler.Problem) {
 	key := p.Path + "\x00" + p.Message
 	if !pv.seen[key] && len(pv.seen) < maxSeen {
 		pv.seen[key] = true
@@ -24,19 +24,9 @@ func (pv *packValidator) once(p Problem) {
 	}
 }
 
-// steerable matches commands that a candidate's files can steer, through Python, pytest or the tool
-// itself, and that sbench cannot protect.
-var steerable = regexp.MustCompile(`\b(env\s+-i|PYTHONPATH=|PYTEST_ADDOPTS=|python[0-9.]*\s+-[a-zA-Z]*[ES])|\b(npm|npx|yarn|pnpm|cargo|make|mvn|gradle|tox)\b`)
-
-// checkerSmells warns about a checker that the candidate's files may steer.
-func (pv *packValidator) checkerSmells(t *Task) {
-	checker := t.Checker()
-	line := strings.Join(checker.Command.Args(), " ")
-	if m := steerable.FindString(line); checker.Source == checkerCommand && m != "" {
-		pv.warn(pv.check.at(t, "$.eval.checker.command", "a checker of source script or pytest runs from /tests",
-			"with %q the candidate's files in the workspace may steer the check", strings.TrimSpace(m)))
-	}
-	if t.unbreakable() {
+// checkerSmells warns about a checker of which nothing shows that it can fail.
+func (pv *packValidator) checkerSmells(t *compiler.Task) {
+	if pv.unbreakable(t) {
 		pv.warn(pv.check.at(t, "$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",
 			"nothing shows that the check can fail: it has no hidden file that a verifier could break"))
 	}
@@ -44,17 +34,17 @@ func (pv *packValidator) checkerSmells(t *Task) {
 
 // unbreakable reports whether a verifier cannot show that the checker can fail: the checker has more than
 // one line, and no hidden file besides its own script that the verifier could break.
-func (t *Task) unbreakable() bool {
+func (pv *packValidator) unbreakable(t *compiler.Task) bool {
 	checker := t.Checker()
 	switch checker.Source {
-	case checkerCommand:
+	case compiler.CheckerCommand:
 		command := strings.TrimSpace(strings.Join(checker.Command.Args(), " "))
-		return strings.Contains(command, "\n") && len(t.evaluationFiles()) == 0
-	case CheckerScript:
+		return strings.Contains(command, "\n") && len(inputs(t)) == 0
+	case compiler.CheckerScript:
 		if checker.Reward { // the verifier sends it elsewhere
 			return false
 		}
-		name := filepath.Join(t.pack.EvalRoot, checker.Files())
+		name := filepath.Join(pv.pack.EvalRoot, checker.Files())
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() || checker.Path == checker.Files() { // a directory is no script
 			return err == nil && !info.IsDir()
@@ -65,10 +55,15 @@ func (t *Task) unbreakable() bool {
 	return false
 }
 
+// inputs returns the files of the task that are evaluation inputs.
+func inputs(t *compiler.Task) []compiler.FileRef {
+	return slices.DeleteFunc(t.Files(), func(f compiler.FileRef) bool { return f.Lane != compiler.EvaluationInputs })
+}
+
 // laneSmells warns about hidden files in the directories that are mounted for evaluation.
-func (pv *packValidator) laneSmells(t *Task) {
+func (pv *packValidator) laneSmells(t *compiler.Task) {
 	fields := map[string]string{"$.eval.checker.path": t.Checker().Files()}
-	for _, ref := range t.evaluationFiles() {
+	for _, ref := range inputs(t) {
 		fields["$.eval."+ref.Name+".path"] = ref.Path
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
@@ -76,7 +71,7 @@ func (pv *packValidator) laneSmells(t *Task) {
 		if name == "" {
 			continue
 		}
-		for _, w := range pv.check.look(place{EvaluationInputs, name, ""}).withheld {
+		for _, w := range pv.check.look(place{compiler.EvaluationInputs, name, ""}).withheld {
 			pv.once(pv.check.at(t, field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
 		}
 	}
@@ -91,31 +86,58 @@ const (
 
 // leakSmells searches public fields for values that are not public. It skips context, which
 // may contain the answer, and choices, which include the right one.
-func (pv *packValidator) leakSmells(t *Task) {
-	shortest, words := minLeak, t.family.Words
+func (pv *packValidator) leakSmells(t *compiler.Task) {
+	shortest, words := minLeak, t.Family().Words
 	if words {
 		shortest = minAnswer
 	}
-	var public []string // the fields of input come before those of eval
-	for _, v := range t.resources() {
-		switch {
-		case v.file != nil, v.section == "input" && (v.key.Is("context") || v.key.Is("choices")):
-		case v.section == "input":
-			eachString(v.key, v.Value, func(_ document.Value, text string) { public = append(public, text) })
-		case slices.ContainsFunc(leaksOf(v, shortest), func(secret string) bool {
+	var public []string
+	for key, v := range t.Input().Fields() {
+		if !key.Is("context") && !key.Is("choices") {
+			eachString(key, v, func(_ document.Value, text string) { public = append(public, text) })
+		}
+	}
+	for key, v := range t.Eval().Fields() {
+		if slices.ContainsFunc(leaksOf(key, v, shortest), func(secret string) bool {
 			return slices.ContainsFunc(public, func(text string) bool { return contains(text, secret, words) })
-		}):
+		}) {
 			pv.warn(pv.check.at(t, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }
 
-// leaksOf returns the strings of an eval value that are searched for. A checker of a single line, such as
-// the command pytest -q, is not a secret.
-func leaksOf(v resource, shortest int) []string {
-	return slices.DeleteFunc(secretsIn(v, shortest), func(s string) bool {
-		return v.key.Is("checker") && !strings.Contains(s, "\n")
+// leaksOf returns the strings of an eval field that are searched for: content of at least shortest bytes. A checker of a
+// single line, such as the command pytest -q, is not a secret.
+func leaksOf(field, v document.Value, shortest int) (secrets []string) {
+	eachString(field, v, func(key document.Value, text string) {
+		text = strings.TrimSpace(text)
+		word := key.Is("command") && len(text) < minLeak && !strings.ContainsAny(text, " \t\n")
+		if len(text) >= shortest && !isPlainKey(key) && !word && !(field.Is("checker") && !strings.Contains(text, "\n")) {
+			secrets = append(secrets, text)
+		}
 	})
+	return secrets
+}
+
+// eachString calls visit for every string in a value, with the nearest key above it.
+func eachString(key, v document.Value, visit func(key document.Value, text string)) {
+	if v.Kind() == document.String {
+		visit(key, v.Text())
+	}
+	for _, item := range v.Items() {
+		eachString(key, item, visit)
+	}
+	for key, value := range v.Fields() {
+		eachString(key, value, visit)
+	}
+}
+
+// isPlainKey reports whether the strings under a key are paths or keywords of sbench
+// rather than content.
+func isPlainKey(key document.Value) bool {
+	return slices.ContainsFunc([]string{
+		"source", "type", "workdir", "path", "mount", "needed_commands", "expected_changes", "trusted_paths", "answer_pattern", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",
+	}, key.Is)
 }
 
 // contains reports whether text contains the secret, as whole words if words is set.
@@ -146,11 +168,11 @@ const (
 
 // orphans returns the eval files that no row refers to.
 func (pv *packValidator) orphans() (names []string) {
-	if pv.check.eval.open() != nil || pv.pack.roots != nil { // then the root is the whole pack
+	if _, eval := pv.pack.Roots(); eval == "." { // the whole pack
 		return nil
 	}
 	files := 0
-	_ = fs.WalkDir(pv.check.eval.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	_ = fs.WalkDir(os.DirFS(pv.pack.EvalRoot), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 		case d.IsDir() && pv.check.used[name]:

@@ -1,18 +1,19 @@
-package compiler
+package family
 
 import (
 	"strconv"
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
 // ShortAnswer asks for a word, a phrase or a number.
-func ShortAnswer() *Family {
-	return &Family{
-		Name: "short_answer", CandidateKind: CandidateText,
+func ShortAnswer() *compiler.Family {
+	return &compiler.Family{
+		Name: "short_answer", CandidateKind: compiler.CandidateText,
 		AnswerFormat: "End with a line `ANSWER: <answer>`.",
 		Doc:          "Answer with a word, a phrase or a number.",
 		Input: &schema.Object{Fields: []schema.Field{
@@ -49,10 +50,10 @@ type ShortAnswerEval struct {
 }
 
 // ShortAnswerOf returns what is needed to verify a task of the family.
-func ShortAnswerOf(t *Task) ShortAnswerEval {
-	eval := EvalOf[ShortAnswerEval](t)
+func ShortAnswerOf(t *compiler.Task) ShortAnswerEval {
+	eval := compiler.EvalOf[ShortAnswerEval](t)
 	var accepted []string
-	for _, v := range t.eval().Get("accepted_answers").Items() {
+	for _, v := range t.Eval().Get("accepted_answers").Items() {
 		accepted = append(accepted, v.Plain())
 	}
 	eval.Accepted = hidden.Hide(accepted)

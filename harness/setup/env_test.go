@@ -1,4 +1,4 @@
-package main
+package setup_test
 
 import (
 	"maps"
@@ -8,7 +8,15 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness/setup"
 )
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
 func TestSecrets(t *testing.T) {
@@ -27,7 +35,7 @@ harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets:
 		must(t, err)
 		file, err := testerfile.LoadEnv(vars)
 		must(t, err)
-		return harnessEnv(t.Context(), &app{stderr: t.Output()}, loaded, file)
+		return setup.Env(t.Context(), loaded, file, t.Output())
 	}
 	got, err := load(`SBENCH_A: {command: "exit 1"}, SBENCH_B: {file: none}, SBENCH_C: {command: [printf, 'from a command\n']}, SBENCH_D: {file: key.txt}`)
 	must(t, err)

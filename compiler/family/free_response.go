@@ -1,6 +1,7 @@
-package compiler
+package family
 
 import (
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
@@ -10,9 +11,9 @@ import (
 const ContainsAny = "contains_any"
 
 // FreeResponse asks for a text, which is judged by a rubric.
-func FreeResponse() *Family {
-	return &Family{
-		Name: "free_response", CandidateKind: CandidateText,
+func FreeResponse() *compiler.Family {
+	return &compiler.Family{
+		Name: "free_response", CandidateKind: compiler.CandidateText,
 		Doc: "Write a text. A rubric says what it has to hold.",
 		Input: &schema.Object{Fields: []schema.Field{
 			schema.Required("prompt", schema.Text("What to write.")),
@@ -25,7 +26,7 @@ func FreeResponse() *Family {
 			answerPattern(),
 		}},
 		Check:  checkJudged,
-		Judged: func(t *Task) bool { return len(FreeResponseOf(t).Wrong.Reveal()) > 0 },
+		Judged: func(t *compiler.Task) bool { return len(FreeResponseOf(t).Wrong.Reveal()) > 0 },
 	}
 }
 
@@ -85,7 +86,7 @@ func checkRubric(c *schema.Checker, v document.Value) {
 		return // see checkJudged
 	}
 	if !v.Get("type").Is(ContainsAny) {
-		c.Report(v, Problem{
+		c.Report(v, compiler.Problem{
 			Path: v.Path() + ".type", Message: "this type of rubric has no verifier: records stay pending",
 			Hint: "give an object of type contains_any", Warning: true,
 		})
@@ -121,14 +122,14 @@ type FreeResponseEval struct {
 }
 
 // FreeResponseOf returns what is needed to verify a task of the family.
-func FreeResponseOf(t *Task) FreeResponseEval {
-	eval := EvalOf[FreeResponseEval](t)
-	rubric := t.eval().Get("rubric")
+func FreeResponseOf(t *compiler.Task) FreeResponseEval {
+	eval := compiler.EvalOf[FreeResponseEval](t)
+	rubric := t.Eval().Get("rubric")
 	switch {
 	case rubric.Kind() == document.String:
 		eval.Reason = "the rubric is prose"
 		eval.Prose = hidden.Hide(rubric.Text())
-		eval.Wrong = hidden.Hide(schema.Strings(t.eval().Get("judge").Get("wrong_answers")))
+		eval.Wrong = hidden.Hide(schema.Strings(t.Eval().Get("judge").Get("wrong_answers")))
 	case !rubric.Get("type").Is(ContainsAny):
 		eval.Reason = "the rubric's type has no verifier"
 	default:

@@ -1,11 +1,11 @@
-package compiler_test
+package family_test
 
 import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // TestProgram: the program in the forms in which chat models answer.
@@ -38,7 +38,7 @@ func TestProgram(t *testing.T) {
 		{"a prompt in prose", "Write a function that adds.", "```python\n" + whole + "```", whole},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := compiler.CodeCompletionEval{Prompt: c.starter, Extract: compiler.Fenced}
+			e := family.CodeCompletionEval{Prompt: c.starter, Extract: family.Fenced}
 			got := e.Program(c.answer)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Error(diff)

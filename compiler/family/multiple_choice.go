@@ -1,8 +1,9 @@
-package compiler
+package family
 
 import (
 	"strings"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
@@ -12,14 +13,14 @@ import (
 const maxChoices = 26
 
 // MultipleChoice asks for one of several choices.
-func MultipleChoice() *Family {
+func MultipleChoice() *compiler.Family {
 	answer := schema.Text("A label (\"B\"), the text of a choice, or the index of one, from 0.")
 	answer.Number = &schema.Number{}
 	answers := *answer
 	answers.Doc = "The right answer: a label (\"B\"), the text of a choice, the index of one from 0, or a list of these if several are right."
 	answers.Array = &schema.Array{Items: answer, Min: 1}
-	return &Family{
-		Name: "multiple_choice", CandidateKind: CandidateText,
+	return &compiler.Family{
+		Name: "multiple_choice", CandidateKind: compiler.CandidateText,
 		AnswerFormat: "End with a line `ANSWER: <letter>`.",
 		Doc:          "Pick one of up to 26 choices, which are labelled A to Z in their order.",
 		Input: &schema.Object{Fields: []schema.Field{
@@ -52,10 +53,10 @@ type MultipleChoiceEval struct {
 }
 
 // MultipleChoiceOf returns what is needed to verify a task of the family.
-func MultipleChoiceOf(t *Task) MultipleChoiceEval {
-	eval := EvalOf[MultipleChoiceEval](t)
+func MultipleChoiceOf(t *compiler.Task) MultipleChoiceEval {
+	eval := compiler.EvalOf[MultipleChoiceEval](t)
 	var answers []Answer
-	for _, v := range schema.OneOrMore(t.eval().Get("answer")) {
+	for _, v := range schema.OneOrMore(t.Eval().Get("answer")) {
 		if answer, ok := parseAnswer(v, eval.Choices); ok {
 			answers = append(answers, answer)
 		}

@@ -1,4 +1,4 @@
-package main
+package progress
 
 import (
 	"bytes"
@@ -129,21 +129,4 @@ func (b *bar) close() {
 	b.view.Wait()
 	_, _ = b.out.Write(b.partial)
 	b.view, b.shown, b.partial = nil, nil, nil
-}
-
-// onTerminal puts a bar in front of standard error if that is a terminal. It returns nil if it
-// is none.
-func (a *app) onTerminal() *bar {
-	if a.bar == nil && isTerminal(a.stderr, os.Getenv) {
-		a.bar = &bar{out: a.stderr.(*os.File)}
-		a.stderr = a.bar
-	}
-	return a.bar
-}
-
-// endBar closes the bar, so that results and errors can be printed.
-func (a *app) endBar() {
-	if a.bar != nil {
-		a.bar.close()
-	}
 }

@@ -1,4 +1,4 @@
-package compiler_test
+package validate_test
 
 import (
 	"context"
@@ -10,26 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
-
-func TestMatchTask(t *testing.T) {
-	tests := []struct {
-		glob, id string
-		want     bool
-	}{
-		{"pack/a", "pack/a", true}, {"pack/*", "pack/a/b", true}, {"*", "pack/a", true}, {"*/a", "pack/x/a", true}, {"pack/?", "pack/a", true},
-		{"pack/[ab]", "pack/b", true}, {"pack/[", "pack/[", true}, {"pack", "pack/a", false}, {"pack/[", "pack/a", false}, {"", "a", false},
-	}
-	for _, test := range tests {
-		t.Run(test.glob+" "+test.id, func(t *testing.T) {
-			if got := compiler.MatchTask(test.glob, test.id); got != test.want {
-				t.Errorf("got %v", got)
-			}
-		})
-	}
-}
 
 // TestValidateOnce shows that a file with several names is checked once.
 func TestValidateOnce(t *testing.T) {
@@ -41,8 +26,8 @@ func TestValidateOnce(t *testing.T) {
 	t.Chdir(dir)
 	paths := []string{".", "p", "p/tester.yaml", "p/manifest.yaml", "p/tasks.jsonl", filepath.Join(dir, "p")}
 	problems := 0
-	summary, err := compiler.Validate(t.Context(), paths, nil, func(compiler.Problem) { problems++ })
-	want := compiler.Summary{Testers: 1, Packs: 1, Rows: 1, Errors: 1} // no image
+	summary, err := validate.Files(t.Context(), paths, nil, func(compiler.Problem) { problems++ })
+	want := validate.Summary{Testers: 1, Packs: 1, Rows: 1, Errors: 1} // no image
 	if err != nil || summary != want || problems != 1 {
 		t.Errorf("%+v, %d problems, %v", summary, problems, err)
 	}
@@ -72,16 +57,15 @@ func TestValidateWithoutImage(t *testing.T) {
 				files["tester.yaml"] = test.tester
 			}
 			filetest.Write(t, dir, files)
-			summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(compiler.Problem) {})
+			summary, err := validate.Files(t.Context(), []string{dir}, nil, func(compiler.Problem) {})
 			if err != nil || summary.Errors != test.errors || summary.Warnings != 0 {
 				t.Errorf("%+v, %v", summary, err)
 			}
-			pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+			pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			check := pack.NewPrecheck(new(testerfile.File))
-			defer check.Close()
+			check := validate.NewPrecheck(pack, new(testerfile.File))
 			check.NoHarness = true
 			graded := 0
 			for task, err := range pack.Tasks() {
@@ -103,7 +87,7 @@ func TestValidateStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := compiler.Validate(ctx, []string{dir}, nil, func(compiler.Problem) {}); !errors.Is(err, why) {
+	if _, err := validate.Files(ctx, []string{dir}, nil, func(compiler.Problem) {}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -120,7 +104,7 @@ func TestValidateLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	if _, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
+	if _, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{`eval file "d/y": symbolic links are not allowed in a pack's files`}

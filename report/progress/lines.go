@@ -1,13 +1,10 @@
-package main
+package progress
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/securebench/sbench/report"
@@ -21,79 +18,6 @@ const (
 	// slowVerification is after how many seconds the runs of a verification are shown.
 	slowVerification = 10
 )
-
-// progress returns the function that shows events on standard error, or nil to show none. It ignores
-// write errors, which must not stop a run. In format json it shows all events, otherwise the output of
-// agents and the commands in sandboxes only if also has their kind.
-//
-// The caller calls it before anything is written to standard error: all text has to appear above the bar
-// or, in format json, as events.
-func progress(a *app, format string, quiet bool, also ...run.Kind) func(run.Event) {
-	wanted := func(k run.Kind) bool {
-		return slices.Contains(also, k) || k != run.AgentOutput && k != run.SandboxCommand && k != run.SandboxResult
-	}
-	var b *bar
-	switch {
-	case quiet, format == "none":
-		return nil
-	case format == "json":
-		return a.jsonEvents().add
-	case format == "auto":
-		b = a.onTerminal()
-	}
-	p := &plain{out: a.stderr}
-	return func(e run.Event) {
-		if b != nil {
-			b.add(e)
-		}
-		if wanted(e.Kind) {
-			p.add(e)
-		}
-	}
-}
-
-// jsonEvents writes events as JSON, one per line. Each line of text written to it becomes an
-// event of the kind message, so that the stream holds nothing else.
-type jsonEvents struct {
-	mu      sync.Mutex
-	enc     *json.Encoder
-	partial []byte // an incomplete line
-}
-
-// jsonEvents puts the event writer in front of standard error, if it is not there yet.
-func (a *app) jsonEvents() *jsonEvents {
-	if a.events == nil {
-		a.events = &jsonEvents{enc: json.NewEncoder(a.stderr)}
-		a.stderr = a.events
-		if a.interrupts != nil {
-			a.interrupts.setOutput(a.events)
-		}
-	}
-	return a.events
-}
-
-func (j *jsonEvents) add(e run.Event) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	_ = j.enc.Encode(e)
-}
-
-// Write turns the whole lines of p into events. An incomplete line waits for its rest.
-func (j *jsonEvents) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.partial = append(j.partial, p...)
-	for {
-		line, rest, whole := bytes.Cut(j.partial, []byte("\n"))
-		if !whole {
-			return len(p), nil
-		}
-		if err := j.enc.Encode(run.Event{Time: time.Now(), Kind: run.Message, Detail: string(line)}); err != nil {
-			return 0, err
-		}
-		j.partial = rest
-	}
-}
 
 // plain writes lines for notices and for each finished attempt.
 type plain struct {

@@ -1,9 +1,10 @@
-package compiler
+package family
 
 import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/patch"
@@ -11,9 +12,9 @@ import (
 )
 
 // RepoPatch asks for a change to a git repository.
-func RepoPatch() *Family {
-	return &Family{
-		Name: "repo_patch", CandidateKind: CandidatePatch,
+func RepoPatch() *compiler.Family {
+	return &compiler.Family{
+		Name: "repo_patch", CandidateKind: compiler.CandidatePatch,
 		Doc: "Change a git repository. Its tests then run on a fresh checkout with the change.",
 		Input: &schema.Object{Fields: []schema.Field{
 			schema.Required("repo", schema.Text("The repository's name.")),
@@ -23,13 +24,13 @@ func RepoPatch() *Family {
 		}},
 		Eval: &schema.Object{Fields: []schema.Field{
 			schema.Optional("tests", repoTestsSchema()),
-			splitField(),
+			compiler.SplitField(),
 			schema.Optional("candidate_policy", policySchema()),
 			schema.Optional("gold_patch", &schema.Schema{Doc: "A patch that solves the task.", String: &schema.String{}, Check: checkPatch}),
 		}},
 		Inputs: []string{"tests", "candidate_policy"},
 		Check:  checkRepoPatch,
-		Rules: func(t *Task) string {
+		Rules: func(t *compiler.Task) string {
 			if t.Split() != nil { // there are no tests in the repository
 				return ""
 			}
@@ -80,7 +81,7 @@ func policySchema() *schema.Schema {
 }
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
-	oneCheck(c, eval, "tests", "the command that tests; or give split")
+	compiler.OneCheck(c, eval, "tests", "the command that tests; or give split")
 	if top := eval.Get("candidate_policy"); top.Kind() != 0 && eval.Get("tests").Get("candidate_policy").Kind() != 0 {
 		c.Errorf(top, "keep one of the two", "eval.tests has a candidate_policy too")
 	}
@@ -117,7 +118,7 @@ func (p CandidatePolicy) rules() string {
 type RepoPatchEval struct {
 	hidden.Fields
 	BaseCommit string               `key:"base_commit" trim:"space"` // the commit that the image's checkout is at
-	Command    Command              `key:"command"`                  // runs the tests; exit status 0 passes
+	Command    schema.Command       `key:"command"`                  // runs the tests; exit status 0 passes
 	Workdir    string               `key:"workdir" trim:"space"`     // empty if the author gave none
 	Timeout    time.Duration        `key:"timeout_seconds"`          // zero if the author gave none
 	SetupPatch string               // empty if there is none
@@ -127,9 +128,9 @@ type RepoPatchEval struct {
 }
 
 // RepoPatchOf returns what is needed to verify a task of the family.
-func RepoPatchOf(t *Task) RepoPatchEval {
-	eval := EvalOf[RepoPatchEval](t)
-	tests := t.eval().Get("tests")
+func RepoPatchOf(t *compiler.Task) RepoPatchEval {
+	eval := compiler.EvalOf[RepoPatchEval](t)
+	tests := t.Eval().Get("tests")
 	schema.Decode(tests, &eval)
 	eval.SetupPatch, eval.TestPatch = patchText(tests.Get("setup_patch")), patchText(tests.Get("test_patch"))
 	return eval

@@ -1,11 +1,14 @@
-package compiler
+package family
 
-import "github.com/securebench/sbench/compiler/schema"
+import (
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
+)
 
 // deferredFamilies returns the families without a verifier. Their rows compile and their harness runs,
 // and records stay pending.
-func deferredFamilies() []*Family {
-	return []*Family{
+func deferredFamilies() []*compiler.Family {
+	return []*compiler.Family{
 		deferred("tool_call", "Call tools until the state is the expected one.", []string{"initial_state"},
 			schema.Optional("initial_state", anything("The state that the tools start from.")),
 			schema.Optional("expected_calls", anything("The calls that are expected.")),
@@ -34,9 +37,9 @@ func deferredFamilies() []*Family {
 }
 
 // deferred makes a family whose rows may hold any field.
-func deferred(name, doc string, inputs []string, eval ...schema.Field) *Family {
-	return &Family{
-		Name: name, CandidateKind: CandidateText,
+func deferred(name, doc string, inputs []string, eval ...schema.Field) *compiler.Family {
+	return &compiler.Family{
+		Name: name, CandidateKind: compiler.CandidateText,
 		Doc:    doc,
 		Input:  &schema.Object{Unknown: schema.Accept},
 		Eval:   &schema.Object{Unknown: schema.Accept, Fields: eval},
