@@ -150,10 +150,10 @@ func (r *rowReader) next() (*Task, error) {
 	}
 	r.checker.Reset()
 	root := r.doc.Root()
-	family := r.check(root)
-	environment := r.pack.environment.WithRow(root.Get("environment"))
+	env := r.pack.environment.WithRow(root.Get("environment"))
+	family := r.check(root, env)
 	if r.pack.roots != nil && family != nil {
-		environment = r.securebenchTask(root, family)
+		env = r.securebenchTask(root, family, env)
 	}
 	problems := r.checker.Problems
 	if problems.Failed() {
@@ -161,7 +161,7 @@ func (r *rowReader) next() (*Task, error) {
 	}
 	return &Task{
 		pack: r.pack, doc: &r.doc, line: r.lines.Line, family: family, id: root.Get("id").Text(),
-		environment: environment, step: stepOf(root), warnings: problems,
+		environment: env, step: stepOf(root), warnings: problems,
 	}, nil
 }
 

@@ -81,8 +81,9 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	p.environment = environment.Environment{}.With(defaults.Get("environment"))
 }
 
-// securebenchTask returns the environment of a row, and reports what it lacks or what collides.
-func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.Environment {
+// securebenchTask returns the environment of a row, of which env has the keys that all packs share, and reports what it
+// lacks or what collides.
+func (r *rowReader) securebenchTask(root document.Value, f *Family, env environment.Environment) environment.Environment {
 	defaults := r.pack.manifest.Root().Get("defaults").Get("environment")
 	own := root.Get("environment")
 	for _, key := range []string{"image", "workdir", "timeout_seconds", "agent_network"} {
@@ -90,7 +91,6 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 			r.checker.Errorf(root, "in the row's environment or in the manifest's defaults", "environment has no %q", key)
 		}
 	}
-	env := r.pack.environment.WithRow(own)
 	network := cmp.Or(own.Get("agent_network"), defaults.Get("agent_network"))
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
