@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
@@ -39,7 +40,7 @@ func TestAuthoring(t *testing.T) {
 	if _, warnings, err := testerfile.Load(filepath.Join(dir, "tester.yaml"), nil); err != nil || len(warnings) > 0 {
 		t.Error(warnings, err)
 	}
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestAuthoring(t *testing.T) {
 		}
 		families[task.Family().Name] = true
 	}
-	for _, f := range compiler.Families() {
+	for _, f := range family.All() {
 		if f.Active() && !families[f.Name] {
 			t.Errorf("no example of %s", f.Name)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 )
 
@@ -16,7 +18,7 @@ func TestBenchmarks(t *testing.T) {
 	meant := map[string]bool{
 		"a rubric in prose has no verifier: records stay pending": true, // a row of free-response-smoke shows it
 	}
-	summary, err := compiler.Validate(t.Context(), []string{"../benchmarks"}, harness.AgentTypes(), func(p compiler.Problem) {
+	summary, err := validate.Files(t.Context(), []string{"../benchmarks"}, harness.AgentTypes(), func(p compiler.Problem) {
 		if !meant[p.Message] {
 			t.Error(p)
 		}
@@ -27,7 +29,7 @@ func TestBenchmarks(t *testing.T) {
 	if summary.Packs < 6 || summary.Testers < 6 {
 		t.Errorf("summary %+v", summary)
 	}
-	for _, f := range compiler.Families() {
+	for _, f := range family.All() {
 		dir := filepath.Join("../benchmarks", strings.ReplaceAll(f.Name, "_", "-")+"-smoke")
 		if !f.Active() {
 			continue

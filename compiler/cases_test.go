@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
@@ -77,7 +78,7 @@ func TestCases(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			for _, c := range cases {
 				t.Run(c.name, func(t *testing.T) {
-					got := validate(t, c.files)
+					got := problemsIn(t, c.files)
 					if c.want < 0 {
 						t.Fatal("case has no file want")
 					}
@@ -100,15 +101,15 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// validate writes the files into a fresh working directory and returns what Validate
+// problemsIn writes the files into a fresh working directory and returns what Validate
 // reports, one line per problem.
-func validate(t *testing.T, files map[string]string) string {
+func problemsIn(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Chdir(dir)
 	filetest.Write(t, dir, files)
 	var b strings.Builder
-	if _, err := compiler.Validate(t.Context(), []string{"."}, harness.AgentTypes(), func(p compiler.Problem) {
+	if _, err := validate.Files(t.Context(), []string{"."}, harness.AgentTypes(), func(p compiler.Problem) {
 		b.WriteString(strings.ReplaceAll(p.String(), dir+"/", "") + "\n")
 	}); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,5 @@
-// Package compiler turns what people write (a tester file, a pack's manifest and rows) into what the
-// rest of sbench runs: tasks with values in lanes. It writes no files, and reads only these, the pack's
-// assets and env files.
+// Package compiler turns what people write, a pack's manifest and rows, into what the rest of sbench runs: tasks with
+// values in lanes. It writes no files, and reads only these and the pack's assets.
 //
 //	pack       a manifest, a file of rows and directories of assets
 //	row        one task as its author writes it
@@ -9,9 +8,9 @@
 //	Lane       says who may see a value
 //	Component  a part of sbench that sees values
 //
-// [testerfile.Load], [OpenPack] and [Pack.Tasks] load, [Validate] and [Precheck] check, [Task.AgentView] is
-// what an agent may see. Loaders report all problems at once: their errors hold Problems (use
-// errors.As), each with file, line and JSON path, and a hint if one is known.
+// [OpenPack] and [Pack.Tasks] load, and [Task.AgentView] is what an agent may see. Package family has the families, and
+// package validate checks files before anything runs. Loaders report all problems at once: their errors hold Problems
+// (use errors.As), each with file, line and JSON path, and a hint if one is known.
 package compiler
 
 import (

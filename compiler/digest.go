@@ -65,13 +65,13 @@ func (p *Pack) Digest(ctx context.Context) (string, error) {
 	defer h.close()
 	pack := sha256.New()
 	pack.Write(fmt.Appendf(nil, "%s%s\n", labelPack, p.ManifestDigest()))
-	for row, err := range p.rows() {
+	for task, err := range p.rows() {
 		if err := errors.Join(err, context.Cause(ctx)); err != nil {
 			return "", err
 		}
-		d, err := h.digests(row.task)
+		d, err := h.digests(task)
 		if err != nil {
-			return "", fmt.Errorf("digest of row on line %d: %w", row.task.line, err)
+			return "", fmt.Errorf("digest of row on line %d: %w", task.line, err)
 		}
 		pack.Write(fmt.Appendf(nil, "%s %s %s\n", d.Row, d.Evaluation, d.Assets))
 	}
@@ -119,7 +119,7 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 		files = append(files, checker.Files())
 	}
 	eval := []byte("{}") // if absent or null
-	if v := t.eval(); v.Kind() == document.Object {
+	if v := t.Eval(); v.Kind() == document.Object {
 		eval = v.AppendCanonical(nil)
 	}
 	evaluation, err1 := h.eval.appendRecords(append(eval, '\n'), files)
@@ -128,6 +128,9 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 		Row: sum(labelRow, t.doc.Root().AppendCanonical(nil)), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
 	}, cmp.Or(err1, err2)
 }
+
+// maxKnown bounds the records that a hashedRoot remembers.
+const maxKnown = 1 << 16
 
 // appendRecords appends to text the records of everything at or below the paths, each once, sorted by the bytes of the
 // path.

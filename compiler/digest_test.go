@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -38,7 +39,7 @@ func openDigestPack(t *testing.T, change func(files map[string]string)) (string,
 	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o644); err != nil && files["hidden/a/run.sh"] != "" {
 		t.Fatal(err)
 	}
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

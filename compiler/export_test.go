@@ -23,21 +23,21 @@ type SchemaFile struct {
 
 // SchemaFiles returns the JSON Schemas of manifests, tester files, rows of any family, and rows of each
 // family. They are generated from the definitions that check these files, and accept the same files.
-func SchemaFiles(agents []testerfile.AgentType) ([]SchemaFile, error) {
+func SchemaFiles(agents []testerfile.AgentType, families []*Family) ([]SchemaFile, error) {
 	var files []SchemaFile
 	add := func(name, title string, s *schema.Schema) error {
 		content, err := writeSchema(s, title)
 		files = append(files, SchemaFile{name + ".schema.json", content})
 		return err
 	}
-	err := add("manifest", "SecureBench pack manifest", manifestSchema(Families()))
+	err := add("manifest", "SecureBench pack manifest", manifestSchema(families))
 	if err == nil {
 		err = add("tester", "SecureBench tester file 0.2", testerfile.Schema(agents))
 	}
 	if err == nil {
-		err = add("row", "SecureBench row of any family", anyRowSchema())
+		err = add("row", "SecureBench row of any family", anyRowSchema(families))
 	}
-	for _, f := range Families() {
+	for _, f := range families {
 		if err == nil {
 			err = add("row."+f.Name, fmt.Sprintf("SecureBench %s row", f.Name), &schema.Schema{Doc: f.Doc, Object: familyRule(f)})
 		}
@@ -46,9 +46,9 @@ func SchemaFiles(agents []testerfile.AgentType) ([]SchemaFile, error) {
 }
 
 // anyRowSchema is the schema of rows that name their family themselves.
-func anyRowSchema() *schema.Schema {
-	rule := rowRule(Families())
-	for _, f := range Families() {
+func anyRowSchema(families []*Family) *schema.Schema {
+	rule := rowRule(families)
+	for _, f := range families {
 		var fields []schema.Field
 		for _, field := range familyRule(f).Fields {
 			if field.Name == "input" || field.Name == "eval" {

@@ -3,7 +3,6 @@ package compiler
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
@@ -27,16 +26,12 @@ type Family struct {
 	// rows whose input and eval satisfy them.
 	Check func(c *schema.Checker, input, eval document.Value)
 
-	// Machine permits the environment keys that only make sense if the candidate is a
+	// Machine permits eval.checker, and the environment keys that only make sense if the candidate is a
 	// workspace or a machine; without it they are errors.
 	Machine bool
 	// Words says that an answer may be a single word. Validation then searches the input for answers of
-	// at least minAnswer bytes, as whole words.
+	// at least three bytes, as whole words.
 	Words bool
-	// Checker, if not nil, returns the check of a final workspace. The verifier's sandbox gets the
-	// checker's files. The lines of these files, and of eval files in the lane evaluation_inputs, are
-	// secrets (see Task.Secrets).
-	Checker func(t *Task) Checker
 	// Rules, if not nil, tells an agent in sentences what it must not do. Agents are told
 	// nothing else about the evaluation but AnswerFormat.
 	Rules func(t *Task) string
@@ -66,16 +61,6 @@ func (f *Family) open() bool {
 	return f.Input.Unknown != schema.Refuse || f.Eval.Unknown != schema.Refuse
 }
 
-// registry holds the families that every pack may use, those with a verifier first.
-var registry = sync.OnceValue(func() []*Family {
-	return append([]*Family{
-		MultipleChoice(), ShortAnswer(), FreeResponse(), CodeCompletion(), RepoPatch(), TerminalTask(),
-	}, deferredFamilies()...)
-})
-
-// Families returns the families that every pack may use, those with a verifier first.
-func Families() []*Family { return slices.Clone(registry()) }
-
 // familyNamed returns the family with this name; nil if there is none.
 func familyNamed(families []*Family, name string) *Family {
 	for _, f := range families {
@@ -90,17 +75,7 @@ func familyNamed(families []*Family, name string) *Family {
 // field gets the value that its tag "key" names; it may be a hidden.Value[string]. A field whose key
 // the task lacks is zero. The row's schemas have to allow only values that fit E.
 func EvalOf[E any](t *Task) (eval E) {
-	schema.Decode(t.doc.Root().Get("input"), &eval)
-	schema.Decode(t.eval(), &eval)
+	schema.Decode(t.Input(), &eval)
+	schema.Decode(t.Eval(), &eval)
 	return eval
-}
-
-// anything is the schema of a field that may hold any value.
-func anything(doc string) *schema.Schema { return &schema.Schema{Doc: doc, Any: true} }
-
-// textOrObject is the schema of fields such as context: a string or any object.
-func textOrObject(doc string) *schema.Schema {
-	s := schema.Open(doc)
-	s.String = &schema.String{NonBlank: true}
-	return s
 }

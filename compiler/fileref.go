@@ -12,8 +12,9 @@ import (
 // workspace.
 type FileRef struct {
 	// Name is the name of the eval field, or "assets[0]" for the first asset.
-	Name string `json:"-"`
-	Lane Lane   `json:"-"`
+	Name  string `json:"-"`
+	Lane  Lane   `json:"-"`
+	Field string `json:"-"` // the JSON path of the reference; set by Task.Files alone
 	// Path is clean and relative to Pack.PublicRoot if public, otherwise to Pack.EvalRoot.
 	Path string `json:"path"`
 	// Mount is clean and relative to the workspace, or absolute.

@@ -11,8 +11,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/proxy/domain"
@@ -67,7 +69,7 @@ func FuzzManifest(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		put(t, manifest, text)
 		put(t, tasks, nil)
-		pack, err := compiler.OpenPack(manifest, tasks)
+		pack, err := family.OpenPack(manifest, tasks)
 		if err != nil {
 			checkError(t, err)
 			return
@@ -95,7 +97,7 @@ func FuzzRow(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		put(t, tasks, text)
-		pack, err := compiler.OpenPack(manifest, tasks)
+		pack, err := family.OpenPack(manifest, tasks)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +113,7 @@ func FuzzRow(f *testing.F) {
 			ids[task.ID()] = true
 			checkTask(t, task)
 		}
-		if _, err := compiler.Validate(t.Context(), []string{dir}, nil, func(compiler.Problem) {}); err != nil {
+		if _, err := validate.Files(t.Context(), []string{dir}, nil, func(compiler.Problem) {}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -143,19 +145,19 @@ func checkTask(t *testing.T, task *compiler.Task) {
 	}
 	switch task.Family().Name {
 	case "terminal_task":
-		if checker := compiler.TerminalTaskOf(task).Checker; checker.Command.IsZero() == (checker.Path == "") {
+		if checker := family.TerminalTaskOf(task).Checker; checker.Command.IsZero() == (checker.Path == "") {
 			t.Fatalf("checker %q %v", checker.Path, checker.Command)
 		}
 	case "multiple_choice":
-		compiler.MultipleChoiceOf(task)
+		family.MultipleChoiceOf(task)
 	case "short_answer":
-		compiler.ShortAnswerOf(task)
+		family.ShortAnswerOf(task)
 	case "free_response":
-		compiler.FreeResponseOf(task)
+		family.FreeResponseOf(task)
 	case "code_completion":
-		compiler.CodeCompletionOf(task)
+		family.CodeCompletionOf(task)
 	case "repo_patch":
-		compiler.RepoPatchOf(task)
+		family.RepoPatchOf(task)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -45,7 +46,7 @@ func openTasks(t testing.TB, manifest, rows string) (*compiler.Pack, []*compiler
 	t.Helper()
 	dir := t.TempDir()
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,22 +190,22 @@ func TestNothingPrintsSecrets(t *testing.T) {
 		}
 		switch task.Family().Name {
 		case "multiple_choice":
-			e := compiler.MultipleChoiceOf(task)
+			e := family.MultipleChoiceOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Answers}
 		case "short_answer":
-			e := compiler.ShortAnswerOf(task)
+			e := family.ShortAnswerOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Accepted}
 		case "free_response":
-			e := compiler.FreeResponseOf(task)
+			e := family.FreeResponseOf(task)
 			values["eval"], values["field"] = e, struct{ hidden any }{e.Rubric}
 		case "code_completion":
-			e := compiler.CodeCompletionOf(task)
+			e := family.CodeCompletionOf(task)
 			values["eval"], values["pointer"] = e, &e
 		case "repo_patch":
-			e := compiler.RepoPatchOf(task)
+			e := family.RepoPatchOf(task)
 			values["eval"], values["pointer"] = e, &e
 		case "terminal_task":
-			e := compiler.TerminalTaskOf(task)
+			e := family.TerminalTaskOf(task)
 			values["eval"], values["checker"] = e, e.Checker
 		}
 		for name, v := range values {
@@ -290,7 +291,7 @@ func TestViews(t *testing.T) {
 		}
 		return names
 	}
-	for _, family := range compiler.Families() {
+	for _, family := range family.All() {
 		t.Run(family.Name, func(t *testing.T) {
 			tt := tests[family.Name]
 			var fields []string

@@ -3,8 +3,6 @@ package compiler
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/securebench"
-	"github.com/securebench/sbench/compiler/testerfile"
 )
 
 // Defaults of a manifest.
@@ -55,10 +52,9 @@ func familySchema(doc string, families []*Family) *schema.Schema {
 }
 
 // OpenPack reads the manifest of a pack and checks that the file of rows exists; it reads no row.
-// Relative paths are relative to the working directory. Rows may be of the families in [Families] and in
-// more. The error holds Problems.
-func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
-	p := &Pack{ManifestPath: manifest, TasksPath: tasks, families: append(Families(), more...)}
+// Relative paths are relative to the working directory. Rows may be of the families. The error holds Problems.
+func OpenPack(manifest, tasks string, families ...*Family) (*Pack, error) {
+	p := &Pack{ManifestPath: manifest, TasksPath: tasks, families: families}
 	problems := p.readManifest()
 	info, err := os.Stat(tasks)
 	if err == nil && !info.Mode().IsRegular() {
@@ -70,31 +66,8 @@ func OpenPack(manifest, tasks string, more ...*Family) (*Pack, error) {
 	if problems.Failed() {
 		return nil, problems
 	}
-	p.warnings = problems
+	p.Warnings = problems
 	return p, nil
-}
-
-// OpenTesterPack opens the pack that the tester file names. A missing manifest or file of rows is
-// a problem of the tester file. The error holds Problems.
-func OpenTesterPack(t *testerfile.File) (*Pack, error) {
-	return openPack(t, t.Benchmark.Manifest, t.Benchmark.Tasks)
-}
-
-// openPack opens a pack. If t is not nil, it is the tester file that names the pack, and manifest and tasks may be other
-// paths of the files that it names.
-func openPack(t *testerfile.File, manifest, tasks string) (*Pack, error) {
-	pack, err := OpenPack(manifest, tasks)
-	if err == nil || t == nil {
-		return pack, err
-	}
-	problems := document.ProblemsOf(manifest, err)
-	for i, p := range problems {
-		field := map[string]string{manifest: "$.benchmark.manifest", tasks: "$.benchmark.tasks"}[p.File]
-		if _, err := os.Stat(p.File); field != "" && errors.Is(err, fs.ErrNotExist) {
-			problems[i] = t.Problem(field, "paths are relative to the tester file", fmt.Sprintf("there is no file %q", p.File))
-		}
-	}
-	return nil, problems
 }
 
 func (p *Pack) readManifest() Problems {

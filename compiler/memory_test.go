@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/validate"
 )
 
 // writeRows writes a pack of n rows of mixed families, of about 900 bytes each,
@@ -68,7 +69,7 @@ func appendRow(b []byte, i int) []byte {
 // process of its own, and the kernel reports the largest resident size of the process.
 func TestPeakMemory(t *testing.T) {
 	if dir := os.Getenv("SBENCH_VALIDATE"); dir != "" {
-		summary, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })
+		summary, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) { t.Fatal(p) })
 		if err != nil {
 			t.Fatal(summary, err)
 		}

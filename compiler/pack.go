@@ -8,6 +8,9 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -26,6 +29,7 @@ type Pack struct {
 	// PublicRoot and EvalRoot are absolute; they need not exist.
 	PublicRoot string
 	EvalRoot   string
+	Warnings   Problems // of the manifest
 
 	dir                string // the manifest's directory, absolute
 	publicRel, evalRel string // as the manifest has them
@@ -35,12 +39,14 @@ type Pack struct {
 	defaultFamily      *Family
 	environment        environment.Environment
 	manifest           *document.Document
-	warnings           Problems // of the manifest
 
 	hiddenOnce sync.Once // for the next two
 	hidden     hiddenFiles
 	hiddenErr  error
 }
+
+// Roots returns the directories of public and of other files as the manifest has them, relative to its directory.
+func (p *Pack) Roots() (public, eval string) { return p.publicRel, p.evalRel }
 
 // Tasks reads the rows and yields them as tasks, in order; rows that are the steps of one task are one task. For an
 // invalid row it yields nil and an error that holds Problems, and continues with the next row. Any other error means
@@ -54,10 +60,8 @@ func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 			steps = nil
 			return len(task) == 0 || yield(joined(task), nil)
 		}
-		for row, err := range p.rows() {
-			var task *Task
+		for task, err := range p.rows() {
 			if err == nil {
-				task = row.task
 				task.doc = task.doc.Clone() // the next row is read into the same document
 			}
 			if len(steps) > 0 && (err != nil || task.TaskID() != steps[0].TaskID()) && !complete() {
@@ -73,12 +77,12 @@ func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	}
 }
 
-// rows yields the rows as Tasks does.
-func (p *Pack) rows() iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
+// rows yields the rows as Tasks does. Each task is valid until the next row is read.
+func (p *Pack) rows() iter.Seq2[*Task, error] {
+	return func(yield func(*Task, error) bool) {
 		f, err := os.Open(p.TasksPath)
 		if err != nil {
-			yield(row{}, err)
+			yield(nil, err)
 			return
 		}
 		defer shut(f)
@@ -122,22 +126,16 @@ type rowReader struct {
 	stepped         map[string]int          // the lines of the first steps of tasks, by the tasks' ids
 }
 
-// row is one row that has been checked.
-type row struct {
-	task     *Task // valid until the next row is read
-	warnings Problems
-}
-
 // next returns the next row. The error holds Problems if reading can continue, and is io.EOF
 // at the end.
-func (r *rowReader) next() (row, error) {
+func (r *rowReader) next() (*Task, error) {
 	text, err := r.lines.Next()
 	switch {
 	case err == document.ErrLongLine:
 		message := fmt.Sprintf("line is longer than %d bytes", document.MaxLine)
-		return row{}, Problems{{File: r.pack.TasksPath, Line: r.lines.Line, Message: message}}
+		return nil, Problems{{File: r.pack.TasksPath, Line: r.lines.Line, Message: message}}
 	case err != nil:
-		return row{}, err
+		return nil, err
 	}
 	if problems := r.doc.ParseJSON(text, r.lines.Line); len(problems) > 0 {
 		opened := (text[0] == '{' || text[0] == '[') && !bytes.ContainsAny(text[len(text)-1:], "}]")
@@ -148,21 +146,46 @@ func (r *rowReader) next() (row, error) {
 			}
 			problems = Problems{{Line: problems[0].Line, Message: "value goes on in the next line, but a row is one line", Hint: hint}}
 		}
-		return row{}, problems.In(r.pack.TasksPath)
+		return nil, problems.In(r.pack.TasksPath)
 	}
 	r.checker.Reset()
 	root := r.doc.Root()
-	family := r.check(root)
-	environment := r.pack.environment.WithRow(root.Get("environment"))
+	env := r.pack.environment.WithRow(root.Get("environment"))
+	family := r.check(root, env)
 	if r.pack.roots != nil && family != nil {
-		environment = r.securebenchTask(root, family)
+		env = r.securebenchTask(root, family, env)
 	}
 	problems := r.checker.Problems
 	if problems.Failed() {
-		return row{}, problems
+		return nil, problems
 	}
-	return row{&Task{
+	return &Task{
 		pack: r.pack, doc: &r.doc, line: r.lines.Line, family: family, id: root.Get("id").Text(),
-		environment: environment, step: stepOf(root),
-	}, problems}, nil
+		environment: env, step: stepOf(root), warnings: problems,
+	}, nil
+}
+
+// TasksFile returns the path of the file of rows of the pack in dir: tasks.jsonl or, if there is none but that,
+// rows.jsonl, as packs of SecureBench 2.0 call it.
+func TasksFile(dir string) string {
+	tasks, rows := filepath.Join(dir, "tasks.jsonl"), filepath.Join(dir, "rows.jsonl")
+	if _, err := os.Lstat(tasks); err != nil {
+		if _, err := os.Lstat(rows); err == nil {
+			return rows
+		}
+	}
+	return tasks
+}
+
+// MatchTask reports whether a glob of run.tasks matches a task's id: * matches any text,
+// including slashes, ? any character, and [abc] any of several. A malformed glob matches
+// only the id that equals it.
+func MatchTask(glob, id string) bool {
+	if glob == id {
+		return true
+	}
+	// path.Match stops * at slashes, which mean nothing in an id.
+	const slash = "\x01"
+	ok, err := path.Match(strings.ReplaceAll(glob, "/", slash), strings.ReplaceAll(id, "/", slash))
+	return err == nil && ok
 }

@@ -52,7 +52,7 @@ func assetsSchema() *schema.Schema {
 
 // check reports everything that is wrong with a row and returns its family, or nil if
 // that is missing or unknown.
-func (r *rowReader) check(root document.Value) *Family {
+func (r *rowReader) check(root document.Value, env environment.Environment) *Family {
 	c := &r.checker
 	if root.Kind() != document.Object {
 		hint := ""
@@ -79,13 +79,11 @@ func (r *rowReader) check(root document.Value) *Family {
 		return nil
 	}
 	if sound {
-		r.checkStep(f, root)
-	}
-	if sound {
-		r.checkKept(root)
+		r.checkStep(f, root, env)
+		r.checkKept(root, env)
 	}
 	if sound && !f.Machine {
-		r.checkNoMachine(f, root)
+		r.checkNoMachine(f, root, env)
 	}
 	inputSound := c.CheckAt("input", f.Input, root)
 	evalSound := c.CheckAt(f.evalSection(), f.Eval, root)
@@ -109,8 +107,8 @@ func (r *rowReader) check(root document.Value) *Family {
 
 // checkKept reports what a row with environment.keep_processes cannot have: there, the checker runs beside the processes
 // that the harness left.
-func (r *rowReader) checkKept(root document.Value) {
-	env, eval := r.pack.environment.WithRow(root.Get("environment")), root.Get("eval")
+func (r *rowReader) checkKept(root document.Value, env environment.Environment) {
+	eval := root.Get("eval")
 	if !env.KeepProcesses {
 		return
 	}
@@ -129,8 +127,7 @@ func (r *rowReader) checkKept(root document.Value) {
 }
 
 // checkNoMachine checks that a row of a family without Machine has no environment that needs it.
-func (r *rowReader) checkNoMachine(f *Family, root document.Value) {
-	env := r.pack.environment.WithRow(root.Get("environment"))
+func (r *rowReader) checkNoMachine(f *Family, root document.Value, env environment.Environment) {
 	for _, own := range []struct {
 		key string
 		set bool

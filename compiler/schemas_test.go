@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/schematest"
 )
@@ -22,7 +23,7 @@ const schemaDir = "../docs/schemas"
 // TestSchemaFiles compares docs/schemas with the definitions. With -update it writes
 // the files.
 func TestSchemaFiles(t *testing.T) {
-	files, err := compiler.SchemaFiles(harness.AgentTypes())
+	files, err := compiler.SchemaFiles(harness.AgentTypes(), family.All())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func parseAny(file, text string) (any, bool) {
 
 func readSchemas(t *testing.T) map[string]map[string]any {
 	t.Helper()
-	files, err := compiler.SchemaFiles(harness.AgentTypes())
+	files, err := compiler.SchemaFiles(harness.AgentTypes(), family.All())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,14 +20,19 @@ func (t *Task) Verification() *securebench.Verification {
 	if t.pack.roots == nil {
 		return nil
 	}
-	return securebench.NewVerification(t.eval(), t.pack.roots)
+	return securebench.NewVerification(t.Eval(), t.pack.roots)
 }
 
 // securebenchFamilies returns the families of a pack with these resource roots.
-func securebenchFamilies(roots map[string]string) []*Family {
-	terminal, repo := TerminalTask(), RepoPatch()
-	for _, f := range []*Family{terminal, repo} {
-		f.section, f.Eval, f.Inputs, f.Checker, f.Rules = "verification", securebench.Object(f.Name == "repo_patch"), nil, nil, nil
+func securebenchFamilies(families []*Family, roots map[string]string) (all []*Family) {
+	for _, name := range []string{"terminal_task", "repo_patch"} {
+		of := familyNamed(families, name)
+		if of == nil {
+			continue
+		}
+		f := new(*of)
+		all = append(all, f)
+		f.section, f.Eval, f.Inputs, f.Rules = "verification", securebench.Object(f.Name == "repo_patch"), nil, nil
 		f.Check = func(c *schema.Checker, _, eval document.Value) {
 			securebench.CheckVerification(c, eval, f.Name == "repo_patch")
 		}
@@ -46,7 +51,7 @@ func securebenchFamilies(roots map[string]string) []*Family {
 			return all
 		}
 	}
-	return []*Family{terminal, repo}
+	return all
 }
 
 // openSecureBench reads the manifest of a pack of SecureBench 2.0. EvalRoot is the directory of the pack: the roots
@@ -68,7 +73,7 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 			c.Errorf(roots, "agents would see hidden files", "the roots %q and %q overlap", pair[0], pair[1])
 		}
 	}
-	p.families = securebenchFamilies(p.roots)
+	p.families = securebenchFamilies(p.families, p.roots)
 	p.publicRel, p.evalRel = p.roots["public"], "."
 	p.PublicRoot, p.EvalRoot = path.Join(p.dir, p.publicRel), p.dir
 	defaults := root.Get("defaults")
@@ -76,8 +81,9 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	p.environment = environment.Environment{}.With(defaults.Get("environment"))
 }
 
-// securebenchTask returns the environment of a row, and reports what it lacks or what collides.
-func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.Environment {
+// securebenchTask returns the environment of a row, of which env has the keys that all packs share, and reports what it
+// lacks or what collides.
+func (r *rowReader) securebenchTask(root document.Value, f *Family, env environment.Environment) environment.Environment {
 	defaults := r.pack.manifest.Root().Get("defaults").Get("environment")
 	own := root.Get("environment")
 	for _, key := range []string{"image", "workdir", "timeout_seconds", "agent_network"} {
@@ -85,7 +91,6 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 			r.checker.Errorf(root, "in the row's environment or in the manifest's defaults", "environment has no %q", key)
 		}
 	}
-	env := r.pack.environment.WithRow(own)
 	network := cmp.Or(own.Get("agent_network"), defaults.Get("agent_network"))
 	env.NetworkNone = network.Is("none") || network.Get("mode").Is("none")
 	env.MaterializeWorkdirFromImage, env.SecureBench = f.Name == "terminal_task", true
@@ -120,20 +125,4 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family) environment.
 		place(v.Get("mount"), false)
 	}
 	return env
-}
-
-// securebenchPrograms returns what is wrong with the oracle and the adapters of a task of SecureBench 2.0.
-func (c *Precheck) securebenchPrograms(t *Task) (all Problems) {
-	v := t.Verification()
-	if v == nil {
-		return nil
-	}
-	_, all = securebench.ReadOracle(c.pack.EvalRoot, v)
-	for _, check := range v.Checks {
-		if check.Type == securebench.ProtocolCheck {
-			_, problems := securebench.ReadAdapter(c.pack.EvalRoot, v, check)
-			all = append(all, problems...)
-		}
-	}
-	return all
 }

@@ -2,7 +2,6 @@ package compiler
 
 import (
 	"path"
-	"path/filepath"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -14,8 +13,8 @@ import (
 // maxQuestions bounds the questions of a split check: each has a sandbox of its own.
 const maxQuestions = 4096
 
-// splitField is the field of eval with a split check. It is hidden.
-func splitField() schema.Field {
+// SplitField is the field of eval with a split check. It is hidden.
+func SplitField() schema.Field {
 	program := func(doc string, more ...schema.Field) *schema.Schema {
 		return schema.Closed(doc, append([]schema.Field{
 			schema.Required("path", schema.Path("Its file or directory below asset_roots.eval, which its sandbox has as "+paths.CheckerMount+"/NAME.")),
@@ -37,8 +36,8 @@ func splitField() schema.Field {
 	))
 }
 
-// oneCheck reports a row that has neither eval.split nor the field other, or both.
-func oneCheck(c *schema.Checker, eval document.Value, other, what string, never ...string) (split bool) {
+// OneCheck reports a row that has neither eval.split nor the field other, or both.
+func OneCheck(c *schema.Checker, eval document.Value, other, what string, never ...string) (split bool) {
 	v := eval.Get("split")
 	if v.Kind() == 0 {
 		if eval.Get(other).Kind() == 0 {
@@ -83,7 +82,7 @@ func (p SplitProgram) Args() []string {
 
 // Split returns the task's split check in sbench's own form; nil if it has none.
 func (t *Task) Split() *Split {
-	v := t.eval().Get("split")
+	v := t.Eval().Get("split")
 	if !v.Given() {
 		return nil
 	}
@@ -110,24 +109,6 @@ func splitResources(eval document.Value) (all []resource) {
 			ref.Mount = path.Join(paths.CheckerMount, path.Base(ref.Path))
 		}
 		all = append(all, resource{Value: v, name: ref.Name, lane: lane, section: "split", file: &ref})
-	}
-	return all
-}
-
-// splitPrograms returns what is wrong with the programs of a split check that are executed as they are.
-func (c *Precheck) splitPrograms(t *Task) (all Problems) {
-	s := t.Split()
-	if s == nil {
-		return nil
-	}
-	for i, p := range []SplitProgram{s.Driver, s.Oracle} {
-		if !p.Command.IsZero() || !c.used[p.Path] {
-			continue
-		}
-		name := []string{"driver", "oracle"}[i]
-		if hint, err := scriptFault(filepath.Join(c.pack.EvalRoot, p.Path)); err != nil {
-			all = append(all, c.at(t, "$.eval.split."+name, hint, "%s %q without a command %v", name, p.Path, err))
-		}
 	}
 	return all
 }

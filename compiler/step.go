@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
 )
 
@@ -54,9 +55,8 @@ func stepOf(root document.Value) *Step {
 }
 
 // checkStep checks that a row is a valid step of a task, or no step. It notes the row for the check of the next row.
-func (r *rowReader) checkStep(f *Family, root document.Value) {
+func (r *rowReader) checkStep(f *Family, root document.Value, env environment.Environment) {
 	c, step := &r.checker, stepOf(root)
-	env := r.pack.environment.WithRow(root.Get("environment"))
 	before, was := r.step, r.stepEnvironment
 	r.step, r.stepEnvironment = step, env
 	id := root.Get("id")

@@ -1,6 +1,7 @@
 package compiler
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -23,6 +24,7 @@ type Task struct {
 	environment environment.Environment
 	step        *Step   // nil for none
 	steps       []*Task // nil for none
+	warnings    Problems
 }
 
 // ID returns the task's id, unique in its pack.
@@ -30,6 +32,9 @@ func (t *Task) ID() string { return t.id }
 
 // Line returns the 1-based line of the row.
 func (t *Task) Line() int { return t.line }
+
+// Warnings returns what is valid but suspicious in the row.
+func (t *Task) Warnings() Problems { return t.warnings }
 
 // Family returns the row's family.
 func (t *Task) Family() *Family { return t.family }
@@ -95,27 +100,30 @@ func (t *Task) resources() []resource {
 	return all
 }
 
-// evaluationFiles returns the file references that are evaluation inputs, sorted by mount.
-func (t *Task) evaluationFiles() []FileRef {
-	var refs []FileRef
+// Files returns the files and directories of all lanes, in the order of the row.
+func (t *Task) Files() (all []FileRef) {
 	for _, v := range t.resources() {
-		if v.file != nil && v.lane == EvaluationInputs {
-			refs = append(refs, *v.file)
+		if v.file != nil {
+			all = append(all, *v.file)
+			all[len(all)-1].Field = v.Path()
 		}
 	}
-	slices.SortFunc(refs, func(a, b FileRef) int { return strings.Compare(a.Mount, b.Mount) })
-	return refs
+	return all
 }
 
-func (t *Task) eval() document.Value { return t.doc.Root().Get(t.family.evalSection()) }
+// Input returns the row's input.
+func (t *Task) Input() document.Value { return t.doc.Root().Get("input") }
+
+// Eval returns the row's values that are not public: its eval, or its verification in a pack of SecureBench 2.0.
+func (t *Task) Eval() document.Value { return t.doc.Root().Get(t.family.evalSection()) }
 
 // Judged reports whether a model judges the task's answers, in a run that has a judge.
 func (t *Task) Judged() bool { return t.family.Judged != nil && t.family.Judged(t) }
 
 // Checker returns the check of the final workspace; the zero Checker if there is none.
 func (t *Task) Checker() (c Checker) {
-	if t.family.Checker != nil && t.eval().Get("checker").Given() {
-		c = t.family.Checker(t)
+	if t.family.Machine && t.Eval().Get("checker").Given() {
+		c = checkerOf(t)
 	}
 	return c
 }
@@ -153,4 +161,31 @@ func (t *Task) Images() (all []string) {
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(ref string) bool { return ref == "" })
+}
+
+// answerFormat returns the family's sentence on the form of an answer; "" if the author describes the form, in
+// input.answer_format or by a pattern.
+func (t *Task) answerFormat() string {
+	if t.Eval().Get("answer_pattern").Kind() == document.String || t.Input().Get("answer_format").Kind() == document.String {
+		return ""
+	}
+	return t.family.AnswerFormat
+}
+
+// CodeFile returns the name of the file, in the workspace, that an agent leaves its code in.
+func (t *Task) CodeFile() string {
+	language := strings.ToLower(strings.TrimSpace(t.Input().Get("language").Text()))
+	extension := map[string]string{
+		"bash": "sh", "c": "c", "c++": "cpp", "cpp": "cpp", "go": "go", "golang": "go", "java": "java", "javascript": "js", "js": "js", "lua": "lua", "perl": "pl",
+		"php": "php", "r": "r", "ruby": "rb", "rust": "rs", "sh": "sh", "shell": "sh", "typescript": "ts",
+	}[language]
+	if IsPython(language) || t.Split() == nil { // other tests than split ones are for Python
+		extension = "py"
+	}
+	return "candidate." + cmp.Or(extension, "txt")
+}
+
+// IsPython reports whether input.language is Python, as it is unless given.
+func IsPython(language string) bool {
+	return slices.Contains([]string{"", "python", "python3", "py"}, strings.ToLower(strings.TrimSpace(language)))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
 )
 
@@ -141,18 +142,18 @@ func TestPayload(t *testing.T) {
 func TestMultipleChoiceAnswers(t *testing.T) {
 	tests := []struct {
 		answer string
-		want   []compiler.Answer
+		want   []family.Answer
 	}{
-		{`"A"`, []compiler.Answer{{Choice: 0, Text: "B"}}}, // a label takes precedence over the text of a choice
-		{`" (b). "`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
-		{`"\"Two  Words\"."`, []compiler.Answer{{Choice: 1, Text: "two words"}}},
-		{`2`, []compiler.Answer{{Choice: 2, Text: "III"}}},
-		{`[0.0, "iii", "other"]`, []compiler.Answer{{Choice: 0, Text: "B"}, {Choice: 2, Text: "III"}, {Choice: -1, Text: "other"}}},
+		{`"A"`, []family.Answer{{Choice: 0, Text: "B"}}}, // a label takes precedence over the text of a choice
+		{`" (b). "`, []family.Answer{{Choice: 1, Text: "two words"}}},
+		{`"\"Two  Words\"."`, []family.Answer{{Choice: 1, Text: "two words"}}},
+		{`2`, []family.Answer{{Choice: 2, Text: "III"}}},
+		{`[0.0, "iii", "other"]`, []family.Answer{{Choice: 0, Text: "B"}, {Choice: 2, Text: "III"}, {Choice: -1, Text: "other"}}},
 	}
 	for _, test := range tests {
 		t.Run(test.answer, func(t *testing.T) {
 			row := `{"id":"a","family":"multiple_choice","input":{"question":"q","choices":["B","two words","III"]},"eval":{"answer":` + test.answer + `}}`
-			eval := compiler.MultipleChoiceOf(oneTask(t, "id: p\nversion: 1\n", row))
+			eval := family.MultipleChoiceOf(oneTask(t, "id: p\nversion: 1\n", row))
 			if len(eval.Choices) != 3 || eval.Question != "q" {
 				t.Fatalf("%+v", eval)
 			}
@@ -189,22 +190,22 @@ func TestAnswerFormat(t *testing.T) {
 }
 
 func TestTextEvals(t *testing.T) {
-	short := compiler.ShortAnswerOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`))
+	short := family.ShortAnswerOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"short_answer","input":{"question":"q","answer_format":"f"},"eval":{"accepted_answers":["x",1.50],"tolerance":0.25}}`))
 	if short.Tolerance.Reveal() != 0.25 || !cmp.Equal(short.Accepted.Reveal(), []string{"x", "1.50"}) {
 		t.Errorf("short answer %+v %v", short, short.Accepted.Reveal())
 	}
 	for name, test := range map[string]struct {
 		rubric string
-		want   compiler.Rubric
+		want   family.Rubric
 		reason string
 	}{
-		"structured": {`{"type":"contains_any","accepted_answers":["a"],"rejected_answers":["b"]}`, compiler.Rubric{AcceptedAnswers: []string{"a"}, RejectedAnswers: []string{"b"}, MinTokenF1: 1}, ""},
-		"with f1":    {`{"type":"contains_any","accepted_answers":["a"],"min_token_f1":0}`, compiler.Rubric{AcceptedAnswers: []string{"a"}}, ""},
-		"prose":      {`"be kind"`, compiler.Rubric{}, "the rubric is prose"},
-		"other":      {`{"type":"judge"}`, compiler.Rubric{}, "the rubric's type has no verifier"},
+		"structured": {`{"type":"contains_any","accepted_answers":["a"],"rejected_answers":["b"]}`, family.Rubric{AcceptedAnswers: []string{"a"}, RejectedAnswers: []string{"b"}, MinTokenF1: 1}, ""},
+		"with f1":    {`{"type":"contains_any","accepted_answers":["a"],"min_token_f1":0}`, family.Rubric{AcceptedAnswers: []string{"a"}}, ""},
+		"prose":      {`"be kind"`, family.Rubric{}, "the rubric is prose"},
+		"other":      {`{"type":"judge"}`, family.Rubric{}, "the rubric's type has no verifier"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eval := compiler.FreeResponseOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`))
+			eval := family.FreeResponseOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"free_response","input":{"prompt":"p"},"eval":{"rubric":`+test.rubric+`,"reference_answer":"r"}}`))
 			if eval.Structured != (test.reason == "") || eval.Reason != test.reason || eval.ReferenceAnswer.Reveal() != "r" {
 				t.Errorf("%+v", eval)
 			}
@@ -216,7 +217,7 @@ func TestTextEvals(t *testing.T) {
 }
 
 func TestSandboxEvals(t *testing.T) {
-	code := compiler.CodeCompletionOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`))
+	code := family.CodeCompletionOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"code_completion","input":{"prompt":"p","language":"Py","starter_code":"s"},"eval":{"tests":{"source":"inline","code":"c"},"canonical_solution":"x"}}`))
 	if code.Language != "python" || code.Tests != "c" || code.StarterCode != "s" || code.CanonicalSolution.Reveal() != "x" || code.ReferenceSolution.Reveal() != "" {
 		t.Errorf("code completion %q", code.Language)
 	}
@@ -224,18 +225,18 @@ func TestSandboxEvals(t *testing.T) {
 	want := strings.ReplaceAll(diff, `\n`, "\n")
 	for _, where := range []string{`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"` + diff + `","test_patch":{"source":"inline","patch":"` + diff + `"},"candidate_policy":{"allow_paths":["x"]}}`,
 		`"tests":{"source":"command","command":["a","b"],"workdir":"/w","timeout_seconds":2,"setup_patch":"` + diff + `","test_patch":{"source":"inline","patch":"` + diff + `"}},"candidate_policy":{"allow_paths":["x"]}`} {
-		eval := compiler.RepoPatchOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"`+diff+`"}}`))
+		eval := family.RepoPatchOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"repo_patch","input":{"repo":"r","base_commit":" c ","instructions":"i"},"eval":{`+where+`,"gold_patch":"`+diff+`"}}`))
 		if eval.BaseCommit != "c" || !cmp.Equal(eval.Command.Args(), []string{"a", "b"}) || eval.Workdir != "/w" || eval.Timeout != 2*time.Second ||
-			eval.SetupPatch != want || eval.TestPatch != want || !cmp.Equal(eval.Policy, compiler.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != want {
+			eval.SetupPatch != want || eval.TestPatch != want || !cmp.Equal(eval.Policy, family.CandidatePolicy{AllowPaths: []string{"x"}}) || eval.GoldPatch.Reveal() != want {
 			t.Errorf("repo patch: %v %v", eval.Policy, eval.Command)
 		}
 	}
-	terminal := compiler.TerminalTaskOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`))
+	terminal := family.TerminalTaskOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`))
 	if terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Files() != "a" || terminal.Checker.Timeout != time.Second ||
 		!cmp.Equal(terminal.NeededCommands, []string{"chroot"}) {
 		t.Errorf("terminal task: %q %v", terminal.Checker.Path, terminal.NeededCommands)
 	}
-	wantFiles := []compiler.FileRef{{Name: "test_files", Lane: compiler.EvaluationInputs, Path: "t", Mount: "securebench/evaluation_inputs/t"}}
+	wantFiles := []compiler.FileRef{{Name: "test_files", Lane: compiler.EvaluationInputs, Field: "$.eval.test_files", Path: "t", Mount: "securebench/evaluation_inputs/t"}}
 	if diff := cmp.Diff(wantFiles, terminal.Files); diff != "" {
 		t.Error(diff)
 	}
@@ -251,7 +252,7 @@ func TestTasksGoOn(t *testing.T) {
 	medium := `{"id":"medium","family":"tool_call","input":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
 	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,5 +286,22 @@ func TestTasksGoOn(t *testing.T) {
 		if task != nil || err == nil {
 			t.Errorf("%v, %v", task, err)
 		}
+	}
+}
+
+func TestMatchTask(t *testing.T) {
+	tests := []struct {
+		glob, id string
+		want     bool
+	}{
+		{"pack/a", "pack/a", true}, {"pack/*", "pack/a/b", true}, {"*", "pack/a", true}, {"*/a", "pack/x/a", true}, {"pack/?", "pack/a", true},
+		{"pack/[ab]", "pack/b", true}, {"pack/[", "pack/[", true}, {"pack", "pack/a", false}, {"pack/[", "pack/a", false}, {"", "a", false},
+	}
+	for _, test := range tests {
+		t.Run(test.glob+" "+test.id, func(t *testing.T) {
+			if got := compiler.MatchTask(test.glob, test.id); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
 	}
 }

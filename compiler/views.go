@@ -3,7 +3,6 @@ package compiler
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/hidden"
@@ -86,36 +85,3 @@ func (t *Task) ResourceSummary() []ResourceSummary {
 // a secret. Shorter strings occur by chance, and redacting them would reveal more than it
 // hides.
 const MinSecret = 6
-
-// secretsIn returns the strings in a value that are content and at least shortest bytes long.
-func secretsIn(v resource, shortest int) (secrets []string) {
-	eachString(v.key, v.Value, func(key document.Value, text string) {
-		text = strings.TrimSpace(text)
-		word := key.Is("command") && len(text) < minLeak && !strings.ContainsAny(text, " \t\n")
-		if len(text) >= shortest && !isPlainKey(key) && !word {
-			secrets = append(secrets, text)
-		}
-	})
-	return secrets
-}
-
-// eachString calls visit for every string in a value, with the nearest key above it.
-func eachString(key, v document.Value, visit func(key document.Value, text string)) {
-	if v.Kind() == document.String {
-		visit(key, v.Text())
-	}
-	for _, item := range v.Items() {
-		eachString(key, item, visit)
-	}
-	for key, value := range v.Fields() {
-		eachString(key, value, visit)
-	}
-}
-
-// isPlainKey reports whether the strings under a key are paths or keywords of sbench
-// rather than content.
-func isPlainKey(key document.Value) bool {
-	return slices.ContainsFunc([]string{
-		"source", "type", "workdir", "path", "mount", "needed_commands", "expected_changes", "trusted_paths", "answer_pattern", "allow_paths", "allow_sensitive_paths", "patch_preserved_paths",
-	}, key.Is)
-}

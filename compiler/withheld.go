@@ -106,18 +106,18 @@ func (p *Pack) findHidden() (hiddenFiles, error) {
 		}
 	}
 	var problems Problems
-	for row, err := range p.rows() {
+	for task, err := range p.rows() {
 		if err != nil && !errors.As(err, &problems) {
 			return h, err
 		}
 		if err != nil {
 			continue
 		}
-		for _, v := range row.task.resources() {
+		for _, v := range task.resources() {
 			if v.file == nil || v.lane != HiddenLane {
 				continue
 			}
-			by := fmt.Sprintf("%s of line %d", v.Path(), row.task.line)
+			by := fmt.Sprintf("%s of line %d", v.Path(), task.line)
 			h.names[paths.Fold(v.file.Path)] = by
 			// What cannot be read has no other names that could be.
 			_ = eval.walk(v.file.Path, func(_ string, info fs.FileInfo) error {
@@ -135,7 +135,10 @@ func relative(root, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if file, err = filepath.EvalSymlinks(absolute(file)); err != nil {
+	if file, err = filepath.Abs(file); err == nil {
+		file, err = filepath.EvalSymlinks(file)
+	}
+	if err != nil {
 		return "", err
 	}
 	return filepath.Rel(root, file)

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
@@ -108,7 +109,7 @@ func agentView(t *testing.T, row string) (compiler.AgentView, compiler.Candidate
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(row+"\n"), 0o644))
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	must(t, err)
 	for task, err := range pack.Tasks() {
 		must(t, err)

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // humanEval reads HumanEval.jsonl, plain or gzipped, and files of the same form.
 func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
-		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: compiler.CodeCompletion(), Timeout: 300,
+		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: family.CodeCompletion(), Timeout: 300,
 		Read: func(ctx context.Context, b *Builder) error { return b.records(ctx, b.Source, humanEvalRow) },
 	}
 }
@@ -31,7 +31,7 @@ func humanEvalRow(r *record) (Row, error) {
 		Input: map[string]any{"prompt": prompt, "language": "python", "starter_code": prompt},
 		Eval: map[string]any{
 			"tests":              map[string]any{"source": "inline", "code": fmt.Sprintf("%s\ncheck(%s)\n", tests, entry)},
-			"canonical_solution": solution, "extract": compiler.Fenced,
+			"canonical_solution": solution, "extract": family.Fenced,
 		},
 		Metadata: map[string]any{"entry_point": entry},
 	}, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/validate"
 )
 
 // maxPasses bounds how often a source is read. After a pass that leaves out the tasks of
@@ -150,7 +151,7 @@ func once(ctx context.Context, f Format, o Options, out string, leave map[Place]
 func (b *Builder) validate(ctx context.Context, dir string) (unfit map[Place]compiler.Problem, notes compiler.Problems, err error) {
 	unfit = map[Place]compiler.Problem{}
 	var wrong compiler.Problems
-	_, err = compiler.Validate(ctx, []string{dir}, b.Agents, func(p compiler.Problem) {
+	_, err = validate.Files(ctx, []string{dir}, b.Agents, func(p compiler.Problem) {
 		path := p.Path
 		var at Place
 		inRow := p.File == filepath.Join(dir, tasksFile) && p.Line > 0 && p.Line <= len(b.places)

@@ -17,6 +17,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
@@ -201,13 +203,13 @@ func readTree(t testing.TB, dir string) []txtar.File {
 // public.
 func checkPack(t testing.TB, dir string) {
 	t.Helper()
-	_, err := compiler.Validate(context.Background(), []string{dir}, harness.AgentTypes(), func(p compiler.Problem) {
+	_, err := validate.Files(context.Background(), []string{dir}, harness.AgentTypes(), func(p compiler.Problem) {
 		if !strings.Contains(p.Message, "has no digest") && p.Path != "$.eval.checker" { // what the source cannot say otherwise
 			t.Errorf("validation: %v", p)
 		}
 	})
 	must(t, err)
-	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	p, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	must(t, err)
 	for task, err := range p.Tasks() {
 		must(t, err)

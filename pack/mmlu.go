@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // mmlu reads the per-subject CSV files of MMLU: one file, or a directory, which is searched
@@ -19,7 +19,7 @@ import (
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
-		Source: "a subject's CSV file, or a directory of them", Family: compiler.MultipleChoice(), Timeout: 300,
+		Source: "a subject's CSV file, or a directory of them", Family: family.MultipleChoice(), Timeout: 300,
 		Read: readMmlu,
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -22,7 +23,7 @@ type riddles struct {
 
 func (r *riddles) format() pack.Format {
 	return pack.Format{
-		Name: "riddles", Source: "lines of questions and answers", Family: compiler.ShortAnswer(), Timeout: 60,
+		Name: "riddles", Source: "lines of questions and answers", Family: family.ShortAnswer(), Timeout: 60,
 		Environment: map[string]any{"timeout_seconds": 60}, Options: r, Read: r.read,
 	}
 }

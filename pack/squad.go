@@ -8,13 +8,14 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // squad reads SQuAD v1.1.
 func squad() Format {
 	return Format{
 		Name:   "squad",
-		Source: "SQuAD v1.1 JSON", Family: compiler.ShortAnswer(), Timeout: 300,
+		Source: "SQuAD v1.1 JSON", Family: family.ShortAnswer(), Timeout: 300,
 		Read: readSquad,
 	}
 }

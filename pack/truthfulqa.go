@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // truthfulQA reads TruthfulQA.csv.
 func truthfulQA() Format {
 	return Format{
 		Name:   "truthfulqa",
-		Source: "TruthfulQA.csv", Family: compiler.FreeResponse(), Timeout: 300,
+		Source: "TruthfulQA.csv", Family: family.FreeResponse(), Timeout: 300,
 		Read: readTruthfulQA,
 	}
 }
@@ -79,7 +79,7 @@ func truthfulRow(r *record, n int, cell func(string) string) Row {
 		Input: map[string]any{"prompt": prompt},
 		Eval: map[string]any{
 			"rubric": map[string]any{
-				"type": compiler.ContainsAny, "accepted_answers": accepted, "rejected_answers": list(cell("Incorrect Answers")), "min_token_f1": minTokenF1,
+				"type": family.ContainsAny, "accepted_answers": accepted, "rejected_answers": list(cell("Incorrect Answers")), "min_token_f1": minTokenF1,
 			},
 			"reference_answer": best,
 		},

@@ -1,11 +1,12 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -50,9 +51,6 @@ func deniedNetworks() map[netip.Prefix]string {
 // newAddressCheck returns a function that returns nil for an address that the proxy may dial: a public
 // address that is not this host's.
 func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
-	if local == nil {
-		local = isLocal
-	}
 	denied := deniedNetworks()
 	return func(address netip.Addr) error {
 		a := address.Unmap()
@@ -83,49 +81,27 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) erro
 // isLocal asks the kernel where a packet to the address would go (rtnetlink(7), RTM_GETROUTE), and
 // reports whether it would go to this host: to an interface's address, or to another address in the
 // table of local routes. An address without a route is not local, and cannot be reached.
-func isLocal(a netip.Addr) (local bool, err error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return false, fmt.Errorf("open netlink: %w", err)
-	}
-	defer func() { err = errors.Join(err, unix.Close(fd)) }()
-	family := uint8(unix.AF_INET)
+func isLocal(kernel *netlink.Conn, a netip.Addr) (bool, error) {
+	family := byte(unix.AF_INET)
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	var ask struct {
-		unix.NlMsghdr
-		unix.RtMsg
-		unix.RtAttr
-	}
-	to := a.AsSlice()
-	ask.NlMsghdr = unix.NlMsghdr{Len: uint32(binary.Size(ask) + len(to)), Type: unix.RTM_GETROUTE, Flags: unix.NLM_F_REQUEST}
-	ask.RtMsg = unix.RtMsg{Family: family, Dst_len: uint8(a.BitLen())}
-	ask.RtAttr = unix.RtAttr{Len: uint16(unix.SizeofRtAttr + len(to)), Type: unix.RTA_DST}
-	m, err := binary.Append(nil, binary.NativeEndian, ask)
+	to, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_DST, Data: a.AsSlice()}})
 	if err != nil {
 		return false, fmt.Errorf("encode for netlink: %w", err)
 	}
-	if err := unix.Sendto(fd, append(m, to...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return false, fmt.Errorf("ask netlink: %w", err)
-	}
-	reply := make([]byte, 8192)
-	n, _, err := unix.Recvfrom(fd, reply, 0)
-	if err != nil {
-		return false, fmt.Errorf("read netlink: %w", err)
-	}
-	const kindAt = unix.SizeofNlMsghdr + 7 // rtm_type of struct rtmsg
+	ask := append(make([]byte, unix.SizeofRtMsg), to...)
+	ask[0], ask[1] = family, byte(a.BitLen()) // rtm_family and rtm_dst_len of struct rtmsg
+	answers, err := kernel.Execute(netlink.Message{Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request}, Data: ask})
+	unreachable := []error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP}
 	switch {
-	case n > kindAt && binary.NativeEndian.Uint16(reply[4:]) == unix.RTM_NEWROUTE:
-		kind := reply[kindAt]
-		return kind == unix.RTN_LOCAL || kind == unix.RTN_BROADCAST || kind == unix.RTN_ANYCAST, nil
-	case n > kindAt && binary.NativeEndian.Uint16(reply[4:]) == unix.NLMSG_ERROR:
-		switch errno := unix.Errno(-int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:]))); errno {
-		case unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP:
-			return false, nil
-		default:
-			return false, fmt.Errorf("look up a route: %w", errno)
-		}
+	case slices.ContainsFunc(unreachable, func(errno error) bool { return errors.Is(err, errno) }):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("look up a route: %w", err)
+	case len(answers) == 0 || answers[0].Header.Type != unix.RTM_NEWROUTE || len(answers[0].Data) < unix.SizeofRtMsg:
+		return false, errors.New("look up a route: no answer")
 	}
-	return false, errors.New("read netlink: no answer about a route")
+	kind := answers[0].Data[7] // rtm_type
+	return kind == unix.RTN_LOCAL || kind == unix.RTN_BROADCAST || kind == unix.RTN_ANYCAST, nil
 }

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/proxy"
@@ -49,9 +49,7 @@ func inNetwork(t *testing.T, variable string) {
 }
 
 func anyAddress(t *testing.T) {
-	if err := localNetwork(); err != nil {
-		t.Fatal(err)
-	}
+	localNetwork(t, "198.18.0.0/15")
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})
 	l, err := net.Listen("tcp4", "0.0.0.0:80")
@@ -70,6 +68,7 @@ func anyAddress(t *testing.T) {
 		{address, "GET /", "allowed.test", "transparent allow", "HIT host=allowed.test"},
 		{address, "GET http://allowed.test/", "evil.test", "transparent allow", "HIT host=allowed.test"},
 		{address, "GET /", "evil.test", "transparent deny host_mismatch", "host_mismatch"},
+		{address, "GET /", "two.allowed.test", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "allowed.test:443", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "allowed.test:x", "transparent deny host_mismatch", "host_mismatch"},
 		{address, "GET /", "", "transparent deny host_mismatch", "host_mismatch"},
@@ -91,40 +90,37 @@ func anyAddress(t *testing.T) {
 	report(t, <-done)
 }
 
-// localNetwork brings lo up, and makes 198.18.0.0/15 local to it (netdevice(7),
-// rtnetlink(7)).
-func localNetwork() error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
+// localNetwork brings lo up, and makes networks local to it (netdevice(7), rtnetlink(7)).
+func localNetwork(t *testing.T, networks ...string) {
+	t.Helper()
+	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	defer func() { _ = unix.Close(fd) }()
+	defer func() { report(t, c.Close()) }()
+	execute := func(kind netlink.HeaderType, flags netlink.HeaderFlags, body []byte) {
+		_, err := c.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | netlink.Acknowledge | flags}, Data: body})
+		report(t, err)
+	}
 	up := []byte{unix.AF_UNSPEC, 0, 0, 0}
 	for _, n := range []uint32{1, unix.IFF_UP, unix.IFF_UP} { // the index of lo, the flag, its mask
 		up = binary.NativeEndian.AppendUint32(up, n)
 	}
-	return errors.Join(
-		netlink(fd, unix.RTM_NEWLINK, 0, up),
-		netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("198.18.0.0/15")),
-	)
-}
-
-func netlink(fd int, kind, flags uint16, body []byte) error {
-	m := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
-	m = binary.NativeEndian.AppendUint16(m, kind)
-	m = binary.NativeEndian.AppendUint16(m, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	m = append(append(m, make([]byte, 8)...), body...)
-	if err := unix.Sendto(fd, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return err
+	execute(unix.RTM_NEWLINK, 0, up)
+	for _, network := range networks {
+		prefix := netip.MustParsePrefix(network)
+		family := byte(unix.AF_INET)
+		if prefix.Addr().Is6() {
+			family = unix.AF_INET6
+		}
+		e := netlink.NewAttributeEncoder()
+		e.Bytes(unix.RTA_DST, prefix.Addr().AsSlice())
+		e.Uint32(unix.RTA_OIF, 1)
+		attributes, err := e.Encode()
+		report(t, err)
+		route := []byte{family, byte(prefix.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
+		execute(unix.RTM_NEWROUTE, netlink.Create|netlink.Excl, append(route, attributes...))
 	}
-	reply := make([]byte, 4096)
-	if _, _, err := unix.Recvfrom(fd, reply, 0); err != nil {
-		return err
-	}
-	if errno := -int32(binary.NativeEndian.Uint32(reply[unix.SizeofNlMsghdr:])); errno != 0 {
-		return unix.Errno(errno)
-	}
-	return nil
 }
 
 const localTableVariable = "SBENCH_TEST_LOCAL_TABLE"
@@ -137,41 +133,19 @@ func TestLocalTable(t *testing.T) {
 		inNetwork(t, localTableVariable)
 		return
 	}
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	report(t, localNetwork())
-	report(t, netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("93.184.216.0/24")))
-	report(t, netlink(fd, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, localRoute("2606:2800::/32")))
-	for address, want := range map[string]bool{
-		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
-	} {
-		if got, err := proxy.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
-			t.Errorf("%s: %v, %v", address, got, err)
-		}
-	}
+	localNetwork(t, "93.184.216.0/24", "2606:2800::/32")
 	w := newWorld(t)
 	w.real = true
 	p, log := w.startProxy(proxy.Config{})
+	for address, want := range map[string]bool{
+		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
+	} {
+		if got, err := p.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
+			t.Errorf("%s: %v, %v", address, got, err)
+		}
+	}
 	got := converse(t, serveLocal(t, p), "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	if e := log.next(t); words(e) != "http deny address_not_allowed" || e.Rule != "the host's own" || !strings.Contains(got, "403") {
 		t.Errorf("%+v, %q", e, got)
 	}
-}
-
-// localRoute is the body of a route that makes a network local to lo.
-func localRoute(network string) []byte {
-	prefix := netip.MustParsePrefix(network)
-	family, to := byte(unix.AF_INET), prefix.Addr().AsSlice()
-	if prefix.Addr().Is6() {
-		family = unix.AF_INET6
-	}
-	b := []byte{family, byte(prefix.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
-	b = binary.NativeEndian.AppendUint16(b, uint16(4+len(to)))
-	b = append(binary.NativeEndian.AppendUint16(b, unix.RTA_DST), to...)
-	b = binary.NativeEndian.AppendUint16(b, 8)
-	b = binary.NativeEndian.AppendUint16(b, unix.RTA_OIF)
-	return binary.NativeEndian.AppendUint32(b, 1)
 }

@@ -17,8 +17,8 @@ const (
 	receiveBuffer = 208 << 10 // the usual net.core.rmem_max
 	// SocketBytes is the most memory that the kernel uses for a socket.
 	SocketBytes = 2 * (sendBuffer + receiveBuffer)
-	// A connection has a socket on each side, and what the kernel moves between them.
-	connectionBytes = 2*SocketBytes + 2*receiveBuffer
+	// A connection has a socket on each side, and in each direction a buffer and what the kernel moves.
+	connectionBytes = 2*SocketBytes + 2*receiveBuffer + 2*copyBytes
 )
 
 // HeadCost is how much memory net/http and a copy take for each byte of a head that has many short fields.

@@ -26,7 +26,6 @@ type client struct {
 
 	handled  atomic.Bool  // a handler has the request
 	unparsed atomic.Int64 // bytes read that are not yet a request
-	head     []byte       // the first of the unparsed bytes, for [client.twoLengths]
 	since    atomic.Int64 // when the connection began to wait for the request, in Unix nanoseconds
 	logged   atomic.Bool
 	counted  bool // Proxy.Close waits for the connection
@@ -64,7 +63,6 @@ func (c *client) Read(b []byte) (int, error) {
 	}
 	if !c.handled.Load() {
 		c.unparsed.Add(int64(n))
-		c.head = append(c.head, b[:min(n, c.p.limits.HeaderBytes+8192-len(c.head))]...)
 	}
 	return n, err
 }
@@ -87,32 +85,6 @@ func (c *client) Write(b []byte) (int, error) {
 	}
 	c.last(c.malformed(why).raw())
 	return len(b), nil
-}
-
-// twoLengths reports whether a request has both a Content-Length and chunks, and so two
-// meanings (RFC 9112, 6.3). net/http silently drops the length, so twoLengths searches the
-// raw head. c.head lacks a head that was read together with the previous request: if this request
-// is chunked, twoLengths reports true.
-func (c *client) twoLengths(r *http.Request) bool {
-	if len(r.TransferEncoding) == 0 {
-		return false
-	}
-	head := bytes.TrimLeft(c.head, "\r\n")
-	begin := []byte(r.Method + " " + r.RequestURI)
-	// net/http may have read one byte during the previous request.
-	if !bytes.HasPrefix(head, begin) && !bytes.HasPrefix(head, begin[1:]) {
-		return true
-	}
-	for line := range bytes.Lines(head) {
-		name, _, _ := bytes.Cut(line, []byte{':'})
-		if len(bytes.TrimRight(line, "\r\n")) == 0 {
-			return false
-		}
-		if bytes.EqualFold(name, []byte("Content-Length")) {
-			return true
-		}
-	}
-	return true
 }
 
 // writeTime is how long a write may take.
@@ -164,7 +136,6 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 	case http.StateIdle: // between two requests
 		c.handled.Store(false)
 		c.unparsed.Store(0)
-		c.head = nil
 		c.since.Store(time.Now().UnixNano())
 	case http.StateClosed:
 		c.logUnfinished()

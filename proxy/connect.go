@@ -1,25 +1,22 @@
 package proxy
 
 import (
-	"bufio"
 	"io"
 	"log"
-	"net"
 	"net/http"
 
 	"github.com/elazarl/goproxy"
 )
 
-// newDispatcher returns the dispatcher without its own ways of dialling, copying, logging, answering
-// errors, and asking the environment for a proxy.
+// newDispatcher returns the dispatcher of plain HTTP, without its own ways of logging, answering errors, and asking
+// the environment for a proxy. It gets no CONNECT.
 func (p *Proxy) newDispatcher() *goproxy.ProxyHttpServer {
 	lib := goproxy.NewProxyHttpServer()
 	lib.Logger = log.New(io.Discard, "", 0)
 	lib.Tr, lib.ConnectDial = p.transport, nil
-	lib.ConnectDialWithReq = func(*http.Request, string, string) (net.Conn, error) { return nil, ErrClosed }
 	lib.KeepAcceptEncoding = true
 	lib.NonproxyHandler = http.HandlerFunc(p.notProxy)
-	lib.OnRequest().HandleConnectFunc(p.handleConnect)
+	lib.OnRequest().HandleConnect(goproxy.AlwaysReject)
 	lib.OnRequest().DoFunc(p.handleRequest)
 	lib.OnResponse().DoFunc(p.handleResponse)
 	return lib
@@ -33,65 +30,47 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // makes net/http close the connection
 	}
 	defer p.work.Done()
-	if r.Method != http.MethodConnect && c.twoLengths(r) {
-		c.reject(c.malformed(reasonMalformed).raw())
-		panic(http.ErrAbortHandler)
-	}
 	if r.Method == http.MethodConnect && c.redirectedTo == nil {
-		p.dispatcher.ServeHTTP(hijackable{w, c}, r)
+		p.handleConnect(w, r, c)
 		return
 	}
 	p.forward(w, r, c)
 }
 
-// hijackable makes Hijack return the *client, and gives it back the bytes that net/http read beyond
-// the request.
-type hijackable struct {
-	http.ResponseWriter
-	c *client
-}
-
-// Hijack implements http.Hijacker.
-func (h hijackable) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	_, rw, err := h.ResponseWriter.(http.Hijacker).Hijack()
-	if err != nil {
-		return nil, nil, err
-	}
-	early := make([]byte, rw.Reader.Buffered())
-	if _, err := io.ReadFull(rw.Reader, early); err != nil {
-		return nil, nil, err
-	}
-	h.c.early = append(early, h.c.early...)
-	return h.c, rw, nil
-}
-
 // handleConnect decides on a CONNECT. It hijacks the connection in any case.
-func (p *Proxy) handleConnect(_ string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+func (p *Proxy) handleConnect(w http.ResponseWriter, r *http.Request, c *client) {
 	a := p.newAccess(KindConnect)
-	allowed := a.decideConnect(ctx.Req).Allowed
-	return &goproxy.ConnectAction{Action: goproxy.ConnectHijack, Hijack: func(_ *http.Request, conn net.Conn, _ *goproxy.ProxyCtx) {
-		then := func(c *client) { p.connect(a, c) }
-		if !allowed {
-			a.end(0, 0)
-			then = func(c *client) { c.reject(a.last.raw()) }
+	allowed := a.decideConnect(r).Allowed
+	_, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler) // impossible: only HTTP/1 is served
+	}
+	early := make([]byte, rw.Reader.Buffered()) // what net/http read beyond the request
+	_, _ = io.ReadFull(rw.Reader, early)
+	c.early = append(early, c.early...)
+	p.start(c, func(c *client) {
+		if allowed {
+			p.connect(a, c)
+			return
 		}
-		p.start(conn.(*client), then)
-	}}, ""
+		a.end(0, 0)
+		c.reject(a.last.raw())
+	})
 }
 
 // decideConnect decides on the request target as sent, and ignores the Host header. A CONNECT with a
 // body is malformed.
 func (a *access) decideConnect(r *http.Request) decision {
-	host, port, ok := splitAuthority(r.RequestURI, "")
+	host := r.URL.Hostname()
 	_, bad := normalise(host)
 	switch {
 	case bad == reasonIPLiteral:
-	case r.RequestURI != r.URL.Host || r.URL.User != nil || !ok:
+	case r.RequestURI != r.URL.Host || r.URL.User != nil:
 		return a.refuse(reasonAuthority, "")
 	case r.ContentLength != 0 || len(r.TransferEncoding) > 0:
 		return a.refuse(reasonMalformed, "")
 	}
-	return a.decide(request{Kind: KindConnect, Host: host, Port: port})
+	return a.decide(request{Kind: KindConnect, Host: host, Port: r.URL.Port()})
 }
 
 // connect connects to the host, and lets only TLS for this host through.

@@ -3,22 +3,20 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net"
 	"net/netip"
-	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
 )
 
 const (
-	// hostsTTL is how long the addresses of a host are used again, and maxHosts for how many hosts.
+	// hostsTTL is how long the address of a host is used again, and maxHosts for how many hosts.
 	hostsTTL = 10 * time.Second
 	maxHosts = 256
-	// maxAddresses is how many of a host's addresses are tried, and nextAddress after which time the next.
-	maxAddresses = 4
-	nextAddress  = time.Second
+	// knownTime is how long connecting to an address may take that is used again.
+	knownTime = time.Second
 )
 
 // An upstream is a connection to an allowed host. It is closed with the proxy.
@@ -41,85 +39,64 @@ type hosts struct {
 }
 
 type resolved struct {
-	addresses []netip.Addr
-	until     time.Time
+	address netip.Addr
+	until   time.Time
 }
 
-func (h *hosts) get(name string) []netip.Addr {
+func (h *hosts) get(name string) (netip.Addr, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if r := h.all[name]; time.Now().Before(r.until) {
-		return r.addresses
-	}
-	return nil
+	r := h.all[name]
+	return r.address, time.Now().Before(r.until)
 }
 
-func (h *hosts) put(name string, addresses []netip.Addr) {
+func (h *hosts) put(name string, address netip.Addr) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.all) >= maxHosts {
 		clear(h.all)
 	}
-	h.all[name] = resolved{addresses, time.Now().Add(hostsTTL)}
+	h.all[name] = resolved{address, time.Now().Add(hostsTTL)}
 }
 
-// dial resolves an allowed, normalised name and connects to the first of its addresses that passes the
-// check and answers.
+// dial connects to an allowed, normalised name: to the first of its addresses that passes the check and answers.
 func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	addresses := p.hosts.get(host)
-	known := addresses != nil && !p.cfg.hooks.forget
-	if !known {
+	d := net.Dialer{
+		Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
+		Control: func(network, address string, c syscall.RawConn) error { // before connect(2)
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			if err := cmp.Or(p.check(to.Addr()), BoundHost(network, address, c)); err != nil || p.cfg.hooks.control == nil {
+				return err
+			}
+			return p.cfg.hooks.control(network, address, c)
+		},
+	}
+	var conn net.Conn
+	at := func(name string) string { return net.JoinHostPort(name, strconv.Itoa(int(port))) }
+	if known, ok := p.hosts.get(host); ok && !p.cfg.hooks.forget {
+		d.Timeout = knownTime
+		conn, _ = d.DialContext(ctx, "tcp", at(known.String()))
+		d.Timeout = 0
+	}
+	fresh := conn == nil
+	if fresh { // the final dot keeps the resolver from trying this machine's search list
 		var err error
-		resolver := cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true})
-		// The final dot keeps the resolver from trying this machine's search list.
-		if addresses, err = resolver.LookupNetIP(ctx, "ip", host+"."); err != nil {
+		if conn, err = d.DialContext(ctx, "tcp", at(host+".")); err != nil {
 			return nil, err
 		}
 	}
-	var first error
-	tried := 0
-	for i, address := range addresses {
-		address = address.Unmap() // LookupNetIP may return IPv4 addresses inside IPv6
-		if err := p.check(address); err != nil {
-			first = cmp.Or(first, err)
-			continue
-		}
-		if tried++; tried > maxAddresses {
-			break
-		}
-		to := netip.AddrPortFrom(address, port)
-		conn, err := p.dialAddress(ctx, to, tried < maxAddresses && i < len(addresses)-1)
-		if err == nil {
-			if i > 0 || !known {
-				p.hosts.put(host, slices.Insert(slices.Delete(slices.Clone(addresses), i, i+1), 0, address))
-			}
-			return &upstream{conn, context.AfterFunc(p.ctx, func() { _ = conn.Close() }), to}, nil
-		}
-		first = cmp.Or(first, err)
+	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
+	if p.cfg.hooks.remote != nil {
+		address = p.cfg.hooks.remote(conn)
 	}
-	return nil, cmp.Or(first, errors.New("the name has no address"))
-}
-
-// dialAddress connects to an address. If there is another one, it does not wait long.
-func (p *Proxy) dialAddress(ctx context.Context, to netip.AddrPort, another bool) (*net.TCPConn, error) {
-	d := net.Dialer{Control: func(network, address string, c syscall.RawConn) error {
-		if err := BoundHost(network, address, c); err != nil {
-			return err
-		}
-		if p.cfg.hooks.control != nil {
-			return p.cfg.hooks.control(network, address, c)
-		}
-		return nil
-	}}
-	if another {
-		d.Timeout = nextAddress
+	if fresh {
+		p.hosts.put(host, address.Addr())
 	}
-	conn, err := d.DialContext(ctx, "tcp", to.String())
-	if err != nil {
-		return nil, err
-	}
-	return conn.(*net.TCPConn), nil
+	return &upstream{conn.(*net.TCPConn), context.AfterFunc(p.ctx, func() { _ = conn.Close() }), address}, nil
 }

@@ -8,10 +8,10 @@
 // Each use of the network is an access (access.go): the [Allowlist] decides about the name, the proxy
 // resolves it, checks the address and connects (dial.go), and the [Log] gets one line.
 //
-// The forward proxy dispatches with goproxy (github.com/elazarl/goproxy), which distinguishes
-// CONNECT, absolute URLs and other requests, and forwards plain HTTP. The decisions, connections,
-// tunnels, limits and the log are sbench's own: goproxy copies a tunnel without looking at its
-// ClientHello and without limits, connects to any address, and may use the environment's proxy.
+// The forward proxy's engine for plain HTTP is goproxy (github.com/elazarl/goproxy), which distinguishes
+// absolute URLs from other requests, and forwards. The decisions, connections, tunnels, limits and
+// the log are sbench's own: goproxy copies a tunnel without looking at its ClientHello and without
+// limits, connects to any address, and may use the environment's proxy.
 //
 // The relay to the providers of models is package proxy/relay.
 package proxy

@@ -12,12 +12,13 @@ type Hooks struct {
 	Resolver *net.Resolver
 	Forget   bool
 	Control  func(network, address string, c syscall.RawConn) error
+	Remote   func(net.Conn) netip.AddrPort
 	Local    func(netip.Addr) (bool, error)
 }
 
 // WithHooks returns the configuration with hooks.
 func WithHooks(cfg Config, h Hooks) Config {
-	cfg.hooks = hooks{h.Resolver, h.Control, h.Forget, h.Local}
+	cfg.hooks = hooks{h.Resolver, h.Control, h.Remote, h.Forget, h.Local}
 	return cfg
 }
 
@@ -38,7 +39,7 @@ func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 
 // IsLocal is isLocal.
-func IsLocal(a netip.Addr) (bool, error) { return isLocal(a) }
+func (p *Proxy) IsLocal(a netip.Addr) (bool, error) { return isLocal(p.kernel, a) }
 
 // ConnectionBytes is connectionBytes.
 const ConnectionBytes = connectionBytes

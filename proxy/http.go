@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +29,7 @@ type transfer struct {
 	p       *Proxy
 	a       *access
 	c       *client
+	allowed decision    // whose request is sent
 	refused bool        // the answer to the client is a refusal
 	broken  atomic.Bool // the answer to the client is incomplete
 	cancel  context.CancelFunc
@@ -51,19 +52,13 @@ func (p *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// dialHTTP asks the policy again, so that the connection is to an allowed host even if the dispatcher
-// changed the request. ctx has the transfer.
-func (p *Proxy) dialHTTP(ctx context.Context, _, address string) (net.Conn, error) {
-	host, port, _ := splitAuthority(address, "")
-	d := p.cfg.Allowed.decide(request{Kind: KindConnect, Host: host, Port: port})
-	if !d.Allowed {
-		return nil, &refusedAddress{rule: d.Rule}
-	}
-	up, err := p.dial(ctx, d.Host, d.Port)
+// dialHTTP connects to the host that was allowed, even if the dispatcher changed the request. ctx has the transfer.
+func (p *Proxy) dialHTTP(ctx context.Context, _, _ string) (net.Conn, error) {
+	x := ctx.Value(transferKey{}).(*transfer)
+	up, err := p.dial(ctx, x.allowed.Host, x.allowed.Port)
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}
-	x := ctx.Value(transferKey{}).(*transfer)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.a.entry.Address = up.address.String()
@@ -78,7 +73,7 @@ type upstreamHTTP struct {
 }
 
 func (u *upstreamHTTP) Write(b []byte) (int, error) {
-	if !u.x.count(&u.x.up, u.x.p.up, u.x.p.limits.TunnelUp, len(b), reasonUp) {
+	if !u.x.count(&u.x.up, u.x.p.up, len(b), reasonUp) {
 		return 0, errCut
 	}
 	return u.Conn.Write(b)
@@ -86,7 +81,7 @@ func (u *upstreamHTTP) Write(b []byte) (int, error) {
 
 func (u *upstreamHTTP) Read(b []byte) (int, error) {
 	n, err := u.Conn.Read(b)
-	if !u.x.count(&u.x.down, u.x.p.down, u.x.p.limits.TunnelDown, n, reasonDown) {
+	if !u.x.count(&u.x.down, u.x.p.down, n, reasonDown) {
 		return 0, errCut
 	}
 	return n, err
@@ -132,25 +127,17 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 	if !d.Allowed {
 		return r, x.refusal(r)
 	}
+	x.allowed = d
 	authority := d.Host
 	if d.Port != 80 {
 		authority = net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))
 	}
 	r.URL.Host, r.Host = authority, authority
-	r.Close, r.Header, r.Trailer = false, r.Header.Clone(), nil
+	r.Close, r.Header = false, r.Header.Clone()
 	cleanHeader(r.Header)
 	r.Header.Del("Expect") // net/http has answered it
 	if _, ok := r.Header["User-Agent"]; !ok {
 		r.Header["User-Agent"] = []string{""} // otherwise the transport adds its own
-	}
-	var head bytes.Buffer // its Write does not fail
-	_ = (&http.Request{Method: r.Method, URL: r.URL, Host: r.Host, Header: r.Header}).Write(&head)
-	if int64(head.Len()) > min(p.limits.TunnelUp, p.limits.Up-p.up.used()) {
-		x.a.refuse(reasonUp, "") // before a name is looked up
-		return r, x.refusal(r)
-	}
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = &upBody{ReadCloser: r.Body, x: x}
 	}
 	ctx.RoundTripper = goproxy.RoundTripperFunc(x.roundTrip)
 	return r, nil
@@ -159,7 +146,7 @@ func (p *Proxy) handleRequest(r *http.Request, ctx *goproxy.ProxyCtx) (*http.Req
 // decide checks a request with an absolute URL. In a redirected connection, the URL must have the name
 // and port of the connection's original destination.
 func (x *transfer) decide(r *http.Request) decision {
-	host, port, ok := splitAuthority(r.URL.Host, "80")
+	host, port := r.URL.Hostname(), cmp.Or(r.URL.Port(), "80")
 	number, _ := parsePort(port)
 	name, bad := normalise(host)
 	if bad == "" {
@@ -168,12 +155,14 @@ func (x *transfer) decide(r *http.Request) decision {
 	switch {
 	case r.URL.Scheme != "http":
 		return x.a.refuse(reasonScheme, "plain requests are for http")
-	case r.URL.User != nil || r.URL.Opaque != "" || !ok:
+	case r.URL.User != nil || r.URL.Opaque != "" || strings.HasSuffix(r.URL.Host, ":"):
 		return x.a.refuse(reasonAuthority, "")
 	case len(r.Header["Upgrade"]) > 0 || httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
 		return x.a.refuse(reasonUpgrade, "")
-	case r.ContentLength > x.p.limits.BodyBytes:
-		return x.a.refuse(reasonBody, strconv.FormatInt(x.p.limits.BodyBytes, 10)+" bytes")
+	case len(r.TransferEncoding) > 0: // perhaps beside a length, which net/http drops (RFC 9112, 6.3)
+		return x.a.refuse(reasonLength, "")
+	case r.ContentLength > x.p.limits.Up-x.p.up.used():
+		return x.a.refuse(reasonUp, "")
 	case x.c.redirectedTo != nil && bad != reasonIPLiteral && *x.c.redirectedTo != destination{name, number}:
 		x.a.last.Port, x.a.entry.Port = number, int(number)
 		return x.a.refuse(reasonHostMismatch, "the name server assigned the address to "+x.c.redirectedTo.name)
@@ -239,6 +228,9 @@ func (x *transfer) refusal(r *http.Request) *http.Response {
 	d := x.a.last
 	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
+	if d.Reason == reasonLength { // what follows may be a part of the body (RFC 9112, 6.1)
+		resp.Header.Set("Connection", "close")
+	}
 	return resp
 }
 
@@ -279,13 +271,10 @@ func (x *transfer) stop(why reason) {
 
 func (x *transfer) touch() { x.idle.Reset(x.p.limits.Idle) }
 
-// count adds n bytes to a counter and takes them from the shared budget. If they exceed a limit, it
-// stops the transfer. The bytes may pass only if it returns true.
-func (x *transfer) count(counter *int64, shared *budget, limit int64, n int, why reason) bool {
-	x.mu.Lock()
-	over := *counter+int64(n) > limit
-	x.mu.Unlock()
-	if over || shared.take(int64(n)) < int64(n) {
+// count adds n bytes to a counter and takes them from the shared budget. If the budget does not have
+// them, it stops the transfer. The bytes may pass only if it returns true.
+func (x *transfer) count(counter *int64, shared *budget, n int, why reason) bool {
+	if shared.take(int64(n)) < int64(n) {
 		x.stop(why)
 		return false
 	}
@@ -296,4 +285,33 @@ func (x *transfer) count(counter *int64, shared *budget, limit int64, n int, why
 		x.touch()
 	}
 	return !x.finished
+}
+
+// downBody is the body of an answer. It records whether the body is incomplete.
+type downBody struct {
+	io.ReadCloser
+	x *transfer
+}
+
+func (b *downBody) Read(buf []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buf)
+	if err != nil && err != io.EOF {
+		b.x.broken.Store(true)
+	}
+	return n, err
+}
+
+// cleanHeader removes the hop-by-hop fields (RFC 9110, 7.6.1).
+func cleanHeader(h http.Header) {
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			h.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{
+		"Connection", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Proxy-Authentication-Info",
+		"Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
+	} {
+		h.Del(name)
+	}
 }

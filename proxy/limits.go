@@ -14,11 +14,9 @@ type EgressLimits struct {
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
 	Names       int   // to which the name server assigns addresses, in total
 
-	HeaderBytes int   // of one request or answer
-	BodyBytes   int64 // of one plain HTTP request
+	HeaderBytes int // of one request or answer
 
-	Up, Down             int64 // bytes out of and into the sandbox, in total
-	TunnelUp, TunnelDown int64 // bytes of one tunnel or plain HTTP request
+	Up, Down int64 // bytes out of and into the sandbox, in total
 
 	HeaderTime time.Duration // for a request's head
 	DialTime   time.Duration // for resolving and connecting
@@ -31,8 +29,7 @@ type EgressLimits struct {
 func DefaultLimits() EgressLimits {
 	return EgressLimits{
 		Connections: 64, Requests: 100_000, Names: 4096,
-		HeaderBytes: 16 << 10, BodyBytes: 64 << 20,
-		Up: 64 << 20, Down: 8 << 30, TunnelUp: 64 << 20, TunnelDown: 8 << 30,
+		HeaderBytes: 16 << 10, Up: 64 << 20, Down: 8 << 30,
 		HeaderTime: 10 * time.Second, DialTime: 10 * time.Second, HelloTime: 10 * time.Second,
 		Idle: 5 * time.Minute, Lifetime: 24 * time.Hour,
 	}

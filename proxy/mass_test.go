@@ -44,7 +44,7 @@ func TestUpload(t *testing.T) {
 		n, _ := io.Copy(io.Discard, c)
 		_, _ = fmt.Fprintf(c, "got %d", n)
 	})
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Up: 2 << 30, TunnelUp: 2 << 30}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Up: 2 << 30}})
 	s := newSandbox(t, p, false)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/elazarl/goproxy"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Config describes the egress proxy of one sandbox.
@@ -34,8 +37,10 @@ type Config struct {
 // hooks are for this package's tests. None replaces a check.
 type hooks struct {
 	resolver *net.Resolver
-	// control runs on a socket after its address passed the check.
+	// control runs on a socket after its address passed the check, and may connect it elsewhere.
 	control func(network, address string, c syscall.RawConn) error
+	// remote returns the address that control was given for a connection.
+	remote func(net.Conn) netip.AddrPort
 	// forget makes the proxy ask the name server for each connection.
 	forget bool
 	// local reports whether an address is the host's own.
@@ -54,8 +59,8 @@ type Proxy struct {
 	server     *http.Server
 	queue      *Queue
 	transport  *http.Transport
+	kernel     *netlink.Conn          // to ask for routes
 	check      func(netip.Addr) error // of addresses to dial
-	buffers    sync.Pool              // of *[copyBytes]byte; an idle tunnel has no buffer
 	hosts      hosts
 	names      *names
 	up, down   *budget
@@ -102,12 +107,20 @@ func New(cfg Config) (*Proxy, error) {
 	if err := p.limits.validate(); err != nil {
 		return nil, err
 	}
+	kernel, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	if err != nil {
+		return nil, fmt.Errorf("egress proxy: open netlink: %w", err)
+	}
+	p.kernel = kernel
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
-	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.hosts.all = map[string]resolved{}
-	p.check = newAddressCheck(p.cfg.hooks.local)
+	local := p.cfg.hooks.local
+	if local == nil {
+		local = func(a netip.Addr) (bool, error) { return isLocal(p.kernel, a) }
+	}
+	p.check = newAddressCheck(local)
 	p.transport = p.newTransport()
 	p.dispatcher = p.newDispatcher()
 	p.queue = NewQueue(p.ctx)
@@ -171,6 +184,7 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 // written their log entries. It may be called again.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
+	again := p.closed
 	p.closed = true
 	p.mu.Unlock()
 	p.end() // closes listeners and connections
@@ -179,6 +193,9 @@ func (p *Proxy) Close() error {
 	p.up.close()
 	p.down.close()
 	p.work.Wait()
+	if !again {
+		err = errors.Join(err, p.kernel.Close())
+	}
 	return err
 }
 

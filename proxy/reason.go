@@ -12,6 +12,7 @@ const (
 	reasonScheme         reason = "scheme_not_allowed"  // an absolute URL that is not http
 	reasonMethod         reason = "method_not_allowed"
 	reasonUpgrade        reason = "upgrade_not_allowed" // of plain HTTP to another protocol
+	reasonLength         reason = "length_required"     // a body of plain HTTP in chunks
 	reasonAuthority      reason = "bad_authority"       // not "name:port", or with user information
 	reasonBadPort        reason = "bad_port"            // not a decimal number from 1 to 65535
 	reasonPort           reason = "port_not_allowed"
@@ -45,9 +46,8 @@ const (
 	reasonConnections reason = "too_many_connections"
 	reasonRequests    reason = "too_many_requests"
 	reasonNames       reason = "too_many_names"
-	reasonUp          reason = "bytes_up"   // Limits.Up or Limits.TunnelUp
-	reasonDown        reason = "bytes_down" // Limits.Down or Limits.TunnelDown
-	reasonBody        reason = "body_too_large"
+	reasonUp          reason = "bytes_up"   // Limits.Up
+	reasonDown        reason = "bytes_down" // Limits.Down
 	reasonIdle        reason = "idle"
 	reasonLifetime    reason = "lifetime"
 	reasonShutdown    reason = "shutdown"   // the sandbox has ended
@@ -72,6 +72,7 @@ func reasons() map[reason]refusal {
 		reasonScheme:         {403, "use CONNECT for https; the proxy serves no other scheme"},
 		reasonMethod:         {403, "use a method that the policy lists"},
 		reasonUpgrade:        {403, "use the protocol over TLS"},
+		reasonLength:         {411, "send the body with a Content-Length, or over TLS"},
 		reasonAuthority:      {403, "name the host as name:port, without user information"},
 		reasonBadPort:        {403, "give the port as a decimal number from 1 to 65535"},
 		reasonPort:           {403, "use a port that the policy lists"},
@@ -95,7 +96,6 @@ func reasons() map[reason]refusal {
 		reasonNames:          {403, limit},
 		reasonUp:             {403, limit},
 		reasonDown:           {403, limit},
-		reasonBody:           {413, limit},
 		reasonIdle:           {504, limit},
 		reasonLifetime:       {504, limit},
 		reasonShutdown:       {503, "nothing; the sandbox has ended"},

@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,13 +80,14 @@ func benchProxy(origin string) *proxy.Proxy {
 		}
 		return err
 	}
+	hooks.Remote = func(net.Conn) netip.AddrPort { return netip.MustParseAddrPort(public + ":443") }
 	allowed, err := domain.Parse("allowed.test")
 	if err != nil {
 		log.Fatal(err)
 	}
 	p, err := proxy.New(proxy.WithHooks(proxy.Config{
 		Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: []domain.Domain{allowed}},
-		Limits: proxy.EgressLimits{Connections: 1 << 20, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50, TunnelUp: 1 << 50, TunnelDown: 1 << 50},
+		Limits: proxy.EgressLimits{Connections: 1 << 20, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50},
 	}, hooks))
 	if err != nil {
 		log.Fatal(err)

@@ -74,17 +74,25 @@ func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 
 func helloFor(name string) *tls.Config { return &tls.Config{ServerName: name} }
 
-// readHead reads byte by byte, so that it reads nothing after the head.
-func readHead(t testing.TB, c net.Conn) string {
-	t.Helper()
+// headOf reads byte by byte, so that it reads nothing after the head.
+func headOf(c net.Conn) (string, error) {
 	var head []byte
 	for b := make([]byte, 1); !bytes.HasSuffix(head, []byte("\r\n\r\n")); {
 		if _, err := io.ReadFull(c, b); err != nil {
-			t.Fatalf("%v after %q", err, head)
+			return "", fmt.Errorf("%w after %q", err, head)
 		}
 		head = append(head, b...)
 	}
-	return string(head)
+	return string(head), nil
+}
+
+func readHead(t testing.TB, c net.Conn) string {
+	t.Helper()
+	head, err := headOf(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return head
 }
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }
@@ -147,7 +155,7 @@ func TestTunnelTime(t *testing.T) {
 	}
 }
 
-// TestTunnelBytes: limits for one tunnel and for the sandbox are exact, also if the kernel copies.
+// TestTunnelBytes: the limits are exact, also if the kernel copies, and hold for all tunnels together.
 func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
@@ -157,10 +165,10 @@ func TestTunnelBytes(t *testing.T) {
 		tunnels int
 		reason  string
 	}{
-		{"tunnel up", proxy.EgressLimits{TunnelUp: limit}, false, 1, "bytes_up"},
-		{"tunnel down", proxy.EgressLimits{TunnelDown: limit}, true, 1, "bytes_down"},
-		{"sandbox up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
-		{"sandbox down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
+		{"one tunnel up", proxy.EgressLimits{Up: limit}, false, 1, "bytes_up"},
+		{"one tunnel down", proxy.EgressLimits{Down: limit}, true, 1, "bytes_down"},
+		{"tunnels up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
+		{"tunnels down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

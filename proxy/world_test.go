@@ -48,11 +48,12 @@ type world struct {
 	zone    map[string][]string // addresses by name; see lead
 	asked   map[string]int
 	reached []string
+	remote  map[int]netip.AddrPort // addresses in the world, by the local port of the connection
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, web: map[uint16]net.Listener{}, special: map[string]net.Listener{}, zone: map[string][]string{}, asked: map[string]int{}}
+	w := &world{t: t, web: map[uint16]net.Listener{}, special: map[string]net.Listener{}, zone: map[string][]string{}, asked: map[string]int{}, remote: map[int]netip.AddrPort{}}
 	var err error
 	if w.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
@@ -252,14 +253,33 @@ func (w *world) hooks() proxy.Hooks {
 				sockaddr = &unix.SockaddrInet6{Addr: netip.MustParseAddr("::ffff:127.0.0.1").As16(), Port: port}
 			}
 			var err error
-			if controlErr := c.Control(func(fd uintptr) { err = unix.Connect(int(fd), sockaddr) }); controlErr != nil {
+			if controlErr := c.Control(func(fd uintptr) {
+				if err = unix.Connect(int(fd), sockaddr); err == nil || err == unix.EINPROGRESS {
+					w.connected(int(fd), to)
+					err = nil
+				}
+			}); controlErr != nil {
 				return controlErr
-			}
-			if err == unix.EINPROGRESS {
-				err = nil
 			}
 			return err
 		},
+		Remote: func(c net.Conn) netip.AddrPort {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.remote[c.LocalAddr().(*net.TCPAddr).Port]
+		},
+	}
+}
+
+// connected keeps the address in the world to which a socket connects.
+func (w *world) connected(fd int, to netip.AddrPort) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch local, _ := unix.Getsockname(fd); local := local.(type) {
+	case *unix.SockaddrInet4:
+		w.remote[local.Port] = to
+	case *unix.SockaddrInet6:
+		w.remote[local.Port] = to
 	}
 }
 

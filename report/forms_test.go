@@ -161,10 +161,10 @@ func TestWarnings(t *testing.T) {
 		{"fewer planned than recorded", -1, passed("one", "sealed"), false, ""},
 		{"partial", 30, passed("one", "sealed"), false, "partial: 1 of 30 planned attempts are recorded: the run was interrupted, or is still going on"},
 		{"degraded", 1, degraded, false, "degraded: the host did not enforce these limits: memory, swap"},
-		{"executed", 1, passed("one", "executed"), false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail"},
-		{"no assurance", 1, passed("one", ""), false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail"},
-		{"doubtful", 1, doubtful, false, "executed: of 1 of 1 passes it is known only that the command succeeded, and can fail\ndoubtful: the candidates of these tasks pass tests that expect something wrong: one"},
-		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are in no denominator"},
+		{"executed", 1, passed("one", "executed"), false, "executed: 1 of 1 passes show only that the command succeeded, and that it can fail"},
+		{"no assurance", 1, passed("one", ""), false, "executed: 1 of 1 passes show only that the command succeeded, and that it can fail"},
+		{"doubtful", 1, doubtful, false, "executed: 1 of 1 passes show only that the command succeeded, and that it can fail\ndoubtful: the candidates of these tasks pass tests that expect something wrong: one"},
+		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are left out of the accuracy"},
 		{"unverified", 1, passed("one", "sealed"), true, "unverified: candidates.jsonl: no seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -233,7 +233,7 @@ four             error    –       infrastructure  sandbox 2 cannot be made
 five             error    –       infrastructure  no space
 
 ! partial   5 of 6 planned attempts are recorded: the run was interrupted, or is still going on
-! unscored  3 errors and 0 pending are in no denominator
+! unscored  3 errors and 0 pending are left out of the accuracy
 accuracy    50.0 % (20.0 % with errors as failures)   95 % interval 9.5–90.5 %   1 of 2 scored
 passes      1 sealed
 attempts    5 of 5 tasks: 1 passed, 1 failed, 0 pending, 3 errors

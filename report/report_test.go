@@ -306,7 +306,7 @@ func TestBroken(t *testing.T) {
 	}
 	want := []string{
 		"candidates.jsonl:2: no record: unexpected end of JSON input",
-		"candidates.jsonl:3: no record: its verification_status is none",
+		"candidates.jsonl:3: no record: its verification_status is unknown",
 		"candidates.jsonl:4: no record: it has no task_id",
 		"candidates.jsonl:6: the last line is not whole: the run was stopped while it wrote it, or is writing it now",
 	}

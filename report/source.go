@@ -221,7 +221,7 @@ func decode(text []byte) (rec record.Record, err error) {
 	case rec.TaskID == "":
 		err = errors.New("it has no task_id")
 	case !rec.VerificationStatus.Valid():
-		err = errors.New("its verification_status is none")
+		err = errors.New("its verification_status is unknown")
 	}
 	return rec, err
 }

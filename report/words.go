@@ -169,10 +169,10 @@ func (r Run) Warnings() []Warning {
 		warn("degraded", "the host did not enforce these limits: %s", strings.Join(r.Degraded, ", "))
 	}
 	if n := r.Assurance[string(verifiers.Executed)]; n > 0 {
-		warn("executed", "of %d of %d passes it is known only that the command succeeded, and can fail", n, r.Counts.Passed)
+		warn("executed", "%d of %d passes show only that the command succeeded, and that it can fail", n, r.Counts.Passed)
 	}
 	if r.Uncalibrated > 0 {
-		warn("uncalibrated", "%d of %d passes are by changed tests that no reference solution has calibrated", r.Uncalibrated, r.Counts.Passed)
+		warn("uncalibrated", "%d of %d passes depend on changed tests that were not calibrated with a reference solution", r.Uncalibrated, r.Counts.Passed)
 	}
 	if r.AfterTimeout > 0 {
 		warn("after_timeout", "%s judged although the harness ended badly, for example at its time limit", Count(r.AfterTimeout, "candidate"))
@@ -181,7 +181,7 @@ func (r Run) Warnings() []Warning {
 		warn("doubtful", "the candidates of these tasks pass tests that expect something wrong: %s", strings.Join(r.Doubtful[:min(n, shownNames)], ", "))
 	}
 	if c := r.Counts; c.Errors+c.Pending > 0 {
-		warn("unscored", "%s and %d pending are in no denominator", Count(c.Errors, "error"), c.Pending)
+		warn("unscored", "%s and %d pending are left out of the accuracy", Count(c.Errors, "error"), c.Pending)
 	}
 	return list
 }

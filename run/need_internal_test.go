@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/admission"
@@ -30,7 +30,7 @@ func TestNeed(t *testing.T) {
 			c.Tester.Runtime.Limits.WorkspaceBytes = 1000 * mib
 			dir := t.TempDir()
 			filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": tt.row})
-			pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+			pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 			if err != nil {
 				t.Fatal(err)
 			}

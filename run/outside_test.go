@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/hidden"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -81,7 +82,7 @@ func riddles(t *testing.T, more ...*compiler.Family) setup {
 	cfg, e := config(t, keys, fmt.Sprintf(row, "hands", `{"solution": "clock"}`))
 	e.Engine.Lookup = answerer
 	var err error
-	if cfg.Pack, err = compiler.OpenPack(cfg.Pack.ManifestPath, cfg.Pack.TasksPath, more...); err != nil {
+	if cfg.Pack, err = family.OpenPack(cfg.Pack.ManifestPath, cfg.Pack.TasksPath, more...); err != nil {
 		t.Fatal(err)
 	}
 	return cfg

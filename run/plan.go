@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/securebench"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -69,8 +70,7 @@ func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
 
 // read reads and checks every selected row.
 func (p *Plan) read(ctx context.Context) error {
-	files := p.Pack.NewPrecheck(p.Tester)
-	defer files.Close()
+	files := validate.NewPrecheck(p.Pack, p.Tester)
 	files.NoHarness = p.CandidatesExist
 	var all compiler.Problems
 	for task, err := range p.rows() {

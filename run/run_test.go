@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
@@ -229,7 +230,7 @@ harness: {type: command, config: {command: [agent]}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	pack, err := compiler.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
 	if err != nil {
 		t.Fatal(err)
 	}

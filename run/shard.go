@@ -3,8 +3,11 @@ package run
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
@@ -14,6 +17,37 @@ import (
 // belongs to depends only on the ids of the selected tasks, the number of their attempts, and Count, so that all
 // machines divide the attempts in the same way.
 type Shard struct{ Index, Count int } // Index is from 1
+
+// ParseShard parses I/N, such as 1/4. With auto/N, I comes from the variables of an array job of Slurm, whose indexes
+// begin with 1, or of an Indexed Job of Kubernetes.
+func ParseShard(text string, getenv func(string) string) (s Shard, err error) {
+	first, last, _ := strings.Cut(text, "/")
+	if s.Count, err = strconv.Atoi(last); err == nil {
+		switch slurm, kubernetes := getenv("SLURM_ARRAY_TASK_ID"), getenv("JOB_COMPLETION_INDEX"); {
+		case first != "auto":
+			s.Index, err = strconv.Atoi(first)
+		case slurm != "":
+			s.Index, err = strconv.Atoi(slurm)
+		case kubernetes != "":
+			s.Index, err = strconv.Atoi(kubernetes)
+			s.Index++
+		default:
+			return Shard{}, errors.New("neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX is set")
+		}
+	}
+	if err != nil {
+		return Shard{}, errors.New("expected I/N, such as 1/4, or auto/N")
+	}
+	if s.Count < 1 || s.Index < 1 || s.Index > s.Count {
+		return Shard{}, fmt.Errorf("there is no part %d of %d: parts are counted from 1", s.Index, s.Count)
+	}
+	return s, nil
+}
+
+// Dir returns the name of the shard's directory. Names sort as the shards do.
+func (s Shard) Dir() string {
+	return fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(s.Count)), s.Index, s.Count)
+}
 
 // dealt is an attempt that goes to a shard.
 type dealt struct {

@@ -338,3 +338,35 @@ func TestDeal(t *testing.T) {
 		t.Errorf("a shard without attempts: %+v, %v", summary, err)
 	}
 }
+
+// TestParseShard reads values of --shard, with the variables of Slurm and Kubernetes.
+func TestParseShard(t *testing.T) {
+	array := map[string]string{"SLURM_ARRAY_TASK_ID": "3"}
+	indexed := map[string]string{"JOB_COMPLETION_INDEX": "0"}
+	for _, tt := range []struct {
+		text, want string
+		env        map[string]string
+	}{
+		{"1/4", "1/4", nil},
+		{"4/4", "4/4", array},
+		{"auto/8", "3/8", array},
+		{"auto/8", "1/8", indexed},
+		{"auto", "expected I/N", array},
+		{"auto/2", "there is no part 3 of 2", array},
+		{"auto/2", "neither SLURM_ARRAY_TASK_ID nor JOB_COMPLETION_INDEX", nil},
+		{"0/4", "parts are counted from 1", nil},
+		{"5/4", "there is no part 5 of 4", nil},
+		{"4", "expected I/N", nil},
+		{"a/b", "expected I/N", nil},
+		{"1/4/2", "expected I/N", nil},
+	} {
+		shard, err := run.ParseShard(tt.text, func(name string) string { return tt.env[name] })
+		got := fmt.Sprintf("%d/%d", shard.Index, shard.Count)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s with %v: %s, want %s", tt.text, tt.env, got, tt.want)
+		}
+	}
+}

@@ -241,6 +241,26 @@ func (in Input) Run(ctx context.Context, e Engine, cfg runtime.Config, p runtime
 	return exit, errors.Join(err, sandbox.Close(ctx))
 }
 
+// Entrypoint returns the service that the entry point of an image is, if the task wants it.
+func (in Input) Entrypoint(image runtime.Image) []service.Service {
+	e := in.Task.Environment().Entrypoint
+	args := e.Args(image.Entrypoint)
+	if args == nil {
+		return nil
+	}
+	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout}}
+}
+
+// Beside is [service.Beside] for a command that the tester file may deny: the engine sees only with-services.
+func (in Input) Beside(services []service.Service, args []string) ([]string, []runtime.Mount, error) {
+	if len(services) > 0 {
+		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: in.Permissions.Deny}).Decide(args).Check(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return service.Beside(services, args)
+}
+
 // commandVariable holds a command until its shell has read it.
 const commandVariable = "SBENCH_COMMAND"
 

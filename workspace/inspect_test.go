@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/workspace"
 )
@@ -132,7 +133,7 @@ func FuzzPlanWrite(f *testing.F) {
 		text, err := json.Marshal(mount)
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
-		pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+		pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 		must(t, err)
 		ws := filepath.Join(dir, "ws")
 		must(t, os.RemoveAll(ws))

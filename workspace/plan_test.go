@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -35,7 +36,7 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 		}
 		write(t, filepath.Join(dir, name), content, mode)
 	}
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	must(t, err)
 	for task, err := range pack.Tasks() {
 		must(t, err)
@@ -163,11 +164,11 @@ func TestHiddenStaysOut(t *testing.T) {
 			}
 			rows := test.row
 			if test.other != "" {
-				family := "terminal_task"
+				other := "terminal_task"
 				if !strings.Contains(test.other, "checker") {
-					family = "multimodal_qa"
+					other = "multimodal_qa"
 				}
-				rows += "\n" + `{"id":"b","family":"` + family + `","input":{"instructions":"x"},"eval":{` + test.other + `}}`
+				rows += "\n" + `{"id":"b","family":"` + other + `","input":{"instructions":"x"},"eval":{` + test.other + `}}`
 			}
 			pack, task := openPack(t, terminalManifest, rows, files)
 			for link, file := range test.links {

@@ -165,11 +165,8 @@ func TestCustomAgent(t *testing.T) {
 		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},
 		{"code", "code-completion-smoke", "code-completion-smoke/starter", "shell printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2\nsay Done.", "", passed},
 		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "", passed},
-		{"500 for ever", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 500 forever\n" + greet, "", none},
 		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
-		{"429 once", "terminal-task-smoke", "terminal-task-smoke/create-file", "fail 429\n" + greet, "", none},
 		{"patch, out of time", "repo-patch-smoke", "repo-patch-smoke/slug", "shell echo '# mended' >>/testbed/textkit/words.py; sleep 600", ", timeout_seconds: 8", "failed producer_timeout"},
-		{"requests are used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_requests: 1", "failed max_requests_exceeded"},
 		{"money is used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_cost_usd: 10, prices: {input: 1000000, output: 1000000}", "failed max_cost_usd_exceeded"},
 		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", "say I cannot.", "", "failed checker_failed"},
 	}
@@ -205,7 +202,7 @@ func TestMaxCost(t *testing.T) {
 	r := runAgent(t, ownAgent, "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", prices: {input: 1000000, cached_input: 1, output: 2000000}", 0)
 	tester, out := filepath.Join(r.host.dir, "tester.yaml"), filepath.Join(r.host.dir, "limited")
 	r.host.env = append(r.host.env, "MY_KEY="+realKey)
-	args := []string{"run", tester, "--output-dir", out, "--jobs", "1", "--max-cost", "50", "--progress", "plain"}
+	args := []string{"run", tester, "--output-dir", out, "--jobs", "1", "--set", "run.max_cost_usd=50", "--progress", "plain"}
 	for _, more := range [][]string{nil, {"--resume"}} {
 		stdout, stderr := r.host.sbench(0, append(args, more...)...)
 		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.00 USD, and run.max_cost_usd is 50.00") {

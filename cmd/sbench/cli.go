@@ -19,7 +19,9 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/report/progress"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 )
@@ -35,7 +37,7 @@ const (
 	codeInterrupted    = 130
 )
 
-const exitCodes = "Exit codes: 0 measured, 1 bug, 2 usage or configuration (nothing ran), 3 infrastructure errors, or tasks that could not be prepared, 4 records are not what was written (verify), 5 fewer attempts passed than report --fail-under asks for, 130 interrupted."
+const exitCodes = "Exit codes: 0 measured; 1 a bug in sbench; 2 wrong usage or configuration, and nothing ran; 3 infrastructure errors, or tasks that could not be prepared; 4 records were changed or damaged (verify, merge); 5 fewer attempts passed than report --fail-under asks for; 130 interrupted."
 
 // cli is the command line. A command with the tag daemon talks to a daemon.
 type cli struct {
@@ -43,7 +45,7 @@ type cli struct {
 	PrintVersion kong.VersionFlag `name:"version" group:"Flags of all commands:" help:"Print the version."`
 
 	Run      runCmd      `cmd:"" daemon:"" help:"Run a benchmark and record the verdicts."`
-	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: of a run, of predictions, or of agents that ran elsewhere."`
+	Grade    gradeCmd    `cmd:"" daemon:"" help:"Verify candidates that exist already: from a run, from predictions, or from agents that ran elsewhere."`
 	Job      jobCmd      `cmd:"" help:"Print the job with which a cluster runs the shards of a run."`
 	Merge    mergeCmd    `cmd:"" help:"Put the shards of a run together."`
 	Report   reportCmd   `cmd:"" help:"Sum up the records of runs, and compare runs."`
@@ -58,8 +60,7 @@ type cli struct {
 	Pack     packCmd     `cmd:"" help:"Import packs, and check that they measure something."`
 	Image    imageCmd    `cmd:"" daemon:"" help:"List, fetch, import, name and remove images."`
 	Doctor   doctorCmd   `cmd:"" daemon:"" help:"Show what this host can enforce, and how to fix what it cannot."`
-	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove what runs of dead processes left behind."`
-	DF       dfCmd       `cmd:"" daemon:"" name:"df" help:"Show how much disk space images, agent CLIs and sbench's own files take."`
+	GC       gcCmd       `cmd:"" daemon:"" name:"gc" help:"Remove the sandboxes and files that killed runs left behind."`
 	Verify   verifyCmd   `cmd:"" help:"Check that a run's records are what was written."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 	Help     helpCmd     `cmd:"" help:"Print the help of a command."`
@@ -75,26 +76,32 @@ type globals struct {
 	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."`
 	Handler    string `env:"SBENCH_HANDLER" placeholder:"SHIM" help:"Shim of the OCI runtime: auto, io.containerd.sbench.v1, io.containerd.runc.v2, or another. Default: auto, sbench's own if it works here, else containerd's."`
 
-	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are kept apart from the host's kernel: auto, container, or gvisor, a kernel of their own. Default: the tester file's runtime.isolation, else auto, which is container unless a task asks for gvisor."`
+	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are isolated. container: they share the host's kernel. gvisor: they have a kernel of their own. auto: gvisor for tasks that ask for it, else container. Default: the tester file's runtime.isolation, else auto."`
 
 	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
 
 	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Directory for images of the private daemon and for large volumes."`
 	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Directory for locks, mounts and sockets."`
 
-	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run although the kernel cannot enforce these limits for a sandbox: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
+	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run even if the kernel cannot enforce these limits: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 
 	Debug     bool   `help:"Log what is being done, on standard error."`
 	LogFormat string `enum:"text,json" default:"text" env:"SBENCH_LOG_FORMAT" help:"Format of the log, and of warnings and the error at the end: text or json, one object a line."`
 }
+
+// Bounds of what is printed of a text, in characters.
+const (
+	shownName    = 100  // a task's id
+	shownMessage = 200  // a reason
+	shownLine    = 2000 // anything else
+)
 
 // app is passed to every command.
 type app struct {
 	flags          globals
 	stdout, stderr io.Writer
 	interrupts     *interruption
-	bar            *bar        // in front of stderr; nil if there is none
-	events         *jsonEvents // the same
+	display        *progress.Display // in front of stderr; nil if no progress is shown
 }
 
 func (a *app) logger() *slog.Logger {
@@ -172,6 +179,42 @@ func (a *app) withClient(ctx context.Context, t *testerfile.File, f func(*host.H
 		return err
 	}
 	return errors.Join(f(c), c.Close(ctx))
+}
+
+// openSite connects to the daemon for a run, and completes base with the fields that need a daemon. The caller calls the
+// function that it returns at the end.
+func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.Site, func() error, error) {
+	c, err := a.connect(ctx, plan.Tester)
+	if err != nil {
+		return base, nil, err
+	}
+	base.Version = sbenchVersion()
+	s, err := site.Open(ctx, c, plan, base)
+	if err != nil {
+		return base, nil, errors.Join(err, c.Close(ctx))
+	}
+	return s.Site, func() error { return errors.Join(s.Close(ctx), c.Close(ctx)) }, nil
+}
+
+// progress returns the function that shows the events of a run on standard error; nil to show none. The caller calls it
+// before anything is written to standard error.
+func (a *app) progress(f progressFlags, also ...run.Kind) func(run.Event) {
+	if f.Quiet {
+		return nil
+	}
+	if a.display == nil {
+		a.display = progress.New(a.stderr, f.Progress)
+		a.stderr = a.display
+		a.interrupts.setOutput(a.display)
+	}
+	return a.display.Show(also...)
+}
+
+// endProgress ends the bar, so that results and errors can be printed.
+func (a *app) endProgress() {
+	if a.display != nil {
+		a.display.Close()
+	}
 }
 
 func (a *app) printf(format string, args ...any) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/report/progress"
 )
 
 // testerFlags name a tester file and override some of its keys. The help of --config is the command's.
@@ -86,15 +87,8 @@ type jsonFlag struct {
 
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
-	Progress string `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: auto (a bar below plain lines on a terminal, else plain), plain, json or none."`
-	Quiet    bool   `short:"q" help:"The same as --progress none."`
-}
-
-func (f progressFlags) check() error {
-	if f.Quiet && (f.Progress == "plain" || f.Progress == "json") {
-		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
-	}
-	return nil
+	Progress progress.Format `xor:"progress" enum:"auto,plain,json" default:"auto" help:"Progress on standard error: plain lines, json, or auto, which is plain and on a terminal has a bar below the lines."`
+	Quiet    bool            `xor:"progress" short:"q" help:"Show no progress."`
 }
 
 func notNegative(flag string, n int) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/run"
@@ -15,20 +16,20 @@ import (
 )
 
 type gradeCmd struct {
-	Source      string `arg:"" name:"source" help:"What to verify: a run's output directory; a file of predictions (SWE-bench's, HumanEval's samples, SecureBench's candidates.jsonl, or other objects with an id and an answer, as JSONL or JSON); or a directory of what agents left, each part named after its task."`
+	Source      string `arg:"" name:"source" help:"What to verify: the output directory of a run; a file of predictions in JSONL or JSON (of SWE-bench, HumanEval or SecureBench, or other objects with an id and an answer); or a directory with a file or directory for each task, named after the task."`
 	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
 	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
 	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
 	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
-	Extract     string   `enum:"none,fenced" default:"none" help:"How code is found in predictions: none, all of it unless the task says otherwise; fenced, what is in Markdown fences, or the body of the starter code's last function (${enum})."`
-	Resume      bool     `help:"Continue in an existing output directory. What is recorded with the same inputs is not judged again."`
-	Sign        string   `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM)."`
-	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records of the run that is verified."`
+	Extract     string   `enum:"none,fenced" default:"none" help:"How code is found in predictions. none: the whole text is code, unless the task says otherwise. fenced: the code is in Markdown fences, or is the body of the last function of the starter code."`
+	Resume      bool     `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not verified again."`
+	Sign        string   `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
+	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records of the run."`
 	shardFlags
 	progressFlags
 	JSON bool `name:"json" help:"Print the summary, with the changed verdicts of a run, as JSON."`
 
-	AcceptUnsigned bool `help:"Accept records of the run that are not sealed, or not signed by --key. The new seal says so."`
+	AcceptUnsigned bool `help:"Accept records of the run that are incomplete, or not signed by --key. The new records say so."`
 }
 
 func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
@@ -46,7 +47,7 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 // read sets the options for a run of the candidates in the source. It returns the producer of
 // predictions; nil if the source is a run.
 func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *run.Options) (harness.Producer, error) {
-	isRun, err := cmd.isRun()
+	isRun, err := record.IsRun(cmd.Source)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
@@ -68,7 +69,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	if records := filepath.Join(source, record.RecordsFile); exists(records) {
 		source = records
 	}
-	set, err := predictions.Read(ctx, source, pack, cmd.Extract == compiler.Fenced)
+	set, err := predictions.Read(ctx, source, pack, cmd.Extract == family.Fenced)
 	if err != nil {
 		return nil, err
 	}
@@ -83,34 +84,6 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 	}
 	o.Attempts, o.CandidatesExist = set.Attempts(), true
 	return set, nil
-}
-
-// isRun reports whether the source is a run's output directory, with a manifest or records. It is an
-// error if the source is a file of a run, or a directory of several runs.
-func (cmd *gradeCmd) isRun() (bool, error) {
-	has := func(parts ...string) bool { return exists(filepath.Join(parts...)) }
-	info, err := os.Stat(cmd.Source)
-	switch {
-	case err != nil:
-		return false, err
-	case !info.IsDir():
-		base := filepath.Base(cmd.Source)
-		if (base == record.RecordsFile || base == record.ManifestFile) && has(filepath.Dir(cmd.Source), record.ManifestFile) {
-			return false, fmt.Errorf("%q is a file of a run: name the run's directory", cmd.Source)
-		}
-		return false, nil
-	case has(cmd.Source, record.ManifestFile):
-		return true, nil
-	case has(cmd.Source, record.RecordsFile): // a run of SecureBench
-		return false, nil
-	}
-	entries, err := os.ReadDir(cmd.Source)
-	for _, e := range entries {
-		if e.IsDir() && has(cmd.Source, e.Name(), record.ManifestFile) && has(cmd.Source, e.Name(), record.RecordsFile) {
-			return false, fmt.Errorf("%q holds the runs of a matrix or shards, such as %q: name one of them (sbench merge puts shards together)", cmd.Source, e.Name())
-		}
-	}
-	return false, err
 }
 
 func exists(name string) bool {

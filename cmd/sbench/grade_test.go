@@ -45,7 +45,7 @@ func TestGrade(t *testing.T) {
 	}
 	out := filepath.Join(t.TempDir(), "out")
 	file := lines(t, "samples.jsonl", samples...)
-	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, file, "-o", out, "--progress", "none")
+	expect(t, codeMeasured, "total=6 verification=complete verified=6 passed=3", "grade", "-c", tester, file, "-o", out, "--quiet")
 	expect(t, codeMeasured, "", "verify", out)
 	_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
 		if r.Provenance.Harness.Type != predictions.Type || r.NetworkEnabled || (r.Attempt == 1) != (r.VerificationStatus == record.Passed) {
@@ -54,18 +54,18 @@ func TestGrade(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	expect(t, codeMeasured, "total=6", "grade", "-c", tester, file, "-o", out, "--resume", "--progress", "none")
+	expect(t, codeMeasured, "total=6", "grade", "-c", tester, file, "-o", out, "--resume", "--quiet")
 	again := filepath.Join(t.TempDir(), "again")
-	expect(t, codeMeasured, "verified=6 passed=3", "grade", "-c", tester, out, "-o", again, "--progress", "none")
+	expect(t, codeMeasured, "verified=6 passed=3", "grade", "-c", tester, out, "-o", again, "--quiet")
 
-	code, stdout, stderr := sbench(t, "grade", "-c", tester, lines(t, "one.jsonl", samples[0]), "-o", filepath.Join(t.TempDir(), "one"), "--progress", "none")
+	code, stdout, stderr := sbench(t, "grade", "-c", tester, lines(t, "one.jsonl", samples[0]), "-o", filepath.Join(t.TempDir(), "one"), "--quiet")
 	if code != codeMeasured || !strings.Contains(stdout, "verified=3 passed=1") || !strings.Contains(stderr, "2 of the selected tasks have no candidate") {
 		t.Errorf("one of three: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	untouched := filepath.Join(t.TempDir(), "untouched")
 	broken := filepath.Join(t.TempDir(), "broken.jsonl")
 	must(t, os.WriteFile(broken, []byte("{\"task_id\": \"HumanEval/0\", \"completion\": \"x\"}\n{\"task_id\"\n"), 0o644))
-	code, _, stderr = sbench(t, "grade", "-c", tester, broken, "-o", untouched, "--progress", "none")
+	code, _, stderr = sbench(t, "grade", "-c", tester, broken, "-o", untouched, "--quiet")
 	if _, err := os.Stat(untouched); code != codeUsage || !strings.Contains(stderr, "broken.jsonl:2: ") || err == nil {
 		t.Errorf("a broken line: exit code %d, %v\n%s", code, err, stderr)
 	}
@@ -76,17 +76,17 @@ func TestGradeWorkspaces(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	tester := setupPack(t, "useradd -m tool; echo one > /etc/setup")
 	left := filepath.Join(t.TempDir(), "left")
-	expect(t, codeMeasured, "passed=1", "run", tester, "-o", left, "--progress", "none")
+	expect(t, codeMeasured, "passed=1", "run", tester, "-o", left, "--quiet")
 	out := filepath.Join(t.TempDir(), "out")
-	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", out, "--progress", "none")
+	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", out, "--quiet")
 	expect(t, codeMeasured, "", "verify", out)
 	again := filepath.Join(t.TempDir(), "again")
-	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--progress", "none")
+	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--quiet")
 	layers, err := filepath.Glob(filepath.Join(left, "workspaces", "*.tar.zst"))
 	must(t, err)
 	must(t, os.Remove(layers[0]))
-	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--progress", "none")
-	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--progress", "none")
+	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--quiet")
+	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--quiet")
 	if code == codeMeasured {
 		t.Errorf("without the layer of the record: exit code %d\n%s", code, stderr)
 	}

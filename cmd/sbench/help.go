@@ -4,10 +4,13 @@ import (
 	"embed"
 	"fmt"
 	goruntime "runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 type versionCmd struct{ jsonFlag }
@@ -15,6 +18,22 @@ type versionCmd struct{ jsonFlag }
 // versionLine is what version and --version print.
 func versionLine() string {
 	return fmt.Sprintf("sbench %s %s %s/%s", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
+}
+
+// sbenchVersion returns what records say about this program.
+func sbenchVersion() record.Version {
+	v := record.Version{Version: version}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Commit = s.Value
+			}
+		}
+	}
+	if _, commit, ok := strings.Cut(version, "-g"); ok && v.Commit == "" { // as git describe writes it
+		v.Commit = strings.TrimSuffix(commit, "-dirty")
+	}
+	return v
 }
 
 func (cmd *versionCmd) Run(a *app) error {

@@ -28,7 +28,7 @@ type imageCmd struct {
 }
 
 type imageLsCmd struct {
-	All bool `help:"Also the steps of builds."`
+	All bool `help:"Also list the images of build steps."`
 	jsonFlag
 }
 
@@ -120,7 +120,7 @@ func (cmd *imageRmCmd) Run(ctx context.Context, a *app) error {
 type imagePruneCmd struct {
 	Refs      []string      `arg:"" optional:"" name:"glob" help:"Only names that match one of these patterns."`
 	OlderThan time.Duration `placeholder:"DURATION" help:"Only names that the daemon has had for longer than this, such as 720h."`
-	All       bool          `help:"Also names that sbench has not pulled and that may be in no registry: of images that were built, imported or tagged, and of other programs' images."`
+	All       bool          `help:"Also the names of images that were built, imported or tagged, and of other programs' images. They may be in no registry."`
 	Plan      bool          `help:"Print what would be forgotten, and forget nothing."`
 	jsonFlag
 }

@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 	"strings"
-	"time"
 
-	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
-	"github.com/securebench/sbench/runtime/images"
 )
 
 type imageBuildCmd struct {
@@ -50,43 +45,24 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	return errors.Join(err, a.printImages(cmd.JSON, nil, built...))
 }
 
-// each builds the images one after the other and calls do with each. It returns what do returned.
-func (cmd *imageBuildCmd) each(ctx context.Context, a *app, c *host.Host, wanted []pack.BuiltImage, do func(pack.BuiltImage, runtime.Image, error) error) (err error) {
+// each builds the images one after the other and calls do with each. It returns the errors that do returned.
+func (cmd *imageBuildCmd) each(ctx context.Context, a *app, c *host.Host, wanted []pack.BuiltImage, do func(pack.BuiltImage, runtime.Image, error) error) error {
 	domains, err := domain.ParseAll(cmd.Allow)
 	if err != nil {
 		return fmt.Errorf("%w: --allow: %w", errUsage, err)
 	}
-	dir, err := os.MkdirTemp("", "sbench-build-*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	engine, err := c.NewRun(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, engine.Close(ctx)) }()
-	egress := harness.Egress{Domains: domains, Log: proxy.NewLog(io.Discard)}
-	found := &resolver{c: c, engine: engine, policy: images.PullMissing, setup: egress, capabilities: environment.PackageCapabilities()}
-	b := found.builder(dir, "")
-	b.Output = a.stderr
-	_, err = forEach(ctx, wanted, func(image pack.BuiltImage) (img runtime.Image, err error) {
-		ref, err := images.Normalize(image.Ref)
-		if err = marked(errUsage, err); err == nil {
-			img, err = b.Build(ctx, image.Context, cmd.File, ref)
-		}
+	var errs []error
+	err = site.Build{File: cmd.File, Allow: domains, Output: a.stderr}.Images(ctx, c, wanted, func(image pack.BuiltImage, img runtime.Image, err error) error {
 		switch {
 		case errors.As(err, new(build.Fault)):
 			err = marked(errUsage, err)
 		case errors.Is(err, harness.ErrPreparation):
 			err = marked(run.ErrInfrastructure, err)
 		}
-		if err != nil {
-			err = fmt.Errorf("build %s: %w", image.Ref, err)
-		}
-		return img, do(image, img, err)
+		errs = append(errs, do(image, img, err))
+		return ctx.Err()
 	})
-	return err
+	return errors.Join(append(errs, err)...)
 }
 
 // images returns what to build. The contexts are paths that this process can open.
@@ -112,24 +88,4 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 		return nil, marked(errUsage, err)
 	}
 	return []pack.BuiltImage{{Ref: cmd.As, Context: cmd.Context}}, nil
-}
-
-// builder returns what runs the steps of a build, or of a task's set-up, in sandboxes.
-func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
-	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
-	return build.Builder{
-		Engine: isolated{r.engine, least}, Images: buildImages{r.c.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
-		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
-	}
-}
-
-// buildImages are the images of a daemon for a build.
-type buildImages struct {
-	*images.Store
-	resolver *resolver
-}
-
-// Resolve implements build.Images.
-func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, error) {
-	return b.resolver.find(ctx, ref)
 }

@@ -15,7 +15,7 @@ import (
 
 type initCmd struct {
 	Dir   string `arg:"" default:"." help:"Directory to create, or to add the files to. Default: the current one."`
-	Split bool   `help:"Write a pack whose tasks are judged by a driver beside the candidate and an oracle apart from it, the surest way to check (docs/authoring.md)."`
+	Split bool   `help:"Write a pack with split checks, the surest form: a driver runs beside the candidate, and an oracle judges in another sandbox (docs/authoring.md)."`
 	Image string `default:"docker.io/library/debian:12-slim" placeholder:"REF" help:"Image of the tasks. It needs bash, and whatever your agent needs. Default: ${default}."`
 	jsonFlag
 }

@@ -85,11 +85,10 @@ func (i *interruption) setOutput(w io.Writer) {
 }
 
 // graceful returns a channel that the next signal closes instead of canceling the context.
-// From then on messages go to say, which must be safe for concurrent use.
-func (i *interruption) graceful(say io.Writer) <-chan struct{} {
+func (i *interruption) graceful() <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.soft, i.say = make(chan struct{}), say
+	i.soft = make(chan struct{})
 	return i.soft
 }
 

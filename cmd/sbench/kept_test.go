@@ -89,7 +89,7 @@ func TestKeepProcesses(t *testing.T) {
 			})
 			must(t, err)
 			if name == "solved" {
-				expect(t, codeMeasured, "verification=pending", "grade", "-c", args[1], "-o", filepath.Join(t.TempDir(), "again"), "--progress", "none", out)
+				expect(t, codeMeasured, "verification=pending", "grade", "-c", args[1], "-o", filepath.Join(t.TempDir(), "again"), "--quiet", out)
 			}
 		})
 	}

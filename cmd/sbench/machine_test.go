@@ -111,7 +111,7 @@ func TestMachineTasks(t *testing.T) {
 	t.Run("grade", func(t *testing.T) {
 		expect(t, codeMeasured, "", "verify", filepath.Join(out, "reference"))
 		again := filepath.Join(t.TempDir(), "again")
-		expect(t, codeMeasured, "passed="+count, "grade", "-c", tester, "-o", again, "--progress", "none", filepath.Join(out, "reference"))
+		expect(t, codeMeasured, "passed="+count, "grade", "-c", tester, "-o", again, "--quiet", filepath.Join(out, "reference"))
 	})
 	for n := range 2 {
 		t.Run(fmt.Sprint("cheat ", n+1), func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestMachineTasks(t *testing.T) {
 			command, err := json.Marshal([]string{"bash", "-c", script + "esac; exit 0"})
 			must(t, err)
 			out := filepath.Join(t.TempDir(), "out")
-			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--progress", "none", "--set", "harness.config.command="+string(command))
+			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
 			_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
 				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" {
 					t.Errorf("%s: %s, %s in %s: %s", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage)
@@ -175,14 +175,14 @@ func TestSetup(t *testing.T) {
 	tester := setupPack(t, "useradd -m tool", stamp)
 	for range 2 {
 		out := filepath.Join(t.TempDir(), "out")
-		expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--progress", "none")
+		expect(t, codeMeasured, "passed=1", "run", tester, "-o", out, "--quiet")
 		expect(t, codeMeasured, "", "verify", out)
 	}
 	for name, tt := range map[string][2]string{
 		"fails":        {"echo broken >&2; exit 3", "$.environment.setup: \"echo broken >&2; exit 3\": preparation failed: the command exited with code 3"},
 		"reaches none": {"exec 3<>/dev/tcp/203.0.113.1/80", "$.environment.setup"},
 	} {
-		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--progress", "none")
+		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--quiet")
 		if code != codeUsage || !strings.Contains(stderr, tt[1]) {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 		}
@@ -223,7 +223,7 @@ func TestMachineBroken(t *testing.T) {
 func TestMachineShown(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	out := filepath.Join(t.TempDir(), "out")
-	expect(t, codeMeasured, "passed=1", "run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "-o", out, "--progress", "none",
+	expect(t, codeMeasured, "passed=1", "run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "-o", out, "--quiet",
 		"--set", `harness.config.command=["bash", "-c", "echo go > /etc/answer; echo two >> /etc/setup"]`)
 	for _, want := range []string{"--- a/etc/setup", " one", "+two", "etc/answer"} {
 		expect(t, codeMeasured, want, "show", out, "machine/setup")

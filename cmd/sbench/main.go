@@ -96,7 +96,7 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 	if err == nil {
 		err = parsed.Run()
 	}
-	app.endBar()
+	app.endProgress()
 	if err != nil {
 		app.say(slog.LevelError, err.Error())
 	}

@@ -66,7 +66,7 @@ func checked(t *testing.T, tasks string, args ...string) (out string) {
 	}
 	expect(t, codeMeasured, " 0 error(s), "+warnings+" warning(s)", "validate", out)
 	begun := time.Now()
-	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--set", "verification.allowed_domains=[]", "--progress", "none", out)
+	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
 	t.Logf("checked %s tasks twice in %s", tasks, time.Since(begun).Round(time.Millisecond))
 	return out
 }
@@ -170,7 +170,7 @@ func TestPackTasks(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\ntrue\n"), 0o755))
 		must(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
 		must(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
-		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--progress", "none", out)
+		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
 		want := `"count-lines": reference failed checker_failed
 "script-only": reference failed reference_missing
 "old-form": empty passed 
@@ -217,7 +217,7 @@ func TestPackHostile(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 	}
-	code, stdout, stderr := sbench(t, "pack", "check", "--progress", "none", dir)
+	code, stdout, stderr := sbench(t, "pack", "check", "--quiet", dir)
 	want := `"bad": hostile: stays failed driver_broken
 "bad": hostile: kills failed driver_broken
 "bad": hostile: floods failed driver_broken
@@ -251,7 +251,7 @@ func TestExamplePacks(t *testing.T) {
 				}
 				expect(t, codeMeasured, "sbench.local/"+tt.name, "image", "build", "--pack", dir)
 			}
-			expect(t, codeMeasured, "checked "+tt.tasks+" task(s): reference passed "+tt.tasks+", empty passed 0", "pack", "check", "--progress", "none", dir)
+			expect(t, codeMeasured, "checked "+tt.tasks+" task(s): reference passed "+tt.tasks+", empty passed 0", "pack", "check", "--quiet", dir)
 		})
 	}
 }
@@ -348,7 +348,7 @@ func TestPackSWEBench(t *testing.T) {
 		gold = append(gold, map[string]any{"instance_id": row["instance_id"], "model_patch": row["patch"], "model_name_or_path": "gold"})
 	}
 	expect(t, codeMeasured, "verified=3 passed=3", "grade", "-c", filepath.Join(pack, "tester-command.yaml"), lines(t, "gold.jsonl", gold...),
-		"-o", filepath.Join(t.TempDir(), "gold"), "--progress", "none")
+		"-o", filepath.Join(t.TempDir(), "gold"), "--quiet")
 }
 
 // TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats, and the
@@ -393,7 +393,7 @@ func TestPackRewards(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 11", "pack", "import", "--out", out, "harbor", source)
 	records := filepath.Join(t.TempDir(), "records")
-	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--progress", "none", "--output-dir", records, out)
+	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--quiet", "--output-dir", records, out)
 	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
 	must(t, err)
 	for name, reason := range map[string]string{

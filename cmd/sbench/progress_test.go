@@ -11,62 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/run/record"
 )
-
-// after returns e as an event that many seconds after the first.
-func after(s float64, e run.Event) run.Event {
-	e.Time = time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
-	return e
-}
-
-// TestPlain: plain progress has a line for each finished attempt and each notice of the run.
-func TestPlain(t *testing.T) {
-	done := func(s float64, task string, e run.Event) run.Event {
-		e.Kind, e.Task = run.TaskDone, task
-		return after(s, e)
-	}
-	var out bytes.Buffer
-	show := progress(&app{stderr: &out}, "plain", false, run.AgentOutput)
-	for _, e := range []run.Event{
-		after(0, run.Event{Kind: run.ImagePull, Detail: "a:1"}),
-		after(0, run.Event{Kind: run.RunStart, Tasks: 2, Attempts: 8, Resumed: 2, Detail: "tasks: 2"}),
-		after(1, run.Event{Kind: run.TaskStart, Task: "one", Attempt: 1, Resumed: 2}),
-		after(1, run.Event{Kind: run.ProducerStart, Task: "one", Attempt: 1}),
-		after(2, run.Event{Kind: run.AgentOutput, Task: "one", Attempt: 1, Detail: "first line\nsecond\x1b[2J line\n"}),
-		done(20, "one", run.Event{Attempt: 1, Try: 1, Status: record.Passed, Seconds: 0.31}),
-		done(40, "one", run.Event{Attempt: 2, Try: 1, Status: record.Failed, Reason: "tests_failed", Seconds: 123, FailureMessage: "an assertion\nfailed: \u202e1 == 2"}),
-		done(50, "two", run.Event{Attempt: 1, Try: 1, Status: record.Error, Reason: "infrastructure", Again: true, FailureMessage: strings.Repeat("x", 300)}),
-		done(60, "two", run.Event{Attempt: 1, Try: 2, Status: record.Passed, Seconds: 1}),
-		after(61, run.Event{Kind: run.Waiting, Task: "two", Detail: "for memory"}),
-		after(62, run.Event{Kind: run.Stopping, Detail: "verifications in progress are completed"}),
-		after(63, run.Event{Kind: run.RunDone, Resumed: 2}),
-	} {
-		show(e)
-	}
-	cut := strings.Repeat("x", 200) + "…"
-	want := `sbench: pulling a:1
-sbench: tasks: 2
-one> first line
-one> second\x1b[2J line
-[3/8] passed one 310 ms (ETA 1m40s)
-[4/8] failed one tests_failed 2:03 min (attempt 2, ETA 1m20s): an assertion\nfailed: \u{202e}1 == 2
-[4/8] error two infrastructure – (is tried again, ETA 1m40s): ` + cut + `
-[5/8] passed two 1.00 s (try 2, ETA 1m00s)
-sbench: waiting for memory: two
-sbench: verifications in progress are completed
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Error(diff)
-	}
-}
 
 // TestNext: what a run proposes at its end.
 func TestNext(t *testing.T) {
@@ -109,28 +60,6 @@ next: sbench report '/my runs/a'
 				t.Error(diff)
 			}
 		})
-	}
-}
-
-// TestMessagesInJSON: what is written to standard error becomes events, line by line.
-func TestMessagesInJSON(t *testing.T) {
-	var out bytes.Buffer
-	a := &app{stderr: &out, interrupts: &interruption{}}
-	show := progress(a, "json", false)
-	_, _ = fmt.Fprint(a.stderr, "sbench: one\ntwo, ")
-	show(run.Event{Kind: run.RunStart})
-	_, _ = fmt.Fprintln(a.interrupts.say, "which goes on\x1b")
-	if again := progress(a, "json", false); again == nil {
-		t.Error("a second run of the command shows nothing")
-	}
-	var got []string
-	for d := json.NewDecoder(&out); d.More(); {
-		var e run.Event
-		must(t, d.Decode(&e))
-		got = append(got, string(e.Kind)+" "+e.Detail)
-	}
-	if diff := cmp.Diff([]string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got); diff != "" {
-		t.Error(diff)
 	}
 }
 

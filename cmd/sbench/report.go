@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/export"
@@ -21,7 +21,7 @@ import (
 // runDirs names the directories of runs to sum up.
 type runDirs struct {
 	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
-	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
 
 	Private        bool `help:"Show what verifiers printed, where the private part of the run is there. It can contain hidden tests: do not publish the result."`
 	AcceptUnsigned bool `help:"Sum up records even if they are damaged, or not signed by --key. The report says so."`
@@ -29,7 +29,7 @@ type runDirs struct {
 
 // requireFlag is the weakest assurance with which a pass counts.
 type requireFlag struct {
-	Require verifiers.Assurance `enum:",sealed,contrasted" default:"" placeholder:"ASSURANCE" help:"Count passes with a weaker assurance as not passed: sealed, or contrasted (and sealed). The records stay as they are."`
+	Require verifiers.Assurance `enum:",sealed,contrasted" default:"" placeholder:"ASSURANCE" help:"Count a pass only if it is at least this sure: sealed, or contrasted. The records stay as they are."`
 }
 
 type reportCmd struct {
@@ -56,7 +56,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 		return fmt.Errorf("%w: --private is for --html and --harbor: no other form has what verifiers printed (sbench show has, too)", errUsage)
 	}
 	sources, err := cmd.open(ctx)
-	defer func() { err = errors.Join(err, closeAll(sources)) }()
+	defer func() { err = errors.Join(err, report.CloseAll(sources)) }()
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,10 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	case cmd.HTML+cmd.JUnit+cmd.CSV+cmd.Harbor+cmd.Inspect == "":
 		err = text.Write(a.stdout, r)
 	}
-	return errors.Join(err, cmd.checkFailUnder(r))
+	if below := r.Below(cmd.FailUnder); len(below) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w %v: %s", errBelow, *cmd.FailUnder, strings.Join(below, "; ")))
+	}
+	return err
 }
 
 // open opens the runs' directories. The caller closes the sources, also after an error.
@@ -89,66 +92,18 @@ func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sources []*report.Source
-	for _, dir := range cmd.RunDirs {
-		s, err := report.Open(ctx, dir)
-		if errors.Is(err, report.ErrNoRun) {
-			err = marked(errUsage, err)
-		}
-		if err != nil {
-			return sources, err
-		}
-		s.Private = cmd.Private
-		sources = append(sources, s)
-		if err := cmd.checkTrust(s, key); err != nil {
-			return sources, err
-		}
+	sources, err := report.OpenAll(ctx, cmd.RunDirs, report.OpenOptions{Key: key, AcceptUnsigned: cmd.AcceptUnsigned, Private: cmd.Private})
+	switch {
+	case errors.Is(err, report.ErrUntrusted):
+		err = fmt.Errorf("%w: %w: --accept-unsigned sums them up all the same", errUsage, err)
+	case errors.Is(err, report.ErrNoRun):
+		err = marked(errUsage, err)
 	}
-	return sources, nil
-}
-
-func closeAll(sources []*report.Source) error {
-	var errs []error
-	for _, s := range sources {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
+	return sources, err
 }
 
 // errBelow means that a run passed less than --fail-under asks for.
 var errBelow = errors.New("below --fail-under")
-
-// checkFailUnder returns an error if a smaller share of a run passed than --fail-under.
-func (cmd *reportCmd) checkFailUnder(r report.Report) error {
-	if cmd.FailUnder == nil {
-		return nil
-	}
-	var errs []error
-	for _, run := range r.Runs {
-		all := run.Counts.Attempts + run.Missing()
-		if share := 100 * float64(run.Counts.Passed) / float64(max(1, all)); all == 0 || share < *cmd.FailUnder {
-			errs = append(errs, fmt.Errorf("%w %v: %q: %d of %d attempts passed (%.1f %%), %d have no verdict",
-				errBelow, *cmd.FailUnder, run.Dir, run.Counts.Passed, all, share, all-run.Counts.Scored()))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// checkTrust returns an error if records are damaged or not signed by key. With --accept-unsigned, the
-// report says so instead. Without a key, a missing seal is no error: a run in progress has none yet.
-func (cmd *runDirs) checkTrust(s *report.Source, key ed25519.PublicKey) error {
-	seal, err := record.Read(s.Dir, record.Trust{Key: key}, func(record.Record) error { return nil })
-	switch {
-	case err == nil && seal.AcceptedUnsigned > 0:
-		err = fmt.Errorf("the first %d records were accepted unsigned", seal.AcceptedUnsigned)
-	case err == nil:
-		return nil
-	case !cmd.AcceptUnsigned && (key != nil || !errors.Is(err, record.ErrUnsigned)):
-		return fmt.Errorf("%w: %s: %w: --accept-unsigned sums them up all the same", errUsage, s.Dir, err)
-	}
-	s.Problems = append(s.Problems, report.Problem{Finding: record.Finding{File: record.RecordsFile, Message: err.Error()}, Unverified: true})
-	return nil
-}
 
 // printProblems prints what could not be read of a run.
 func printProblems(w io.Writer, dir string, problems []report.Problem) error {

@@ -6,17 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy/relay"
@@ -27,9 +25,7 @@ import (
 
 type runCmd struct {
 	testerArgs
-	Attempts *int     `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
-	Contrast *string  `enum:"full,quick,off" placeholder:"EFFORT" help:"How much is done against candidates that follow their tests: full, quick or off. The same as --set verification.contrast=EFFORT."`
-	MaxCost  *float64 `placeholder:"USD" help:"Stop starting attempts once the run has cost this much. The same as --set run.max_cost_usd=USD."`
+	Attempts *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
 	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
@@ -45,16 +41,16 @@ type runCmd struct {
 	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
 
 	Jobs     int  `short:"j" placeholder:"N" help:"How many attempts to run at a time. Default: the tester file's, else as many as the cores allow. Fewer run if memory, processes or disk space do not suffice."`
-	Resume   bool `help:"Continue in an existing output directory. What is recorded with the same inputs is not run again."`
+	Resume   bool `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not made again."`
 	Plan     bool `help:"Print what would run, and why, and run nothing."`
 	FailFast bool `help:"Stop starting attempts after the first one that fails or cannot be measured."`
 	Retries  int  `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
 	requireFlag
-	Sign string `placeholder:"KEY" help:"Sign the end of the records with this ed25519 key (PKCS #8, PEM). With --resume, it must have signed what is there."`
+	Sign string `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
 
 	shardFlags
 
-	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The seal says so."`
+	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The new records say so."`
 
 	graded  *gradeCmd     // has the source of the candidates; nil if the run makes them
 	leftOut []run.LeftOut // tasks of a directory that cannot run; nil for a tester file, where every task has to
@@ -115,7 +111,14 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 
 // runOne makes one run: of the tester file, or of a variant.
 func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) error {
-	show := cmd.progress(a)
+	var also []run.Kind
+	if cmd.ShowAgentOutput {
+		also = append(also, run.AgentOutput)
+	}
+	if cmd.ShowCommandOutput {
+		also = append(also, run.SandboxCommand, run.SandboxResult)
+	}
+	show := a.progress(cmd.progressFlags, also...)
 	in, env, err := cmd.load(ctx, a, source)
 	if err != nil {
 		return err
@@ -129,17 +132,17 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	if err != nil {
 		return err
 	}
-	at, err := a.openSite(ctx, plan, base)
+	at, end, err := a.openSite(ctx, plan, base)
 	if err != nil {
 		return err
 	}
 	if cmd.Plan {
-		return errors.Join(cmd.todo(ctx, a, plan, at.Site), at.close(ctx))
+		return errors.Join(cmd.todo(ctx, a, plan, at), end())
 	}
-	plan.Stop = a.interrupts.graceful(a.stderr)
-	summary, err := run.Run(ctx, plan, at.Site)
-	err = errors.Join(err, at.close(ctx))
-	a.endBar()
+	plan.Stop = a.interrupts.graceful()
+	summary, err := run.Run(ctx, plan, at)
+	err = errors.Join(err, end())
+	a.endProgress()
 	return errors.Join(err, cmd.outcome(ctx, a, summary, filepath.Dir(in.Pack.ManifestPath)))
 }
 
@@ -151,14 +154,14 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 	if cmd.EnvFile != "" && !cmd.runsHarness() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
+	if err = errors.Join(err, notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return in, nil, err
 	}
 	if in, err = loadTester(a, source); err == nil {
 		env, err = envFile(cmd.EnvFile)
 	}
 	if err == nil && cmd.runsHarness() { // nothing else needs credentials
-		in.Env, err = harnessEnv(ctx, a, in.Tester, env)
+		in.Env, err = setup.Env(ctx, in.Tester, env, a.stderr)
 	}
 	return in, env, err
 }
@@ -173,12 +176,6 @@ func (cmd *runCmd) source() (testerSource, error) {
 	s, err := cmd.testerArgs.source()
 	if cmd.Attempts != nil {
 		s.settings = append(s.settings, testerfile.Setting{Key: "run.attempts", Value: strconv.Itoa(*cmd.Attempts)})
-	}
-	if cmd.Contrast != nil {
-		s.settings = append(s.settings, testerfile.Setting{Key: "verification.contrast", Value: *cmd.Contrast})
-	}
-	if cmd.MaxCost != nil {
-		s.settings = append(s.settings, testerfile.Setting{Key: "run.max_cost_usd", Value: strconv.FormatFloat(*cmd.MaxCost, 'f', -1, 64)})
 	}
 	replaced := map[string]bool{"run.jobs": cmd.Jobs > 0, "run.output_dir": cmd.OutputDir != "", "harness.config.model": !cmd.runsHarness()}
 	return s, errors.Join(err, s.unlessReplaced(replaced))
@@ -197,29 +194,13 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	tester, err := readTester(a, s)
 	var problems compiler.Problems
 	if errors.As(err, &problems) {
-		err = append(problems, compiler.PackProblems(s.path)...)
+		err = append(problems, validate.PackProblems(s.path)...)
 	}
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	pack, err := compiler.OpenTesterPack(tester)
+	pack, err := validate.OpenPack(tester)
 	return run.Inputs{Tester: tester, Pack: pack}, err
-}
-
-// harnessEnv returns the values of harness.env: from the environment, else from the env file, else
-// from harness.secrets.
-func harnessEnv(ctx context.Context, a *app, tester *testerfile.File, file map[string]string) (map[string]string, error) {
-	file = maps.Clone(file)
-	for name, source := range tester.Harness.Secrets {
-		if os.Getenv(name) != "" || file[name] != "" {
-			continue
-		}
-		var err error
-		if file[name], err = secret(ctx, a, source); err != nil {
-			return nil, compiler.Problems{tester.Problem("$.harness.secrets."+name, "", err.Error())}
-		}
-	}
-	return tester.ResolveEnv(os.Environ(), file)
 }
 
 // envFile reads the env file: by default .env, if there is one.
@@ -251,27 +232,6 @@ func judgeFor(t *testerfile.File, file map[string]string) (*run.Judge, string, e
 	asked := testerfile.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
 	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
 	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
-}
-
-// secretTime is how long a command of harness.secrets may take: somebody may have to type.
-const secretTime = 5 * time.Minute
-
-// secret returns the value of a source without white space around it. No error quotes it.
-func secret(ctx context.Context, a *app, source testerfile.SecretSource) (string, error) {
-	if source.File != "" {
-		text, err := os.ReadFile(source.File)
-		return strings.TrimSpace(string(text)), err
-	}
-	ctx, cancel := context.WithTimeout(ctx, secretTime)
-	defer cancel()
-	args := source.Command.Args()
-	command := exec.CommandContext(ctx, args[0], args[1:]...)
-	command.Stdin, command.Stderr = os.Stdin, a.stderr
-	text, err := command.Output()
-	if err != nil {
-		err = fmt.Errorf("%s: %w", args[0], err)
-	}
-	return strings.TrimSpace(string(text)), err
 }
 
 // options returns the options of a run, and the fields of its site that need no daemon: the producer, its
@@ -320,7 +280,7 @@ func (cmd *runCmd) producer(ctx context.Context, a *app, in run.Inputs) (harness
 // todo prints the attempts that the run would make.
 func (cmd *runCmd) todo(ctx context.Context, a *app, plan run.Plan, site run.Site) error {
 	attempts, summary, err := run.Todo(ctx, plan, site)
-	a.endBar()
+	a.endProgress()
 	if err != nil {
 		return err
 	}
@@ -346,15 +306,4 @@ func selector(exclude []string, lists ...[]string) func(string) bool {
 		}
 		return misses(exclude) && !slices.ContainsFunc(lists, misses)
 	}
-}
-
-func (cmd *runCmd) progress(a *app) func(run.Event) {
-	var also []run.Kind
-	if cmd.ShowAgentOutput {
-		also = append(also, run.AgentOutput)
-	}
-	if cmd.ShowCommandOutput {
-		also = append(also, run.SandboxCommand, run.SandboxResult)
-	}
-	return progress(a, cmd.Progress, cmd.Quiet, also...)
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
@@ -69,8 +68,8 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 func isRun(dir string) error {
 	switch {
 	case !exists(filepath.Join(dir, "manifest.yaml")):
-		_, _, err := formatOf(dir)
-		return err
+		_, _, err := harbor.Detect(dir)
+		return marked(errUsage, err)
 	case !exists(filepath.Join(dir, "provenance.json")):
 		return fmt.Errorf("%w: %s is a pack that no import made: name its tester file, such as %s", errUsage, dir, filepath.Join(dir, "tester.yaml"))
 	}
@@ -90,9 +89,9 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	if exists(filepath.Join(source, "manifest.yaml")) {
 		return source, left, nil
 	}
-	format, marker, err := formatOf(source)
+	format, marker, err := harbor.Detect(source)
 	if err != nil {
-		return "", nil, err
+		return "", nil, marked(errUsage, err)
 	}
 	o := pack.Options{Source: source, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
 	if cmd.OutputDir == "" {
@@ -116,7 +115,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	}
 	a.printShown("note", report.Notes)
 	for _, p := range report.Left {
-		task, file := taskAt(source, p.File, marker)
+		task, file := harbor.TaskAt(source, p.File, marker)
 		reason := p.Message
 		if file != "." {
 			reason = file + ": " + reason
@@ -128,40 +127,6 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 		}
 	}
 	return o.Out, left, nil
-}
-
-// formatOf returns the format of the tasks in a directory, by the file that marks the first one.
-func formatOf(dir string) (format pack.Format, marker string, err error) {
-	markers := harbor.Markers()
-	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || markers[d.Name()] == "" {
-			return err
-		}
-		marker = d.Name()
-		return fs.SkipAll
-	})
-	if marker == "" {
-		return format, "", errors.Join(err, fmt.Errorf("%w: %s holds neither a manifest.yaml nor tasks with a task.toml (Harbor) or task.yaml (Terminal-Bench)", errUsage, dir))
-	}
-	format, err = pack.Named(harbor.Formats(), markers[marker])
-	return format, marker, err
-}
-
-// taskAt returns the id of the task to which a file of the source belongs, and the file's path in it.
-func taskAt(source, file, marker string) (id, rel string) {
-	at := source
-	for dir := file; len(dir) > len(source); dir = filepath.Dir(dir) {
-		if exists(filepath.Join(dir, marker)) {
-			at = dir
-			break
-		}
-	}
-	id, _ = filepath.Rel(source, at)
-	rel, _ = filepath.Rel(at, file)
-	if id == "." {
-		id = filepath.Base(source)
-	}
-	return filepath.ToSlash(id), filepath.ToSlash(rel)
 }
 
 // buildMissing builds the images of a pack that are not here. It returns the tasks that cannot run because a
@@ -195,7 +160,7 @@ func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left [
 	if err != nil || len(failed) == 0 {
 		return nil, err
 	}
-	p, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir))
+	p, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), compiler.TasksFile(dir))
 	if err != nil {
 		return nil, err
 	}

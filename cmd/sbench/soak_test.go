@@ -1,71 +1,172 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
-// kills returns how many runs to kill: a few, or many with SBENCH_SOAK.
-func kills() int {
-	if os.Getenv("SBENCH_SOAK") != "" {
-		return 100
+// fortyTasks writes a pack whose tasks pass, fail, print a lot and take a while, and
+// returns its tester file.
+func (h testHost) fortyTasks() string {
+	h.t.Helper()
+	dir := filepath.Join(h.dir, "forty")
+	must(h.t, os.MkdirAll(dir, 0o755))
+	var rows strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&rows, `{"id": "task-%02d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}, "environment": {"resources": {"memory": 67108864}}}`+"\n", i)
 	}
-	return 6
+	filetest.Write(h.t, dir, map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl":   rows.String(),
+		"tester.yaml": `schema_version: '0.2'
+run: {id: forty, output_dir: out}
+benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
+runtime: {limits: {workspace_bytes: 16777216}}
+harness:
+  type: command
+  config:
+    command: |
+      case "$(cat task.json)" in
+        *task-?[02468]*) echo right > answer ;;
+        *task-?5*) head -c 300000 /dev/zero | tr '\0' x; echo wrong > answer ;;
+        *) sleep 0.2; exit 3 ;;
+      esac
+`,
+	})
+	return filepath.Join(dir, "tester.yaml")
 }
 
-// TestSoakKilledAnywhere kills runs at random moments between start and end, and requires that one gc removes all
-// remains.
-func TestSoakKilledAnywhere(t *testing.T) {
+// verdicts reads a run's directory and returns the outcome of each task. The records must verify. A task with two
+// verdicts is an error.
+func verdicts(t *testing.T, output string) map[string]string {
+	t.Helper()
+	v, err := record.Verify(context.Background(), output, nil)
+	must(t, err)
+	if !v.OK() {
+		t.Errorf("the records do not verify: %v", v.Findings)
+	}
+	all := map[string]string{}
+	_, err = record.Read(output, record.Trust{Resume: true}, func(r record.Record) error {
+		if before, twice := all[r.TaskID]; twice && !strings.HasPrefix(before, "error") {
+			t.Errorf("%s was %s, and is recorded again as %s", r.TaskID, before, r.VerificationStatus)
+		}
+		all[r.TaskID] = string(r.VerificationStatus) + " " + r.FailureReason
+		return nil
+	})
+	must(t, err)
+	return all
+}
+
+// soakKills is how many times a run is killed.
+func soakKills() int {
+	if os.Getenv("SBENCH_SOAK") != "" {
+		return 200
+	}
+	return 2
+}
+
+// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it each time until it is
+// done. No record is lost, doubled or torn, the verdicts equal the verdicts of an undisturbed run, and nothing
+// remains on the host.
+func TestSoakResumed(t *testing.T) {
 	h := newHost(t)
+	tester := h.fortyTasks()
+	before := h.runs()
+	calm := filepath.Join(h.dir, "calm")
+	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", calm, "--jobs", "8")
+	want := verdicts(t, calm)
+	if len(want) != 40 {
+		t.Fatalf("%d verdicts", len(want))
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	before := h.runs()
-	for n := range kills() {
-		cmd := exec.Command("sbench", "run", "--quiet", "--config", smokePack(t), "--output-dir", filepath.Join(h.dir, strconv.Itoa(n)))
-		cmd.Env = h.env
-		must(t, cmd.Start())
-		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond) // a random moment is the point of the test
-		must(t, cmd.Process.Kill())
-		_ = cmd.Wait()
-		dead := difference(h.runs(), before)
-		h.sbench(0, "gc")
-		for _, run := range dead {
-			left := h.left(run)
-			for end := time.Now().Add(30 * time.Second); onlyDeletes(left) && time.Now().Before(end); left = h.left(run) {
-				time.Sleep(50 * time.Millisecond) // the end of others' processes can only be polled for
-			}
-			if len(left) > 0 {
-				t.Errorf("kill %d: %s left %v", n, run, left)
-			}
-			h.daemonIsClean(run)
+	signals := []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGKILL, syscall.SIGTERM, syscall.SIGHUP}
+	for n, lives := 0, 0; n < soakKills(); lives++ {
+		output := filepath.Join(h.dir, fmt.Sprint("life-", lives))
+		for done := false; !done; n++ {
+			last := n >= soakKills()
+			wait := time.Duration(random.IntN(3000)) * time.Millisecond
+			done = h.disturbed(tester, output, wait, signals[random.IntN(len(signals))], last)
 		}
+		if diff := cmp.Diff(want, verdicts(t, output)); diff != "" {
+			t.Errorf("life %d: %s", lives, diff)
+		}
+		must(t, os.RemoveAll(output))
 	}
+	h.sbench(0, "gc")
 	h.nothingLeft(before)
 }
 
-// onlyDeletes reports whether the only remains of a run are processes of the daemon that remove a sandbox. The
-// daemon may begin late to remove the sandbox of a dead client.
-func onlyDeletes(left []string) bool {
-	return len(left) > 0 && !slices.ContainsFunc(left, func(l string) bool {
-		return !strings.HasPrefix(l, "process ") || !strings.Contains(l, " delete ")
-	})
+// disturbed resumes a run, signals it after a while unless it is the last time, and
+// reports whether it ended by itself.
+func (h testHost) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
+	h.t.Helper()
+	cmd := exec.Command("sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+	cmd.Env = h.env
+	var errOut bytes.Buffer
+	cmd.Stderr = &errOut
+	must(h.t, cmd.Start())
+	if !last {
+		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(signal) }) // the process may have ended
+		defer timer.Stop()
+	}
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return true
+	case errors.As(err, &exit) && (exit.ExitCode() == codeInterrupted || exit.Sys().(syscall.WaitStatus).Signaled()):
+		return false
+	}
+	h.t.Fatalf("the run ended by itself: %v\n%s", err, &errOut)
+	return false
 }
 
-func smokePack(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
-	must(t, err)
-	return path
+// TestSmallDisk: a run whose output directory is full ends with an error, and can be
+// resumed when there is room.
+func TestSmallDisk(t *testing.T) {
+	h := newHost(t)
+	tester := h.fortyTasks()
+	before := h.runs()
+	disk := filepath.Join(h.dir, "disk")
+	must(t, os.Mkdir(disk, 0o755))
+	must(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { must(t, syscall.Unmount(disk, 0)) })
+	output := filepath.Join(disk, "out")
+	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", output, "--jobs", "4")
+	cmd.Env = h.env
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != codeInfrastructure || !strings.Contains(string(out), "no space left on device") {
+		t.Fatalf("on a full disk: %v\n%s", err, out)
+	}
+	h.sbench(0, "verify", output) // no line is torn
+	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
+	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
+	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
+		t.Error(diff)
+	}
+	h.sbench(0, "gc")
+	h.nothingLeft(before)
 }
 
 // nothingLeft checks that the state directory has only what was there before. Remains of a run elsewhere have the
@@ -100,4 +201,83 @@ func (h testHost) nothingLeft(before []string) {
 	if err == nil && len(images) > 0 {
 		h.t.Errorf("volume images: %v", images)
 	}
+}
+
+// calmVerdicts returns how many of the forty tasks have which outcome in an undisturbed
+// run.
+func calmVerdicts() map[string]int {
+	return map[string]int{"passed ": 20, "failed checker_failed": 4, "failed producer_failed": 16}
+}
+
+func countVerdicts(t *testing.T, output string) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for verdict := range maps.Values(verdicts(t, output)) {
+		counts[verdict]++
+	}
+	return counts
+}
+
+func (h testHost) daemonPid() int {
+	h.t.Helper()
+	found, err := daemon.Find(filepath.Join(h.state, "containerd"))
+	must(h.t, err)
+	if len(found) != 1 {
+		h.t.Fatalf("daemons %v", found)
+	}
+	return found[0]
+}
+
+// TestMemoryPressure gives sbench itself less memory than it needs, so that the kernel
+// kills it at some point. What was measured by then stays.
+func TestMemoryPressure(t *testing.T) {
+	if userns.Inside() {
+		t.Skip("a control group for sbench itself is the host root's to make")
+	}
+	h := newHost(t)
+	tester := h.fortyTasks()
+	before := h.runs()
+	output := filepath.Join(h.dir, "out")
+	group := newMemoryGroup(t)
+	killed := 0
+	for _, limit := range []int64{6 << 20, 8 << 20, 9 << 20, 10 << 20, 11 << 20, 12 << 20} {
+		must(t, group.limit(limit))
+		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
+			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+		cmd.Env = h.env
+		out, _ := cmd.CombinedOutput()
+		t.Logf("%d MiB: %v %.300s", limit>>20, cmd.ProcessState, out)
+		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
+			killed++
+		}
+	}
+	if killed == 0 {
+		t.Error("the kernel never killed it, so that this test shows nothing")
+	}
+	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
+	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
+		t.Error(diff)
+	}
+	h.sbench(0, "gc")
+	h.nothingLeft(before)
+}
+
+// memoryGroup is a control group for one process of the test.
+type memoryGroup struct{ dir, file string }
+
+func newMemoryGroup(t *testing.T) memoryGroup {
+	t.Helper()
+	g := memoryGroup{filepath.Join("/sys/fs/cgroup/memory", fmt.Sprint("sbench-test-", os.Getpid())), "memory.limit_in_bytes"}
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
+		g = memoryGroup{filepath.Join("/sys/fs/cgroup", fmt.Sprint("sbench-test-", os.Getpid())), "memory.max"}
+	}
+	must(t, os.Mkdir(g.dir, 0o755))
+	t.Cleanup(func() { must(t, os.Remove(g.dir)) })
+	return g
+}
+
+func (g memoryGroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
+
+func (g memoryGroup) limit(bytes int64) error {
+	return os.WriteFile(filepath.Join(g.dir, g.file), fmt.Append(nil, bytes), 0o644)
 }

@@ -4,16 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/opencontainers/runtime-spec/specs-go"
-
-	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/sandbox"
+	"github.com/securebench/sbench/run/site"
 )
 
 type specCmd struct {
@@ -23,8 +17,8 @@ type specCmd struct {
 
 // taskSpec is one line of output.
 type taskSpec struct {
-	Task string      `json:"task"`
-	Spec *specs.Spec `json:"spec"`
+	Task string `json:"task"`
+	Spec any    `json:"spec"`
 }
 
 // Run makes the sandbox of each task's harness as a run would, and prints its specification. It executes
@@ -58,19 +52,19 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	at, err := a.openSite(ctx, plan, run.Site{Producer: producer, Egress: egress})
+	at, end, err := a.openSite(ctx, plan, run.Site{Producer: producer, Egress: egress})
 	if err != nil {
 		return err
 	}
-	return errors.Join(cmd.print(ctx, a, plan, at.Site), at.close(ctx))
+	return errors.Join(cmd.print(ctx, a, plan, at), end())
 }
 
-func (cmd *specCmd) print(ctx context.Context, a *app, plan run.Plan, site run.Site) error {
-	for request, err := range run.Requests(ctx, plan, site) {
+func (cmd *specCmd) print(ctx context.Context, a *app, plan run.Plan, at run.Site) error {
+	for request, err := range run.Requests(ctx, plan, at) {
 		if err != nil {
 			return err
 		}
-		spec, err := specOf(ctx, site, request)
+		spec, err := site.Spec(ctx, at, request)
 		if err != nil {
 			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
 		}
@@ -79,47 +73,4 @@ func (cmd *specCmd) print(ctx context.Context, a *app, plan run.Plan, site run.S
 		}
 	}
 	return nil
-}
-
-// specOf returns the specification of the sandbox in which the harness is about to execute its command.
-func specOf(ctx context.Context, site run.Site, r harness.Request) (*specs.Spec, error) {
-	r.Egress.Log = proxy.NewLog(io.Discard) // nothing runs that could use the network
-	_, err := site.Producer.Produce(ctx, dryEngine{site.Engine}, r)
-	var s shownSpec
-	if !errors.As(err, &s) {
-		return nil, fmt.Errorf("no sandbox was created: %w", err)
-	}
-	return s.spec, nil
-}
-
-// shownSpec is the error that ends a harness which is about to execute its command.
-type shownSpec struct{ spec *specs.Spec }
-
-func (shownSpec) Error() string { return "specification shown" }
-
-// dryEngine makes sandboxes that show their specification instead of executing the harness.
-type dryEngine struct{ harness.Engine }
-
-func (e dryEngine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	sandbox, err := e.Engine.Create(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return drySandbox{sandbox, cfg.Name}, nil
-}
-
-type drySandbox struct {
-	runtime.Sandbox
-	name string
-}
-
-func (s drySandbox) Exec(_ context.Context, p runtime.Process) (runtime.Exit, error) {
-	if s.name != harness.SandboxName { // an agent's preflight
-		return runtime.Exit{Reason: runtime.Exited}, nil
-	}
-	spec, err := s.Sandbox.(*sandbox.Sandbox).Spec(p)
-	if err == nil {
-		err = shownSpec{spec}
-	}
-	return runtime.Exit{}, err
 }

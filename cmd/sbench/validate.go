@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
 )
@@ -39,7 +40,7 @@ func (cmd *validateCmd) Run(ctx context.Context, a *app) error {
 		}
 		total = "],\n  \"testers\": %d,\n  \"packs\": %d,\n  \"rows\": %d,\n  \"errors\": %d,\n  \"warnings\": %d\n}\n"
 	}
-	s, err := compiler.Validate(ctx, cmd.Paths, harness.AgentTypes(), show, setup.Problems)
+	s, err := validate.Files(ctx, cmd.Paths, harness.AgentTypes(), show, setup.Problems)
 	if cmd.JSON && s.Errors+s.Warnings > 0 {
 		printf("\n  ")
 	}

@@ -12,7 +12,7 @@ import (
 
 type verifyCmd struct {
 	RunDir string `arg:"" name:"run-dir" help:"Output directory of a run."`
-	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the end of the records."`
+	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
 	jsonFlag
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 )
 
@@ -20,7 +21,7 @@ type viewCmd struct {
 // Run serves the HTML report on loopback until it is interrupted.
 func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 	sources, err := cmd.open(ctx)
-	if err := errors.Join(err, closeAll(sources)); err != nil {
+	if err := errors.Join(err, report.CloseAll(sources)); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", fmt.Sprint(cmd.Port)))

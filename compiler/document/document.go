@@ -3,9 +3,8 @@
 // checked without an allocation per value.
 //
 // Strict means refusing input that two programs could read differently: duplicate keys, NaN and Infinity,
-// invalid UTF-8, lone surrogates, a second value. encoding/json does not serve: its errors do not say
-// where a value is, and it replaces lone surrogates. encoding/json/jsontext still needs an experiment of
-// the Go compiler.
+// invalid UTF-8, lone surrogates, a second value. encoding/json says whether a text is JSON. It does not serve for the rest:
+// its values have no lines, and it replaces lone surrogates.
 package document
 
 import (

@@ -2,8 +2,13 @@ package document
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -12,6 +17,10 @@ const maxDepth = 1000
 
 // maxNumber bounds the length of a number in bytes, so that arithmetic stays cheap.
 const maxNumber = 4300
+
+// maxExponent bounds the digits of an exponent: a number whose digits are all zero is in
+// range with any exponent.
+const maxExponent = 6
 
 // maxDuplicates bounds the duplicate keys reported for a document.
 const maxDuplicates = 16
@@ -29,8 +38,20 @@ func (d *Document) ParseJSON(text []byte, line int) Problems {
 // parse is ParseJSON without the search for duplicate keys.
 func (d *Document) parse(text []byte, line int) *Problem {
 	d.text, d.nodes = text, d.nodes[:0]
-	p := jsonParser{d: d, s: text, line: line}
-	return p.document()
+	s := scanner{d: d, s: text, line: line}
+	if !utf8.Valid(text) {
+		valid, at := bytes.ToValidUTF8(text, nil), 0
+		for at < len(valid) && valid[at] == text[at] {
+			at++
+		}
+		s.line += bytes.Count(text[:at], []byte("\n"))
+		return s.fail(at, "save the file as UTF-8", "invalid UTF-8 byte 0x%02x", text[at])
+	}
+	if !json.Valid(text) {
+		return s.invalid(text)
+	}
+	s.value(1)
+	return s.problem
 }
 
 // duplicates returns a problem for each repeated key, up to maxDuplicates.
@@ -49,194 +70,154 @@ func (d *Document) duplicates() (found Problems) {
 	return found
 }
 
-// jsonParser is a recursive-descent parser for RFC 8259. Its methods return a
-// problem or nil; i is the index of the next byte to read.
-type jsonParser struct {
-	d     *Document
-	s     []byte
-	i     int
-	depth int
-	line  int
+// invalid returns what encoding/json finds wrong with a text.
+func (s *scanner) invalid(text []byte) *Problem {
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) {
+		return s.fail(0, "", "malformed value")
+	}
+	at, message := int(syntax.Offset)-1, syntax.Error()
+	if strings.HasPrefix(message, "unexpected end") {
+		at = len(text)
+	}
+	s.line += bytes.Count(text[:at], []byte("\n"))
+	return s.fail(at, hint(text[:at], text[at:], message), "%s", message)
 }
 
-func (p *jsonParser) fail(at int, hint, format string, args ...any) *Problem {
-	return &Problem{
-		Line: p.line, Message: fmt.Sprintf("invalid JSON at column %d: ", at+1) + fmt.Sprintf(format, args...), Hint: hint,
+// hint says what to do about an error of encoding/json between two parts of a text.
+func hint(before, after []byte, message string) string {
+	begins := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(word string) bool { return bytes.HasPrefix(after, []byte(word)) })
 	}
-}
-
-const byteOrderMark = "\ufeff"
-
-func (p *jsonParser) document() *Problem {
-	if p.has(byteOrderMark) {
-		return p.fail(0, "save the file without one", "byte order mark")
-	}
-	if problem := p.value(); problem != nil {
-		return problem
-	}
-	if p.space(); p.i < len(p.s) {
-		return p.fail(p.i, "one line holds one value", "%s after the end of the value", p.found())
-	}
-	return nil
-}
-
-// space skips white space and counts lines.
-func (p *jsonParser) space() {
-	for p.i < len(p.s) {
-		switch p.s[p.i] {
-		case '\n':
-			p.line++
-		case ' ', '\t', '\r':
-		default:
-			return
-		}
-		p.i++
-	}
-}
-
-// found describes the next byte.
-func (p *jsonParser) found() string {
-	if p.i >= len(p.s) {
-		return "end of the text"
-	}
-	r, size := utf8.DecodeRune(p.s[p.i:])
-	if r == utf8.RuneError && size <= 1 {
-		return fmt.Sprintf("invalid UTF-8 byte 0x%02x", p.s[p.i])
-	}
-	return strconv.QuoteRune(r)
-}
-
-func (p *jsonParser) add(kind Kind, start int) uint32 {
-	at := uint32(len(p.d.nodes))
-	p.d.nodes = append(p.d.nodes, node{start: uint32(start), kind: kind, line: int32(p.line)})
-	return at
-}
-
-// end completes the node at, whose text ends before the offset end.
-func (p *jsonParser) end(at uint32, end int) {
-	n := &p.d.nodes[at]
-	n.end, n.next = uint32(end), uint32(len(p.d.nodes))
-}
-
-func (p *jsonParser) value() *Problem {
-	if p.space(); p.i >= len(p.s) {
-		return p.fail(p.i, "", "expected a value, found end of the text")
-	}
-	switch p.s[p.i] {
-	case '{':
-		return p.container(Object, '}')
-	case '[':
-		return p.container(Array, ']')
-	case '"':
-		return p.text()
-	case 't':
-		return p.word("true", Bool)
-	case 'f':
-		return p.word("false", Bool)
-	case 'n':
-		return p.word("null", Null)
-	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
-		return p.number()
-	default:
-		return p.noValue()
-	}
-}
-
-func (p *jsonParser) noValue() *Problem {
-	for _, name := range []string{"NaN", "Infinity", "-Infinity"} {
-		if p.has(name) {
-			return p.fail(p.i, "write null or a string", "%s is no JSON value", name)
-		}
-	}
-	hint := ""
 	switch {
-	case p.has("'"):
-		hint = "strings stand in double quotes"
-	case p.has("True"), p.has("False"), p.has("None"):
-		hint = "JSON writes true, false and null: in Python, json.dumps does"
-	case p.i == 0 && (p.has("\xff\xfe") || p.has("\xfe\xff")):
-		hint = "this looks like UTF-16: save the file as UTF-8"
+	case begins("\ufeff"):
+		return "save the file without a byte order mark"
+	case begins("'"):
+		return "keys and strings stand in double quotes"
+	case begins("True", "False", "None"):
+		return "JSON writes true, false and null: in Python, json.dumps does"
+	case begins("NaN", "Infinity"):
+		return "write null or a string"
+	case begins("}", "]") && bytes.HasSuffix(bytes.TrimRight(before, " \t\r\n"), []byte(",")):
+		return "remove the comma before it"
+	case strings.HasSuffix(message, "beginning of object key string"):
+		return "keys stand in double quotes"
+	case strings.HasSuffix(message, "after top-level value"):
+		return "one line holds one value"
+	case strings.HasSuffix(message, "in string literal"):
+		return "escape it"
+	case strings.HasSuffix(message, "in string escape code"):
+		return `write \\ for a backslash`
 	}
-	return p.fail(p.i, hint, "expected a value, found %s", p.found())
+	return ""
 }
 
-func (p *jsonParser) has(word string) bool { return bytes.HasPrefix(p.s[p.i:], []byte(word)) }
-
-func (p *jsonParser) word(word string, kind Kind) *Problem {
-	if !p.has(word) {
-		return p.noValue()
-	}
-	at := p.add(kind, p.i)
-	p.i += len(word)
-	p.end(at, p.i)
-	return nil
+// scanner makes nodes of a text that is valid JSON, and finds what this package refuses in it.
+type scanner struct {
+	d       *Document
+	s       []byte
+	i       int // the index of the next byte
+	line    int
+	problem *Problem // the first one
 }
 
-// container reads an array or an object.
-func (p *jsonParser) container(kind Kind, closing byte) *Problem {
-	if p.depth++; p.depth > maxDepth {
-		return p.fail(p.i, "", "values nest more than %d deep", maxDepth)
+func (s *scanner) fail(at int, hint, format string, args ...any) *Problem {
+	if s.problem == nil {
+		s.problem = &Problem{Line: s.line, Message: fmt.Sprintf("invalid JSON at column %d: ", at+1) + fmt.Sprintf(format, args...), Hint: hint}
 	}
-	at := p.add(kind, p.i)
-	p.i++
-	p.space()
-	done := p.next(closing)
-	for !done {
-		var problem *Problem
-		if kind == Object {
-			problem = p.key()
+	return s.problem
+}
+
+// next skips white space and commas, colons, and returns the next byte.
+func (s *scanner) next() byte {
+	for ; ; s.i++ {
+		switch c := s.s[s.i]; c {
+		case '\n':
+			s.line++
+		case ' ', '\t', '\r', ',', ':':
+		default:
+			return c
 		}
-		if problem == nil {
-			problem = p.value()
-		}
-		if problem == nil {
-			done, problem = p.separator(closing)
-		}
-		if problem != nil {
-			return problem
-		}
-		p.d.nodes[at].size++
 	}
-	p.end(at, p.i)
-	p.depth--
-	return nil
 }
 
-// next reads the byte c, if it is the next, and reports whether it is.
-func (p *jsonParser) next(c byte) bool {
-	if p.i >= len(p.s) || p.s[p.i] != c {
-		return false
+// value reads a value, a key included.
+func (s *scanner) value(depth int) {
+	c, at, start := s.next(), len(s.d.nodes), s.i
+	s.d.nodes = append(s.d.nodes, node{start: uint32(start), line: int32(s.line)})
+	kind := Number
+	switch c {
+	case '{', '[':
+		if kind = Array; c == '{' {
+			kind = Object
+		}
+		if depth > maxDepth {
+			s.fail(start, "", "values nest more than %d deep", maxDepth)
+		}
+		size := uint32(0)
+		for s.i++; s.problem == nil && s.next() != c+2; size++ { // in ASCII, the closing bracket is two after the opening one
+			if kind == Object {
+				s.value(depth)
+			}
+			s.value(depth + 1)
+		}
+		s.d.nodes[at].size = size
+		s.i++
+	case '"':
+		kind = String
+		s.text()
+	case 't', 'f', 'n':
+		if kind = Bool; c == 'n' {
+			kind = Null
+		}
+		s.i += len("null")
+		if c == 'f' {
+			s.i++
+		}
+	default:
+		s.number()
 	}
-	p.i++
-	return true
+	n := &s.d.nodes[at]
+	n.kind, n.end, n.next = kind, uint32(s.i), uint32(len(s.d.nodes))
+	if kind == String { // without the quotes
+		n.start, n.end = n.start+1, n.end-1
+	}
 }
 
-// separator reads a comma or the closing byte, and reports whether it was the latter.
-func (p *jsonParser) separator(closing byte) (done bool, problem *Problem) {
-	p.space()
-	comma := p.i
-	if p.next(closing) {
-		return true, nil
+// text reads a string.
+func (s *scanner) text() {
+	start := s.i
+	for s.i++; s.s[s.i] != '"'; s.i++ {
+		if s.s[s.i] == '\\' {
+			s.i++
+		}
 	}
-	if !p.next(',') {
-		return false, p.fail(p.i, "", "expected a comma or %q, found %s", closing, p.found())
+	s.i++
+	if raw := s.s[start:s.i]; bytes.Contains(raw, []byte(`\u`)) && surrogates.Match(pairs.ReplaceAll(raw, nil)) {
+		s.fail(start+bytes.Index(raw, []byte(`\u`)), "it stands for no character", "lone surrogate in a string")
 	}
-	if p.space(); p.next(closing) {
-		return false, p.fail(comma, "remove it", "comma before %q", closing)
-	}
-	return false, nil
 }
 
-// key reads a field's key and the colon after it.
-func (p *jsonParser) key() *Problem {
-	if p.space(); !p.has(`"`) {
-		return p.fail(p.i, "keys stand in double quotes", "expected a key, found %s", p.found())
+// pairs matches the escapes that stand for no surrogate of their own, and surrogates the escapes of surrogates.
+var (
+	pairs      = regexp.MustCompile(`\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
+	surrogates = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
+)
+
+// number reads a number. It refuses a fraction or exponent whose nearest float64 is infinite.
+func (s *scanner) number() {
+	start := s.i
+	for s.i < len(s.s) && strings.IndexByte("+-.0123456789eE", s.s[s.i]) >= 0 {
+		s.i++
 	}
-	if problem := p.text(); problem != nil {
-		return problem
+	raw := string(s.s[start:s.i])
+	switch {
+	case len(raw) > maxNumber:
+		s.fail(start, "", "number has more than %d digits", maxNumber)
+	case strings.ContainsAny(raw, ".eE"):
+		_, exponent, _ := strings.Cut(strings.ToLower(raw), "e")
+		if _, err := strconv.ParseFloat(raw, 64); err != nil || len(strings.TrimLeft(exponent, "+-")) > maxExponent {
+			s.fail(start, "", "number is out of range")
+		}
 	}
-	if p.space(); !p.next(':') {
-		return p.fail(p.i, "", "expected a colon, found %s", p.found())
-	}
-	return nil
 }

@@ -82,6 +82,11 @@ type Entry struct {
 	Links         bool   `key:"allow_internal_symlinks"`
 }
 
+// Bounds returns the limits of the entry, and of a file in it.
+func (e Entry) Bounds() Limits {
+	return Limits{max(e.MaxBytes, e.MaxTotalBytes), e.MaxFiles, e.MaxTotalBytes}
+}
+
 // A Check is one check: of artifacts, which are read, or by a protocol, whose adapter asks the candidate.
 type Check struct {
 	ID        string     `key:"id"`

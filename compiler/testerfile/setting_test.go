@@ -77,7 +77,7 @@ func TestWrongSettings(t *testing.T) {
 		{"range", codex, []testerfile.Setting{{Key: "run.attempts", Value: "0"}}, `--set: $.run.attempts: expected an integer of at least 1, found 0`},
 		{"list", codex, []testerfile.Setting{{Key: "run.tasks", Value: "a"}}, `--set: $.run.tasks: expected an array, found a string (write a list of one item)`},
 		{"empty", codex, []testerfile.Setting{{Key: "run.id", Value: ""}}, `--set: $.run.id: expected a non-empty string, found an empty string`},
-		{"not UTF-8", codex, []testerfile.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8 byte 0xff in a string`},
+		{"not UTF-8", codex, []testerfile.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8 byte 0xff`},
 		{"value and file", testerHead + "harness: {type: codex, config: {modl: a}}\n", []testerfile.Setting{{Key: "run.jobs", Value: "x"}},
 			"--set: $.run.jobs: expected an integer of at least 1, found a string\n" +
 				`FILE:4: $.harness.config.modl: unknown key "modl" (did you mean "model"?)` + "\n" + `FILE:4: $.harness.config: key "model" is missing (the model)`},

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/workspace"
 	"github.com/securebench/sbench/workspace/foreign"
@@ -54,7 +55,7 @@ var answerKeys = map[compiler.CandidateKind][]string{
 // A prediction is an object with an id and an answer, such as SWE-bench's (instance_id, model_patch),
 // HumanEval's (task_id, completion), or a record of SecureBench (task_id, candidate_text or
 // candidate_patch; a workspace is in the directory workspaces beside the file). With fenced, Read finds
-// the program in an answer as compiler.CodeCompletionEval.Program does, whatever the task says. An error
+// the program in an answer as family.CodeCompletionEval.Program does, whatever the task says. An error
 // lists compiler.Problems, which name everything that is wrong.
 func Read(ctx context.Context, name string, pack *compiler.Pack, fenced bool) (*Set, error) {
 	r := &reader{file: name, fenced: fenced, tasks: map[string]*compiler.Task{}, set: &Set{Candidates: map[string][]candidate.Candidate{}}}
@@ -304,9 +305,9 @@ func (r *reader) add(task *compiler.Task, key, answer string) {
 	if task.CandidateKind() == compiler.CandidatePatch {
 		c.Patch, c.Foreign = answer, true
 	} else if c.Text = answer; task.CandidateKind() == compiler.CandidateCode && r.fenced {
-		c.Text = compiler.CodeCompletionOf(task).Program(answer)
+		c.Text = family.CodeCompletionOf(task).Program(answer)
 	} else if key == completion {
-		c.Text = compiler.CodeCompletionOf(task).Continue(answer)
+		c.Text = family.CodeCompletionOf(task).Continue(answer)
 	}
 	r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 }

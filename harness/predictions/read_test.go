@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness/predictions"
 )
 
@@ -34,7 +35,7 @@ func openPack(t *testing.T) *compiler.Pack {
 	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
 	must(t, os.WriteFile(manifest, []byte("id: p\nversion: 1\n"), 0o644))
 	must(t, os.WriteFile(tasks, []byte(rows), 0o644))
-	pack, err := compiler.OpenPack(manifest, tasks)
+	pack, err := family.OpenPack(manifest, tasks)
 	must(t, err)
 	return pack
 }

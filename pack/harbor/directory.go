@@ -138,7 +138,7 @@ func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield fu
 		case err == nil:
 			err = b.oneTask(ctx, id, filepath.Join(b.Source, id), yield)
 		case strings.Count(id, "/") < maxDepth:
-			for other, format := range Markers() {
+			for other, format := range markers() {
 				if _, err := os.Lstat(filepath.Join(b.Source, id, other)); err == nil {
 					b.Note(pack.Place{File: filepath.Join(b.Source, id)}, "passed over: it is a task of the format %s, which needs an import of its own", format)
 				}

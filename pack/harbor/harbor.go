@@ -16,7 +16,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -26,8 +26,8 @@ func Formats() []pack.Format {
 	return []pack.Format{harbor(tasks), terminalBench(tasks)}
 }
 
-// Markers returns the names of formats by the file that a task directory of the format has.
-func Markers() map[string]string {
+// markers returns the names of formats by the file that a task directory of the format has.
+func markers() map[string]string {
 	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
 }
 
@@ -37,7 +37,7 @@ const harborFile, terminalBenchFile = "task.toml", "task.yaml"
 func harbor(o *taskOptions) pack.Format {
 	return pack.Format{
 		Name:   "harbor",
-		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: compiler.TerminalTask(),
+		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: family.TerminalTask(),
 		Image: taskImage, Timeout: 7200,
 		Environment: imageWorkdir(harborSeconds),
 		Options:     o,

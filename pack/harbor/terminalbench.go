@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -18,7 +18,7 @@ import (
 func terminalBench(o *taskOptions) pack.Format {
 	return pack.Format{
 		Name:   "terminal-bench",
-		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: compiler.TerminalTask(),
+		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: family.TerminalTask(),
 		Image: taskImage, Timeout: 3600,
 		Environment: imageWorkdir(defaultAgentSeconds),
 		Options:     o,

@@ -4,7 +4,7 @@
 // placeholder, checks the request, adds the real credential and forwards it.
 //
 // Lists say what may pass: methods and paths (route.go), headers, fields of requests, types of
-// tools and content (inspect.go and a file for each provider). The relay removes anything else from
+// tools and content (package request). The relay removes anything else from
 // the request and logs this, or refuses the request. Otherwise the provider would be a second way out
 // of the sandbox, since it searches the web, fetches URLs, contacts MCP servers and stores files at the
 // agent's request.

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,17 +13,6 @@ import (
 
 // The functions below let fuzzers and benchmarks run parts of the relay without a
 // connection.
-
-// IsKeyHeader is isKeyHeader.
-func IsKeyHeader(name string) bool { return isKeyHeader(name) }
-
-// Routes returns the routes of a provider for the model "m", as "METHOD path parameter...".
-func Routes(p Provider) (all []string) {
-	for _, r := range routes(p, "m") {
-		all = append(all, strings.Join(append([]string{r.method, r.path}, r.query...), " "))
-	}
-	return all
-}
 
 // Inspect checks the body of a POST to path for the model "m".
 func Inspect(p Provider, path string, body []byte) (out []byte, found request.Checked, err error) {

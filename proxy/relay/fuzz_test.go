@@ -13,9 +13,9 @@ import (
 
 // FuzzInspect: an inspected body passes a second inspection unchanged, and has no hosted tools.
 func FuzzInspect(f *testing.F) {
-	for _, cases := range [][]toolCase{anthropicCases(), responsesCases(), chatCases()} {
-		for _, c := range cases {
-			f.Add([]byte(whole(c.body)))
+	for _, api := range toolAPIs() {
+		for _, c := range api.cases {
+			f.Add([]byte(whole(api.path, c.body)))
 		}
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -69,27 +68,14 @@ func useAndClose(t *testing.T, h2 bool) {
 	if h2 {
 		pool.AddCert(up.Certificate())
 	}
-	base, err := url.Parse(up.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := relay.New(relay.Config{Provider: relay.OpenAI, BaseURL: base.JoinPath("/v1"), RootCAs: pool, Key: relay.NewKey(realKey), Model: "m"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error)
-	go func() { served <- r.Serve(l) }()
+	r := newRig(t, relay.OpenAI, up.URL, func(c *relay.Config) { c.RootCAs = pool })
 	tr := &http.Transport{}
 	defer tr.CloseIdleConnections()
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			body := fmt.Sprintf(`{"model":"m","stream":true,"user":"%s"}`, []string{"hang", "end"}[i%2])
-			req, _ := http.NewRequest(http.MethodPost, "http://"+l.Addr().String()+responsesPath, strings.NewReader(body))
+			req, _ := http.NewRequest(http.MethodPost, r.url+responsesPath, strings.NewReader(body))
 			resp, err := tr.RoundTrip(req)
 			if err != nil {
 				return // the relay was closed first
@@ -98,7 +84,7 @@ func useAndClose(t *testing.T, h2 bool) {
 			_ = resp.Body.Close()
 		})
 	}
-	idle, err := net.Dial("tcp", l.Addr().String())
+	idle, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +92,8 @@ func useAndClose(t *testing.T, h2 bool) {
 	for range 4 {
 		<-hang
 	}
-	if err := r.Close(); err != nil {
+	if err := r.relay.Close(); err != nil {
 		t.Errorf("close: %v", err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("serve: %v", err)
 	}
 	wg.Wait()
 	until(t, "the end of the last connection to the provider", func() bool { return open.Load() == 0 })

@@ -160,9 +160,4 @@ func TestKeyHeader(t *testing.T) {
 	if h := p.Requests()[0].Header; h.Get("Api-Key") != realKey || h.Get("Authorization") != "" {
 		t.Errorf("%v", h)
 	}
-	for _, name := range []string{"Authorization", "Host", "Content-Length", "a b key", "key\n"} {
-		if relay.IsKeyHeader(name) {
-			t.Errorf("%q may carry a key", name)
-		}
-	}
 }

@@ -167,3 +167,14 @@ func (c Config) authorize(h http.Header) {
 	}
 	h.Set(api.key, api.prefix+c.Key.value())
 }
+
+// modelOf returns the model that a request to Google's API names in its path; "" if
+// there is none.
+func modelOf(req *http.Request) string {
+	rest, ok := strings.CutPrefix(req.URL.Path, "/v1beta/models/")
+	model, call, isCall := strings.Cut(rest, ":")
+	if !ok || !isCall || req.Method != http.MethodPost || request.CleanName(call) != call {
+		return ""
+	}
+	return request.CleanName(model)
+}

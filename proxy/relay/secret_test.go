@@ -158,6 +158,8 @@ func TestConfig(t *testing.T) {
 		{"other provider", func(c *relay.Config) { c.Provider = "OpenAI" }, []string{"provider"}},
 		{"key with a line end", func(c *relay.Config) { c.Key = relay.NewKey(realKey + "\r\nX-Evil: 1") }, []string{"key"}},
 		{"key with a letter that is none of ASCII", func(c *relay.Config) { c.Key = relay.NewKey(realKey + "é") }, []string{"key"}},
+		{"key in Authorization", func(c *relay.Config) { c.KeyHeader = "Authorization" }, []string{"key header"}},
+		{"key header with a line end", func(c *relay.Config) { c.KeyHeader = "a\nkey" }, []string{"key header"}},
 		{"budget", func(c *relay.Config) { c.MaxRequests = -1 }, []string{"budget"}},
 		{"limit", func(c *relay.Config) { c.Limits.Head = -1 }, []string{"limit Head"}},
 		{"password", func(c *relay.Config) { c.BaseURL = parse("https://u:" + realKey + "@gw.test/v1") }, []string{"password"}},

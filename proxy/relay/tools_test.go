@@ -217,16 +217,68 @@ func chatCases() []toolCase {
 	}
 }
 
-func TestExternalTools(t *testing.T) {
-	for _, api := range []struct {
-		provider relay.Provider
-		path     string
-		cases    []toolCase
-	}{
+// googleCases has both spellings of names.
+func googleCases() []toolCase {
+	return []toolCase{
+		{"text", `"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`, "=", ""},
+		{"one content", `"contents":{"parts":{"text":"hi"}},"systemInstruction":{"parts":[{"text":"be kind"}]}}`, "=", ""},
+		{"functions", `"tools":[{"functionDeclarations":[{"name":"f","parametersJsonSchema":{"type":"object"}}]}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}`, "=", ""},
+		{"search", `"tools":[{"functionDeclarations":[]},{"googleSearch":{}}]}`, `"tools":[{"functionDeclarations":[]}]}`, "googleSearch"},
+		{"search beside functions", `"tools":[{"functionDeclarations":[],"google_search":{}}]}`, `"tools":[{"functionDeclarations":[]}]}`, "google_search"},
+		{"only hosted tools", `"tools":[{"codeExecution":{}},{"urlContext":{}},{"url_context":{}}],"contents":[]}`, `"contents":[]}`, "codeExecution urlContext url_context"},
+		{"retrieval settings", `"toolConfig":{"retrievalConfig":{}}}`, `}`, "retrievalConfig"},
+		{"file by address", `"contents":[{"parts":[{"fileData":{"fileUri":"https://evil.test"}}]}]}`, `"contents":[{"parts":[{"text":"` + notice + `"}]}]}`, "fileData"},
+		{"file by address, the other name", `"contents":[{"parts":[{"text":"look","file_data":{"file_uri":"https://evil.test"}}]}]}`, `"contents":[{"parts":[{"text":"look"}]}]}`, "file_data"},
+		{"file in the instructions", `"system_instruction":{"parts":{"fileData":{}}}}`, `"system_instruction":{"parts":{"text":"` + notice + `"}}}`, "fileData"},
+		{"file in a result", `"contents":[{"parts":[{"functionResponse":{"name":"f","response":{"fileData":"data"},"parts":[{"fileData":{}}]}}]}]}`, `"contents":[{"parts":[{"functionResponse":{"name":"f","response":{"fileData":"data"},"parts":[{}]}}]}]}`, "fileData"},
+		{"bytes", `"contents":[{"parts":[{"inlineData":{"mimeType":"image/png","data":"AA=="}}]}]}`, "=", ""},
+		{"calls", `"contents":[{"role":"model","parts":[{"functionCall":{"name":"f","args":{"fileData":1}},"thoughtSignature":"x"},{"text":"hm","thought":true}]}]}`, "=", ""},
+		{"kept state", `"cachedContent":"cachedContents/x"}`, "!state_not_allowed", ""},
+		{"kept state, the other name", `"cached_content":"cachedContents/x"}`, "!state_not_allowed", ""},
+		{"other models", `"generationConfig":{"temperature":0,"routingConfig":{"manualMode":{"modelName":"other"}}}}`, `"generationConfig":{"temperature":0}}`, "routingConfig"},
+		{"a field that nobody knows", `"timeTravel":{}}`, `}`, "timeTravel"},
+		{"another model in the body", `"model":"models/other"}`, "!model_not_allowed", ""},
+		{"the model in the body", `"model":"models/m","generationConfig":{"candidateCount":1,"maxOutputTokens":5}}`, "=", ""},
+		{"several candidates", `"generationConfig":{"candidate_count":2}}`, "!malformed_request", ""},
+		{"capitals", `"Contents":[]}`, "!malformed_request", ""},
+		{"parts in capitals", `"contents":[{"Parts":[{"fileData":{}}]}]}`, "!malformed_request", ""},
+		{"twice", `"tools":[],"tools":[{"googleSearch":{}}]}`, "!malformed_json", ""},
+		{"no list", `"tools":{"googleSearch":{}}}`, "!malformed_request", ""},
+		{"no object", `"contents":["x"]}`, "!malformed_request", ""},
+		{"null", `"contents":null,"tools":null,"toolConfig":null,"cachedContent":null,"generationConfig":null,"systemInstruction":null}`, "=", ""},
+		{"null inside", `"contents":[null,{"parts":null},{"parts":[null,{"functionResponse":null}]}],"tools":[null]}`, "=", ""},
+		{"of the model", `"model":"models/m","generateContentRequest":{"contents":[]}}`, `"model":"models/m"}`, "generateContentRequest"},
+	}
+}
+
+// countCases has whole requests in a field.
+func countCases() []toolCase {
+	return []toolCase{
+		{"another model", `"generateContentRequest":{"model":"models/other"}}`, "!model_not_allowed", ""},
+		{"file", `"generateContentRequest":{"model":"models/m","contents":[{"parts":[{"fileData":{}}]}]}}`,
+			`"generateContentRequest":{"model":"models/m","contents":[{"parts":[{"text":"` + notice + `"}]}]}}`, "fileData"},
+	}
+}
+
+// toolAPIs are the APIs with their cases.
+func toolAPIs() []toolAPI {
+	return []toolAPI{
 		{relay.Anthropic, messagesPath, anthropicCases()},
 		{relay.OpenAI, responsesPath, responsesCases()},
 		{relay.OpenAI, chatPath, chatCases()},
-	} {
+		{relay.Google, generatePath, googleCases()},
+		{relay.Google, "/v1beta/models/m:countTokens", countCases()},
+	}
+}
+
+type toolAPI struct {
+	provider relay.Provider
+	path     string
+	cases    []toolCase
+}
+
+func TestExternalTools(t *testing.T) {
+	for _, api := range toolAPIs() {
 		up := newAnswers(t)
 		strip := newRig(t, api.provider, up.url, nil)
 		refuse := newRig(t, api.provider, up.url, func(c *relay.Config) { c.RefuseExternalTools = true })
@@ -240,8 +292,12 @@ func TestExternalTools(t *testing.T) {
 	}
 }
 
-func whole(rest string) string {
-	if rest == "}" {
+// whole adds the model, unless it is in the path.
+func whole(path, rest string) string {
+	switch {
+	case strings.HasPrefix(path, "/v1beta/"):
+		return "{" + rest
+	case rest == "}":
 		return `{"model":"m"}`
 	}
 	return `{"model":"m",` + rest
@@ -250,7 +306,7 @@ func whole(rest string) string {
 func testStrip(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	t.Helper()
 	before, _, _ := up.seen()
-	resp := r.post(path, whole(c.body))
+	resp := r.post(path, whole(path, c.body))
 	answer := text(t, resp)
 	after, _, got := up.seen()
 	if reason, refused := strings.CutPrefix(c.want, "!"); refused {
@@ -259,9 +315,9 @@ func testStrip(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 		}
 		return
 	}
-	want := whole(c.want)
+	want := whole(path, c.want)
 	if c.want == "=" {
-		want = whole(c.body)
+		want = whole(path, c.body)
 	}
 	if diff := cmp.Diff(want, got); diff != "" || resp.StatusCode != 200 {
 		t.Errorf("status %d, sent on (-want +got):\n%s", resp.StatusCode, diff)
@@ -272,7 +328,7 @@ func testStrip(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 func testRefuse(t *testing.T, r *rig, up *answers, path string, c toolCase) {
 	t.Helper()
 	before, _, _ := up.seen()
-	resp := r.post(path, whole(c.body))
+	resp := r.post(path, whole(path, c.body))
 	answer := text(t, resp)
 	after, _, _ := up.seen()
 	if c.found == "" && !strings.HasPrefix(c.want, "!") {
@@ -317,15 +373,9 @@ func checkStripped(t *testing.T, r *rig, cases []toolCase) {
 func TestAllowExternalTools(t *testing.T) {
 	stays := map[string]bool{
 		"advisor": true, "fallbacks": true, "an hour's cache": true, "another model's thoughts": true, "fast": true, "priority": true, "region": true,
-		"stream": true, "stream with null options": true, "stream that shall not count": true,
+		"stream": true, "stream with null options": true, "stream that shall not count": true, "other models": true,
 	}
-	for _, api := range []struct {
-		provider relay.Provider
-		path     string
-		cases    []toolCase
-	}{
-		{relay.Anthropic, messagesPath, anthropicCases()}, {relay.OpenAI, responsesPath, responsesCases()}, {relay.OpenAI, chatPath, chatCases()},
-	} {
+	for _, api := range toolAPIs() {
 		up := newAnswers(t)
 		r := newRig(t, api.provider, up.url, func(c *relay.Config) { c.AllowExternalTools = true })
 		for _, c := range api.cases {

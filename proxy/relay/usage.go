@@ -39,7 +39,7 @@ type meter struct {
 // newMeter returns a meter that reserves its memory with hold.
 func newMeter(d dialect, isStream bool, hold func(bytes int64) bool) *meter {
 	m := &meter{dialect: d, tally: tallies()[d], stream: isStream, usage: counts{}, memory: stream.Memory{Hold: hold}}
-	m.events.Event, m.events.Memory = m.event, stream.Memory{Hold: hold}
+	m.events.Event, m.events.Memory = m.read, stream.Memory{Hold: hold}
 	return m
 }
 
@@ -63,7 +63,7 @@ func (m *meter) close(b bounds, worst bool) proxy.Usage {
 	if m.stream {
 		m.events.Close()
 	} else {
-		m.answer(m.body)
+		m.read(m.body)
 	}
 	u := m.usage.sum(m.tally, b)
 	if m.dialect == noUsage || m.failed && !m.begun {
@@ -90,49 +90,46 @@ func (m *meter) counted() bool { return m.whole && m.final }
 // estimateInput assumes four bytes per token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
 
-// A count is a number of tokens. countOf is lenient, since providers and gateways differ: it rounds
-// fractions up, and reads a number in a string. Anything else, including a negative or absurd number,
-// is garbage.
-type count int64
+// garbage stands for a count that is none.
+const garbage = maxTokens + 1
 
-const garbage count = -1
-
-// countOf reads a count from JSON. Null and absent are 0.
-func countOf(raw []byte) count {
+// countOf reads a count from JSON. It is lenient, since providers and gateways differ: it rounds fractions up, and reads
+// a number in a string. Null and absent are 0. Anything else, including a negative or absurd number, is garbage.
+func countOf(raw []byte) int64 {
 	text := strings.TrimSpace(strings.Trim(string(raw), `"`))
 	if len(raw) == 0 || text == "null" {
 		return 0
 	}
 	if f, err := strconv.ParseFloat(text, 64); err == nil && f >= 0 && f <= maxTokens {
-		return count(math.Ceil(f))
+		return int64(math.Ceil(f))
 	}
 	return garbage
 }
 
 // counts are the largest values in an answer, by the names of a [tally]: in a stream, counts
 // are cumulative.
-type counts map[string]count
+type counts map[string]int64
 
-// A tally lists the fields of an API's usage that are added up for each count. An inner field has a
-// name like "details.name".
-type tally struct{ input, cached, output, reasoning string }
+// A tally names the object of an API's usage, and lists the fields in it that are added up for each count. An inner field
+// has a name like "details.name".
+type tally struct{ object, input, cached, output, reasoning string }
 
 func tallies() map[dialect]tally {
 	return map[dialect]tally{
 		messages: {
-			"input_tokens cache_creation_input_tokens cache_read_input_tokens", "cache_read_input_tokens",
+			"usage", "input_tokens cache_creation_input_tokens cache_read_input_tokens", "cache_read_input_tokens",
 			"output_tokens", "output_tokens_details.thinking_tokens",
 		},
 		responses: {
-			"input_tokens", "input_tokens_details.cached_tokens",
+			"usage", "input_tokens", "input_tokens_details.cached_tokens",
 			"output_tokens", "output_tokens_details.reasoning_tokens",
 		},
 		chat: {
-			"prompt_tokens", "prompt_tokens_details.cached_tokens",
+			"usage", "prompt_tokens", "prompt_tokens_details.cached_tokens",
 			"completion_tokens", "completion_tokens_details.reasoning_tokens",
 		},
 		generateContent: {
-			"promptTokenCount toolUsePromptTokenCount", "cachedContentTokenCount",
+			"usageMetadata", "promptTokenCount toolUsePromptTokenCount", "cachedContentTokenCount",
 			"candidatesTokenCount thoughtsTokenCount", "thoughtsTokenCount",
 		},
 	}
@@ -150,51 +147,33 @@ func (c counts) add(t tally, usage json.RawMessage) {
 		if isDetail {
 			raw = object(raw)[inner]
 		}
-		n, sum := countOf(raw), count(0)
+		n, sum := countOf(raw), int64(0)
 		if fields == nil {
 			n = garbage
 		}
 		for _, it := range samplings {
-			sum = plus(sum, countOf(it[name]))
+			sum += countOf(it[name])
 		}
-		c[name] = larger(c[name], larger(n, sum))
+		c[name] = min(max(c[name], n, sum), garbage)
 	}
 }
 
-// larger returns the larger count, or garbage if a or b is garbage.
-func larger(a, b count) count {
-	if a == garbage || b == garbage {
-		return garbage
-	}
-	return max(a, b)
-}
-
-// plus returns the sum, or garbage if a or b is garbage.
-func plus(a, b count) count {
-	if a == garbage || b == garbage {
-		return garbage
-	}
-	return min(a+b, maxTokens)
-}
-
-// sum adds up the counts. A garbage count becomes its bound.
+// sum adds up the counts. Garbage among an input or an output makes it its bound.
 func (c counts) sum(t tally, b bounds) proxy.Usage {
-	total := func(names string) (n count) {
+	total := func(names string, bound int64) (n int64, estimated bool) {
 		for name := range strings.FieldsSeq(names) {
-			n = plus(n, c[name])
+			n += c[name]
 		}
-		return n
+		if n > maxTokens {
+			return bound, true
+		}
+		return n, false
 	}
-	in, cached, out, reasoning := total(t.input), total(t.cached), total(t.output), total(t.reasoning)
-	u := proxy.Usage{Input: int64(in), Output: int64(out), Estimated: in == garbage || out == garbage}
-	if in == garbage {
-		u.Input = b.input
-	}
-	if out == garbage {
-		u.Output = b.output
-	}
-	u.Cached, u.Reasoning = min(max(int64(cached), 0), u.Input), min(max(int64(reasoning), 0), u.Output)
-	return u
+	in, noInput := total(t.input, b.input)
+	out, noOutput := total(t.output, b.output)
+	cached, _ := total(t.cached, 0)
+	reasoning, _ := total(t.reasoning, 0)
+	return proxy.Usage{Input: in, Cached: min(cached, in), Output: out, Reasoning: min(reasoning, out), Estimated: noInput || noOutput}
 }
 
 // bounds are upper bounds of the tokens that a request can cost.
@@ -222,40 +201,15 @@ func str(raw json.RawMessage) string {
 	return s
 }
 
-// event reads one event of a stream. It parses only events that may have counts, an error or the end.
-func (m *meter) event(data []byte) {
-	m.begun = m.begun || begins(data)
-	if m.dialect == generateContent {
-		m.google(data)
-		return
-	}
+// read reads an answer, or an event of a stream.
+func (m *meter) read(data []byte) {
 	if m.dialect == chat && bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
 		m.whole = true
 		return
 	}
-	for _, sign := range []string{`"usage"`, `"error"`, "message_stop", "response.completed", "response.incomplete", "response.failed"} {
-		if bytes.Contains(data, []byte(sign)) {
-			m.parse(data)
-			return
-		}
-	}
-}
-
-// begins reports whether an event is part of an answer: neither an error nor an event that precedes an
-// answer.
-func begins(data []byte) bool {
-	e := object(data)
-	switch str(e["type"]) {
-	case "ping", "error", "message_start", "response.created", "response.queued", "response.in_progress", "response.failed":
-		return false
-	}
-	return e != nil && absent(e["error"])
-}
-
-func (m *meter) parse(data []byte) {
 	e := object(data)
 	kind := str(e["type"])
-	m.add(e["usage"], kind == "message_delta" || m.dialect == chat)
+	m.begun = m.begun || m.stream && begins(kind, e)
 	switch kind {
 	case "message_start":
 		m.add(object(e["message"])["usage"], false)
@@ -271,26 +225,39 @@ func (m *meter) parse(data []byte) {
 			m.fail(data)
 		}
 	}
+	m.whole = m.whole || e != nil && !m.stream || m.dialect == generateContent && finished(e)
+	m.add(e[m.tally.object], m.whole || kind == "message_delta" || m.dialect == chat)
 	m.fail(e["error"])
+}
+
+// begins reports whether an event is part of an answer: neither an error nor an event that precedes an
+// answer.
+func begins(kind string, e map[string]json.RawMessage) bool {
+	switch kind {
+	case "ping", "error", "message_start", "response.created", "response.queued", "response.in_progress", "response.failed":
+		return false
+	}
+	return e != nil && absent(e["error"])
+}
+
+// finished reports whether a part of a stream of Google's API is its last, which has the complete counts.
+func finished(e map[string]json.RawMessage) bool {
+	var candidates []struct {
+		FinishReason string `json:"finishReason"`
+	}
+	_ = json.Unmarshal(e["candidates"], &candidates) // an error has no candidates
+	for _, c := range candidates {
+		if c.FinishReason != "" {
+			return true
+		}
+	}
+	return !absent(object(e["promptFeedback"])["blockReason"])
 }
 
 func (m *meter) add(usage json.RawMessage, final bool) {
 	if !absent(usage) {
 		m.usage.add(m.tally, usage)
 		m.final = m.final || final
-	}
-}
-
-// answer reads an unstreamed answer.
-func (m *meter) answer(body []byte) {
-	if e := object(body); e != nil {
-		m.whole = true
-		if m.dialect == generateContent {
-			m.google(body)
-			return
-		}
-		m.add(e["usage"], true)
-		m.fail(e["error"])
 	}
 }
 

@@ -19,10 +19,12 @@ const byBytes = -1
 // other line endings. The requests have 400 bytes, which are 100 estimated tokens.
 func TestUsage(t *testing.T) {
 	const (
-		start = `data: {"type":"message_start","message":{"usage":{"input_tokens":10,"cache_creation_input_tokens":4,"cache_read_input_tokens":20,"output_tokens":1}}}` + "\n\n"
-		delta = `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"hello, \"usage\": what? message_stop"}}` + "\n\n"
-		stop  = `data: {"type":"message_stop"}` + "\n\n"
-		done  = "data: [DONE]\n\n"
+		start    = `data: {"type":"message_start","message":{"usage":{"input_tokens":10,"cache_creation_input_tokens":4,"cache_read_input_tokens":20,"output_tokens":1}}}` + "\n\n"
+		delta    = `data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"hello, \"usage\": what? message_stop"}}` + "\n\n"
+		stop     = `data: {"type":"message_stop"}` + "\n\n"
+		done     = "data: [DONE]\n\n"
+		part     = `data: {"candidates":[{"content":{"parts":[{"text":"finishReason"}]}}],"usageMetadata":{"promptTokenCount":30,"totalTokenCount":30}}` + "\n\n"
+		lastPart = `data: {"candidates":[{"content":{"parts":[{"text":"x"}]},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":30,"cachedContentTokenCount":20,"candidatesTokenCount":5,"thoughtsTokenCount":2,"toolUsePromptTokenCount":4}}` + "\n\n"
 	)
 	for _, c := range []struct {
 		name, path string
@@ -86,11 +88,22 @@ func TestUsage(t *testing.T) {
 		{"nonsense", messagesPath, true, "event: ???\ndata: {\"type\": \"usage\ndata\n: \x00}\n\n", proxy.Usage{Input: 100, Output: byBytes, Estimated: true}, false, ""},
 		{"an event in several lines", messagesPath, true, start + "data: {\"type\":\"message_delta\",\ndata:\"usage\":{\"output_tokens\":5}}\n\n" + stop, proxy.Usage{Input: 34, Cached: 20, Output: 5}, true, ""},
 		{"no empty line at the end", messagesPath, true, start + `data: {"type":"message_delta","usage":{"output_tokens":5}}` + "\n\n" + strings.TrimSpace(stop), proxy.Usage{Input: 34, Cached: 20, Output: 5}, true, ""},
+		{"Google, whole", generatePath, false, `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":30,"candidatesTokenCount":5}}`, proxy.Usage{Input: 30, Output: 5}, true, ""},
+		{"Google, stream", streamPath, true, part + part + lastPart, proxy.Usage{Input: 34, Cached: 20, Output: 7, Reasoning: 2}, true, ""},
+		{"Google, cut", streamPath, true, part + part, proxy.Usage{Input: 30, Output: byBytes, Estimated: true}, false, ""},
+		{"Google, blocked", streamPath, true, `data: {"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":30}}` + "\n\n", proxy.Usage{Input: 30, Output: byBytes, Estimated: true}, true, ""},
+		{"Google, overloaded", streamPath, true, part + `data: {"error":{"code":503,"status":"UNAVAILABLE","message":"x"}}` + "\n\n", proxy.Usage{Input: 30, Output: byBytes, Estimated: true}, false, relay.ServerError},
+		{"Google, exhausted", generatePath, false, `{"error":{"code":429,"status":"RESOURCE_EXHAUSTED"}}`, proxy.Usage{}, true, relay.RateLimited},
+		{"Google, garbage", generatePath, false, `{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":-1,"candidatesTokenCount":"many"}}`, proxy.Usage{Input: 400, Output: 1000, Estimated: true}, true, ""},
+		{"Google, usage of another type", generatePath, false, `{"usageMetadata":"none"}`, proxy.Usage{Input: 400, Output: 1000, Estimated: true}, true, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := relay.OpenAI
-			if strings.HasPrefix(c.path, messagesPath) {
+			switch {
+			case strings.HasPrefix(c.path, messagesPath):
 				p = relay.Anthropic
+			case strings.HasPrefix(c.path, "/v1beta/"):
+				p = relay.Google
 			}
 			for name, pieces := range split(c.answer, c.stream) {
 				u, whole, cause := relay.Meter(c.path, p, c.stream, pieces...)
@@ -174,7 +187,7 @@ func TestHide(t *testing.T) {
 	for _, c := range []struct{ name, in, want string }{
 		{"chat", text + text + count + done, text + text + done},
 		{"CRLF", strings.ReplaceAll(text+count+done, "\n", "\r\n"), strings.ReplaceAll(text+done, "\n", "\r\n")},
-		{"with a name", text + "event: chunk\n" + count + done, text + done},
+		{"behind another field", text + ": hi\n" + count + done, text + ": hi\n" + done},
 		{"choices and counts in one", "data: {\"choices\":[{}],\"usage\":{}}\n\n" + done, "data: {\"choices\":[{}],\"usage\":{}}\n\n" + done},
 		{"only told of in a text", "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\"\"}}]}\n\n", "data: {\"choices\":[{\"delta\":{\"content\":\"\\\"usage\\\"\"}}]}\n\n"},
 		{"cut", text + "data: {\"cho", text + "data: {\"cho"},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -206,7 +207,7 @@ func CauseOf(message string) string { return varying.ReplaceAllString(message, "
 
 // Code reports whether the candidate's text is a program.
 func (r *Record) Code() bool {
-	return slices.ContainsFunc(compiler.Families(), func(f *compiler.Family) bool {
+	return slices.ContainsFunc(family.All(), func(f *compiler.Family) bool {
 		return f.Name == r.TaskType && f.CandidateKind == compiler.CandidateCode
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/steps"
@@ -55,7 +56,7 @@ func stepsOf(t *testing.T, rows string) []*compiler.Task {
 	t.Helper()
 	dir := t.TempDir()
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

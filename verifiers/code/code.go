@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -29,16 +30,16 @@ import (
 // Family returns the family code_completion.
 func Family() verifiers.Family {
 	return verifiers.Family{
-		Family: compiler.CodeCompletion(), Verify: verifiers.By(compiler.CodeCompletionOf, verifyCode), Sandboxed: true,
+		Family: family.CodeCompletion(), Verify: verifiers.By(family.CodeCompletionOf, verifyCode), Sandboxed: true,
 		Reference: func(t *compiler.Task) candidate.Candidate {
-			return candidate.Candidate{Text: codeSolution(compiler.CodeCompletionOf(t))}
+			return candidate.Candidate{Text: codeSolution(family.CodeCompletionOf(t))}
 		},
 	}
 }
 
 // verifyCode runs the hidden tests, with the candidate in a process of its own or, where that
 // does not suffice, beside them.
-func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.CodeCompletionEval) (v verifiers.Verdict, err error) {
+func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.CodeCompletionEval) (v verifiers.Verdict, err error) {
 	if eval.Language != "python" {
 		return verifiers.Verdict{Status: verifiers.Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
 	}
@@ -46,7 +47,7 @@ func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 		in.Code = pool.New(e)
 		defer func() { err = errors.Join(err, in.Code.Close(ctx)) }()
 	}
-	if eval.Extract == compiler.Fenced {
+	if eval.Extract == family.Fenced {
 		in.Candidate.Text = eval.Program(in.Candidate.Text)
 	}
 	return (&codeCheck{in: in, eval: eval, engine: e}).verify(ctx)
@@ -55,7 +56,7 @@ func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 // codeCheck is one verification.
 type codeCheck struct {
 	in     verifiers.Input
-	eval   compiler.CodeCompletionEval
+	eval   family.CodeCompletionEval
 	engine verifiers.Engine
 	repair bool              // the tests get the candidate's versions of what the prompt has
 	real   pool.Result       // the last run of the unchanged tests
@@ -242,7 +243,7 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Cal
 // codeSolution returns the task's own solution: the complete one if there is one, otherwise the
 // canonical one. If the latter's indentation shows that it is a function's body, it continues
 // the starter code.
-func codeSolution(eval compiler.CodeCompletionEval) string {
+func codeSolution(eval family.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
 	}

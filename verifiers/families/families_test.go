@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/verifiers/families"
 )
@@ -13,7 +13,7 @@ import (
 // TestFamilies: every family has a verifier and references, unless its rows may hold anything.
 func TestFamilies(t *testing.T) {
 	var want, got []string
-	for _, f := range compiler.Families() {
+	for _, f := range family.All() {
 		if f.Input.Unknown == schema.Refuse {
 			want = append(want, f.Name)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/judge"
@@ -18,9 +19,9 @@ import (
 
 func freeResponse() verifiers.Family {
 	return verifiers.Family{
-		Family: compiler.FreeResponse(), Verify: verifiers.By(compiler.FreeResponseOf, verifyFree),
+		Family: family.FreeResponse(), Verify: verifiers.By(family.FreeResponseOf, verifyFree),
 		Reference: func(t *compiler.Task) candidate.Candidate {
-			eval := compiler.FreeResponseOf(t)
+			eval := family.FreeResponseOf(t)
 			return candidate.Candidate{Text: cmp.Or(eval.ReferenceAnswer.Reveal(), cmp.Or(eval.Rubric.Reveal().AcceptedAnswers...))}
 		},
 	}
@@ -28,7 +29,7 @@ func freeResponse() verifiers.Family {
 
 // verifyFree judges by a structured rubric, or lets a model judge by one in prose if task and
 // operator allow it; otherwise the verdict is Pending.
-func verifyFree(ctx context.Context, _ verifiers.Engine, in verifiers.Input, eval compiler.FreeResponseEval) (verifiers.Verdict, error) {
+func verifyFree(ctx context.Context, _ verifiers.Engine, in verifiers.Input, eval family.FreeResponseEval) (verifiers.Verdict, error) {
 	if !eval.Structured && in.Task.Judged() && in.Judge != nil {
 		return judged(ctx, in, eval)
 	}
@@ -42,7 +43,7 @@ func verifyFree(ctx context.Context, _ verifiers.Engine, in verifiers.Input, eva
 }
 
 // judged returns a model's verdict. What the model was asked and answered is the verdict's output.
-func judged(ctx context.Context, in verifiers.Input, eval compiler.FreeResponseEval) (verifiers.Verdict, error) {
+func judged(ctx context.Context, in verifiers.Input, eval family.FreeResponseEval) (verifiers.Verdict, error) {
 	if strings.TrimSpace(in.Candidate.Text) == "" {
 		return verifiers.Fail(text.None, "the answer is empty"), nil
 	}

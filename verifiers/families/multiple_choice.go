@@ -6,15 +6,16 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/text"
 )
 
 func multipleChoice() verifiers.Family {
 	return verifiers.Family{
-		Family: compiler.MultipleChoice(), Verify: verifiers.By(compiler.MultipleChoiceOf, verifyChoice),
+		Family: family.MultipleChoice(), Verify: verifiers.By(family.MultipleChoiceOf, verifyChoice),
 		Reference: func(t *compiler.Task) (c candidate.Candidate) {
-			if answers := compiler.MultipleChoiceOf(t).Answers.Reveal(); len(answers) > 0 {
+			if answers := family.MultipleChoiceOf(t).Answers.Reveal(); len(answers) > 0 {
 				c.Text = answers[0].Text
 				if answers[0].Choice >= 0 {
 					c.Text = string(rune('A' + answers[0].Choice))
@@ -26,7 +27,7 @@ func multipleChoice() verifiers.Family {
 }
 
 // verifyChoice judges an answer that names a choice.
-func verifyChoice(_ context.Context, _ verifiers.Engine, in verifiers.Input, eval compiler.MultipleChoiceEval) (verifiers.Verdict, error) {
+func verifyChoice(_ context.Context, _ verifiers.Engine, in verifiers.Input, eval family.MultipleChoiceEval) (verifiers.Verdict, error) {
 	c := text.Choice{Choices: slices.Clone(eval.Choices), Labels: len(eval.Choices), Pattern: pattern(eval.Pattern)}
 	for _, a := range eval.Answers.Reveal() {
 		if a.Choice < 0 { // a text that is not one of the choices and has no label

@@ -9,6 +9,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/families"
 )
@@ -53,20 +54,20 @@ func TestTexts(t *testing.T) {
 }
 
 // textTask compiles one row.
-func textTask(t *testing.T, family string, input, eval any) *compiler.Task {
+func textTask(t *testing.T, name string, input, eval any) *compiler.Task {
 	t.Helper()
-	row, err := json.Marshal(map[string]any{"id": "r", "family": family, "input": input, "eval": eval})
+	row, err := json.Marshal(map[string]any{"id": "r", "family": name, "input": input, "eval": eval})
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
-	for name, text := range map[string]string{manifest: "id: p\nversion: 1\n", tasks: string(row) + "\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+	for file, text := range map[string]string{manifest: "id: p\nversion: 1\n", tasks: string(row) + "\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pack, err := compiler.OpenPack(manifest, tasks)
+	pack, err := family.OpenPack(manifest, tasks)
 	if err != nil {
 		t.Fatal(err)
 	}

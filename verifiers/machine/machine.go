@@ -17,8 +17,8 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -41,7 +41,7 @@ type Machine struct {
 
 // Restore puts the candidate's changes over the image, in a new volume, except for those to
 // what the verdict depends on; see trust. done removes the volume.
-func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (m Machine, done func() error, err error) {
+func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval) (m Machine, done func() error, err error) {
 	env := in.Task.Environment()
 	if !env.Machine || in.Candidate.Layer == "" {
 		return Machine{Image: in.Image}, func() error { return nil }, nil
@@ -136,7 +136,7 @@ var (
 	codeByName = regexp.MustCompile(`(^|/)(glibc-hwcaps|gconv)(/|$)|/libnss_[^/]*$|\.(pth|egg-link)$|(^|/)((site|user)customize(\.[^/]*)?|pyvenv\.cfg|pybuilddir\.txt|python3[0-9.]*\.(_pth|zip))(/|$)`)
 )
 
-func newTrust(image *os.Root, env []string, eval compiler.TerminalEval) *trust {
+func newTrust(image *os.Root, env []string, eval family.TerminalEval) *trust {
 	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
 	shared, own := startFiles(eval)
 	t.profiles = own
@@ -337,7 +337,7 @@ func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"
 // startFiles returns which files that shells read a command without hidden files names, other than to
 // source them: the paths of those of all users, and the names of profiles. It can be about nothing
 // else; a command with hidden files has more at stake.
-func startFiles(eval compiler.TerminalEval) (shared, own []string) {
+func startFiles(eval family.TerminalEval) (shared, own []string) {
 	if eval.Checker.Path != "" || len(eval.Files) > 0 {
 		return nil, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -80,7 +81,7 @@ func TestTrust(t *testing.T) {
 	}
 	check := func(names []string, want bool) {
 		for _, name := range names {
-			trust := newTrust(image, []string{"PATH=/usr/local/bin:/usr/bin:/opt/tool/bin", "LD_LIBRARY_PATH=/nvidia"}, compiler.TerminalEval{ExpectedChanges: []string{"/etc/profile.d/asked.sh"}})
+			trust := newTrust(image, []string{"PATH=/usr/local/bin:/usr/bin:/opt/tool/bin", "LD_LIBRARY_PATH=/nvidia"}, family.TerminalEval{ExpectedChanges: []string{"/etc/profile.d/asked.sh"}})
 			path, _, _ := strings.Cut(name, " -> ")
 			if got := sees(t, trust, image, name, path); got != want {
 				t.Errorf("%s: seen %v, restored %q", name, got, trust.restored)
@@ -167,7 +168,7 @@ func TestStartFiles(t *testing.T) {
 		{"grep -q x ~/.bashrc; bash -c 'source $HOME/.bashrc && seven'", "", ""},
 		{"grep -q x ~/.bashrc && python3 /tests/test_x.py", "x/test_x.py", ""},
 	} {
-		eval := compiler.TerminalEval{Checker: compiler.Checker{Command: compiler.Command{Shell: tt.command}, Path: tt.path}}
+		eval := family.TerminalEval{Checker: compiler.Checker{Command: compiler.Command{Shell: tt.command}, Path: tt.path}}
 		shared, own := startFiles(eval)
 		if got := strings.Join(append(own, shared...), " "); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.command, got, tt.want)

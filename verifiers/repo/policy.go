@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -48,7 +48,7 @@ func (p pathPolicy) judge(files []patch.File) (kept []patch.File, left []string,
 
 // pathPolicy is a task's policy with what its command, its tests and its gold patch add to it.
 type pathPolicy struct {
-	compiler.CandidatePolicy
+	family.CandidatePolicy
 	steering []patch.Rule
 	runners  []string // files that the tests' command runs
 	tests    []string // paths that test_patch touches
@@ -68,7 +68,7 @@ var (
 	nameWord   = regexp.MustCompile(`[\w-]+`)
 )
 
-func newPathPolicy(eval compiler.RepoPatchEval, candidate []patch.File) pathPolicy {
+func newPathPolicy(eval family.RepoPatchEval, candidate []patch.File) pathPolicy {
 	args := eval.Command.Args()
 	p := pathPolicy{CandidatePolicy: eval.Policy, steering: patch.Steering(args), runners: patch.Runners(args)}
 	touched, _ := patch.Parse(eval.TestPatch) // verifyPatch has parsed it before

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/trustedgit"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -35,9 +36,9 @@ const patchesDest = "/opt/sbench/patches"
 // Family returns the family repo_patch.
 func Family() verifiers.Family {
 	return verifiers.Family{
-		Family: compiler.RepoPatch(), Verify: verifiers.By(compiler.RepoPatchOf, verifyPatch), Sandboxed: true,
+		Family: family.RepoPatch(), Verify: verifiers.By(family.RepoPatchOf, verifyPatch), Sandboxed: true,
 		Reference: func(t *compiler.Task) candidate.Candidate {
-			return candidate.Candidate{Patch: compiler.RepoPatchOf(t).GoldPatch.Reveal()}
+			return candidate.Candidate{Patch: family.RepoPatchOf(t).GoldPatch.Reveal()}
 		},
 	}
 }
@@ -46,7 +47,7 @@ func Family() verifiers.Family {
 // tests. One sandbox prepares the repository without running any of the candidate's code.
 // Each run of the tests starts from that state in a sandbox of its own, so that no run sees
 // what another did.
-func verifyPatch(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.RepoPatchEval) (verifiers.Verdict, error) {
+func verifyPatch(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.RepoPatchEval) (verifiers.Verdict, error) {
 	if strings.TrimSpace(in.Candidate.Patch) == "" {
 		return verifiers.Fail("empty_patch", "the candidate changed nothing"), nil
 	}
@@ -104,7 +105,7 @@ func Apply(ctx context.Context, e verifiers.Engine, in verifiers.Input, volume s
 	if err != nil {
 		return nil, verifiers.Fail("candidate_patch_invalid", "the candidate's patch cannot be read: "+err.Error()), nil
 	}
-	c := &repoCheck{engine: e, in: in, eval: compiler.RepoPatchOf(in.Task), volume: volume}
+	c := &repoCheck{engine: e, in: in, eval: family.RepoPatchOf(in.Task), volume: volume}
 	policy := pathPolicy{CandidatePolicy: c.eval.Policy}
 	for _, f := range files {
 		for _, name := range f.Paths() {
@@ -159,7 +160,7 @@ func packagesNamedTest(ctx context.Context, e verifiers.Engine, in verifiers.Inp
 type repoCheck struct {
 	engine verifiers.Engine
 	in     verifiers.Input
-	eval   compiler.RepoPatchEval
+	eval   family.RepoPatchEval
 	volume string
 	inputs []runtime.Mount // the task's files besides the repository
 	// guessed says that the hidden tests are not those of test_patch, but files of the

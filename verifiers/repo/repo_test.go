@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
@@ -174,7 +175,7 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 	verdicttest.Must(t, err)
 	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), append(row, '\n'), 0o644))
 	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	verdicttest.Must(t, err)
 	for task, err := range pack.Tasks() {
 		verdicttest.Must(t, err)

@@ -41,6 +41,9 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.Message }
 
+// tooLarge is the code of an artifact that exceeds its bounds.
+const tooLarge = "artifact_too_large"
+
 func refuse(code, format string, args ...any) error {
 	return &failure{Code: code, Message: fmt.Sprintf(format, args...)}
 }
@@ -64,7 +67,7 @@ func visit(root *os.Root, name, kind string, limits securebench.Limits, links bo
 	case err != nil, kind == securebench.RegularFile && !info.Mode().IsRegular(), kind == securebench.DirectoryTree && !info.IsDir():
 		return refuse("artifact_missing", "%q is no %s", name, kind)
 	case kind == securebench.RegularFile && info.Size() > limits.MaxBytes:
-		return refuse("artifact_too_large", "%q has more than %d bytes", name, limits.MaxBytes)
+		return refuse(tooLarge, "%q has more than %d bytes", name, limits.MaxBytes)
 	case kind == securebench.RegularFile:
 		return f(".", info)
 	}
@@ -87,7 +90,7 @@ func visit(root *os.Root, name, kind string, limits securebench.Limits, links bo
 		case err != nil:
 			return err
 		case entries < 0 || strings.Count(at, "/") >= maxDepth:
-			return refuse("artifact_too_large", "%q has more than %d entries, or entries more than %d directories deep", name, maxEntries, maxDepth)
+			return refuse(tooLarge, "%q has more than %d entries, or entries more than %d directories deep", name, maxEntries, maxDepth)
 		case info.Mode().IsRegular():
 			bytes -= info.Size()
 		case info.IsDir():
@@ -102,7 +105,7 @@ func visit(root *os.Root, name, kind string, limits securebench.Limits, links bo
 			return refuse("artifact_unsafe", "%q is a link or a special file", at)
 		}
 		if files < 0 || bytes < 0 {
-			return refuse("artifact_too_large", "%q has more than %d entries or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
+			return refuse(tooLarge, "%q has more than %d entries or %d bytes", name, limits.MaxFiles, limits.MaxTotalBytes)
 		}
 		return f(at, info)
 	})
@@ -127,11 +130,10 @@ func (c *capture) take(workspace, over string, image *os.Root) error {
 	}
 	for _, e := range c.entries {
 		rel := c.relative(e.Path)
-		limits := securebench.Limits{MaxBytes: e.MaxBytes, MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes}
 		if err := layer.MakeParents(to, image, path.Join(c.workdir, rel)); err != nil {
 			return err
 		}
-		err := visit(from, rel, e.Kind, limits, e.Links, func(below string, info fs.FileInfo) error {
+		err := visit(from, rel, e.Kind, e.Bounds(), e.Links, func(below string, info fs.FileInfo) error {
 			at := path.Join(rel, below)
 			dest := path.Join(c.workdir, at)
 			return errors.Join(copyEntry(from, to, image, at, dest, info), to.Lchown(dest, int(owner.Uid), int(owner.Gid)))
@@ -180,15 +182,18 @@ func permissions(info fs.FileInfo) fs.FileMode {
 
 // observation is what a parser saw in an artifact.
 type observation struct {
-	Error  *failure        `json:"error"`
-	Value  json.RawMessage `json:"parsed_value"`
-	Parser string          `json:"parser"`
-	Source struct {
-		Digest *string `json:"digest"`
-		Kind   string  `json:"kind"`
-		Size   *int64  `json:"size"`
-	} `json:"source"`
-	Status string `json:"status"`
+	parser, kind string  // kind is "unknown" if there is no such artifact
+	digest       *string // of the artifact
+	size         *int64  // of its files, in bytes
+	value        json.RawMessage
+	failed       *failure // nil if there is a value
+}
+
+func (o observation) status() string {
+	if o.failed != nil {
+		return candidateError
+	}
+	return observed
 }
 
 // read reads an artifact of the candidate.
@@ -196,8 +201,7 @@ func (c *capture) read(a securebench.Artifact) observation {
 	name, kind, limits := a.Source.Path, securebench.RegularFile, a.Limits
 	if i := slices.IndexFunc(c.entries, func(e securebench.Entry) bool { return e.ID == a.Source.Entry }); i >= 0 {
 		e := c.entries[i]
-		name, kind = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind
-		limits = limits.Within(securebench.Limits{MaxBytes: max(e.MaxBytes, e.MaxTotalBytes), MaxFiles: e.MaxFiles, MaxTotalBytes: e.MaxTotalBytes})
+		name, kind, limits = path.Join(c.relative(e.Path), a.Source.Subpath), e.Kind, limits.Within(e.Bounds())
 		if a.Source.Subpath != "" {
 			kind = securebench.RegularFile
 		}
@@ -209,8 +213,7 @@ func (c *capture) read(a securebench.Artifact) observation {
 
 // observe has a parser read the file or tree at name. The value has at most room bytes as JSON.
 func (c *capture) observe(name, kind, parser string, limits securebench.Limits, room int) observation {
-	o := observation{Status: candidateError, Parser: parser}
-	o.Source.Kind = "unknown"
+	o := observation{parser: parser, kind: "unknown"}
 	a := artifact{root: c.root, name: name, tree: kind == securebench.DirectoryTree}
 	var err error
 	switch {
@@ -223,23 +226,24 @@ func (c *capture) observe(name, kind, parser string, limits securebench.Limits, 
 		slices.SortFunc(a.nodes, func(x, y node) int { return strings.Compare(x.Path, y.Path) })
 	}
 	if err == nil {
-		o.Source.Digest, o.Source.Kind, o.Source.Size = new(a.digest()), kind, &a.size
+		o.digest, o.kind, o.size = new(a.digest()), kind, &a.size
 		var value any
-		if value, err = a.parse(strings.TrimPrefix(parser, "securebench.")); err == nil {
-			o.Value, err = marshal(value)
+		if value, err = a.value(parser); err == nil {
+			o.value, err = marshal(value)
 		}
-		if len(o.Value) > room {
+		if len(o.value) > room {
 			err = tooMuchEvidence()
 		}
 	}
 	if err == nil {
-		o.Status = observed
-	} else if o.Value = nil; !errors.As(err, &o.Error) {
-		o.Error = &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
+		return o
+	}
+	if o.value = nil; !errors.As(err, &o.failed) {
+		o.failed = &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
 	}
 	return o
 }
 
 func tooMuchEvidence() error {
-	return refuse("artifact_too_large", "the artifact's evidence does not fit in a line of %d bytes", maxLine)
+	return refuse(tooLarge, "the artifact's evidence does not fit in a line of %d bytes", maxLine)
 }

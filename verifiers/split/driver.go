@@ -57,13 +57,15 @@ func (c *check) ask(ctx context.Context, s subject, driver compiler.SplitProgram
 
 // askOne asks one question and returns the evidence.
 func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProgram, i int, question json.RawMessage) (json.RawMessage, error) {
-	exit, err := c.drive(ctx, s.config, drive{args: driver.Args(), wall: cmp.Or(driver.Timeout, defaultWall), output: maxAnswer, request: question})
+	exit, err := c.drive(ctx, s.config, nil, runtime.Process{
+		Args: driver.Args(), Wall: cmp.Or(driver.Timeout, defaultWall), OutputBytes: maxAnswer, Stdin: bytes.NewReader(append(slices.Clip(question), '\n')),
+	})
 	if err != nil {
 		return nil, err
 	}
 	answer, how := answerOf(exit)
 	if how != "" {
-		return nil, &broken{part: driverDir, how: fmt.Sprintf("question %d: %s", i, how), exit: exit}
+		return nil, &broken{driverDir, fmt.Sprintf("question %d: %s", i, how), exit}
 	}
 	return marshal(struct {
 		Index    int             `json:"index"`
@@ -93,28 +95,10 @@ func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 	return answer, ""
 }
 
-// drive is one run of a driver.
-type drive struct {
-	args    []string
-	wall    time.Duration
-	output  int64 // bytes of its output
-	request []byte
-	stopped func(runtime.Sandbox) error // sees the sandbox after the driver has ended; nil for nothing
-}
-
-// services returns what runs beside each driver: the entry point of the image, if the task wants it.
-func (c *check) services() []service.Service {
-	e := c.in.Task.Environment().Entrypoint
-	args := e.Args(c.in.Image.Entrypoint)
-	if args == nil {
-		return nil
-	}
-	return []service.Service{{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout}}
-}
-
-// drive runs a driver in a new sandbox. The Exit is zero if the driver could not be executed.
-func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit runtime.Exit, err error) {
-	args, own, err := service.Beside(c.services(), d.args)
+// drive runs a driver in a new sandbox, and calls stopped, unless nil, with the sandbox after the driver has ended.
+// The Exit is zero if the driver could not be executed.
+func (c *check) drive(ctx context.Context, cfg runtime.Config, stopped func(runtime.Sandbox) error, p runtime.Process) (exit runtime.Exit, err error) {
+	args, own, err := c.in.Beside(c.in.Entrypoint(c.in.Image), p.Args)
 	if err != nil {
 		return exit, err
 	}
@@ -123,13 +107,12 @@ func (c *check) drive(ctx context.Context, cfg runtime.Config, d drive) (exit ru
 	if err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)
 	}
-	exit, err = sandbox.Exec(ctx, runtime.Process{
-		Args: args, Stdin: bytes.NewReader(append(slices.Clip(d.request), '\n')), Wall: d.wall, Grace: time.Millisecond, OutputBytes: d.output,
-	})
+	p.Args, p.Grace = args, time.Millisecond
+	exit, err = sandbox.Exec(ctx, p)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		exit, err = runtime.Exit{}, nil
-	} else if err == nil && d.stopped != nil {
-		err = d.stopped(sandbox)
+	} else if err == nil && stopped != nil {
+		err = stopped(sandbox)
 	}
 	if err = errors.Join(err, sandbox.Close(ctx)); err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)

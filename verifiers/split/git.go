@@ -1,7 +1,6 @@
 package split
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"compress/zlib"
@@ -48,23 +47,23 @@ var (
 
 // parseGit lists the objects of a repository and the files of its work tree.
 func (a *artifact) parseGit() (any, error) {
-	files, worktree := map[string][]byte{}, []map[string]any{}
+	files, worktree := map[string][]byte{}, []object{}
 	for _, n := range a.nodes {
+		name, inside := strings.CutPrefix(n.Path, ".git/")
 		switch {
 		case n.Kind == "symlink":
 			return nil, refuse("unsafe_git_repository", "the repository has symbolic links")
 		case n.Kind == "directory":
-			continue
-		case slices.Contains([]string{".git/objects/info/alternates", ".git/objects/info/http-alternates", ".git/info/grafts", ".git/commondir"}, n.Path):
+		case inside && slices.Contains([]string{"objects/info/alternates", "objects/info/http-alternates", "info/grafts", "commondir"}, name):
 			return nil, refuse("unsafe_git_repository", "the repository takes objects from elsewhere")
-		case strings.HasPrefix(n.Path, ".git/"):
+		case inside:
 			text, err := a.root.ReadFile(path.Join(a.name, n.Path))
 			if err != nil {
 				return nil, err
 			}
-			files[strings.TrimPrefix(n.Path, ".git/")] = text
+			files[name] = text
 		case !strings.HasPrefix(n.Path, ".") && !strings.Contains(n.Path, "/."):
-			worktree = append(worktree, map[string]any{"path": n.Path, "size": n.Size, "blob": n.Blob})
+			worktree = append(worktree, object{"path": n.Path, "size": n.Size, "blob": n.Blob})
 		}
 	}
 	if files["HEAD"] == nil {
@@ -72,11 +71,13 @@ func (a *artifact) parseGit() (any, error) {
 	}
 	g := gitObjects{all: map[string]*gitObject{}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		rest, among := strings.CutPrefix(name, "objects/")
+		oid := strings.Replace(rest, "/", "", 1)
 		var err error
-		switch rest, loose := strings.CutPrefix(name, "objects/"); {
-		case loose && objectName.MatchString(strings.Replace(rest, "/", "", 1)):
-			err = g.loose(strings.Replace(rest, "/", "", 1), files[name])
-		case loose && strings.HasSuffix(name, ".pack"):
+		switch {
+		case among && objectName.MatchString(oid):
+			err = g.loose(oid, files[name])
+		case among && strings.HasSuffix(name, ".pack"):
 			err = g.pack(files[name])
 		}
 		if err != nil {
@@ -94,8 +95,8 @@ func (a *artifact) parseGit() (any, error) {
 	for _, oid := range slices.Sorted(maps.Keys(g.all)) {
 		objects = append(objects, g.all[oid])
 	}
-	slices.SortFunc(worktree, func(a, b map[string]any) int { return strings.Compare(a["path"].(string), b["path"].(string)) })
-	return map[string]any{"format": "git-repository", "objects": objects, "worktree": worktree}, nil
+	slices.SortFunc(worktree, func(a, b object) int { return strings.Compare(a["path"].(string), b["path"].(string)) })
+	return object{"format": "git-repository", "objects": objects, "worktree": worktree}, nil
 }
 
 // inflate decompresses one stream of at most maxObject bytes. r must be an io.ByteReader, so that nothing after
@@ -240,45 +241,39 @@ func (g *gitObjects) pack(text []byte) error {
 	return nil
 }
 
-// undelta applies a delta.
+// undelta applies a delta: instructions that copy from the base or add what follows them.
 func undelta(base, delta []byte) (out []byte, err error) {
-	r := bufio.NewReader(bytes.NewReader(delta))
+	r := bytes.NewReader(delta)
 	from, err1 := binary.ReadUvarint(r)
 	to, err2 := binary.ReadUvarint(r)
 	if err1 != nil || err2 != nil || from != uint64(len(base)) || to > maxObject {
 		return nil, errRepository
 	}
-	for {
-		op, err := r.ReadByte()
-		if err == io.EOF && uint64(len(out)) == to {
-			return out, nil
-		}
-		if err != nil || op == 0 || uint64(len(out)) > to {
-			return nil, errRepository
-		}
+	for r.Len() > 0 && len(out) <= int(to) {
+		op, _ := r.ReadByte()
+		part := make([]byte, op&0x7f)
 		if op&0x80 == 0 {
-			part := make([]byte, op)
-			if _, err := io.ReadFull(r, part); err != nil {
-				return nil, errRepository
-			}
-			out = append(out, part...)
-			continue
-		}
-		var n [8]byte
-		for i := range 7 { // four bytes of the offset, three of the size
-			if op>>i&1 == 1 {
-				if n[i], err = r.ReadByte(); err != nil {
-					return nil, errRepository
+			_, err = io.ReadFull(r, part)
+		} else {
+			var n [8]byte
+			for i := range 7 { // four bytes of the offset, three of the size
+				if op>>i&1 == 1 && err == nil {
+					n[i], err = r.ReadByte()
 				}
 			}
+			offset, size := int(binary.LittleEndian.Uint32(n[:4])), cmp.Or(int(binary.LittleEndian.Uint32(n[4:])), 0x10000)
+			if offset+size > len(base) {
+				return nil, errRepository
+			}
+			part = base[offset : offset+size]
 		}
-		offset, size := uint64(binary.LittleEndian.Uint32(n[:4])), uint64(binary.LittleEndian.Uint32(n[4:]))
-		if size == 0 {
-			size = 0x10000
-		}
-		if offset+size > uint64(len(base)) {
+		if err != nil || op == 0 {
 			return nil, errRepository
 		}
-		out = append(out, base[offset:offset+size]...)
+		out = append(out, part...)
 	}
+	if len(out) != int(to) {
+		return nil, errRepository
+	}
+	return out, nil
 }

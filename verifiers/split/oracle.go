@@ -112,12 +112,8 @@ func (o *oracle) say(ctx context.Context, message any) error {
 	if err != nil {
 		return err
 	}
-	_, err = o.stdin.Write(append(text, '\n'))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return o.broken(ctx, fmt.Sprintf("it read nothing for %s", o.limit))
-	case err != nil:
-		return o.broken(ctx, "it ended before it had read everything")
+	if _, err := o.stdin.Write(append(text, '\n')); err != nil {
+		return o.broken(ctx, fmt.Sprintf("it ended before it had read everything, or read nothing for %s", o.limit))
 	}
 	return nil
 }

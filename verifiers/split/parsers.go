@@ -2,6 +2,7 @@ package split
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"math/big"
 	"os"
 	"path"
 	"regexp"
@@ -88,7 +90,7 @@ func (a *artifact) add(rel string, info fs.FileInfo) error {
 	return nil
 }
 
-func (a *artifact) manifest() any { return map[string]any{"nodes": append([]node{}, a.nodes...)} }
+func (a *artifact) manifest() any { return object{"nodes": append([]node{}, a.nodes...)} }
 
 func (a *artifact) digest() string {
 	if !a.tree {
@@ -98,50 +100,54 @@ func (a *artifact) digest() string {
 	return digest(text)
 }
 
-// parse returns the value of the artifact. The error is a failure if the artifact is at fault.
-func (a *artifact) parse(parser string) (any, error) {
-	most, code := maxTable, "artifact_too_large"
-	switch parser {
-	case "opaque-bytes/v1":
-		most = maxOpaque
-	case "strict-csv/v1":
-		code = "csv_too_large"
-	case "strict-npy-float-summary/v1":
-		code = "npy_too_large"
+// A parser makes a value of an artifact. Its error is a failure if the artifact is at fault.
+type parser struct {
+	text     bool   // it reads a file in UTF-8
+	most     int    // bytes of a file
+	tooLarge string // the code for a file of more; "" means tooLarge
+	parse    func(a *artifact) (any, error)
+}
+
+// parserOf returns the parser of this name, which is one of [securebench.Parsers].
+func parserOf(name string) parser {
+	content := func(parse func(text string) (any, error)) func(*artifact) (any, error) {
+		return func(a *artifact) (any, error) { return parse(string(a.content)) }
 	}
-	isText := slices.Contains([]string{"utf8-text/v1", "strict-json/v1", "strict-csv/v1", "ics/v1"}, parser)
+	return map[string]parser{
+		"opaque-bytes/v1":             {most: maxOpaque, parse: (*artifact).opaque},
+		"utf8-text/v1":                {text: true, most: maxTable, parse: content(func(text string) (any, error) { return text, nil })},
+		"strict-json/v1":              {text: true, most: maxTable, parse: content(parseJSON)},
+		"strict-csv/v1":               {text: true, most: maxTable, tooLarge: "csv_too_large", parse: content(parseCSV)},
+		"ics/v1":                      {text: true, most: maxTable, parse: content(parseICS)},
+		"strict-npy-float-summary/v1": {most: maxTable, tooLarge: "npy_too_large", parse: content(parseNPY)},
+		"tree-manifest/v1":            {parse: func(a *artifact) (any, error) { return a.manifest(), nil }},
+		"git-repository/v1":           {parse: (*artifact).parseGit},
+	}[strings.TrimPrefix(name, "securebench.")]
+}
+
+// value returns what the parser of this name makes of the artifact.
+func (a *artifact) value(name string) (any, error) {
+	p := parserOf(name)
 	switch {
-	case a.tree != securebench.ReadsTree(parser):
+	case a.tree != securebench.ReadsTree(name):
 		return nil, refuse("artifact_missing", "the parser does not read such an artifact")
-	case len(a.content) > most:
-		return nil, refuse(code, "the artifact has more than %d bytes", most)
-	case isText && !utf8.Valid(a.content):
+	case !a.tree && len(a.content) > p.most:
+		return nil, refuse(cmp.Or(p.tooLarge, tooLarge), "the artifact has more than %d bytes", p.most)
+	case p.text && !utf8.Valid(a.content):
 		return nil, refuse("invalid_utf8", "the artifact is not valid UTF-8")
 	}
-	switch parser {
-	case "opaque-bytes/v1":
-		return map[string]any{"byte_count": len(a.content), "sha256": fmt.Sprintf("%x", sha256.Sum256(a.content)), "bytes_base64": base64.StdEncoding.EncodeToString(a.content)}, nil
-	case "utf8-text/v1":
-		return string(a.content), nil
-	case "strict-json/v1":
-		return parseJSON(a.content)
-	case "strict-csv/v1":
-		return parseCSV(strings.TrimPrefix(string(a.content), "\ufeff"))
-	case "ics/v1":
-		return parseICS(string(a.content))
-	case "strict-npy-float-summary/v1":
-		return parseNPY(a.content)
-	case "git-repository/v1":
-		return a.parseGit()
-	}
-	return a.manifest(), nil // tree-manifest/v1
+	return p.parse(a)
+}
+
+func (a *artifact) opaque() (any, error) {
+	return object{"byte_count": len(a.content), "sha256": fmt.Sprintf("%x", sha256.Sum256(a.content)), "bytes_base64": base64.StdEncoding.EncodeToString(a.content)}, nil
 }
 
 // parseJSON reads a text of at most a line, not counting spaces: parsed, it takes hundreds of bytes of memory for each
 // byte.
-func parseJSON(content []byte) (any, error) {
+func parseJSON(text string) (any, error) {
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, content); err == nil && compact.Len() > maxLine {
+	if err := json.Compact(&compact, []byte(text)); err == nil && compact.Len() > maxLine {
 		return nil, tooMuchEvidence()
 	}
 	v, err := parse(compact.Bytes())
@@ -151,36 +157,32 @@ func parseJSON(content []byte) (any, error) {
 	return json.RawMessage(v.AppendSorted(nil)), nil
 }
 
+// csvField matches a field and what ends it: in quotes, in which "" is one, or without a quote at its beginning.
+var csvField = regexp.MustCompile(`^(?:"((?:[^"]|"")*)"|([^",\r\n][^,\r\n]*)?)(,|\r\n|\r|\n|$)`)
+
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
+	text = strings.TrimPrefix(text, "\ufeff")
 	if strings.Contains(text, "\x00") {
 		return invalid("invalid_csv", "a NUL byte")
 	}
 	var header, row []string
 	rows, cells := [][]string{}, 0
-	for len(text) > 0 {
-		field, rest, ok := csvField(text)
-		if !ok {
+	for text != "" || row != nil { // after a comma there is a field, even at the end
+		field := csvField.FindStringSubmatch(text)
+		if field == nil {
 			return invalid("invalid_csv", "a quote out of place")
 		}
-		end := rest == "" || rest[0] != ','
-		blank := end && len(row) == 0 && field == "" && text[0] != '"'
-		if row = append(row, field); len(row) > maxColumns {
+		blank := row == nil && field[0] == field[3]
+		row, text = append(row, strings.ReplaceAll(field[1], `""`, `"`)+field[2]), text[len(field[0]):]
+		switch {
+		case len(row) > maxColumns:
 			return invalid("csv_too_many_columns", "many columns")
-		}
-		if utf8.RuneCountInString(field) > maxCell {
+		case utf8.RuneCountInString(row[len(row)-1]) > maxCell:
 			return invalid("csv_cell_too_large", "a long cell")
-		}
-		if !end {
-			if text = rest[1:]; text == "" { // a last empty field
-				text = "\n"
-			}
+		case field[3] == ",":
 			continue
-		}
-		text = strings.TrimPrefix(strings.TrimPrefix(rest, "\r"), "\n")
-		if strings.HasPrefix(rest, "\n") {
-			text = rest[1:]
 		}
 		cells += len(row)
 		switch {
@@ -204,30 +206,7 @@ func parseCSV(text string) (any, error) {
 	if header == nil {
 		return invalid("invalid_csv", "no header")
 	}
-	return map[string]any{"header": header, "rows": rows}, nil
-}
-
-// csvField returns the first field, and what follows it from its comma or line end on.
-func csvField(text string) (field, rest string, ok bool) {
-	if text[0] != '"' {
-		end := strings.IndexAny(text, ",\r\n")
-		if end < 0 {
-			end = len(text)
-		}
-		return text[:end], text[end:], true
-	}
-	var b strings.Builder
-	for text = text[1:]; ; {
-		before, after, found := strings.Cut(text, `"`)
-		if b.WriteString(before); !found {
-			return "", "", false
-		}
-		if !strings.HasPrefix(after, `"`) {
-			return b.String(), after, after == "" || strings.ContainsRune(",\r\n", rune(after[0]))
-		}
-		b.WriteByte('"')
-		text = after[1:]
-	}
+	return object{"header": header, "rows": rows}, nil
 }
 
 // property is a line of a calendar.
@@ -299,7 +278,7 @@ func parseICS(text string) (any, error) {
 	if len(stack) > 0 {
 		return invalid("a component without an end")
 	}
-	return map[string]any{"properties": properties, "events": events}, nil
+	return object{"properties": properties, "events": events}, nil
 }
 
 var (
@@ -309,7 +288,8 @@ var (
 )
 
 // parseNPY sums up an array of floats in NumPy's format.
-func parseNPY(content []byte) (any, error) {
+func parseNPY(text string) (any, error) {
+	content := []byte(text)
 	invalid := func() (any, error) { return nil, refuse("invalid_npy", "the artifact is no NPY array of floats") }
 	if len(content) < 12 || !bytes.HasPrefix(content, []byte("\x93NUMPY")) || content[7] != 0 || content[6] < 1 || content[6] > 3 {
 		return invalid()
@@ -348,86 +328,72 @@ func parseNPY(content []byte) (any, error) {
 	if len(content)-end != count*size {
 		return invalid()
 	}
-	return map[string]any{
+	return object{
 		"format": "npy", "version": []int{int(content[6]), 0}, "dtype": descr, "shape": shape, "fortran_order": order == "True", "count": count, "statistics": summarize(content[end:], size, kind[1] == ">"),
 	}, nil
 }
 
+// sumBits is a precision in which sums of floats are exact.
+const sumBits = 2200
+
 // summarize returns the statistics of floats of size bytes each.
-func summarize(data []byte, size int, big bool) map[string]any {
+func summarize(data []byte, size int, bigEndian bool) object {
 	finite, positive, representable := true, true, true
 	least, most := math.Inf(1), math.Inf(-1)
-	var sum, logs, weighted compensated
+	sum, logs, weighted := new(big.Float).SetPrec(sumBits), new(big.Float).SetPrec(sumBits), new(big.Float).SetPrec(sumBits)
 	for raw := range slices.Chunk(data, size) {
-		if raw = slices.Clone(raw); !big {
-			slices.Reverse(raw) // now big-endian
+		if raw = slices.Clone(raw); !bigEndian {
+			slices.Reverse(raw)
 		}
 		value, isFinite := decodeFloat(raw)
-		finite, positive, representable = finite && isFinite, positive && isFinite && value > 0, representable && !math.IsInf(value, 0)
+		finite, positive, representable = finite && isFinite, positive && isFinite && value > 0, representable && isFinite && !math.IsInf(value, 0)
+		if !representable {
+			continue
+		}
 		least, most = min(least, value), max(most, value)
-		sum.add(value)
-		logs.add(math.Log(value))
-		weighted.add(value * math.Log(value))
-	}
-	s := map[string]any{"all_finite": finite, "all_positive": positive, "minimum": nil, "maximum": nil, "sum": nil, "sum_log": nil, "sum_x_log_x": nil}
-	if finite && representable {
-		s["sum"] = float(sum.value())
-		if len(data) > 0 {
-			s["minimum"], s["maximum"] = float(least), float(most)
-		}
+		sum.Add(sum, big.NewFloat(value))
 		if positive {
-			s["sum_log"], s["sum_x_log_x"] = float(logs.value()), float(weighted.value())
+			logs.Add(logs, big.NewFloat(math.Log(value)))
+			weighted.Add(weighted, big.NewFloat(value*math.Log(value)))
 		}
+	}
+	s := object{"all_finite": finite, "all_positive": positive, "minimum": nil, "maximum": nil, "sum": nil, "sum_log": nil, "sum_x_log_x": nil}
+	if representable {
+		s["sum"] = float(sum.Float64())
+	}
+	if representable && len(data) > 0 {
+		s["minimum"], s["maximum"] = float(least, big.Exact), float(most, big.Exact)
+	}
+	if representable && positive {
+		s["sum_log"], s["sum_x_log_x"] = float(logs.Float64()), float(weighted.Float64())
 	}
 	return s
 }
 
-// decodeFloat decodes a big-endian float. The value is infinite if it is too large for a float64. Of 16 bytes, the last
-// ten are an extended float of the x87: its significand has no implicit bit.
+// decodeFloat decodes a big-endian float. The value is infinite if it is too large for a float64.
 func decodeFloat(raw []byte) (value float64, finite bool) {
-	var head, significand uint64
-	var bits, bias int // of the exponent; what is subtracted from it for an integer significand
 	switch len(raw) {
-	case 2:
-		head = uint64(binary.BigEndian.Uint16(raw))
-		significand, head, bits, bias = head&0x3ff, head>>10, 5, 25
-		if head&0x1f != 0 {
-			significand |= 0x400
-		}
+	case 2: // the same bits in a float32 are 112 powers of two smaller
+		half := uint32(binary.BigEndian.Uint16(raw))
+		value = float64(math.Float32frombits(half&0x8000<<16|half&0x7fff<<13)) * 0x1p112
+		return value, half&0x7c00 != 0x7c00
 	case 4:
 		value = float64(math.Float32frombits(binary.BigEndian.Uint32(raw)))
-		return value, !math.IsNaN(value) && !math.IsInf(value, 0)
 	case 8:
 		value = math.Float64frombits(binary.BigEndian.Uint64(raw))
-		return value, !math.IsNaN(value) && !math.IsInf(value, 0)
-	default:
-		head, significand, bits, bias = uint64(binary.BigEndian.Uint16(raw[6:])), binary.BigEndian.Uint64(raw[8:]), 15, 16383+63
+	default: // the last ten are an extended float of the x87: its significand has no implicit bit
+		exponent := int(binary.BigEndian.Uint16(raw[6:]))
+		value = math.Ldexp(float64(binary.BigEndian.Uint64(raw[8:])), max(exponent&0x7fff, 1)-16383-63)
+		if exponent > 0x7fff {
+			value = -value
+		}
+		return value, exponent&0x7fff != 0x7fff
 	}
-	most := uint64(1)<<bits - 1
-	exponent := head & most
-	if value = math.Ldexp(float64(significand), int(max(exponent, 1))-bias); head>>bits == 1 {
-		value = -value
-	}
-	return value, exponent != most
+	return value, !math.IsNaN(value) && !math.IsInf(value, 0)
 }
-
-// compensated is a sum by Neumaier's algorithm.
-type compensated struct{ total, correction float64 }
-
-func (c *compensated) add(v float64) {
-	t := c.total + v
-	if math.Abs(c.total) >= math.Abs(v) {
-		c.correction += c.total - t + v
-	} else {
-		c.correction += v - t + c.total
-	}
-	c.total = t
-}
-
-func (c *compensated) value() float64 { return c.total + c.correction }
 
 // float returns a number as Python writes it; null if it is not finite.
-func float(f float64) any {
+func float(f float64, _ big.Accuracy) any {
 	switch size := math.Abs(f); {
 	case math.IsNaN(f) || math.IsInf(f, 0):
 		return nil

@@ -1,14 +1,15 @@
 package split
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -42,41 +43,43 @@ func (c *check) config() (runtime.Config, error) {
 	return cfg, err
 }
 
-// candidate brings the candidate to its place. A candidate that comes into no sandbox is denied.
-func (c *check) candidate(ctx context.Context) (s subject, denied *verifiers.Verdict, err error) {
+// candidate brings the candidate to its place. The error may be a denied.
+func (c *check) candidate(ctx context.Context) (s subject, err error) {
 	if s.config, err = c.config(); err != nil {
-		return s, nil, err
+		return s, err
 	}
-	v := c.in.Task.Verification()
-	if v != nil {
+	kind := c.in.Task.CandidateKind()
+	if v := c.in.Task.Verification(); v != nil {
 		s.taken = &capture{entries: v.Candidate.Files, workdir: strings.TrimPrefix(s.config.Workdir, "/")}
+		if kind == compiler.CandidatePatch {
+			err = c.withGitPatch(ctx, &s, v.Candidate)
+		} else {
+			err = c.withBundle(ctx, &s)
+		}
+		if errors.As(err, &s.taken.failed) {
+			err = nil
+		}
+		return s, err
 	}
-	switch kind := c.in.Task.CandidateKind(); {
-	case kind == compiler.CandidateCode:
-		return s, nil, c.withCode(&s.config, c.in.Candidate.Text)
-	case kind == compiler.CandidatePatch && v == nil:
-		denied, err = c.withPatch(ctx, &s.config, c.in.Candidate.Patch)
-		return s, denied, err
-	case kind == compiler.CandidatePatch:
-		denied, err = c.withGitPatch(ctx, &s, v.Candidate)
-		return s, denied, err
+	switch kind {
+	case compiler.CandidateCode:
+		return s, c.withCode(&s.config, c.in.Candidate.Text)
+	case compiler.CandidatePatch:
+		return s, c.withPatch(ctx, &s.config, c.in.Candidate.Patch)
 	}
 	in, done, err := terminal.AsLeft(ctx, c.engine, c.in)
 	if err != nil {
-		return s, nil, err
+		return s, err
 	}
 	c.done = append(c.done, done)
-	if v != nil {
-		return s, nil, c.withBundle(ctx, &s, in.Candidate.Workspace)
-	}
-	m, done, err := machine.Restore(ctx, c.engine, in, compiler.TerminalTaskOf(in.Task))
+	m, done, err := machine.Restore(ctx, c.engine, in, family.TerminalTaskOf(in.Task))
 	if err != nil {
-		return s, nil, err
+		return s, err
 	}
 	c.done = append(c.done, done)
 	s.config.Image, s.config.ReadOnly = m.Image, m.Sealed
 	withWorkspace(&s.config, in.Candidate.Workspace)
-	return s, nil, nil
+	return s, nil
 }
 
 // control returns the configuration of a driver's sandbox with what candidates begin with.
@@ -87,7 +90,7 @@ func (c *check) control(ctx context.Context) (runtime.Config, error) {
 	}
 	switch kind := c.in.Task.CandidateKind(); {
 	case kind == compiler.CandidateCode:
-		return cfg, c.withCode(&cfg, compiler.CodeCompletionOf(c.in.Task).StarterCode)
+		return cfg, c.withCode(&cfg, family.CodeCompletionOf(c.in.Task).StarterCode)
 	case kind == compiler.CandidatePatch, c.in.Task.Verification() != nil: // the image has it
 		cfg.WritableRoot = true
 		return cfg, nil
@@ -124,43 +127,43 @@ func (c *check) withCode(cfg *runtime.Config, code string) error {
 	return err
 }
 
-// withPatch applies the patch to the image's repository, in a sandbox on which the drivers' are based.
-func (c *check) withPatch(ctx context.Context, cfg *runtime.Config, patch string) (denied *verifiers.Verdict, err error) {
+// withPatch applies the patch to the image's repository, in a sandbox on which the drivers' are based. The error may
+// be a denied.
+func (c *check) withPatch(ctx context.Context, cfg *runtime.Config, patch string) error {
 	in := c.in
 	in.Candidate.Patch = patch
 	base, v, err := repo.Apply(ctx, c.engine, in, filepath.Join(c.volume, candidateDir))
-	if err != nil || v.Status != verifiers.Passed {
-		return &v, err
+	switch {
+	case err != nil:
+		return err
+	case v.Status != verifiers.Passed:
+		return &denied{v}
 	}
 	c.done = append(c.done, func() error { return base.Close(ctx) })
 	cfg.Base, cfg.WritableRoot = base, true
-	return nil, nil
+	return nil
 }
 
-// withGitPatch applies what a patch may change.
-func (c *check) withGitPatch(ctx context.Context, s *subject, spec securebench.Candidate) (denied *verifiers.Verdict, err error) {
-	refused := func(why string) (*verifiers.Verdict, error) {
-		s.taken.failed = &failure{Code: "patch_refused", Message: why}
-		return nil, nil
-	}
+// withGitPatch applies what a patch may change. The error may be a failure or a denied.
+func (c *check) withGitPatch(ctx context.Context, s *subject, spec securebench.Candidate) error {
 	s.taken.digest = digest([]byte(c.in.Candidate.Patch))
 	kept, changed, err := spec.Kept(c.in.Candidate.Patch)
 	if err != nil {
-		return refused(err.Error())
+		return refuse("patch_refused", "%v", err)
 	}
-	denied, err = c.withPatch(ctx, &s.config, kept)
-	if err != nil || denied != nil && denied.Status == verifiers.Faulty {
-		return denied, err
+	err = c.withPatch(ctx, &s.config, kept)
+	if early := (*denied)(nil); errors.As(err, &early) && early.Status == verifiers.Failed {
+		return refuse("patch_refused", "%s", early.Message)
 	}
-	if denied != nil {
-		return refused(denied.Message)
+	if err != nil {
+		return err
 	}
 	dir, err := s.config.Base.Path(s.config.Workdir)
 	if err == nil {
 		err = c.open(s.taken, dir)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	left := spec.MaxChangedBytes
 	for _, name := range changed {
@@ -169,25 +172,25 @@ func (c *check) withGitPatch(ctx context.Context, s *subject, spec securebench.C
 		}
 	}
 	if left < 0 {
-		return refused(fmt.Sprintf("the changed files have more than %d bytes", spec.MaxChangedBytes))
+		return refuse("patch_refused", "the changed files have more than %d bytes", spec.MaxChangedBytes)
 	}
-	return nil, nil
+	return nil
 }
 
-// withBundle puts the entries of a bundle from a workspace over the image.
-func (c *check) withBundle(ctx context.Context, s *subject, from string) (err error) {
+// withBundle puts the entries of a bundle from the workspace over the image. The error may be a failure.
+func (c *check) withBundle(ctx context.Context, s *subject) (err error) {
+	in, done, err := terminal.AsLeft(ctx, c.engine, c.in)
+	if err != nil {
+		return err
+	}
+	c.done = append(c.done, done)
 	view, err := c.engine.View(ctx, c.in.Image)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, view.Close()) }()
+	defer func() { err = cmp.Or(view.Close(), err) }()
 	over := filepath.Join(c.volume, candidateDir)
-	err = s.taken.take(from, over, view.Root())
-	if refused := (*failure)(nil); errors.As(err, &refused) {
-		s.taken.failed = refused
-		return nil
-	}
-	if err != nil {
+	if err := s.taken.take(in.Candidate.Workspace, over, view.Root()); err != nil {
 		return err
 	}
 	s.config.Image.UpperDir = over

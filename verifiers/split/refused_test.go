@@ -7,6 +7,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/validate"
 )
 
 // TestRefused: what is wrong with a pack of SecureBench 2.0 is found before anything runs. A pack with which nothing is
@@ -55,7 +56,7 @@ func TestRefused(t *testing.T) {
 			dir := t.TempDir()
 			writeFiles(t, dir, files)
 			var found strings.Builder
-			_, err := compiler.Validate(t.Context(), []string{dir}, nil, func(p compiler.Problem) {
+			_, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) {
 				if !p.Warning {
 					found.WriteString(p.String() + "\n")
 				}

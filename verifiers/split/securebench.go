@@ -1,6 +1,7 @@
 package split
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -25,28 +26,8 @@ const (
 	candidateError = "candidate_error"
 )
 
-// caseEvidence is what an oracle gets of one case.
-type caseEvidence struct {
-	Challenge struct {
-		Digest string `json:"digest"`
-		ID     string `json:"id"`
-		Index  int    `json:"index"`
-	} `json:"challenge"`
-	CheckID          string          `json:"check_id"`
-	EvaluationID     *string         `json:"evaluation_id"` // null if there was no sandbox
-	Failure          *failure        `json:"failure"`
-	Format           string          `json:"format"`
-	Observation      json.RawMessage `json:"observation"`
-	ObservationBytes int             `json:"observation_bytes"`
-	Outputs          map[string]any  `json:"output_artifacts"`
-	Process          struct {
-		DurationMS int64 `json:"duration_ms"`
-		ExitStatus *int  `json:"exit_status"`
-		TimedOut   bool  `json:"timed_out"`
-	} `json:"process"`
-	Status  string   `json:"status"`
-	Helpers struct{} `json:"trusted_helper_evidence"`
-}
+// object is a JSON object.
+type object = map[string]any
 
 // checkSummary is what a record has of a check.
 type checkSummary struct {
@@ -83,12 +64,12 @@ func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers
 	if err != nil {
 		return v, err
 	}
-	resources := map[string]any{}
+	resources := object{}
 	for id := range t.spec.Resources.Host {
-		resources["host."+id] = map[string]any{"source_path": hostPath(t.spec, id)}
+		resources["host."+id] = object{"source_path": hostPath(t.spec, id)}
 	}
-	row := map[string]any{"id": c.in.Task.ID(), "benchmark_id": c.in.Pack.ID, "family": c.in.Task.Family().Name, "row_digest": digests.Row}
-	if _, err := t.ask(ctx, map[string]any{"op": "initialize", "row": row, "run_seed": c.seed, "resources": resources}, "ack"); err != nil {
+	row := object{"id": c.in.Task.ID(), "benchmark_id": c.in.Pack.ID, "family": c.in.Task.Family().Name, "row_digest": digests.Row}
+	if _, err := t.ask(ctx, object{"op": "initialize", "row": row, "run_seed": c.seed, "resources": resources}, "ack"); err != nil {
 		return v, err
 	}
 	var checks []checkSummary
@@ -104,7 +85,7 @@ func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers
 		}
 		checks = append(checks, done)
 	}
-	if err := t.oracle.say(ctx, map[string]any{"op": "finalize"}); err != nil {
+	if err := t.oracle.say(ctx, object{"op": "finalize"}); err != nil {
 		return v, err
 	}
 	last, err := t.oracle.lastWord(ctx)
@@ -132,11 +113,11 @@ func (t *conversation) verdict(ctx context.Context, last document.Value, checks 
 		}
 	}
 	v, err = t.oracle.verdict(ctx, said.Get("passed"), said.Get("score"), said.Get("public_diagnostics"))
-	return v.With("seed", t.seed).With("checks", checks).With("candidate", map[string]any{"type": t.spec.Candidate.Type, "digest": t.taken.digest}), err
+	return v.With("seed", t.seed).With("checks", checks).With("candidate", object{"type": t.spec.Candidate.Type, "digest": t.taken.digest}), err
 }
 
 // ask sends a message and returns the answer, whose type is one of these.
-func (t *conversation) ask(ctx context.Context, message map[string]any, types ...string) (answer document.Value, err error) {
+func (t *conversation) ask(ctx context.Context, message object, types ...string) (answer document.Value, err error) {
 	if err = t.oracle.say(ctx, message); err == nil {
 		answer, err = t.oracle.hear(ctx)
 	}
@@ -147,7 +128,7 @@ func (t *conversation) ask(ctx context.Context, message map[string]any, types ..
 }
 
 // tell sends evidence and notes its digest.
-func (t *conversation) tell(ctx context.Context, message map[string]any, evidence any, done *checkSummary) error {
+func (t *conversation) tell(ctx context.Context, message, evidence object, done *checkSummary) error {
 	text, err := marshal(evidence)
 	if err != nil {
 		return err
@@ -161,12 +142,12 @@ func (t *conversation) tell(ctx context.Context, message map[string]any, evidenc
 // artifacts reads the artifacts of a check and gives them to the oracle.
 func (t *conversation) artifacts(ctx context.Context, check securebench.Check, done *checkSummary) error {
 	for _, a := range check.Artifacts {
-		evidence := struct {
-			ArtifactID string `json:"artifact_id"`
-			CheckID    string `json:"check_id"`
-			observation
-		}{a.ID, check.ID, t.taken.read(a)}
-		if err := t.tell(ctx, map[string]any{"op": "evaluate_artifact"}, evidence, done); err != nil {
+		o := t.taken.read(a)
+		evidence := object{
+			"check_id": check.ID, "artifact_id": a.ID, "status": o.status(), "source": object{"kind": o.kind, "digest": o.digest, "size": o.size},
+			"parser": a.Parser, "parsed_value": o.value, "error": o.failed,
+		}
+		if err := t.tell(ctx, object{"op": "evaluate_artifact"}, evidence, done); err != nil {
 			return err
 		}
 	}
@@ -179,9 +160,9 @@ func (t *conversation) protocol(ctx context.Context, check securebench.Check, do
 	if len(problems) > 0 {
 		return problems
 	}
-	next := map[string]any{
+	next := object{
 		"op": "next_case", "check_id": check.ID, "challenge_source": check.Challenge.Source,
-		"bounds": map[string]any{"max_cases": check.Challenge.MaxCases, "max_case_bytes": check.Challenge.MaxBytes},
+		"bounds": object{"max_cases": check.Challenge.MaxCases, "max_case_bytes": check.Challenge.MaxBytes},
 	}
 	for {
 		answer, err := t.ask(ctx, next, "case", "exhausted")
@@ -206,7 +187,7 @@ func (t *conversation) protocol(ctx context.Context, check securebench.Check, do
 			return err
 		}
 		done.Cases++
-		message := map[string]any{"op": "evaluate_case", "check_id": check.ID, "case_context": nil}
+		message := object{"op": "evaluate_case", "check_id": check.ID, "case_context": nil}
 		if context := answer.Get("case_context"); context.Kind() != 0 {
 			message["case_context"] = json.RawMessage(context.Raw())
 		}
@@ -216,103 +197,115 @@ func (t *conversation) protocol(ctx context.Context, check securebench.Check, do
 	}
 }
 
-// evaluate puts one challenge to the candidate, in a new sandbox.
-func (t *conversation) evaluate(ctx context.Context, check securebench.Check, adapter securebench.Adapter, challenge document.Value, index int) (caseEvidence, error) {
-	e := caseEvidence{Format: "securebench.challenge-evidence/v1", CheckID: check.ID, Status: candidateError, Outputs: map[string]any{}}
-	e.Challenge.ID, e.Challenge.Index, e.Challenge.Digest = "challenge-"+rand.Text(), index, digest(challenge.AppendSorted(nil))
-	if failed := t.taken.failed; failed != nil {
-		e.Failure = &failure{failed.Code, failed.Message, "candidate"}
+// evaluate puts one challenge to the candidate, in a new sandbox, and returns the evidence.
+func (t *conversation) evaluate(ctx context.Context, check securebench.Check, adapter securebench.Adapter, challenge document.Value, index int) (object, error) {
+	id, evaluation, outputs := "challenge-"+rand.Text(), "evaluation-"+rand.Text(), object{}
+	process := object{"duration_ms": 0, "exit_status": nil, "timed_out": false}
+	e := object{
+		"format": "securebench.challenge-evidence/v1", "check_id": check.ID, "challenge": object{"id": id, "index": index, "digest": digest(challenge.AppendSorted(nil))},
+		"evaluation_id": nil, "status": candidateError, "process": process, "observation": nil, "observation_bytes": 0,
+		"trusted_helper_evidence": object{}, "output_artifacts": outputs, "failure": nil,
+	}
+	if failed := t.taken.failed; failed != nil { // there is no sandbox
+		e["failure"] = failure{failed.Code, failed.Message, "candidate"}
 		return e, nil
 	}
-	e.EvaluationID = new("evaluation-" + rand.Text())
+	e["evaluation_id"] = evaluation
 	request := challenge.Raw()
 	if adapter.Format != "" {
 		var err error
-		request, err = marshal(map[string]any{
-			"format": "securebench.adapter-request/v2", "challenge_id": e.Challenge.ID, "evaluation_id": e.EvaluationID, "challenge": json.RawMessage(request), "trusted_helpers": struct{}{},
+		request, err = marshal(object{
+			"format": "securebench.adapter-request/v2", "challenge_id": id, "evaluation_id": evaluation, "challenge": json.RawMessage(request), "trusted_helpers": object{},
 		})
 		if err != nil {
-			return e, err
+			return nil, err
 		}
 	}
 	most := min(check.Limits.Bytes, maxAnswer)
-	mount := t.spec.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Mount
-	exit, err := t.drive(ctx, t.subject.config, drive{
-		args: adapter.Args(mount), wall: check.Limits.Wall, output: most + maxEnvelope, request: request,
-		stopped: func(s runtime.Sandbox) error { return t.outputs(s, check, adapter, &e) },
+	var left map[string]observation
+	exit, err := t.drive(ctx, t.subject.config, func(s runtime.Sandbox) (err error) {
+		left, err = t.outputs(s, check, adapter)
+		return err
+	}, runtime.Process{
+		Args: adapter.Args(t.spec.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Mount), Wall: check.Limits.Wall, OutputBytes: most + maxEnvelope,
+		Stdin: bytes.NewReader(append(slices.Clip(request), '\n')),
 	})
 	if err != nil {
-		return e, err
+		return nil, err
 	}
-	e.Process.TimedOut, e.Process.DurationMS = exit.Reason == runtime.WallTime, exit.Wall.Milliseconds()
+	for name, o := range left {
+		outputs[name] = object{
+			"challenge_id": id, "evaluation_id": evaluation, "status": o.status(), "digest": o.digest, "size": o.size, "parser": o.parser, "parsed_value": o.value, "failure": o.failed,
+		}
+	}
+	process["timed_out"], process["duration_ms"] = exit.Reason == runtime.WallTime, exit.Wall.Milliseconds()
 	if exit.Reason != 0 && exit.Reason != runtime.WallTime {
-		e.Process.ExitStatus = &exit.Code
+		process["exit_status"] = exit.Code
 	}
-	switch how := e.observe(exit, adapter, most); {
-	case how == "":
-		return e, nil
-	case adapter.Format == "": // its failures are the candidate's
-		e.Failure = &failure{"adapter_failed", "the adapter failed: " + how, "candidate"}
-		return e, nil
-	default:
-		return e, &broken{part: driverDir, how: fmt.Sprintf("case %d: the adapter: %s", index, how), exit: exit}
+	observation, failed, how := observationOf(exit, adapter, most)
+	switch {
+	case how != "" && adapter.Format != "":
+		return nil, &broken{driverDir, fmt.Sprintf("case %d: the adapter: %s", index, how), exit}
+	case how != "": // its failures are the candidate's
+		failed = &failure{"adapter_failed", "the adapter failed: " + how, "candidate"}
 	}
+	if failed != nil {
+		e["failure"] = failed
+		return e, nil
+	}
+	e["status"], e["observation"], e["observation_bytes"] = observed, observation, len(observation)
+	return e, nil
 }
 
-// observe reads the response of an adapter, or returns how it broke.
-func (e *caseEvidence) observe(exit runtime.Exit, adapter securebench.Adapter, most int64) (how string) {
+// observationOf returns what an adapter observed, or what the candidate did wrong, or how the adapter broke.
+func observationOf(exit runtime.Exit, adapter securebench.Adapter, most int64) (compact json.RawMessage, failed *failure, how string) {
 	observation, how := answerOf(exit)
 	if how != "" {
-		return how
+		return nil, nil, how
 	}
 	if answer := observation; adapter.Format != "" {
 		status, failed := answer.Get("status"), answer.Get("failure")
 		observation = answer.Get("observation")
 		switch {
 		case !answer.Get("format").Is("securebench.adapter-response/v2") || answer.Len() != 3:
-			return "its output is no adapter-response/v2"
+			return nil, nil, "its output is no adapter-response/v2"
 		case status.Is(candidateError) && failed.Len() == 2 && failed.Get("code").Text() != "" && failed.Get("message").Kind() == document.String:
-			e.Failure = &failure{failed.Get("code").Text(), failed.Get("message").Text(), "candidate"}
-			return ""
+			return nil, &failure{failed.Get("code").Text(), failed.Get("message").Text(), "candidate"}, ""
 		case !status.Is(observed) || observation.Kind() == 0:
-			return "its output has neither an observation nor a failure of the candidate"
+			return nil, nil, "its output has neither an observation nor a failure of the candidate"
 		}
 	}
-	compact := observation.AppendSorted(nil)
-	if int64(len(compact)) > most {
-		return fmt.Sprintf("its observation has more than %d bytes", most)
+	if compact = observation.AppendSorted(nil); int64(len(compact)) > most {
+		return nil, nil, fmt.Sprintf("its observation has more than %d bytes", most)
 	}
 	if err := adapter.Observation.Check(observation); err != nil {
-		return "of its output, " + err.Error()
+		return nil, nil, "of its output, " + err.Error()
 	}
-	e.Status, e.Observation, e.ObservationBytes = observed, compact, len(compact)
-	return ""
+	return compact, nil, ""
 }
 
 // outputs reads what an adapter left in its stopped sandbox.
-func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, e *caseEvidence) error {
-	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
-	left := capture{}
-	if len(check.Outputs) > 0 {
-		dir, err := s.Path(t.in.Task.Environment().Workdir)
-		if err == nil {
-			left.root, err = os.OpenRoot(dir)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter) (map[string]observation, error) {
+	if len(check.Outputs) == 0 {
+		return nil, nil
 	}
-	if left.root != nil {
+	left, all := capture{}, map[string]observation{}
+	dir, err := s.Path(t.in.Task.Environment().Workdir)
+	if err == nil {
+		left.root, err = os.OpenRoot(dir)
+	}
+	switch {
+	case err == nil:
 		defer func() { _ = left.root.Close() }()
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
 	}
+	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
 	for _, want := range check.Outputs {
 		i := slices.IndexFunc(adapter.Outputs, func(o securebench.Output) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
 		o := left.observe(adapter.Outputs[i].Path, adapter.Outputs[i].Kind, want.Parser, want.Limits.Within(adapter.Outputs[i].Limits), room)
-		room -= len(o.Value)
-		e.Outputs[want.Name] = map[string]any{
-			"challenge_id": e.Challenge.ID, "evaluation_id": e.EvaluationID, "status": o.Status, "digest": o.Source.Digest, "size": o.Source.Size,
-			"parser": o.Parser, "parsed_value": o.Value, "failure": o.Error,
-		}
+		room -= len(o.value)
+		all[want.Name] = o
 	}
-	return nil
+	return all, nil
 }

@@ -62,13 +62,11 @@ type broken struct {
 // Error implements error.
 func (b *broken) Error() string { return b.part + ": " + b.how }
 
-// reason is the failure reason.
-func (b *broken) reason() string {
-	if b.part == oracleDir {
-		return "oracle_broken"
-	}
-	return "driver_broken"
-}
+// denied is the error of a candidate that comes into no sandbox, with the verdict.
+type denied struct{ verifiers.Verdict }
+
+// Error implements error.
+func (d *denied) Error() string { return d.Message }
 
 // Verify has an oracle judge the candidate by what a driver saw it do. If one of the two breaks, everything is
 // repeated in sandboxes without the candidate. If one breaks then, too, the pack is at fault, and else the candidate.
@@ -86,12 +84,12 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 	if err := c.stage(ctx); err != nil {
 		return v, fmt.Errorf("stage driver and oracle: %w", err)
 	}
-	s, denied, err := c.candidate(ctx)
-	switch {
-	case err != nil:
+	s, err := c.candidate(ctx)
+	if early := (*denied)(nil); errors.As(err, &early) {
+		return early.Verdict, nil
+	}
+	if err != nil {
 		return v, fmt.Errorf("prepare the candidate: %w", err)
-	case denied != nil:
-		return *denied, nil
 	}
 	v, err = c.converse(ctx, s)
 	var first, without *broken
@@ -102,12 +100,12 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 		}
 		switch {
 		case errors.As(err, &without):
-			v = verifiers.Fault(without.reason(), fmt.Sprintf("the %s breaks without the candidate, too: %s", without.part, without.how))
+			v = verifiers.Fault(without.part+"_broken", fmt.Sprintf("the %s breaks without the candidate, too: %s", without.part, without.how))
 			first, err = without, nil
 		case err != nil:
 			return v, fmt.Errorf("without the candidate: %w", err)
 		default:
-			v = verifiers.Fail(first.reason(), fmt.Sprintf("the candidate broke the %s, which works without it: %s", first.part, first.how))
+			v = verifiers.Fail(first.part+"_broken", fmt.Sprintf("the candidate broke the %s, which works without it: %s", first.part, first.how))
 		}
 		v.Stdout, v.Stderr = first.exit.Stdout, first.exit.Stderr
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/runtime"
@@ -190,6 +192,10 @@ func TestWithoutSandboxes(t *testing.T) {
 		}
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 		cmd.Dir, _ = p.Path(at)
+		asset, _ := p.Path("/app/given/one")
+		if text, err := os.ReadFile(asset); err == nil && at == "/app" { // processes of the host see no mounts
+			writeFiles(t, cmd.Dir, map[string]string{"given/one": string(text)})
+		}
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = p.Stdin, p.Stdout, p.Stderr, append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1")
 		cmd.WaitDelay = time.Second
 		if err := cmd.Run(); err != nil {
@@ -225,12 +231,11 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 // openTask opens the only task of a pack, which validates.
 func openTask(tb testing.TB, dir, tasks string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
 	must(tb, err)
 	for task, err := range pack.Tasks() {
 		must(tb, err)
-		check := pack.NewPrecheck(nil)
-		defer check.Close()
+		check := validate.NewPrecheck(pack, nil)
 		for _, problem := range check.Task(task) {
 			if !problem.Warning {
 				tb.Fatal(problem)

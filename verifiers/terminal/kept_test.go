@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/candidate"
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
@@ -38,7 +38,7 @@ func TestCheckerKeptOut(t *testing.T) {
 		"manifest.yaml": "id: p\nversion: 1\n",
 		"tasks.jsonl":   `{"id": "t", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "x", "keep_processes": true}}`,
 	})
-	pack, err := compiler.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 	verdicttest.Must(t, err)
 	succeeds := func([]string) fake.Program {
 		return func(context.Context, *fake.Proc) fake.Status { return fake.Status{} }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -36,7 +36,7 @@ type artifact struct {
 
 // separately judges the candidate by a checker with an image of its own: only the artifacts go
 // over from the candidate's machine.
-func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, capabilities []string) (v verifiers.Verdict, err error) {
+func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval, capabilities []string) (v verifiers.Verdict, err error) {
 	vol, err := in.Stage(ctx, e)
 	if err != nil {
 		return v, err
@@ -80,7 +80,7 @@ done`
 
 // collect runs the commands that collect artifacts on the machine as the agent left it, all of which
 // is the candidate's, and copies the artifacts to the directory dir.
-func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval, dir string) (exit runtime.Exit, err error) {
+func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval, dir string) (exit runtime.Exit, err error) {
 	image, done, err := in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, nil)
 	if err != nil {
 		return exit, err

@@ -23,6 +23,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
@@ -47,7 +48,7 @@ const (
 // Family returns the family terminal_task.
 func Family() verifiers.Family {
 	return verifiers.Family{
-		Family: compiler.TerminalTask(), Verify: verifiers.By(compiler.TerminalTaskOf, verifyTerminal), Sandboxed: true,
+		Family: family.TerminalTask(), Verify: verifiers.By(family.TerminalTaskOf, verifyTerminal), Sandboxed: true,
 		Solution: terminalSolution,
 	}
 }
@@ -77,7 +78,7 @@ func terminalSolution(t *compiler.Task, p *compiler.Pack) (workspace.Plan, error
 
 // verifyTerminal runs the task's checker on a throw-away copy of the workspace. Exit code 0
 // passes.
-func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval compiler.TerminalEval) (verifiers.Verdict, error) {
+func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval) (verifiers.Verdict, error) {
 	if in.Task.Environment().KeepProcesses && in.Left == nil {
 		return verifiers.Verdict{Status: verifiers.Pending, Reason: "processes_not_kept", Message: "the checker needs the processes that the harness left running, which ended with the attempt; run the task again"}, nil
 	}
@@ -140,7 +141,7 @@ type terminalCheck struct {
 	in           verifiers.Input
 	image        runtime.Image // of in, with the changes of the candidate if it is a machine
 	sealed       []string      // paths that nothing may change
-	eval         compiler.TerminalEval
+	eval         family.TerminalEval
 	capabilities []string
 	volume       string
 	separate     bool       // the image is the checker's own; of the candidate there are only
@@ -370,14 +371,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 		return ran, err
 	}
 	args := c.eval.Checker.Args()
-	services := c.services()
-	if len(services) > 0 {
-		if err := (runtime.CommandPolicy{Allow: []string{"*"}, Deny: c.in.Permissions.Deny}).Decide(args).Check(); err != nil {
-			return ran, err // the engine sees only with-services
-		}
-	}
 	args, command := verifiers.HideCommand(args)
-	args, own, err := service.Beside(services, args)
+	args, own, err := c.in.Beside(c.services(), args)
 	if err != nil {
 		return ran, err
 	}
@@ -410,9 +405,8 @@ func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution,
 // services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
 // among the kept processes, and the task's services.
 func (c *terminalCheck) services() (all []service.Service) {
-	e := c.in.Task.Environment().Entrypoint
-	if args := e.Args(c.image.Entrypoint); args != nil && !c.separate && c.in.Left == nil {
-		all = append(all, service.Service{Args: args, Ready: e.Ready.Args(), Wait: e.Timeout})
+	if !c.separate && c.in.Left == nil {
+		all = c.in.Entrypoint(c.image)
 	}
 	for _, s := range c.eval.Services {
 		all = append(all, service.Service{Args: s.Command.Args(), Ready: s.Ready.Args(), Wait: s.Timeout})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
@@ -98,7 +99,7 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 	verdicttest.Must(t, err)
 	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
 	verdicttest.Must(t, os.WriteFile(rows, append(row, '\n'), 0o644))
-	pack, err := compiler.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)
+	pack, err := family.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)
 	verdicttest.Must(t, err)
 	for task, err := range pack.Tasks() {
 		verdicttest.Must(t, err)

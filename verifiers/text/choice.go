@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -19,18 +20,18 @@ type Choice struct {
 // Judge judges a text.
 func (c Choice) Judge(text string) Verdict {
 	b := newBallot(c)
-	read, rule := place(text, c.Pattern, b.labelled)
+	read, rule := place(text, c.Pattern, func(first, last string) bool {
+		i, j := b.only(first), b.only(last)
+		return i >= 0 && (j < 0 || j == i)
+	})
 	named, why := b.read(read)
 	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
-	switch {
-	case why != "":
-		return verdict(why, read, rule)
-	case !slices.ContainsFunc(named, wrong):
-		return verdict("", read, rule)
-	case len(named) > 1: // choices that are the same but for their case
-		return verdict(Several, read, rule)
+	if why == "" && slices.ContainsFunc(named, wrong) {
+		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
+			why = Several
+		}
 	}
-	return verdict(Wrong, read, rule)
+	return verdict(why, read, rule)
 }
 
 // A ballot holds the choices in the forms in which texts name them.
@@ -68,12 +69,12 @@ var (
 	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die |(?-i:a ))?([(\[{<]?) ?([a-z]) ?([)\]}>]?)`)
 	separators = regexp.MustCompile(`^(?:[.:,;!)\]}>]|- )+`)
 	because    = regexp.MustCompile(`(?i)^(?:because|since|as)\b`)
-	// predicate matches what a sentence says of the label that it begins with.
-	predicate  = regexp.MustCompile(`(?i)^(?:(?:is|are|was|can|could|would|may|might|does|seems)(?:n't|not)?\b[^.,;]*|(?:no|not)$)`)
-	otherLabel = regexp.MustCompile(`(?:^|\b(?:or|and)\b|[/,&]) ?[(\[]?([A-Z])(?:[)\].,;:/]|$| (?:or|and|is)\b)`)
-	setOff     = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|[\p{Hangul}` + spaceless + `]|$)`)
+	clause     = regexp.MustCompile(`^[^.,;:。]*`)
 	computed   = regexp.MustCompile(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
-	single     = regexp.MustCompile(`\b([A-Z])(?:[^\w']|$)`)
+	// setOff is a label in brackets, in emphasis or after "option"; single is any label, but not an
+	// article.
+	setOff = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|[\p{Hangul}` + spaceless + `]|$)`)
+	single = regexp.MustCompile(`\b([A-Z])(?:[^\w' ]| (?:[^a-z]|(?:or|and|is)\b)|$)`)
 )
 
 // index returns the choice with a label, or -1.
@@ -85,9 +86,9 @@ func (b ballot) index(label string) int {
 }
 
 // label returns the choice whose label a line begins with, or -1; what follows the label; and
-// whether it sets the label off from other words.
+// whether punctuation stands between them.
 func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
-	line = strings.Trim(phrasesOf().tail.ReplaceAllString(marks.Replace(withoutLaTeX(clean(line))), ""), "' ")
+	line = strings.Trim(phrasesOf().tail.ReplaceAllString(marks.Replace(withoutLaTeX(line)), ""), "' ")
 	if inner, ok := strings.CutPrefix(line, "$"); ok {
 		line = strings.TrimRight(inner, "$.")
 	}
@@ -104,10 +105,13 @@ func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
 	return b.index(line[m[4]:m[5]]), bare(separators.ReplaceAllString(rest, "")), isSetOff
 }
 
-// labelled returns the choice that a line names by its label, alone or with the choice's own
-// text; -1 if it names none so.
-func (b ballot) labelled(line string) int {
-	i, rest, _ := b.label(line)
+// only returns the choice that a line names by its label, alone or with the choice's own text, or
+// by its text alone; -1 if it names none so.
+func (b ballot) only(line string) int {
+	i, rest, _ := b.label(clean(line))
+	if all := b.equal(line); i < 0 && len(all) == 1 {
+		return all[0]
+	}
 	if rest == "" || i >= 0 && slices.Contains(b.equal(rest), i) {
 		return i
 	}
@@ -117,46 +121,48 @@ func (b ballot) labelled(line string) int {
 // read returns the choices that an answer names: several only if one text fits all of them.
 // If there are none, it returns the reason.
 func (b ballot) read(s string) ([]int, string) {
-	i, rest, isSetOff := b.label(s)
-	if i >= 0 && rest == "" {
-		return []int{i}, ""
-	}
 	if all := b.equal(s); all != nil {
-		return all, ""
+		if i, rest, _ := b.label(clean(s)); i < 0 || rest != "" {
+			return all, ""
+		}
 	}
-	if m := computed.FindStringSubmatch(withoutLaTeX(clean(s))); m != nil && b.equal(m[1]) != nil {
+	s = contrast.ReplaceAllString(clean(s), " ")
+	i, rest, isSetOff := b.label(s)
+	if m := computed.FindStringSubmatch(withoutLaTeX(s)); m != nil && b.equal(m[1]) != nil {
 		return b.equal(m[1]), ""
 	}
-	if i >= 0 {
-		own := b.equal(rest)
-		other := func(m []string) bool { j := b.index(m[1]); return j >= 0 && j != i }
-		switch {
-		case slices.Contains(own, i), because.MatchString(rest):
-			return []int{i}, ""
-		case own != nil, isSetOff && slices.ContainsFunc(otherLabel.FindAllStringSubmatch(rest, -1), other):
-			return nil, Several
-		case isSetOff && spoils(fold(predicate.FindString(rest))) != "":
-			return nil, None
-		case isSetOff:
-			return []int{i}, ""
-		}
+	if i < 0 {
+		return b.sentence(s)
+	}
+	own := b.equal(rest)
+	first, _ := utf8.DecodeRuneInString(rest)
+	isSubject := unicode.IsLower(first) || strings.HasPrefix(fold(rest), b.forms[i][1])
+	others := func(j int) bool { return j != i }
+	switch {
+	case rest == "", slices.Contains(own, i), because.MatchString(rest):
+		return []int{i}, ""
+	case own != nil, isSetOff && slices.ContainsFunc(append(b.labelsIn(setOff, rest), b.labelsIn(single, rest)...), others):
+		return nil, Several
+	case isSetOff && isSubject && spoils(fold(clause.FindString(rest))) != "":
+		return nil, None
+	case isSetOff:
+		return []int{i}, ""
 	}
 	return b.sentence(s)
 }
 
-// sentence returns the one choice that stands in a sentence by its text, or by a label in
-// brackets, in emphasis or after "option", or by the only label, if a word points to it.
+// sentence returns the one choice that stands in a sentence by its text, or by a label that is set
+// off, or by the only label, if a word points to it.
 func (b ballot) sentence(s string) ([]int, string) {
-	s = contrast.ReplaceAllString(clean(s), " ")
 	labels := b.labelsIn(setOff, withoutLaTeX(s))
-	texts, rest := b.textsIn(tokenize(s))
-	bare := b.labelsIn(single, s)
-	if len(labels)+len(texts) == 0 && len(bare) == 1 && !mistaken.MatchString(s) {
+	texts, rest := tokenize(s).named(b.words)
+	alone := b.labelsIn(single, s)
+	if len(labels)+len(texts) == 0 && len(alone) <= 1 {
 		labels = b.labelsIn(phrasesOf().pointed, s)
 	}
 	named := cmp.Or(len(labels), len(texts))
 	switch {
-	case named == 0 && len(bare) > 1, named > 1:
+	case named == 0 && len(alone) > 1, named > 1:
 		return nil, Several
 	case named == 0, spoils(rest) != "":
 		return nil, None
@@ -176,25 +182,4 @@ func (b ballot) labelsIn(re *regexp.Regexp, s string) (all []int) {
 		}
 	}
 	return all
-}
-
-// textsIn returns the choices whose texts are in a sentence and not within a longer one, and the
-// sentence without them.
-func (b ballot) textsIn(s sentence) (all []int, rest string) {
-	longest := make([]int, len(s.words)) // by word: the length of the longest text that holds it
-	at := make([][]int, len(b.words))
-	for i, words := range b.words {
-		at[i] = find(s.words, words)
-		for _, from := range at[i] {
-			for k := range words {
-				longest[from+k] = max(longest[from+k], len(words))
-			}
-		}
-	}
-	for i, words := range b.words {
-		if slices.ContainsFunc(at[i], func(from int) bool { return longest[from] == len(words) }) {
-			all = append(all, i)
-		}
-	}
-	return all, s.without(func(i int) bool { return longest[i] > 0 })
 }

@@ -132,7 +132,7 @@ func TestAnswerForms(t *testing.T) {
 			}
 			t.Logf("%d of %d right answers fail, %d of %d wrong ones pass", lost, right, forged, wrong)
 			if file == "forms.txt" {
-				for _, rule := range []text.Rule{text.AnswerTag, text.Boxed, text.Hashes, text.Announced, text.JSON, text.Whole, text.LabelLine, text.LastLine} {
+				for _, rule := range []text.Rule{text.AnswerTag, text.Boxed, text.Hashes, text.Announced, text.JSON, text.Whole, text.FirstLine, text.LastLine} {
 					if !rules[rule] {
 						t.Errorf("no form is read by %s", rule)
 					}

@@ -15,51 +15,47 @@ type Free struct {
 	Pattern *regexp.Regexp
 }
 
-// Judge judges all of a text but thoughts; of one with a tag for the answer, what is in the tag.
+// Judge judges all of a text but thoughts; of one with a tag, a box or hashes, what is in the last.
 // An accepted phrase that the text contains as whole words scores 1, and any other its token F1.
-// The text must contain no rejected phrase, other than within an accepted one, nor resemble one as
+// The text must contain no rejected phrase, other than within a longer phrase, nor resemble one as
 // much.
 func (f Free) Judge(text string) Verdict {
-	read, rule := strings.TrimSpace(thoughtless(clean(text))), Whole
-	if tags := answerTag.FindAllStringSubmatch(read, -1); tags != nil {
-		read, rule = strings.TrimSpace(tags[len(tags)-1][1]), AnswerTag
-	}
-	if f.Pattern != nil {
+	said := strings.TrimSpace(thoughtless(clean(text)))
+	read, rule := inMark(said)
+	switch {
+	case f.Pattern != nil:
 		read, rule = place(text, f.Pattern, nil)
+	case rule == "":
+		read, rule = said, Whole
 	}
 	return verdict(f.reason(read), read, rule)
 }
 
 func (f Free) reason(read string) string {
-	said := tokenize(read)
 	if strings.Trim(read, " \n.,;:\"'") == "" {
 		return None
 	}
-	score := 0.0
-	covered := make([]int, len(said.words)) // by word: the end of the accepted phrase that holds it
-	for _, a := range f.Accepted {
-		words := tokenize(a).words
-		at := find(said.words, words)
-		if at != nil || len(words) == 0 && strings.Contains(said.text, oneLine(fold(a))) {
-			score = 1
-		}
-		score = max(score, f1(words, said.words))
-		for _, from := range at {
-			for k := range words {
-				covered[from+k] = max(covered[from+k], from+len(words))
+	said := tokenize(read)
+	all := slices.Concat(f.Accepted, f.Rejected)
+	words := make([][]token, len(all))
+	for i, phrase := range all {
+		words[i] = tokenize(phrase).words
+	}
+	named, _ := said.named(words)
+	best := func(from, to int) (score float64) { // of the phrases' scores
+		for i := from; i < to; i++ {
+			if slices.Contains(named, i) || len(words[i]) == 0 && strings.Contains(said.text, oneLine(fold(all[i]))) {
+				return 1
 			}
+			score = max(score, f1(words[i], said.words))
 		}
+		return score
 	}
-	for _, r := range f.Rejected {
-		words := tokenize(r).words
-		contained := slices.ContainsFunc(find(said.words, words), func(from int) bool {
-			return covered[from] < from+len(words) || slices.ContainsFunc(f.Accepted, func(a string) bool { return fold(a) == fold(r) })
-		})
-		if contained || len(words) == 0 && strings.Contains(said.text, oneLine(fold(r))) || score > 0 && f1(words, said.words) >= score {
-			return Rejected
-		}
-	}
-	if score == 0 || score < f.MinF1 {
+	score, rejected := best(0, len(f.Accepted)), best(len(f.Accepted), len(all))
+	switch {
+	case rejected == 1, score > 0 && rejected >= score:
+		return Rejected
+	case score == 0 || score < f.MinF1:
 		return Wrong
 	}
 	return ""

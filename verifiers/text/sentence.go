@@ -2,11 +2,33 @@ package text
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // found stands in a sentence for the words that were looked for; no clean text has it.
 const found = "\x01"
+
+// named returns which of the phrases stand in a sentence other than within a longer one of them,
+// and the sentence with found for each run of their words.
+func (s sentence) named(phrases [][]token) (all []int, rest string) {
+	longest := make([]int, len(s.words)) // by word: the length of the longest phrase that holds it
+	at := make([][]int, len(phrases))
+	for i, words := range phrases {
+		at[i] = find(s.words, words)
+		for _, from := range at[i] {
+			for k := range words {
+				longest[from+k] = max(longest[from+k], len(words))
+			}
+		}
+	}
+	for i, words := range phrases {
+		if slices.ContainsFunc(at[i], func(from int) bool { return longest[from] == len(words) }) {
+			all = append(all, i)
+		}
+	}
+	return all, s.without(func(i int) bool { return longest[i] > 0 })
+}
 
 // without returns the sentence with found for each run of words for which within is true.
 func (s sentence) without(within func(i int) bool) string {
@@ -38,21 +60,19 @@ func spoils(rest string) string {
 }
 
 var (
-	slash = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
 	// contrast is what an answer is set against, as in "Canberra, not Sydney".
-	contrast   = regexp.MustCompile(`, (?:and |but |und |et |e )?(?:not|nicht|non|pas|não) (?:(?:the|an?|die|der|das|le|la) |[\p{Lu}\d"'*(])[^,;.()]*,?|,? ?而不是[^,;。]*`)
-	mistaken   = regexp.MustCompile(`(?i)\b(?:wrong|incorrect|mistaken?)\b`)
-	separator  = regexp.MustCompile(`[,;/&|•·\n。]|[.!?](?:\s|$)|\band\b`)
+	contrast   = regexp.MustCompile(`, (?:and |but |und |et |e |y )?(?:not|nicht|non|pas|não|no) (?:(?:the|an?|die|der|das|le|la) |[\p{Lu}\d"'*($])[^,;.()]*,?|(?:,? ?而|, ?)不是[^;。]*|であり,[^。]*ではありません|[^,。]*(?:ではなく|(?:이|가) 아니라),?`)
+	separator  = regexp.MustCompile(`(?:[,/&|•·\n。和と]|[.!?;](?:\s|$)| (?:and|und|et|y|e) )+`)
+	slash      = regexp.MustCompile(found + `["'*_]* ?/|/ ?["'*_]*` + found)
+	lead       = regexp.MustCompile(`^(?:so|thus|hence|therefore),? `)
 	apposition = regexp.MustCompile(`^ an? `) // as in "Canberra, a city"
-	listed     = regexp.MustCompile(`\ban? ` + found)
-	hasSymbols = regexp.MustCompile(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 )
 
 // maxItem is how many words an item of a list has, unless an accepted answer has more.
 const maxItem = 3
 
-// isList reports whether a sentence is a list of items, of which the answer is one: two short
-// parts beside it, or one if the answer is in a short part, too.
+// isList reports whether the answer is an item of a list in a sentence: short parts stand on both
+// sides of it, two after it, or one if the answer's own part is short, too.
 func isList(rest string, accepted []string) bool {
 	most := maxItem
 	for _, a := range accepted {
@@ -61,15 +81,22 @@ func isList(rest string, accepted []string) bool {
 	if strings.Count(rest, " - ") > 1 {
 		rest = strings.ReplaceAll(rest, " - ", ",")
 	}
-	others := 0
-	for _, part := range separator.Split(rest, -1) {
-		switch n := len(tokenize(part).words); {
-		case apposition.MatchString(part) && !listed.MatchString(rest):
-		case strings.Contains(part, found) && n < most:
-			others++
-		case !strings.Contains(part, found) && 0 < n && n <= most:
-			others++
+	parts := separator.Split(lead.ReplaceAllString(rest, ""), -1)
+	short := func(i int) bool {
+		if i < 0 || i >= len(parts) || apposition.MatchString(parts[i]) {
+			return false
+		}
+		n := len(tokenize(parts[i]).words)
+		return n <= most && n > 0
+	}
+	for i, part := range parts {
+		if !strings.Contains(part, found) {
+			continue
+		}
+		own := len(tokenize(part).words) < most
+		if short(i-1) && (own || short(i+1)) || short(i+1) && (own || short(i+2)) {
+			return true
 		}
 	}
-	return others > 1
+	return slash.MatchString(rest)
 }

@@ -16,12 +16,27 @@ type Short struct {
 	Pattern   *regexp.Regexp
 }
 
+var (
+	// aside is what stands in brackets beside the answer; in "O(n)" they are part of it.
+	aside = regexp.MustCompile(`(^|[^\p{Latin}\d])\([^()]*\)`)
+	// closed is the end of a sentence or of a line that leads to the next; begun is the start of a
+	// heading, a quotation or an item.
+	closed = regexp.MustCompile(`[.!?:。]["'*_)]*$`)
+	begun  = regexp.MustCompile(`^(?:[#>|+•-]|\*\s|\d+[.)]\s)|=`)
+	// reply is "yes" or "no" before an explanation.
+	reply      = regexp.MustCompile(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]*(?:[,.;:!(。]| -| because |$)`)
+	concluded  = regexp.MustCompile(`[=≈]|\b(?:so|thus|hence|therefore)\b`)
+	hasSymbols = regexp.MustCompile(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
+)
+
 // Judge judges a text.
 func (s Short) Judge(text string) Verdict {
 	if s.Tolerance == nil {
 		s.Tolerance = new(big.Rat)
 	}
-	read, rule := place(text, s.Pattern, nil)
+	read, rule := place(text, s.Pattern, func(first, last string) bool { // "Canberra⏎It was founded in 1913."
+		return !closed.MatchString(first) && !begun.MatchString(first) && closed.MatchString(last)
+	})
 	return verdict(s.reason(read), read, rule)
 }
 
@@ -30,35 +45,22 @@ func (s Short) reason(read string) string {
 	if strings.TrimSpace(read) == "" {
 		return None
 	}
-	got := forms(read)
-	line := cmp.Or(bare(aside.ReplaceAllString(withoutLaTeX(clean(read)), " ")), read)
+	line := cmp.Or(bare(aside.ReplaceAllString(withoutLaTeX(clean(read)), "$1 ")), read)
 	line = phrasesOf().tail.ReplaceAllString(contrast.ReplaceAllString(line, " "), "")
-	said := tokenize(line)
+	whole, got, said := forms(read), forms(line), tokenize(line)
 	worst := Wrong
+	var phrases [][]token
 	for _, a := range s.Accepted {
-		want := forms(a)
-		if got[1] == want[1] || withoutArticle(got[2]) == withoutArticle(want[2]) || withoutArticle(forms(line)[2]) == withoutArticle(want[2]) {
+		want, words, why := forms(a), tokenize(a).words, Wrong
+		switch {
+		case whole[1] == want[1], whole[2] == want[2], got[2] == want[2]:
 			return ""
-		}
-		if reply.MatchString(want[1]) {
-			all := reply.FindAllStringSubmatch(said.text, -1)
-			other := slices.ContainsFunc(all, func(m []string) bool { return m[1] != want[1] })
-			switch {
-			case all == nil || !strings.HasPrefix(said.text, all[0][0]):
-			case other:
-				continue
-			default:
-				return ""
-			}
-		}
-		var why string
-		if words := tokenize(a).words; len(words) == 1 && words[0].number {
-			if len(a) == len("1945") {
-				said = tokenize(date.ReplaceAllString(line, " "))
-			}
+		case reply.FindString(want[1]) == want[1]:
+			why = replied(said.text, want[1])
+		case len(words) == 1 && words[0].number:
 			why = s.number(said, words[0])
-		} else {
-			why = s.phrase(said, words, want[1])
+		case !hasSymbols.MatchString(want[2]), strings.Contains(got[2], want[2]):
+			phrases = append(phrases, words)
 		}
 		if why == "" {
 			return ""
@@ -67,26 +69,28 @@ func (s Short) reason(read string) string {
 			worst = why
 		}
 	}
+	if why := s.phrase(said, phrases); why != Wrong {
+		return why
+	}
 	return worst
 }
 
-var (
-	// aside is what stands in brackets beside the answer.
-	aside   = regexp.MustCompile(`\([^()]*\)`)
-	article = regexp.MustCompile(`^(?:the|an?) `)
-	// date is a month and a day before a year.
-	date = regexp.MustCompile(`(?i)\b(?:\d\d?(?:st|nd|rd|th)? (?:of )?)?` + month + `(?: \d\d?(?:st|nd|rd|th)?,)? `)
-	// reply is "yes" or "no" before an explanation; the first decides, unless there are others.
-	reply     = regexp.MustCompile(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니요)["*_]*(?:[,.;:!(。]| -| because |$)`)
-	concluded = regexp.MustCompile(`[=≈]|\b(?:so|thus|hence|therefore)\b`)
-)
-
-const month = `(?:january|february|march|april|may|june|july|august|september|october|november|december)`
-
-func withoutArticle(s string) string { return article.ReplaceAllString(s, "") }
+// replied judges the replies in a line, which have to be one, and not in doubt.
+func replied(line, want string) string {
+	why := Wrong
+	for _, m := range reply.FindAllStringSubmatchIndex(line, -1) {
+		switch {
+		case line[m[2]:m[3]] != want:
+			return Several
+		case why == Wrong:
+			why = spoils(line[:m[2]])
+		}
+	}
+	return why
+}
 
 // number judges a sentence, or what follows its last "=" or "so", for an accepted number: it must
-// have no other number, except those of the question.
+// have no other number, except those of the question and, beside a year, days.
 func (s Short) number(said sentence, accepted token) string {
 	from := -1
 	for _, m := range concluded.FindAllStringIndex(said.text, -1) {
@@ -96,47 +100,28 @@ func (s Short) number(said sentence, accepted token) string {
 	}
 	asked := tokenize(s.Question).words
 	isAccepted := func(t token) bool { return t.number && near(t, accepted, s.Tolerance) }
-	isAsked := func(t token) bool {
-		return !slices.ContainsFunc(asked, isAccepted) && slices.ContainsFunc(asked, func(q token) bool { return q.number && same(q, t) })
-	}
-	found, others := false, false
-	for _, t := range said.words {
-		if t.number && t.from > from {
-			found = found || isAccepted(t)
-			others = others || !isAccepted(t) && !isAsked(t)
-		}
+	isOther := func(t token) bool {
+		isDay := len(accepted.text) == len("1945") && s.Tolerance.Sign() == 0 && len(t.text) <= len("31")
+		isAsked := !slices.ContainsFunc(asked, isAccepted) && slices.ContainsFunc(asked, func(q token) bool { return q.number && same(q, t) })
+		return t.number && t.from > from && !isAccepted(t) && !isAsked && !isDay
 	}
 	switch {
-	case !found:
+	case !slices.ContainsFunc(said.words, func(t token) bool { return t.from > from && isAccepted(t) }):
 		return Wrong
-	case others:
+	case slices.ContainsFunc(said.words, isOther):
 		return Several
 	}
 	return spoils(said.without(func(i int) bool { return isAccepted(said.words[i]) }))
 }
 
-// phrase judges a line for an accepted phrase, which has to be in its first or last sentence.
-func (s Short) phrase(said sentence, accepted []token, want string) string {
-	within, all := make([]bool, len(said.words)), sentences(said.text)
-	first, last := len(all[0]), len(said.text)-len(all[len(all)-1])
-	at := slices.DeleteFunc(find(said.words, accepted), func(from int) bool {
-		next := from + len(accepted)
-		return said.words[next-1].to > first && said.words[from].from < last || next < len(said.words) && factors()[said.words[next].text] != nil // "two hundred" is not two
-	})
-	for _, from := range at {
-		for k := range accepted {
-			within[from+k] = true
-		}
-	}
-	if len(at) == 0 || hasSymbols.MatchString(want) && !strings.Contains(said.text, want) {
+// phrase judges a line for accepted phrases.
+func (s Short) phrase(said sentence, accepted [][]token) string {
+	_, rest := said.named(accepted)
+	if !strings.Contains(rest, found) {
 		return Wrong
 	}
-	rest := said.without(func(i int) bool { return within[i] })
-	if why := spoils(rest); why != "" {
+	if why := spoils(rest); why != "" || !isList(rest, s.Accepted) {
 		return why
 	}
-	if slash.MatchString(rest) || isList(rest, s.Accepted) {
-		return Several
-	}
-	return ""
+	return Several
 }

@@ -6,6 +6,7 @@ package text
 import (
 	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -41,26 +42,26 @@ func verdict(reason, read string, rule Rule) Verdict {
 }
 
 // place returns what a text says by the author's pattern, if there is one, or else by the rules.
-func place(text string, pattern *regexp.Regexp, labelled func(string) int) (string, Rule) {
+func place(text string, pattern *regexp.Regexp, answersFirst func(first, last string) bool) (string, Rule) {
 	if pattern == nil {
-		return locate(clean(text), labelled)
+		return locate(clean(text), answersFirst)
 	}
-	matches := pattern.FindAllStringSubmatchIndex(text, -1)
-	for len(matches) > 0 {
-		m := matches[len(matches)-1]
-		if m[2] >= 0 {
+	for _, m := range slices.Backward(pattern.FindAllStringSubmatchIndex(text, -1)) {
+		if m[2] >= 0 { // the group took part
 			return strings.TrimSpace(clean(text[m[2]:m[3]])), Pattern
 		}
-		matches = matches[:len(matches)-1] // the group took no part
 	}
 	return "", ""
 }
 
+var (
+	tight   = regexp.MustCompile(` ?([^\p{L}\p{M}\p{N}\s]) ?`)
+	article = regexp.MustCompile(`^(?:the|an?) `)
+)
+
 // forms returns a line in the forms that are compared one after another: as it is, without
-// differences in case, and without what surrounds it and without spaces beside symbols.
+// differences in case, and without what surrounds it, an article, and spaces beside symbols.
 func forms(s string) [3]string {
 	line, folded := oneLine(clean(s)), oneLine(fold(s))
-	return [3]string{line, folded, cmp.Or(tight.ReplaceAllString(bare(folded), "$1"), folded)}
+	return [3]string{line, folded, cmp.Or(article.ReplaceAllString(tight.ReplaceAllString(bare(folded), "$1"), ""), folded)}
 }
-
-var tight = regexp.MustCompile(` ?([^\p{L}\p{M}\p{N}\s]) ?`)

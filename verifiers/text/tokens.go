@@ -32,12 +32,12 @@ const (
 )
 
 var (
-	powerOfTen = regexp.MustCompile(`(?:(\d) ?[×x*] ?)?\b10 ?\^ ?([-+]?\d+)\b`)
+	powerOfTen = regexp.MustCompile(`(\d) ?[×x*] ?10 ?\^ ?([-+]?\d+)\b`)
+	onlyPower  = regexp.MustCompile(`\b10 ?\^ ?([-+]?\d+)\b`)
 	spaced     = regexp.MustCompile(`\b\d{1,3}(?: \d{3})+\b`)
-	mixed      = regexp.MustCompile(`\b(\d{1,6}) (\d{1,6})/(\d{1,6})\b`)
 	minus      = regexp.MustCompile(`\b(?:minus|negative) (\d)`)
 	// numeral is all that can be one number; it is read by value.
-	numeral = regexp.MustCompile(`^(?:[√±<>≤≥≠] ?)?(?:[-+]?[$€£¥]?|[$€£¥][-+])\.?\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?`)
+	numeral = regexp.MustCompile(`^(?:[√±<>≤≥≠] ?)?(?:[-+]?[$€£¥]?|[$€£¥][-+])(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?`)
 	ordinal = regexp.MustCompile(`^\d+(?:st|nd|rd|th)\b`)
 	// wordForm is a word: "isn't", "well-known", "c++", "c#", "h2o", "2nd".
 	wordForm = regexp.MustCompile(`^(?:[` + spaceless + `]\p{M}*|` + letter + `+(?:['-]` + letter + `+)*[+#]*)`)
@@ -46,22 +46,9 @@ var (
 // tokenize reads the words of a text.
 func tokenize(s string) sentence {
 	s = withoutLaTeX(fold(s))
-	s = powerOfTen.ReplaceAllStringFunc(s, func(p string) string {
-		m := powerOfTen.FindStringSubmatch(p)
-		if m[1] == "" {
-			m[1] = "1"
-		}
-		return m[1] + "e" + m[2]
-	})
+	s = onlyPower.ReplaceAllString(powerOfTen.ReplaceAllString(s, "${1}e$2"), "1e$1")
 	s = strings.ReplaceAll(s, "per cent", "percent")
 	s = spaced.ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
-	s = mixed.ReplaceAllStringFunc(s, func(p string) string { // 2 1/2 is 5/2
-		m := mixed.FindStringSubmatch(p)
-		whole, _ := strconv.Atoi(m[1])
-		over, _ := strconv.Atoi(m[2])
-		under, _ := strconv.Atoi(m[3])
-		return strconv.Itoa(whole*under+over) + "/" + m[3]
-	})
 	s = minus.ReplaceAllString(s, "-$1")
 	var all []token
 	before := ' ' // the rune before
@@ -109,9 +96,15 @@ var (
 	fraction = regexp.MustCompile(`^-?\d+/\d+$`)
 )
 
-// value returns the value of a number; nil if it is malformed or out of bounds.
+// value returns the value of a number, without a percent sign; nil if it is malformed or out of bounds.
 func (t token) value() *big.Rat {
 	s := strings.TrimPrefix(strings.NewReplacer("$", "", "€", "", "£", "", "¥", "").Replace(t.text), "+")
+	whole, s, isMixed := strings.Cut(s, " ") // 2 1/2
+	if !isMixed {
+		whole, s = "0", whole
+	} else if strings.HasPrefix(whole, "-") {
+		s = "-" + s
+	}
 	switch m := decimal.FindStringSubmatch(s); {
 	case m != nil:
 		if e, err := strconv.Atoi(m[4]); m[4] != "" && (err != nil || e < -maxExponent || e > maxExponent) {
@@ -124,10 +117,11 @@ func (t token) value() *big.Rat {
 		return nil
 	}
 	v, ok := new(big.Rat).SetString(s)
-	if !ok || len(s) >= maxNumeral {
+	w, okWhole := new(big.Rat).SetString(whole)
+	if !ok || !okWhole || len(s) >= maxNumeral {
 		return nil
 	}
-	if t.times != nil && !t.percent() {
+	if v.Add(v, w); t.times != nil && !t.percent() {
 		v.Mul(v, t.times)
 	}
 	return v
@@ -146,20 +140,20 @@ func near(a, b token, tolerance *big.Rat) bool {
 		d := new(big.Rat).Sub(v, w)
 		return d.Abs(d).Cmp(tolerance) <= 0
 	}
-	hundredth := func(v *big.Rat) *big.Rat { return new(big.Rat).Mul(v, big.NewRat(1, 100)) }
-	switch {
-	case within(v, w):
-		return true
-	case a.percent() == b.percent():
-		return false
-	case a.percent():
-		return within(hundredth(v), w)
-	}
-	return within(v, hundredth(w))
+	hundredth := big.NewRat(1, 100)
+	return within(v, w) || a.percent() && !b.percent() && within(v.Mul(v, hundredth), w) || b.percent() && !a.percent() && within(v, w.Mul(w, hundredth))
 }
 
 func same(a, b token) bool {
 	return a.text == b.text && a.times == nil && b.times == nil || a.number && b.number && near(a, b, new(big.Rat))
+}
+
+// particle is what Korean adds to the last word of a phrase.
+var particle = regexp.MustCompile(`^(?:은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다)$`)
+
+func particled(word, root string) bool {
+	end, ok := strings.CutPrefix(word, root)
+	return ok && particle.MatchString(end)
 }
 
 // find returns the indices at which needle begins in hay. An empty needle is never found.
@@ -169,7 +163,7 @@ func find(hay, needle []token) (at []int) {
 		for n < len(needle) && same(hay[i+n], needle[n]) {
 			n++
 		}
-		if n == len(needle) {
+		if n == len(needle) || n == len(needle)-1 && particled(hay[i+n].text, needle[n].text) {
 			at = append(at, i)
 		}
 	}

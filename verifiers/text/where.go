@@ -3,6 +3,7 @@ package text
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,27 +12,26 @@ import (
 // A Rule says where an answer stands in a text.
 type Rule string
 
-// The rules, in the order in which they are tried. The last match of a rule counts.
+// The rules, in the order in which they are tried; the first three are one. The last match of a
+// rule counts.
 const (
 	AnswerTag Rule = "answer_tag" // <answer>…</answer>
 	Boxed     Rule = "boxed"      // \boxed{…}
-	Hashes    Rule = "hashes"     // #### … at the start of a line
+	Hashes    Rule = "hashes"     // #### …, the last line
 	Announced Rule = "announced"  // ANSWER: …, "the answer is …", in the table's languages
 	JSON      Rule = "json"       // an object with the key answer
 	Whole     Rule = "whole"      // the text, if it is one line
-	LabelLine Rule = "label_line" // the first line, a label: multiple choice only
+	FirstLine Rule = "first_line" // the first line, an answer before its explanation
 	LastLine  Rule = "last_line"  // the last line that is not empty
 	Pattern   Rule = "pattern"    // the author's pattern, instead of all rules above
 )
 
 var (
 	thinkEnd   = regexp.MustCompile(`(?i)</(?:think|thinking|reasoning)>`)
-	answerTag  = regexp.MustCompile(`(?is)<(?:final_?)?answer>(.*?)</(?:final_?)?answer>`)
-	hashes     = regexp.MustCompile(`(?m)^ {0,3}####[ \t]+(\S.*)$`)
-	heading    = regexp.MustCompile(`(?m)^ {0,3}#+[ \t]`)
-	jsonAnswer = regexp.MustCompile(`(?i)[{,]\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|[^\s"{},\[][^{},\n]*)`)
-	// courtesy is what a chat model says last.
-	courtesy = regexp.MustCompile(`(?i)(?:^|[.!?*\n]\s*)(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want))\b[^\n]*$`)
+	marked     = regexp.MustCompile(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
+	jsonAnswer = regexp.MustCompile(`(?i)[{,]\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^{}]*\}|[^\s"{},\[][^{},\n]*)`)
+	// courtesy is what a chat model says last: an offer, or an explanation under its name.
+	courtesy = regexp.MustCompile(`(?i)(?:^|[.!?*\n]\s*)(?:(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|¡?espero|spero)\b|希望|お役に立|도움이)[^\n]*$|\n[^\p{L}\n]*(?:explanation|note|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:(?s:.*)`)
 	noLine   = regexp.MustCompile("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
 )
 
@@ -43,65 +43,39 @@ func thoughtless(text string) string {
 	return text
 }
 
-// locate returns where the answer stands in a clean text, and the rule. labelled returns the
-// choice that a line names by its label, or -1; nil if there are no labels.
-func locate(text string, labelled func(line string) int) (string, Rule) {
+// locate returns where the answer stands in a clean text, and the rule. answersFirst reports
+// whether the first line of several is the answer.
+func locate(text string, answersFirst func(first, last string) bool) (string, Rule) {
 	text = thoughtless(text)
-	if inner, rule := marked(text); rule != "" {
-		read, _ := spoken(inner, labelled) // "<answer>The answer is B</answer>"
+	if inner, rule := inMark(text); rule != "" {
+		read, _ := spoken(inner, answersFirst) // "<answer>The answer is B</answer>"
 		return read, rule
 	}
-	return spoken(text, labelled)
+	return spoken(text, answersFirst)
 }
 
-// marked applies the rules of tags, boxes and hashes.
-func marked(text string) (read string, rule Rule) {
-	text, last := strings.TrimSpace(text), -1
-	found := func(from, to int, by Rule) {
-		if from > last && strings.TrimSpace(text[from:to]) != "" {
-			last, read, rule = from, text[from:to], by
-		}
-	}
-	for _, m := range answerTag.FindAllStringSubmatchIndex(text, -1) {
-		found(m[2], m[3], AnswerTag)
-	}
-	end, sections := len(text), len(heading.FindAllStringIndex(text, 2)) > 1
-	for _, m := range hashes.FindAllStringSubmatchIndex(text, -1) {
-		if _, rule := announced(text[m[2]:m[3]]); rule == "" && (m[3] >= end || !sections) { // it heads no section
-			found(m[2], m[3], Hashes)
-		}
-	}
-	var open []int // where each brace that is not closed yet begins
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-			if strings.HasPrefix(text[i:], "boxed") {
-				i += len("boxed") - 1
-			}
-		case '{':
-			open = append(open, i)
-		case '}':
-			if n := len(open) - 1; n >= 0 {
-				if from := open[n]; strings.HasSuffix(strings.TrimRight(text[max(0, from-8):from], " "), `\boxed`) {
-					found(from+1, i, Boxed)
-				}
-				open = open[:n]
+// inMark returns what is in the last tag or box of a text, or after hashes; "" for none.
+func inMark(text string) (string, Rule) {
+	for _, m := range slices.Backward(marked.FindAllStringSubmatch(text, -1)) {
+		for i, rule := range []Rule{AnswerTag, Boxed, Hashes} {
+			if inner := strings.TrimSpace(m[i+1]); inner != "" {
+				return inner, rule
 			}
 		}
 	}
-	return read, rule
+	return "", ""
 }
 
 // spoken applies the rules of announcements and lines.
-func spoken(text string, labelled func(string) int) (string, Rule) {
+func spoken(text string, answersFirst func(first, last string) bool) (string, Rule) {
 	if read, rule := announced(text); rule != "" {
 		return read, rule
 	}
-	var lines []string
-	if m := courtesy.FindStringIndex(strings.TrimSpace(text)); m != nil && m[0] > 0 {
-		text = strings.TrimSpace(text)[:m[0]+1]
+	text = strings.TrimSpace(text)
+	if m := courtesy.FindStringIndex(text); m != nil && m[0] > 0 {
+		text = text[:m[0]+1]
 	}
+	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
 		if line = strings.TrimSpace(line); !noLine.MatchString(line) {
 			lines = append(lines, line)
@@ -109,20 +83,17 @@ func spoken(text string, labelled func(string) int) (string, Rule) {
 	}
 	switch n := len(lines); {
 	case n == 0:
-		return strings.TrimSpace(text), Whole
+		return text, Whole
 	case n == 1:
 		return lines[0], Whole
+	case answersFirst(lines[0], lines[n-1]):
+		return lines[0], FirstLine
 	default:
-		if labelled != nil {
-			if i, j := labelled(lines[0]), labelled(lines[n-1]); i >= 0 && (j < 0 || j == i) {
-				return lines[0], LabelLine
-			}
-		}
 		return lines[n-1], LastLine
 	}
 }
 
-// announced applies the rule of announcements.
+// announced applies the rules of announcements and JSON.
 func announced(text string) (read string, rule Rule) {
 	const skipped = " \t\n*_:"
 	last, end := -1, len(strings.TrimRight(text, skipped))
@@ -154,6 +125,7 @@ func announced(text string) (read string, rule Rule) {
 var (
 	sentenceEnd  = regexp.MustCompile(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|[。!?]`)
 	abbreviation = regexp.MustCompile(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
+	germanDate   = regexp.MustCompile(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
 )
 
 // sentences splits a line; there is at least one.
@@ -164,7 +136,7 @@ func sentences(line string) (all []string) {
 		glued := m[1] < len(line) && strings.TrimSpace(line[m[0]:m[1]]) == line[m[0]:m[1]]
 		switch {
 		case glued && next <= unicode.MaxLatin1 && line[m[0]] < utf8.RuneSelf: // as in "5!=120"
-		case line[m[0]] == '.' && abbreviation.MatchString(line[max(0, m[0]-8):m[0]+1]):
+		case abbreviation.MatchString(line[max(0, m[0]-8) : m[0]+1]), germanDate.MatchString(line[m[0]:]):
 		case m[1] < len(line):
 			all, from = append(all, line[from:m[1]]), m[1]
 		}

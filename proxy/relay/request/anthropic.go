@@ -31,11 +31,10 @@ func Messages() Form {
 	tool := form{fields{
 		"name": plain, "description": text, "input_schema": schema, "input_examples": data, "cache_control": cacheControl, "strict": plain,
 		"eager_input_streaming": plain, "defer_loading": plain, "max_characters": plain,
-		"allowed_callers": list(func(in *inspector, v *value) error {
-			if s, _ := v.text(); s == "direct" {
-				return nil
+		"allowed_callers": list(func(in *inspector, v *value) {
+			if s, _ := v.text(); s != "direct" {
+				in.outside(v, "allowed_callers")
 			}
-			return in.outside(v, "allowed_callers")
 		}),
 	}, ""}
 	format := object(fields{"name": plain, "schema": schema})
@@ -70,11 +69,10 @@ func Messages() Form {
 }
 
 // strange makes a source that says two things unusable.
-func strange(in *inspector, v *value) error {
+func strange(in *inspector, v *value) {
 	if !v.null() && !in.Allow {
 		v.in.remove()
 	}
-	return nil
 }
 
 // choiceOf returns the same form for several types.

@@ -26,12 +26,10 @@ func generate() fields {
 		"mediaResolution":  plainOr(fields{"level": plain}),
 	}))
 	// A part that is empty afterwards becomes a text.
-	said := object(fields{"role": plain, "parts": each(func(in *inspector, v *value) error {
-		err := part(in, v)
-		if v.emptied() {
+	said := object(fields{"role": plain, "parts": each(func(in *inspector, v *value) {
+		if part(in, v); v.emptied() {
 			v.replace(`{"text":"` + notice + `"}`)
 		}
-		return err
 	})})
 	declaration := object(both(fields{
 		"name": plain, "description": text, "behavior": plain, "parameters": schema, "response": schema, "parametersJsonSchema": schema, "responseJsonSchema": schema,
@@ -52,7 +50,7 @@ func generate() fields {
 }
 
 func generation() fields {
-	elsewhere := func(in *inspector, v *value) error { return in.remove(v, "routingConfig") } // leads to other models
+	elsewhere := func(in *inspector, v *value) { in.remove(v, "routingConfig") } // leads to other models
 	all := fields{
 		"maxOutputTokens": outputLimit, "candidateCount": oneCandidate, "routingConfig": elsewhere, "modelConfig": elsewhere,
 		"stopSequences": list(text), "responseSchema": schema, "responseJsonSchema": schema, "responseModalities": list(plain),
@@ -68,19 +66,17 @@ func generation() fields {
 }
 
 // pathModel refuses a model other than the path's.
-func pathModel(in *inspector, v *value) error {
+func pathModel(in *inspector, v *value) {
 	if s, _ := v.text(); s != "models/"+in.Model && !v.null() {
-		return refuse(BadModel, "only the model %s is allowed here", in.Model)
+		in.fail(BadModel, "only the model %s is allowed here", in.Model)
 	}
-	return nil
 }
 
 // oneCandidate: no event at the end of a stream counts several.
-func oneCandidate(_ *inspector, v *value) error {
+func oneCandidate(in *inspector, v *value) {
 	if n := number(v.raw); !v.null() && (n > 1 || n < 0) {
-		return malformed("only one candidate is allowed here")
+		in.fail(Bad, "only one candidate is allowed here")
 	}
-	return nil
 }
 
 // both adds the name of each field in the API's definition.

@@ -2,20 +2,21 @@ package request
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
+	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds of a request's JSON. Real agents' requests have some thousands of values, nested
 // less than 20 deep.
 const (
 	maxDepth  = 256
-	maxValues = 1 << 18
-	maxNodes  = 1 << 17 // values that are not data
+	maxValues = 1 << 17
 )
 
 var (
@@ -33,159 +34,82 @@ type value struct {
 	name    []byte // the key as written, with its quotes; nil unless a member
 	raw     []byte // as written
 	parts   []*value
-	in      *value // nil for the whole request
-	opened  bool   // parts are there
-	gone    bool   // removed
-	changed bool   // the parts differ from raw
+	index   map[string]*value // of many members, by key; nil until it is needed
+	in      *value            // nil for the whole request
+	gone    bool              // removed
+	changed bool              // the parts differ from raw
 }
 
 // parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike:
 // no repeated key in an object, even spelled with escapes, no invalid UTF-8, nothing after
 // the value. Otherwise the provider and the relay could read different requests.
 //
-// encoding/json checks the grammar. Its tokens would hide how a key is written, and copy every string.
-// Package document would refuse lone surrogates and numbers out of range, but agents send such values,
-// and the provider decides about them.
+// jsontext is the encoding/json/jsontext of later versions of Go. Package document would refuse lone surrogates and
+// numbers out of range, but agents send such values, and the provider decides about them.
 func parse(body []byte) (root *value, values int, err error) {
-	switch {
-	case !utf8.Valid(body):
+	if !utf8.Valid(body) {
 		return nil, 0, errUTF8
-	case !json.Valid(body):
-		return nil, 0, errSyntax
 	}
-	p := &parser{data: body}
-	p.next()
-	begin := p.pos
-	if err := p.value(0); err != nil {
-		return nil, p.values, err
-	}
-	return &value{raw: body[begin:p.pos]}, p.values, nil
-}
-
-// open reads the parts of an object or an array. nodes counts values; open returns false if there are too many.
-func (v *value) open(nodes *int) bool {
-	if v.opened {
-		return true
-	}
-	v.opened = true
-	p := &parser{data: v.raw, read: true}
-	for p.pos++; p.next() != v.raw[0]+2; { // in ASCII, a closing bracket is its opening one plus 2
-		if *nodes++; *nodes > maxNodes {
-			return false
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowInvalidUTF8(true)) // now only half a surrogate pair
+	var in, next *value                                                              // next has its key already
+	for root == nil || in != nil {
+		kind := d.PeekKind()
+		container := kind == '{' || kind == '['
+		var raw []byte
+		if container || kind == '}' || kind == ']' {
+			_, err = d.ReadToken()
+		} else {
+			raw, err = d.ReadValue()
 		}
-		part := &value{in: v}
-		if v.raw[0] == '{' {
-			part.name = p.text()
-			part.key, _ = unquote(part.name)
-			p.next()
-		}
-		begin := p.pos
-		_ = p.value(0) // was checked by parse
-		part.raw = v.raw[begin:p.pos]
-		v.parts = append(v.parts, part)
-	}
-	return true
-}
-
-// A parser reads valid JSON.
-type parser struct {
-	data   []byte
-	pos    int
-	values int      // so far
-	read   bool     // the keys were checked
-	keys   []string // of the objects around pos
-}
-
-// fewKeys can be compared one by one.
-const fewKeys = 16
-
-// next advances to the next value, key or end, and returns its first byte.
-func (p *parser) next() byte {
-	for strings.IndexByte(" \t\r\n,:", p.data[p.pos]) >= 0 {
-		p.pos++
-	}
-	return p.data[p.pos]
-}
-
-// value reads a value and checks its keys.
-func (p *parser) value(depth int) error {
-	if p.values++; p.values > maxValues {
-		return errValues
-	}
-	if depth > maxDepth {
-		return errDepth
-	}
-	switch kind := p.next(); kind {
-	case '{', '[':
-		return p.parts(kind, depth)
-	case '"':
-		p.text()
-	default:
-		for p.pos < len(p.data) && strings.IndexByte(" \t\r\n,]}", p.data[p.pos]) < 0 {
-			p.pos++
-		}
-	}
-	return nil
-}
-
-// parts reads an object or an array.
-func (p *parser) parts(kind byte, depth int) error {
-	first := len(p.keys) // of this object's
-	var many map[string]bool
-	for p.pos++; p.next() != kind+2; {
-		if kind == '{' {
-			name := p.text()
-			if !p.read {
-				key, ok := unquote(name)
-				if !ok {
-					return errKey
-				}
-				if many[key] || many == nil && slices.Contains(p.keys[first:], key) {
-					return errKeyTwice
-				}
-				if p.keys = append(p.keys, key); many != nil {
-					many[key] = true
-				} else if len(p.keys)-first == fewKeys {
-					many = map[string]bool{}
-					for _, k := range p.keys[first:] {
-						many[k] = true
-					}
-				}
+		end := int(d.InputOffset())
+		raw = body[end-len(raw) : end] // what jsontext returned is valid only until its next call
+		switch {
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			return nil, values, errKeyTwice
+		case err != nil:
+			return nil, values, errSyntax
+		case kind == '}' || kind == ']':
+			in.raw = body[len(body)-len(in.raw) : end]
+			in = in.in
+			continue
+		case next == nil && in.kind() == '{':
+			key, ok := unquote(raw)
+			if !ok {
+				return nil, values, errKey
 			}
+			next = &value{in: in, key: key, name: raw}
+			continue
 		}
-		if err := p.value(depth + 1); err != nil {
-			return err
+		v := cmp.Or(next, &value{in: in})
+		if v.raw = raw; container {
+			v.raw = body[end-1:] // until its end is known
+		}
+		if next = nil; in == nil {
+			root = v
+		} else {
+			in.parts = append(in.parts, v)
+		}
+		if container {
+			in = v
+		}
+		if values++; values > maxValues {
+			return nil, values, errValues
+		}
+		if d.StackDepth() > maxDepth {
+			return nil, values, errDepth
 		}
 	}
-	p.keys = p.keys[:first]
-	p.pos++
-	return nil
-}
-
-// text reads a string, and returns it with its quotes.
-func (p *parser) text() []byte {
-	begin := p.pos
-	for p.pos++; p.data[p.pos] != '"'; p.pos++ {
-		if p.data[p.pos] == '\\' {
-			p.pos++
-		}
+	if _, err := d.ReadToken(); err != io.EOF {
+		return nil, values, errSyntax
 	}
-	p.pos++
-	return p.data[begin:p.pos]
+	return root, values, nil
 }
 
 // unquote decodes a string of valid JSON. It returns false for half a surrogate pair, which parsers
-// read differently. encoding/json replaces it by U+FFFD, so unquote also returns false for any U+FFFD
-// in a string with escapes.
+// read differently.
 func unquote(raw []byte) (string, bool) {
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), true
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil || strings.ContainsRune(s, utf8.RuneError) {
-		return "", false
-	}
-	return s, true
+	s, err := jsontext.AppendUnquote(nil, raw)
+	return string(s), err == nil
 }
 
 // kind returns the first byte of a value: one of {["tfn, '-' or a digit; 0 if absent.
@@ -207,17 +131,33 @@ func (v *value) text() (string, bool) {
 	return unquote(v.raw)
 }
 
-// field returns a member of an object that was opened, nil if there is none.
+// field returns a member of an object, nil if there is none.
 func (v *value) field(key string) *value {
-	if v.kind() == '{' {
+	if v.kind() != '{' {
+		return nil
+	}
+	if len(v.parts) > fewParts && v.index == nil {
+		v.index = map[string]*value{}
 		for _, m := range v.parts {
-			if m.key == key && !m.gone {
-				return m
-			}
+			v.index[m.key] = m
+		}
+	}
+	if v.index != nil {
+		if m := v.index[key]; m != nil && !m.gone {
+			return m
+		}
+		return nil
+	}
+	for _, m := range v.parts {
+		if m.key == key && !m.gone {
+			return m
 		}
 	}
 	return nil
 }
+
+// fewParts can be compared one by one, even for each value inside them.
+const fewParts = 16
 
 // word returns the value of a string member; "" if absent or null. It returns false for any
 // other value.
@@ -235,7 +175,7 @@ func (v *value) emptied() bool {
 
 // touch marks everything that contains v as changed.
 func (v *value) touch() {
-	for in := v.in; in != nil; in = in.in {
+	for in := v.in; in != nil && !in.changed; in = in.in {
 		in.changed = true
 	}
 }
@@ -248,13 +188,13 @@ func (v *value) remove() {
 
 // replace replaces v with JSON without changing its key.
 func (v *value) replace(json string) {
-	v.raw, v.parts, v.gone, v.changed = []byte(json), nil, false, false
+	v.raw, v.parts, v.index, v.gone, v.changed = []byte(json), nil, nil, false, false
 	v.touch()
 }
 
 // add adds a member to an object.
 func (v *value) add(key, json string) {
-	v.changed = true
+	v.changed, v.index = true, nil
 	v.touch()
 	v.parts = append(v.parts, &value{key: key, name: []byte(strconv.Quote(key)), raw: []byte(json), in: v})
 }

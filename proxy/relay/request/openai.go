@@ -1,7 +1,6 @@
 package request
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
@@ -92,26 +91,23 @@ func inputItem(inner rule) rule {
 		"reasoning":               item(fields{"summary": thought, "content": thought, "encrypted_content": text}),
 		"compaction":              compaction, "compaction_summary": compaction, "compaction_trigger": compaction, "context_compaction": compaction,
 	}
-	return func(in *inspector, v *value) error {
-		if err := in.enter(v, '{', "object"); err != nil {
-			return err
+	return func(in *inspector, v *value) {
+		if !in.is(v, '{', "object") {
+			return
 		}
-		kind, ok := v.word("type")
-		switch {
-		case !ok:
-			return malformed("a type is no string")
-		case kind == "" && !v.field("role").null():
+		kind := in.kindOf(v)
+		if kind == "" && !v.field("role").null() {
 			kind = "message"
 		}
 		switch {
 		case kind == "item_reference" || kind == "": // an item without a type and role is a reference, too
-			return stateless("item_reference")(in, v)
+			stateless("item_reference")(in, v)
 		case refersByID(kind, v) && kind != "reasoning":
-			return stateless("an item with nothing but an id")(in, v)
+			stateless("an item with nothing but an id")(in, v)
 		case refersByID(kind, v):
 			v.field("id").remove() // codex sends such items from providers that encrypt nothing
 		}
-		return in.typed(v, kind, items, unknown("input:"))
+		in.typed(v, kind, items, unknown("input:"))
 	}
 }
 
@@ -136,7 +132,7 @@ func refersByID(kind string, item *value) bool {
 	}
 	return !slices.ContainsFunc(names, func(name string) bool {
 		v := item.field(name)
-		return !v.null() && len(v.raw) > len(`""`) && len(bytes.Trim(v.raw, "[] \t\r\n")) > 0
+		return !v.null() && (len(v.parts) > 0 || !v.container() && len(v.raw) > len(`""`))
 	})
 }
 
@@ -213,40 +209,33 @@ func choosing(chosen map[string]form) rule {
 
 // orElse calls then if the rule removed the value.
 func orElse(r rule, then func(*value)) rule {
-	return func(in *inspector, v *value) error {
-		err := r(in, v)
-		if v.gone {
+	return func(in *inspector, v *value) {
+		if r(in, v); v.gone {
 			then(v)
 		}
-		return err
 	}
 }
 
-func instructions(_ *inspector, v *value) error {
+func instructions(in *inspector, v *value) {
 	if v.kind() != '"' && !v.null() {
-		return malformed("the instructions are no string")
+		in.fail(Bad, "the instructions are no string")
 	}
-	return nil
 }
 
 // streamOptions asks the provider to count tokens, because in a stream it otherwise does not.
-func streamOptions(in *inspector, v *value) error {
-	if v.null() {
+func streamOptions(in *inspector, v *value) {
+	object(fields{"include_usage": plain, "include_obfuscation": plain})(in, v)
+	count := v.field("include_usage")
+	switch {
+	case v.null():
 		v.remove() // the check of the whole request adds it
-		return nil
-	}
-	if err := object(fields{"include_usage": plain, "include_obfuscation": plain})(in, v); err != nil {
-		return err
+		return
+	case count.kind() != 't':
+		in.hideUsage = true
+		if count != nil {
+			count.remove()
+		}
+		v.add("include_usage", "true")
 	}
 	in.options = true
-	count := v.field("include_usage")
-	if count.kind() == 't' {
-		return nil
-	}
-	in.hideUsage = true
-	if count != nil {
-		count.remove()
-	}
-	v.add("include_usage", "true")
-	return nil
 }

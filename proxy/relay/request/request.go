@@ -69,34 +69,29 @@ func refuse(why Reason, format string, args ...any) error {
 	return &Error{why, fmt.Sprintf(format, args...)}
 }
 
-func malformed(format string, args ...any) error { return refuse(Bad, format, args...) }
-
 const (
 	// defaultOutput bounds the tokens of an answer if the request does not; no model writes more.
 	defaultOutput = 128 << 10
-	// maxPasses bounds the work, in sizes of the body: only nesting deeper than any API accepts takes more.
-	// Real agents' requests take less than 15.
-	maxPasses = 20
 	// valueBytes is the cost of a value in a body, in bytes of inspection.
 	valueBytes = 128
 	// maxFound bounds Checked.Removed.
 	maxFound = 32
 )
 
-// TreeBytes is the most memory that a check uses besides the body.
-const TreeBytes = maxNodes * 120
+// TreeBytes is the most memory that a check uses besides the body: a value takes 112 bytes, and its key as much again.
+const TreeBytes = maxValues * 256
 
 // Check returns the body to send. What needs no change is the agent's own bytes.
 func (f Form) Check(body []byte, o Options) (Checked, error) {
-	in := &inspector{Options: o, size: int64(len(body)), stream: o.Stream}
+	in := &inspector{Options: o, stream: o.Stream}
 	if o.InPath {
 		in.asked = o.Model
 	}
 	root, values, err := parse(body)
 	if err != nil {
-		err = refuse(BadJSON, "%s", err)
+		in.fail(BadJSON, "%s", err)
 	} else {
-		err = in.whole(root, f)
+		in.whole(root, f)
 	}
 	limit := max(min(in.outputLimit, 1<<30), 0)
 	if limit == 0 {
@@ -105,24 +100,25 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	output := limit * min(max(in.choices, 1), 1<<10)
 	c := Checked{
 		Model: in.asked, Stream: in.stream, HideUsage: in.hideUsage, Removed: in.found,
-		Output: output, More: output - limit, Work: in.size + in.work + int64(values)*valueBytes,
+		Output: output, More: output - limit, Work: int64(len(body)) + int64(values)*valueBytes,
 	}
 	switch {
-	case err != nil:
+	case in.err != nil:
 	case root.changed:
 		c.Body = root.appendTo(make([]byte, 0, len(body)))
 	default:
 		c.Body = body
 	}
-	return c, err
+	return c, in.err
 }
 
-func (in *inspector) whole(root *value, f Form) error {
-	if err := in.members(root, f.fields); err != nil {
-		return err
+func (in *inspector) whole(root *value, f Form) {
+	if !in.is(root, '{', "object") {
+		return
 	}
+	object(f.fields)(in, root)
 	if in.asked == "" {
-		return malformed("the request names no model")
+		in.fail(Bad, "the request names no model")
 	}
 	in.toolChoice(root)
 	if f.chat && in.stream && !in.options { // without them, a stream has no counts
@@ -132,7 +128,6 @@ func (in *inspector) whole(root *value, f Form) error {
 	if f.cache && in.NoCache {
 		root.add("prompt_cache_options", `{"mode":"explicit"}`) // and there are no breakpoints
 	}
-	return nil
 }
 
 // CleanName returns a name from the agent for logs and messages; "unknown" if it is too long

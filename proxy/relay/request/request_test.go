@@ -1,6 +1,7 @@
 package request_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -10,9 +11,14 @@ import (
 
 // TestMemory: a check takes little memory besides the body, even if it changes the body.
 func TestMemory(t *testing.T) {
+	var keys strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&keys, `"k%d":0,`, i)
+	}
 	for name, body := range map[string]string{
 		"a long text":       `{"model":"m","web_search_options":{},"messages":[{"role":"user","content":"` + strings.Repeat("x", 31<<20) + `"}]}`,
 		"many values":       `{"model":"m","web_search_options":{},"metadata":{"a":[` + strings.Repeat(`{"a":0},`, 100_000) + `0]}}`,
+		"many keys":         `{"model":"m","web_search_options":{},"metadata":{` + keys.String() + `"k":0}}`,
 		"many values again": `{"model":"m","messages":[` + strings.Repeat(`{"a":0},`, 100_000) + `{}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {

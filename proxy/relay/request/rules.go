@@ -2,6 +2,7 @@ package request
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 // An inspector checks one body.
 type inspector struct {
 	Options
+	err          error    // why the request is refused; nil: it is not
 	found        []string // see Checked.Removed
 	removedTools []string // their names
 	tools        int      // not removed
@@ -22,12 +24,10 @@ type inspector struct {
 
 	outputLimit int64 // tokens that one answer may have; 0: not stated
 	choices     int64 // requested answers; 0: one
-	size, work  int64 // of the body, and of the values that were entered, in bytes
-	nodes       int   // values that were entered
 }
 
 // A rule checks a value, and changes or removes it if necessary. Nothing may be in place of any value.
-type rule func(in *inspector, v *value) error
+type rule func(in *inspector, v *value)
 
 // fields are the known members of an object. Each object may have a type, too.
 type fields map[string]rule
@@ -38,54 +38,36 @@ type form struct {
 	needs  string // "" for none
 }
 
-// enter reads the parts of v. It fails if there is too much work, or if v is of another kind.
-func (in *inspector) enter(v *value, kind byte, what string) error {
+// fail refuses the request. The first error counts.
+func (in *inspector) fail(why Reason, format string, args ...any) {
+	in.err = cmp.Or(in.err, refuse(why, format, args...))
+}
+
+// is refuses the request if v is of another kind.
+func (in *inspector) is(v *value, kind byte, what string) bool {
 	if v.kind() != kind {
-		return malformed("the request has something else in place of an %s", what)
+		in.fail(Bad, "the request has something else in place of an %s", what)
 	}
-	if in.work += int64(len(v.raw)); in.work > maxPasses*max(in.size, 4096) || !v.open(&in.nodes) {
-		return malformed("the request is nested too deep")
-	}
-	return nil
+	return v.kind() == kind
 }
 
-// members checks the members of an object.
-func (in *inspector) members(v *value, known fields) error {
-	if err := in.enter(v, '{', "object"); err != nil {
-		return err
-	}
-	return in.each(v, known)
-}
-
-// each checks the members of an object that was entered.
-func (in *inspector) each(v *value, known fields) error {
-	for _, m := range v.parts {
-		if err := in.member(m, known); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (in *inspector) member(m *value, known fields) error {
+// member is the rule for a member of an object.
+func (known fields) member(in *inspector, m *value) {
 	// Parsers that ignore case, such as Go's, read another spelling as the known key; strict parsers do not.
 	lower := folded(m.key)
 	switch check := known[m.key]; {
 	case check != nil:
-		return check(in, m)
+		check(in, m)
 	case m.key == "type":
-		return plain(in, m)
+		plain(in, m)
 	case known[lower] != nil || lower == "type":
-		return malformed("the request spells a field's name in capitals")
+		in.fail(Bad, "the request spells a field's name in capitals")
 	case m.null():
-		return nil
 	case lower == "model": // even if external tools are allowed
-		if s, _ := m.text(); s == in.Model {
-			return nil
-		}
-		return in.remove(m, "model")
+		oneOf("model", in.Model)(in, m)
+	default:
+		in.outside(m, CleanName(m.key))
 	}
-	return in.outside(m, CleanName(m.key))
 }
 
 // folded returns a key as a parser that ignores case reads it (encoding/json). For such a parser the
@@ -99,24 +81,22 @@ func folded(key string) string {
 	}, key)
 }
 
-// remove removes something that a request must not have. On error, the whole request is refused.
-func (in *inspector) remove(v *value, name string) error {
+// remove removes something that a request must not have, or refuses the request.
+func (in *inspector) remove(v *value, name string) {
 	v.remove()
-	if !slices.Contains(in.found, name) && len(in.found) < maxFound {
+	if in.err == nil && !slices.Contains(in.found, name) && len(in.found) < maxFound {
 		in.found = append(in.found, name)
 	}
 	if in.Refuse {
-		return refuse(External, "external tools are not allowed here (allow_external_tools): %s", name)
+		in.fail(External, "external tools are not allowed here (allow_external_tools): %s", name)
 	}
-	return nil
 }
 
 // outside removes something that would lead outside, unless external tools are allowed.
-func (in *inspector) outside(v *value, name string) error {
-	if in.Allow {
-		return nil
+func (in *inspector) outside(v *value, name string) {
+	if !in.Allow {
+		in.remove(v, name)
 	}
-	return in.remove(v, name)
 }
 
 // label returns the name of the field that v is in.
@@ -139,38 +119,38 @@ func (v *value) kindName() string {
 
 // Rules for leaves.
 
-// text passes strings.
-func text(in *inspector, v *value) error {
-	if v.null() || v.kind() == '"' {
-		return nil
+// leaf passes the values for which good is true.
+func (in *inspector) leaf(v *value, good bool) {
+	if !good && !v.null() {
+		in.outside(v, v.label())
 	}
-	return in.outside(v, v.label())
 }
+
+func (v *value) container() bool { return v.kind() == '{' || v.kind() == '[' }
+
+// text passes strings.
+func text(in *inspector, v *value) { in.leaf(v, v.kind() == '"') }
+
+// scalar passes texts, numbers and booleans.
+func scalar(in *inspector, v *value) { in.leaf(v, !v.container()) }
 
 // plain passes numbers, booleans, and strings that are no address.
-func plain(in *inspector, v *value) error {
-	switch v.kind() {
-	case '"':
-		if s, ok := v.text(); ok && !strings.Contains(s, "://") && !strings.HasPrefix(strings.TrimSpace(s), "//") {
-			return nil
-		}
-	case '{', '[':
-	default:
-		return nil
-	}
-	return in.outside(v, v.label())
+func plain(in *inspector, v *value) {
+	s, ok := v.text()
+	in.leaf(v, !v.container() && (v.kind() != '"' || ok && !strings.Contains(s, "://") && !strings.HasPrefix(strings.TrimSpace(s), "//")))
 }
 
+// empty passes an empty list.
+func empty(in *inspector, v *value) { in.leaf(v, v.kind() == '[' && len(v.parts) == 0) }
+
 // data passes anything. It is for what the model or the agent's own functions read.
-func data(*inspector, *value) error { return nil }
+func data(*inspector, *value) {}
 
 // inline passes bytes that are in the request itself: a data: URL, or base64.
-func inline(in *inspector, v *value) error {
-	in.work += int64(len(v.raw))
-	if v.null() || v.kind() == '"' && (bytes.HasPrefix(v.raw, []byte(`"data:`)) || isBase64(v.raw[1:len(v.raw)-1])) {
-		return nil
+func inline(in *inspector, v *value) {
+	if !v.null() && (v.kind() != '"' || !bytes.HasPrefix(v.raw, []byte(`"data:`)) && !isBase64(v.raw[1:len(v.raw)-1])) {
+		in.outside(v, v.kindName())
 	}
-	return in.outside(v, v.kindName())
 }
 
 // isBase64 reports whether the text of a JSON string consists of characters of base64.
@@ -187,108 +167,63 @@ func isBase64(raw []byte) bool {
 }
 
 // schema passes a JSON schema, whose references must lead into itself.
-func schema(in *inspector, v *value) error {
-	if !bytes.Contains(v.raw, []byte("$")) && !bytes.Contains(v.raw, []byte(`\u`)) {
-		return nil
-	}
-	if k := v.kind(); k != '{' && k != '[' {
-		return nil
-	}
-	if err := in.enter(v, v.kind(), "schema"); err != nil {
-		return err
-	}
+func schema(in *inspector, v *value) {
 	for _, m := range v.parts {
-		var err error
 		if m.key == "$ref" || m.key == "$dynamicRef" || m.key == "$recursiveRef" {
 			if s, ok := m.text(); m.kind() == '"' && (!ok || !strings.HasPrefix(s, "#")) {
-				err = in.outside(m, m.key[1:])
+				in.outside(m, m.key[1:])
 			}
 		}
-		if err == nil && !m.gone {
-			err = schema(in, m)
-		}
-		if err != nil {
-			return err
-		}
+		schema(in, m)
 	}
-	return nil
-}
-
-// scalar passes texts, numbers and booleans.
-func scalar(in *inspector, v *value) error {
-	if k := v.kind(); k != '{' && k != '[' {
-		return nil
-	}
-	return in.outside(v, v.label())
 }
 
 // Rules for what consists of parts.
 
-// object passes an object of known members.
-func object(known fields) rule { return needing("", known) }
-
-// needing is object for an object that is worth nothing without one of its members.
-func needing(member string, known fields) rule {
-	return func(in *inspector, v *value) error {
-		if v.null() {
-			return nil
+// parts passes an object or an array, with a rule for each part.
+func parts(kind byte, what string, part rule) rule {
+	return func(in *inspector, v *value) {
+		if v.null() || !in.is(v, kind, what) {
+			return
 		}
-		if err := in.members(v, known); err != nil {
-			return err
+		for _, p := range v.parts {
+			part(in, p)
 		}
-		if member != "" && !in.Allow && v.field(member).null() {
-			v.remove()
-		}
-		return nil
 	}
 }
 
 // list passes an array.
-func list(element rule) rule {
-	return func(in *inspector, v *value) error {
-		if v.null() {
-			return nil
-		}
-		if err := in.enter(v, '[', "array"); err != nil {
-			return err
-		}
-		for _, e := range v.parts {
-			if err := element(in, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
+func list(element rule) rule { return parts('[', "array", element) }
 
-// empty passes an empty list.
-func empty(in *inspector, v *value) error {
-	if v.kind() == '[' && len(bytes.Trim(v.raw, "[] \t\r\n")) == 0 || v.null() {
-		return nil
+// values passes an object with any members.
+func values(member rule) rule { return parts('{', "object", member) }
+
+// object passes an object of known members.
+func object(known fields) rule { return values(known.member) }
+
+// needing is object for an object that is worth nothing without one of its members.
+func needing(member string, known fields) rule {
+	return func(in *inspector, v *value) {
+		object(known)(in, v)
+		if !v.null() && !in.Allow && v.field(member).null() {
+			v.remove()
+		}
 	}
-	return in.outside(v, v.label())
 }
 
 // or passes one value, an object or a list of such values.
 func or(one rule, kind byte, other rule) rule {
-	return func(in *inspector, v *value) error {
+	return func(in *inspector, v *value) {
 		if v.kind() == kind {
-			return other(in, v)
+			other(in, v)
+		} else {
+			one(in, v)
 		}
-		return one(in, v)
 	}
 }
 
 // textOr passes a text or a list.
-func textOr(element rule) rule {
-	all := list(element)
-	return func(in *inspector, v *value) error {
-		if v.kind() == '"' {
-			return nil
-		}
-		return all(in, v)
-	}
-}
+func textOr(element rule) rule { return or(list(element), '"', data) }
 
 // each passes a value or a list of values.
 func each(element rule) rule { return or(element, '[', list(element)) }
@@ -296,68 +231,50 @@ func each(element rule) rule { return or(element, '[', list(element)) }
 // plainOr passes a leaf or an object.
 func plainOr(known fields) rule { return or(plain, '{', object(known)) }
 
-// values passes an object with any members, and one rule for all of them.
-func values(member rule) rule {
-	return func(in *inspector, v *value) error {
-		if v.null() {
-			return nil
-		}
-		if v.kind() != '{' {
-			return in.outside(v, v.label())
-		}
-		if err := in.enter(v, '{', "object"); err != nil {
-			return err
-		}
-		for _, m := range v.parts {
-			if err := member(in, m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 // later is a rule that contains itself.
-func later(r *rule) rule { return func(in *inspector, v *value) error { return (*r)(in, v) } }
+func later(r *rule) rule { return func(in *inspector, v *value) { (*r)(in, v) } }
 
 // dated matches the types of tools that have a version.
 var dated = regexp.MustCompile(`_[0-9]{8}$`)
 
+// A handler is for an object of a type that is not known, or without what it needs.
+type handler func(in *inspector, v *value, kind string)
+
 // byType passes an object of a known type. A type may end with a date where the list says DATE.
-func byType(known map[string]form, other func(in *inspector, v *value, kind string) error) rule {
-	return func(in *inspector, v *value) error {
-		if v.null() {
-			return nil
+func byType(known map[string]form, other handler) rule {
+	return func(in *inspector, v *value) {
+		if !v.null() && in.is(v, '{', "object") {
+			in.typed(v, in.kindOf(v), known, other)
 		}
-		if err := in.enter(v, '{', "object"); err != nil {
-			return err
-		}
-		kind, ok := v.word("type")
-		if !ok {
-			return malformed("a type is no string")
-		}
-		return in.typed(v, kind, known, other)
 	}
 }
 
-func (in *inspector) typed(v *value, kind string, known map[string]form, other func(in *inspector, v *value, kind string) error) error {
+// kindOf returns the type of an object; "" for none.
+func (in *inspector) kindOf(v *value) string {
+	kind, ok := v.word("type")
+	if !ok {
+		in.fail(Bad, "a type is no string")
+	}
+	return kind
+}
+
+func (in *inspector) typed(v *value, kind string, known map[string]form, other handler) {
 	f, ok := known[kind]
 	if !ok {
 		f, ok = known[dated.ReplaceAllString(kind, "_DATE")]
 	}
 	if !ok {
 		if model, _ := v.word("model"); in.Allow && !v.field("model").null() && model != in.Model {
-			return in.remove(v, CleanName(kind))
+			in.remove(v, CleanName(kind))
+		} else {
+			other(in, v, kind)
 		}
-		return other(in, v, kind)
+		return
 	}
-	if err := in.each(v, f.fields); err != nil || v.gone {
-		return err
+	object(f.fields)(in, v)
+	if !v.gone && f.needs != "" && !in.Allow && v.field(f.needs).null() {
+		other(in, v, kind)
 	}
-	if f.needs != "" && !in.Allow && v.field(f.needs).null() {
-		return other(in, v, kind)
-	}
-	return nil
 }
 
 const notice = "[removed by sbench: the provider may not fetch, run or look up anything here]"
@@ -365,12 +282,12 @@ const notice = "[removed by sbench: the provider may not fetch, run or look up a
 // content passes a text or a list of parts. A part that must not pass is replaced by a text, since the APIs
 // refuse messages without content.
 func content(known map[string]form, textType func(part *value) string) rule {
-	return textOr(byType(known, func(in *inspector, v *value, kind string) error {
-		if kind == "" && !in.Allow {
-			return malformed("a part of content has no type")
-		}
+	return textOr(byType(known, func(in *inspector, v *value, kind string) {
 		if in.Allow {
-			return nil
+			return
+		}
+		if kind == "" {
+			in.fail(Bad, "a part of content has no type")
 		}
 		name := CleanName(kind)
 		for _, m := range v.parts { // even if it was removed
@@ -378,50 +295,43 @@ func content(known map[string]form, textType func(part *value) string) rule {
 				name += ":" + CleanName(t)
 			}
 		}
-		err := in.remove(v, name)
+		in.remove(v, name)
 		v.replace(`{"type":"` + textType(v) + `","text":"` + notice + `"}`)
-		return err
 	}))
 }
 
 // unknown is for types that must not pass.
-func unknown(prefix string) func(in *inspector, v *value, kind string) error {
-	return func(in *inspector, v *value, kind string) error { return in.outside(v, prefix+CleanName(kind)) }
+func unknown(prefix string) handler {
+	return func(in *inspector, v *value, kind string) { in.outside(v, prefix+CleanName(kind)) }
 }
 
 // silently removes an object that its container needs, and which is reported there.
-func silently(in *inspector, v *value, _ string) error {
+func silently(in *inspector, v *value, _ string) {
 	if !in.Allow {
 		v.remove()
 	}
-	return nil
 }
 
 // tools checks a list of tools, and removes the list if it becomes empty.
 func tools(tool rule) rule {
-	all := list(func(in *inspector, t *value) error {
-		err := tool(in, t)
-		if !t.gone {
+	return unlessEmptied(list(func(in *inspector, t *value) {
+		if tool(in, t); !t.gone {
 			in.tools++
-			return err
+			return
 		}
 		in.toolsGone = true
 		if name, _ := t.word("name"); name != "" {
 			in.removedTools = append(in.removedTools, name)
 		}
-		return err
-	})
-	return unlessEmptied(all)
+	}))
 }
 
 // unlessEmptied is r, but removes a value of which r has removed all parts.
 func unlessEmptied(r rule) rule {
-	return func(in *inspector, v *value) error {
-		err := r(in, v)
-		if v.emptied() {
+	return func(in *inspector, v *value) {
+		if r(in, v); v.emptied() {
 			v.remove()
 		}
-		return err
 	}
 }
 
@@ -437,71 +347,67 @@ func (in *inspector) toolChoice(root *value) {
 
 // Rules for fields of several APIs.
 
-func modelField(in *inspector, v *value) error {
+func modelField(in *inspector, v *value) {
 	s, ok := v.text()
 	if !ok {
-		return malformed("the model is no string")
+		in.fail(Bad, "the model is no string")
 	}
 	if in.asked = s; s != in.Model {
 		in.asked = CleanName(s)
-		return refuse(BadModel, "only the model %s is allowed here", in.Model)
+		in.fail(BadModel, "only the model %s is allowed here", in.Model)
 	}
-	return nil
 }
 
 // outputLimit reads how many tokens a model may write. The provider decides whether the number is valid.
-func outputLimit(in *inspector, v *value) error {
+func outputLimit(in *inspector, v *value) {
 	in.outputLimit = max(in.outputLimit, number(v.raw))
-	return plain(in, v)
+	plain(in, v)
 }
 
-func choices(in *inspector, v *value) error {
+func choices(in *inspector, v *value) {
 	in.choices = number(v.raw)
-	return plain(in, v)
+	plain(in, v)
 }
 
-func stream(in *inspector, v *value) error {
+func stream(in *inspector, v *value) {
 	if k := v.kind(); k != 't' && k != 'f' && k != 'n' {
-		return malformed("stream is neither true nor false")
+		in.fail(Bad, "stream is neither true nor false")
 	}
 	in.stream = v.kind() == 't'
-	return nil
 }
 
 // oneOf passes only the good strings, even if external tools are allowed: other values raise the cost
 // of the request, or ask another model.
 func oneOf(name string, good ...string) rule {
-	return func(in *inspector, v *value) error {
-		if s, ok := v.text(); v.null() || ok && slices.Contains(good, s) {
-			return nil
+	return func(in *inspector, v *value) {
+		if s, ok := v.text(); !v.null() && (!ok || !slices.Contains(good, s)) {
+			in.remove(v, name)
 		}
-		return in.remove(v, name)
 	}
 }
 
 // stateless refuses requests with a field that refers to state at the provider, which the relay has
 // not seen. Without the field, the request would have another meaning.
 func stateless(name string) rule {
-	return func(_ *inspector, v *value) error {
-		if k := v.kind(); k == 'n' || k == 'f' {
-			return nil
+	return func(in *inspector, v *value) {
+		if k := v.kind(); k != 'n' && k != 'f' {
+			in.fail(State, "a request must not refer to state at the provider: %s is not allowed here", name)
 		}
-		return refuse(State, "a request must not refer to state at the provider: %s is not allowed here", name)
 	}
 }
 
 // cacheControl passes the usual cache only: keeping it for longer costs more.
-func cacheControl(in *inspector, v *value) error {
-	return caching(object(fields{"ttl": oneOf("cache_control.ttl", "5m"), "scope": plain}))(in, v)
+func cacheControl(in *inspector, v *value) {
+	caching(object(fields{"ttl": oneOf("cache_control.ttl", "5m"), "scope": plain}))(in, v)
 }
 
 // caching is the rule for a field that asks for the cache.
 func caching(r rule) rule {
-	return func(in *inspector, v *value) error {
+	return func(in *inspector, v *value) {
 		if in.NoCache {
 			v.remove()
-			return nil
+		} else {
+			r(in, v)
 		}
-		return r(in, v)
 	}
 }

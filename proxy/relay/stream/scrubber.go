@@ -185,16 +185,16 @@ func (s *Scrubber) Flush() error {
 // Redacted is in place of what was cut out.
 const Redacted = "<redacted>"
 
-// maxHidden bounds the size of an event to hide, in bytes.
+// maxHidden bounds the size of a line to hide, in bytes.
 const maxHidden = 64 << 10
 
-// A Hider forwards a chat's stream, event by event, without the chunk that only counts
+// A Hider forwards a chat's stream, line by line, without the chunk that only counts
 // tokens: the agent did not ask for it, and some clients expect a choice in every chunk.
 type Hider struct {
 	out     *Scrubber
-	pending []byte // of the current event
-	text    bool   // the current line is not empty
-	raw     bool   // the event is too long to be hidden
+	pending []byte // of the current line
+	long    bool   // the current line is too long to be hidden
+	hidden  bool   // the last line was hidden, so the empty line that ends its event is, too
 }
 
 // NewHider returns a hider that writes to out.
@@ -202,30 +202,22 @@ func NewHider(out *Scrubber) *Hider { return &Hider{out: out} }
 
 // Write implements io.Writer.
 func (h *Hider) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		if err := h.piece(line); err != nil {
+	for piece := range bytes.Lines(p) {
+		h.pending = append(h.pending, piece...)
+		ended := piece[len(piece)-1] == '\n'
+		if h.long = h.long || len(h.pending) > maxHidden; !ended && !h.long {
+			continue
+		}
+		line := bytes.TrimRight(h.pending, "\r\n")
+		hide := !h.long && (onlyUsage(line) || h.hidden && len(line) == 0)
+		h.hidden, h.long = hide && len(line) > 0, h.long && !ended
+		if hide {
+			h.pending = h.pending[:0]
+		} else if err := h.writePending(); err != nil {
 			return 0, err
 		}
 	}
 	return len(p), nil
-}
-
-// piece takes a line, or a part of a line.
-func (h *Hider) piece(p []byte) error {
-	h.pending = append(h.pending, p...)
-	h.text = h.text || len(bytes.Trim(p, "\r\n")) > 0
-	h.raw = h.raw || len(h.pending) > maxHidden
-	lineEnds := p[len(p)-1] == '\n'
-	eventEnds := lineEnds && !h.text
-	h.text = h.text && !lineEnds
-	if !eventEnds && !h.raw {
-		return nil
-	}
-	if eventEnds && !h.raw && onlyUsage(h.pending) {
-		h.pending = h.pending[:0]
-	}
-	h.raw = h.raw && !eventEnds
-	return h.writePending()
 }
 
 func (h *Hider) writePending() error {
@@ -235,7 +227,7 @@ func (h *Hider) writePending() error {
 	return err
 }
 
-// Flush writes an incomplete event at the end of the stream.
+// Flush writes an incomplete line at the end of the stream.
 func (h *Hider) Flush() error {
 	if err := h.writePending(); err != nil {
 		return err
@@ -243,19 +235,15 @@ func (h *Hider) Flush() error {
 	return h.out.Flush()
 }
 
-// onlyUsage reports whether an event is the chunk that has token counts and no choices.
-func onlyUsage(raw []byte) bool {
-	if !bytes.Contains(raw, []byte(`"usage"`)) {
+// onlyUsage reports whether a line is the chunk that has token counts and no choices.
+func onlyUsage(line []byte) bool {
+	data, ok := bytes.CutPrefix(line, []byte("data:"))
+	if !ok || !bytes.Contains(data, []byte(`"usage"`)) {
 		return false
 	}
-	hide := false
-	r := Events{Event: func(data []byte) {
-		var chunk struct {
-			Choices *[]json.RawMessage `json:"choices"`
-			Usage   *json.RawMessage   `json:"usage"`
-		}
-		hide = json.Unmarshal(data, &chunk) == nil && chunk.Choices != nil && len(*chunk.Choices) == 0 && chunk.Usage != nil
-	}}
-	r.Add(raw)
-	return hide
+	var chunk struct {
+		Choices *[]json.RawMessage `json:"choices"`
+		Usage   *json.RawMessage   `json:"usage"`
+	}
+	return json.Unmarshal(data, &chunk) == nil && chunk.Choices != nil && len(*chunk.Choices) == 0 && chunk.Usage != nil
 }

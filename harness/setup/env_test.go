@@ -1,0 +1,55 @@
+package setup_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness/setup"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
+func TestSecrets(t *testing.T) {
+	dir := t.TempDir()
+	tester, vars := filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "env")
+	must(t, os.WriteFile(vars, []byte("SBENCH_B=from the env file\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "key.txt"), []byte("from a file\n"), 0o600))
+	t.Setenv("SBENCH_A", "from the environment")
+	load := func(secrets string) (map[string]string, error) {
+		must(t, os.WriteFile(tester, []byte(`schema_version: "0.2"
+run: {id: r, output_dir: out}
+benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
+harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets: {`+secrets+`}, config: {command: x}}
+`), 0o600))
+		loaded, _, err := testerfile.Load(tester, nil)
+		must(t, err)
+		file, err := testerfile.LoadEnv(vars)
+		must(t, err)
+		return setup.Env(t.Context(), loaded, file, t.Output())
+	}
+	got, err := load(`SBENCH_A: {command: "exit 1"}, SBENCH_B: {file: none}, SBENCH_C: {command: [printf, 'from a command\n']}, SBENCH_D: {file: key.txt}`)
+	must(t, err)
+	want := map[string]string{"SBENCH_A": "from the environment", "SBENCH_B": "from the env file", "SBENCH_C": "from a command", "SBENCH_D": "from a file"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	for secrets, message := range map[string]string{
+		`SBENCH_C: {command: "echo sk-secret; exit 3"}`:          "$.harness.secrets.SBENCH_C: sh: exit status 3",
+		`SBENCH_C: {file: none}`:                                 "no such file",
+		`SBENCH_C: {command: "true"}, SBENCH_D: {file: key.txt}`: `"SBENCH_C" has no value`,
+	} {
+		if _, err := load(secrets); err == nil || !strings.Contains(err.Error(), message) || strings.Contains(err.Error(), "sk-secret") {
+			t.Errorf("%s: %v", secrets, err)
+		}
+	}
+}

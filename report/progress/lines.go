@@ -1,0 +1,140 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/securebench/sbench/report"
+	"github.com/securebench/sbench/run"
+)
+
+const (
+	shownName    = 100  // characters of a task's id
+	shownMessage = 200  // characters of a failure message
+	shownLine    = 2000 // characters of a line of agents' output, and of other details
+	// slowVerification is after how many seconds the runs of a verification are shown.
+	slowVerification = 10
+)
+
+// plain writes lines for notices and for each finished attempt.
+type plain struct {
+	out  io.Writer
+	pace pace
+}
+
+func (p *plain) add(e run.Event) {
+	p.pace.add(e)
+	for _, line := range eventLines(e, p.pace) {
+		_, _ = fmt.Fprintln(p.out, line)
+	}
+	if e.Kind == run.RunDone {
+		p.pace = pace{} // another run may follow
+	}
+}
+
+// eventLines returns an event's lines for people, without control characters. The pace includes the event.
+func eventLines(e run.Event, p pace) []string {
+	detail := report.Visible(e.Detail, shownLine)
+	task := report.Visible(e.Task, shownName)
+	switch e.Kind {
+	case run.TaskDone:
+		return []string{doneLine(e, p)}
+	case run.AgentOutput:
+		var lines []string
+		for line := range strings.Lines(e.Detail) {
+			lines = append(lines, task+"> "+report.Visible(strings.TrimRight(line, "\r\n"), shownLine))
+		}
+		return lines
+	case run.SandboxCommand, run.SandboxResult:
+		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, shownName)), " ")}
+	case run.VerifierRun:
+		if e.Seconds < slowVerification {
+			return nil
+		}
+		return []string{fmt.Sprintf("sbench: verifying for %s: %s: %s", report.Seconds(e.Seconds), task, detail)}
+	case run.ImagePull:
+		return []string{"sbench: pulling " + detail}
+	case run.Waiting:
+		return []string{"sbench: waiting " + detail + ": " + task}
+	case run.RunStart, run.Notice, run.Resume, run.Stopping:
+		return []string{"sbench: " + detail}
+	}
+	return nil
+}
+
+func nonEmpty(words ...string) []string {
+	return slices.DeleteFunc(words, func(w string) bool { return w == "" })
+}
+
+// doneLine describes a recorded try:
+//
+//	[17/164] failed HumanEval/17 tests_failed 310 ms (attempt 2, ETA 1m20s): an assertion failed
+func doneLine(e run.Event, p pace) string {
+	var notes []string
+	if e.Attempt > 1 {
+		notes = append(notes, fmt.Sprint("attempt ", e.Attempt))
+	}
+	if e.Try > 1 {
+		notes = append(notes, fmt.Sprint("try ", e.Try))
+	}
+	if e.Again {
+		notes = append(notes, "is tried again")
+	}
+	if left, ok := p.remaining(e.Time); ok {
+		notes = append(notes, "ETA "+seconds(left))
+	}
+	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
+		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), string(e.Assurance), report.Seconds(e.Seconds)), " "))
+	if len(notes) > 0 {
+		line += " (" + strings.Join(notes, ", ") + ")"
+	}
+	if e.FailureMessage != "" {
+		line += ": " + report.Visible(e.FailureMessage, shownMessage)
+	}
+	return line
+}
+
+// A pace says how far a run has come, and estimates when it ends.
+type pace struct {
+	began             time.Time // of the first attempt
+	attempts          int       // in all
+	resumed, finished int       // recorded by earlier sessions, and by this one
+}
+
+func (p *pace) add(e run.Event) {
+	switch e.Kind {
+	case run.RunStart:
+		p.began, p.attempts, p.resumed = e.Time, e.Attempts, e.Resumed
+	case run.TaskStart, run.RunDone:
+		p.resumed = e.Resumed
+	case run.TaskDone:
+		if !e.Again {
+			p.finished++
+		}
+	}
+}
+
+func (p pace) done() int { return min(p.resumed+p.finished, p.attempts) }
+
+// remaining estimates how much longer the run will take; false if it cannot be known.
+func (p pace) remaining(now time.Time) (time.Duration, bool) {
+	if p.finished == 0 || p.done() == p.attempts {
+		return 0, false
+	}
+	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
+}
+
+// seconds formats a duration roughly. A negative one counts as zero.
+func seconds(d time.Duration) string {
+	s := max(int64(d/time.Second), 0)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	}
+	return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+}
