@@ -35,7 +35,7 @@ const (
 )
 
 // An enclosure is what the processes of a sandbox run in. Its parts belong to the sandbox, except
-// the ids and the network namespace of a sandbox with Config.NetworkOf.
+// the ids of a sandbox with Config.NetworkOf.
 type enclosure struct {
 	engine *Engine
 	cfg    runtime.Config
@@ -115,19 +115,23 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	return err
 }
 
-// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong, and resumes the
-// processes that it keeps.
-func (n *enclosure) share(ctx context.Context) error {
+// share takes the ids of Config.NetworkOf, to which they still belong, opens the sandbox's own sockets in its network
+// namespace, and then resumes the processes that it keeps.
+func (n *enclosure) share(ctx context.Context) (err error) {
+	network := cmp.Or(n.cfg.Network, &runtime.Network{})
 	other, ok := n.cfg.NetworkOf.(*Sandbox)
-	if !ok || other.engine != n.engine || n.cfg.Network != nil {
-		return errors.New("the sandbox whose network it is to share is of another engine, or it has a network of its own")
+	if !ok || other.engine != n.engine || network.Redirect {
+		return errors.New("the sandbox whose network it is to share is of another engine, or its connections are to be redirected")
 	}
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if other.closed || other.netns == nil {
 		return errors.New("the sandbox whose network it is to share is closed")
 	}
-	n.ids, n.netns = other.ids, other.netns
+	n.ids = other.ids
+	if n.netns, err = other.netns.Join(network.TCP, network.UDP); err != nil {
+		return err
+	}
 	return other.resume(ctx)
 }
 
@@ -163,20 +167,21 @@ func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
 	return passwd.Lookup(at, cmp.Or(n.cfg.User, n.cfg.Image.User))
 }
 
-// makeNetwork makes the network namespace and hands out the sockets in it.
+// makeNetwork makes the network namespace, unless it is shared, and hands out the sockets in it.
 func (n *enclosure) makeNetwork() error {
-	if n.cfg.NetworkOf != nil {
-		return nil
-	}
 	network := cmp.Or(n.cfg.Network, &runtime.Network{})
-	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
-	if n.ids.userns != nil {
-		options.Namespace = n.ids.userns.Network() // which the sandbox's user namespace owns
+	if n.cfg.NetworkOf == nil {
+		options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+		if n.ids.userns != nil {
+			options.Namespace = n.ids.userns.Network() // which the sandbox's user namespace owns
+		}
+		var err error
+		if n.netns, err = netns.New(options); err != nil {
+			return err
+		}
 	}
-	var err error
-	n.netns, err = netns.New(options)
-	if err != nil || network.Serve == nil {
-		return err
+	if network.Serve == nil {
+		return nil
 	}
 	return network.Serve(runtime.Sockets{
 		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected, AnyAddress: n.netns.AnyAddress,

@@ -160,7 +160,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
-	if s.netns != nil && s.cfg.NetworkOf == nil {
+	if s.netns != nil {
 		errs = append(errs, s.netns.Close())
 	}
 	s.netns = nil
