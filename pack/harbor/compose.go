@@ -83,10 +83,17 @@ func (o *taskOptions) readCompose(task *task, name, own string) composed {
 				t.wrong(name, k.Line(), "", "the service %s needs %s, which is not supported", service, k.Text())
 			}
 		}
+		if devices := s.Get("deploy").Get("resources").Get("reservations").Get("devices"); devices.Given() {
+			t.wrong(name, devices.Line(), "", "the service %s needs devices, which are not supported", service)
+		}
 		if service == own {
 			t.ownService(&c, s)
-		} else {
-			t.sidecar(&c, service, s)
+			continue
+		}
+		t.sidecar(&c, service, s)
+		mine := networks(t.file.Get("services").Get(own))
+		if !slices.ContainsFunc(networks(s), func(network string) bool { return slices.Contains(mine, network) }) {
+			t.wrong(name, s.Get("networks").Line(), "", "the service %s has no network of the service %s, which would reach it nevertheless", service, own)
 		}
 	}
 	return c
@@ -118,6 +125,21 @@ func (t composeReader) inOrder() (order []string) {
 		visit(key.Text())
 	}
 	return order
+}
+
+// networks returns the names of a service's networks.
+func networks(service document.Value) (names []string) {
+	list := service.Get("networks")
+	for _, item := range list.Items() {
+		names = append(names, item.Text())
+	}
+	for key := range list.Fields() {
+		names = append(names, key.Text())
+	}
+	if names == nil {
+		names = []string{"default"}
+	}
+	return names
 }
 
 // sidecar reads a service beside the task's own sandbox.
