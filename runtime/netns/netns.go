@@ -77,7 +77,9 @@ func (n *Namespace) Join(tcp, udp []string) (*Namespace, error) {
 }
 
 // openOwn opens the namespace of the calling thread.
-func openOwn() (*os.File, error) { return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())) }
+func openOwn() (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+}
 
 // make moves the calling thread into the namespace and opens the sockets there: a socket
 // belongs to the namespace of the thread that creates it.
