@@ -168,9 +168,9 @@ type Config struct {
 	// nothing in the sandbox can change; those that are not there do not count.
 	ReadOnly     []string
 	Mounts       []Mount
-	Capabilities []string // see oci.WithCapabilities
+	Capabilities []string // see oci.Config
 	// IsolateProcesses keeps the sandbox's processes from accessing each other's memory; see
-	// oci.WithIsolatedProcesses.
+	// oci.Config.
 	IsolateProcesses bool
 
 	Limits  Limits

@@ -2,7 +2,7 @@
 // control groups cannot bound both memory and processes.
 //
 // An [Enforcer] finds out once which limits the kernel can enforce on this host. It then has, for
-// each sandbox, the group of the sandbox's processes and the options of the specification.
+// each sandbox, the group of the sandbox's processes and the limits of the specification.
 package limits
 
 import (
@@ -119,31 +119,22 @@ func (e *Enforcer) findMissing(allowDegraded []string) (degraded []string, refus
 	return degraded, nil
 }
 
-// Options turns limits into options of a specification, without those that [Enforcer.Degraded]
-// allows to be missing. group is the path given to [Enforcer.Group]. beside is how many processes another sandbox
-// with the same user namespace may have. Without control groups, the kernel counts both sandboxes' processes together.
-func (e *Enforcer) Options(l runtime.Limits, group string, beside int64) ([]oci.Option, error) {
+// Spec returns the limits of a specification, without those that [Enforcer.Degraded] allows to be missing. group
+// is the path given to [Enforcer.Group]. beside is how many processes another sandbox with the same user namespace may
+// have. Without control groups, the kernel counts both sandboxes' processes together.
+func (e *Enforcer) Spec(l runtime.Limits, group string, beside int64) (oci.Limits, error) {
 	degraded, err := e.Degraded()
 	if err != nil {
-		return nil, err
-	}
-	var opts []oci.Option
-	if len(degraded) > 0 {
-		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
+		return oci.Limits{}, err
 	}
 	if e.watched() {
-		return append(opts, withoutCgroup(l, beside)...), nil
+		return oci.Limits{WithoutCgroup: true, Processes: uint64(l.Pids + beside), Data: dataBound(l.Memory), Degraded: degraded}, nil
 	}
-	opts = append(opts, oci.WithCgroup(e.cgroups.Group(group).Path()), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids))
+	limits := oci.Limits{Cgroup: e.cgroups.Group(group).Path(), Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, WithoutSwap: slices.Contains(degraded, "swap"), Degraded: degraded}
 	if slices.Contains(degraded, "cpu") {
-		opts = append(opts, oci.WithoutCPULimit())
-	} else {
-		opts = append(opts, oci.WithCPUs(l.CPUs))
+		limits.CPUs, limits.WithoutCPUs = 0, true
 	}
-	if slices.Contains(degraded, "swap") {
-		opts = append(opts, oci.WithoutSwapLimit())
-	}
-	return opts, nil
+	return limits, nil
 }
 
 // Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
@@ -170,16 +161,15 @@ func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
 	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
 }
 
-// withoutCgroup returns the limits that the kernel enforces per process or user namespace.
-// The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
-// one process from taking the host's memory between two readings, and is generous, since
-// programs reserve more memory than they use.
-func withoutCgroup(l runtime.Limits, beside int64) []oci.Option {
+// dataBound returns how many bytes a process of a watched sandbox may map. That is not the sandbox's memory
+// limit, which the watchdog enforces: it keeps one process from taking the host's memory between two readings,
+// and is generous, since programs reserve more memory than they use.
+func dataBound(memory int64) uint64 {
 	const least = 1 << 30
 	var host unix.Sysinfo_t
-	data := max(4*uint64(l.Memory), least)
+	data := max(4*uint64(memory), least)
 	if unix.Sysinfo(&host) == nil {
 		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
 	}
-	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids + beside)), oci.WithDataSize(data)}
+	return data
 }

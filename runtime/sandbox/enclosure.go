@@ -31,7 +31,8 @@ const (
 	inodeBytes    = 16 << 10 // bytes of a layer for each of its inodes
 	minInodes     = 256
 	tmpInodeBytes = 4 << 10 // the same for /tmp
-	oomScoreAdj   = 500     // the kernel kills sandboxes before processes of the host
+	runBytes      = 16 << 20
+	oomScoreAdj   = 500 // the kernel kills sandboxes before processes of the host
 )
 
 // An enclosure is what the processes of a sandbox run in. Its parts belong to the sandbox, except
@@ -217,52 +218,37 @@ func (n *enclosure) workdir() string {
 
 // spec builds the specification for p as the first process.
 func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
-	opts := []oci.Option{
-		oci.WithArgs(p.Args...),
-		oci.WithEnv(n.environment(p.Env)...),
-		oci.WithCwd(cmp.Or(p.Dir, n.workdir())),
-		oci.WithUser(n.user.UID, n.user.GID, n.user.Groups...),
-		oci.WithNetworkNamespace(n.netns.Path()),
-		oci.WithSharedMemory(n.cfg.Limits.ShmBytes),
-		oci.WithAnnotation(owner.LabelRun, n.engine.claim.ID()),
-	}
-	if !n.cfg.Machine {
-		opts = append(opts, oci.WithTmpfs("/tmp", n.cfg.Limits.TmpBytes, max(minInodes, n.cfg.Limits.TmpBytes/tmpInodeBytes)), oci.WithTmpfs("/run", runBytes, minInodes))
-	}
-	if n.engine.platform.AllowSeccomp {
-		opts = append(opts, oci.WithOwnFilters())
-	}
-	if n.engine.platform.AllowNetlink {
-		opts = append(opts, oci.WithNetlink())
-	}
-	opts = append(opts, oci.WithReadOnlyPaths(n.cfg.ReadOnly...))
-	if n.cfg.IsolateProcesses {
-		opts = append(opts, oci.WithIsolatedProcesses())
-	}
-	opts = append(opts, n.how.options(n)...)
-	opts = append(opts, oci.WithCapabilities(n.cfg.Capabilities...)) // some only in a user namespace
-	for _, m := range n.root.Shown() {
-		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
-	}
-	inherited := n.engine.platform.Conn.Inherited
-	opts = append(opts,
-		oci.WithNoFile(n.cfg.Limits.Files),
-		oci.WithHardLimits(inherited.Hard),
-		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
-		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
-	)
-	var beside int64
+	platform, beside := n.engine.platform, int64(0)
 	if other, ok := n.cfg.NetworkOf.(*Sandbox); ok {
 		beside = other.cfg.Limits.Pids
 	}
-	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup, beside)
+	limits, err := platform.Limits.Spec(n.cfg.Limits, n.cgroup, beside)
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(n.root.Root(), append(opts, bounds...)...)
+	c := oci.Config{
+		Rootfs: n.root.Root(), Args: p.Args, Env: n.environment(p.Env), Cwd: cmp.Or(p.Dir, n.workdir()),
+		User:    specs.User{UID: n.user.UID, GID: n.user.GID, AdditionalGids: n.user.Groups},
+		Network: n.netns.Path(), SharedMemory: n.cfg.Limits.ShmBytes, ReadOnly: n.cfg.ReadOnly,
+		Capabilities: n.cfg.Capabilities, IsolatedProcesses: n.cfg.IsolateProcesses,
+		OwnFilters: platform.AllowSeccomp, Netlink: platform.AllowNetlink,
+		Files: n.cfg.Limits.Files, Limits: limits, HardLimits: platform.Conn.Inherited.Hard,
+		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
+		OOMScoreAdj: max(oomScoreAdj, platform.Conn.Inherited.OOMScoreAdj),
+		Annotations: map[string]string{owner.LabelRun: n.engine.claim.ID()},
+	}
+	if !n.cfg.Machine {
+		c.Tmpfs = []oci.Tmpfs{
+			{Dest: "/tmp", Bytes: n.cfg.Limits.TmpBytes, Inodes: max(minInodes, n.cfg.Limits.TmpBytes/tmpInodeBytes)},
+			{Dest: "/run", Bytes: runBytes, Inodes: minInodes},
+		}
+	}
+	n.how.configure(&c, n)
+	for _, m := range n.root.Shown() {
+		c.Binds = append(c.Binds, oci.Bind{Source: m.Source, Dest: m.Dest, Writable: m.Writable})
+	}
+	return oci.New(c)
 }
-
-const runBytes = 16 << 20
 
 func (n *enclosure) environment(extra []string) []string {
 	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
