@@ -7,6 +7,7 @@ package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -149,28 +150,25 @@ func (e *Enforcer) Spec(l runtime.Limits, group string, beside int64) (oci.Limit
 	return limits, nil
 }
 
-// Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
-// the first process of the group executes its program. It also sets the limit on sockets, which OCI
-// runtimes do not set. The group that it returns counts how often the memory limit is reached.
-func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
-	g, ok := group.(cgroup.Group)
+// Prepare verifies that the kernel has the limits of a sandbox's group, sets the limit on sockets, which
+// OCI runtimes do not set, and makes the group count how often the memory limit is reached. It is called
+// before the first process of the group executes its program.
+func (e *Enforcer) Prepare(group Group, want runtime.Limits) error {
+	g, ok := group.(*cgroup.Group)
 	if !ok {
-		return group, nil
+		return nil
 	}
 	degraded, err := e.Degraded()
 	if err != nil {
-		return group, err
+		return err
 	}
 	if slices.Contains(degraded, "cpu") {
 		want.CPUs = 0
 	}
-	if g, err = g.CountOOMs(); err != nil {
-		return group, err
+	if err := errors.Join(g.CountOOMs(), g.Verify(want, !slices.Contains(degraded, "swap"))); err != nil || !e.cgroups.CountsSocketsApart() {
+		return err
 	}
-	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !e.cgroups.CountsSocketsApart() {
-		return g, err
-	}
-	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
+	return g.LimitSockets(min(want.Memory, maxSocketBytes))
 }
 
 // dataBound returns how many bytes a process of a watched sandbox may map. That is not the sandbox's memory

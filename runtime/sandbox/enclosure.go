@@ -263,12 +263,6 @@ func (n *enclosure) containerConfig(spec *specs.Spec, data []byte) task.Config {
 	return c
 }
 
-// verifyLimits verifies that the kernel has the sandbox's limits.
-func (n *enclosure) verifyLimits() (err error) {
-	n.group, err = n.engine.platform.Limits.Verify(n.group, n.cfg.Limits)
-	return err
-}
-
 // attach lets the watchdog, if there is one, watch the sandbox's first process before it starts.
 func (n *enclosure) attach(pid int) error {
 	g, ok := n.group.(*watchdog.Group)
