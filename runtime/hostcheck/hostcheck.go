@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Severity says how serious a [Finding] is. The zero Severity is invalid.
@@ -132,13 +133,12 @@ func overcommit() Finding {
 
 func userNamespaces() Finding {
 	limit := proc.Text("/proc/sys/user/max_user_namespaces")
+	why, cure := userns.Restriction()
 	switch {
-	case limit == "" || limit == "0":
-		return Warning("user namespaces", "not available", "sysctl user.max_user_namespaces=15000; only rootless use needs them")
-	case proc.Text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-		return Warning("user namespaces", "for root only", "sysctl kernel.unprivileged_userns_clone=1; only rootless use needs it")
-	case proc.Text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return Warning("user namespaces", "restricted by AppArmor", "give sbench an AppArmor profile with \"userns,\"; only rootless use needs it")
+	case limit == "":
+		return Warning("user namespaces", "not available", "use a kernel with CONFIG_USER_NS; only rootless use needs them")
+	case why != "":
+		return Warning("user namespaces", why, "as root, "+cure+"; only rootless use needs them")
 	}
 	return Fine("user namespaces", "up to "+limit)
 }

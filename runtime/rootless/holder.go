@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Stages of the holder.
@@ -111,14 +112,8 @@ func rootlesskit(o Options, cmd *exec.Cmd) error {
 // forbidden returns an error that says why user namespaces are forbidden and how to change
 // that.
 func forbidden() error {
-	for _, setting := range []struct{ file, value, cure string }{
-		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},
-		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/install.md"},
-	} {
-		if proc.Text("/proc/sys/"+setting.file) == setting.value {
-			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
-		}
+	if why, cure := userns.Restriction(); why != "" {
+		return fmt.Errorf("%w: they are %s: as root, %s", errForbidden, why, cure)
 	}
 	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/install.md", errForbidden)
 }
