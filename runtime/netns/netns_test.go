@@ -12,17 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/netns"
 )
 
 func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root, which CI must have")
-		}
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	n, err := netns.New(o)
 	if err != nil {
 		t.Fatal(err)
