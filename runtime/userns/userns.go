@@ -160,7 +160,7 @@ func Restriction() (why, cure string) {
 	for _, s := range []struct{ setting, value, why, cure string }{
 		{"user/max_user_namespaces", "0", "not available", `run "sysctl -w user.max_user_namespaces=15000"`},
 		{"kernel/unprivileged_userns_clone", "0", "for root only", `run "sysctl -w kernel.unprivileged_userns_clone=1"`},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "restricted by AppArmor", "install the package rootlesskit, or give sbench the profile in docs/install.md"},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "restricted by AppArmor", "give sbench the profile in docs/install.md, as its deb does"},
 	} {
 		if proc.Text("/proc/sys/"+s.setting) == s.value {
 			return s.why, s.cure
