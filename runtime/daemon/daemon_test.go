@@ -61,8 +61,8 @@ func TestShared(t *testing.T) {
 // TestReplaced: a daemon that cannot be used does not prevent the next start.
 func TestReplaced(t *testing.T) {
 	for name, spoil := range map[string]func(address string, pid int) error{
-		"its starter was killed before it listened":       func(address string, _ int) error { return os.Remove(address) },
-		"it is stopped, accepts connections, and no more": func(_ string, pid int) error { return unix.Kill(pid, unix.SIGSTOP) },
+		"unheard": func(address string, _ int) error { return os.Remove(address) },       // as if its starter was killed before it listened
+		"stopped": func(_ string, pid int) error { return unix.Kill(pid, unix.SIGSTOP) }, // it accepts connections, and answers nothing
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cfg := context.Background(), config(t)
