@@ -112,13 +112,11 @@ func (r *rowReader) checkKept(root document.Value, env environment.Environment) 
 	if !env.KeepProcesses {
 		return
 	}
-	checker := eval.Get("checker")
 	for _, other := range []struct {
 		set  bool
 		what string
 	}{
-		{len(env.Sidecars) > 0, "sidecars"}, {env.Isolation == "gvisor", "gVisor"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
-		{checker.Get("image").Kind() == document.String, "an image of the checker's own"}, {checker.Get("network").IsTrue(), "network access for the checker"},
+		{env.Isolation == "gvisor", "gVisor"}, {root.Get("step").Given(), "steps"}, {eval.Get("split").Given(), "a split"},
 	} {
 		if other.set {
 			r.checker.Report(root, Problem{Path: "$.environment.keep_processes", Message: "a task that keeps the harness's processes cannot have " + other.what})

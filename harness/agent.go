@@ -269,7 +269,7 @@ func (a *Agent) runVersion(ctx context.Context, e Engine, r Request, p prepared)
 // agent that ends before its first event has failed, unless its program or the provider does not
 // work for sbench either.
 func (a *Agent) outcome(ctx context.Context, e Engine, r Request, p prepared, result Result, events int, ask prober) (Result, error) {
-	if result.Ended == nil && result.Exit.Reason != 0 && !result.Exit.Success() {
+	if result.Ended == nil && result.Exit.Reason != "" && !result.Exit.Success() {
 		result.Ended = &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the agent " + result.Exit.String()}
 	}
 	silent := result.Ended != nil && events == 0 && result.Exit.Reason == runtime.Exited

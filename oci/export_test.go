@@ -1,7 +1,8 @@
 package oci
 
-// WithArchitecture makes the system call filter for arch, a GOARCH name, instead of the host's
+// For returns c with the system call filter for arch, a GOARCH name, instead of the host's
 // architecture.
-func WithArchitecture(arch string) Option {
-	return always(func(s *draft) { s.arch = arch })
+func (c Config) For(arch string) Config {
+	c.arch = arch
+	return c
 }

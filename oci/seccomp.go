@@ -1,8 +1,10 @@
 package oci
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -27,8 +29,8 @@ const (
 	cloneParent     = 0x8000
 )
 
-// filter returns the system call filter (seccomp(2)) for the architecture s.arch, a GOARCH
-// name: amd64 or arm64. Any other name is an error.
+// filter returns the system call filter (seccomp(2)), for amd64 or arm64. Any other architecture is an
+// error.
 //
 // The filter is an allow-list. It never kills the process, because that would look like the task's
 // fault. Calls that are not on the list:
@@ -38,26 +40,27 @@ const (
 //	other architectures  closed: their 32-bit entry points reach socketcall(2), where a filter does
 //	                     not see the arguments
 //	all other calls      EPERM
-func (s *draft) filter() (*specs.LinuxSeccomp, error) {
-	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[s.arch]
+func (c Config) filter() (*specs.LinuxSeccomp, error) {
+	arch := cmp.Or(c.arch, runtime.GOARCH)
+	native, ok := map[string]specs.Arch{"amd64": specs.ArchX86_64, "arm64": specs.ArchAARCH64}[arch]
 	if !ok {
-		return nil, fmt.Errorf("seccomp: no profile for architecture %q", s.arch)
+		return nil, fmt.Errorf("seccomp: no profile for architecture %q", arch)
 	}
 	perm := uint(errnoPERM)
 	allowed, hugePages := allowedSyscalls(), hugePageRules()
-	if s.sealed {
+	if c.IsolatedProcesses {
 		allowed = slices.DeleteFunc(allowed, func(name string) bool { return name == "ptrace" })
 	}
 	absent := []string{"clone3", "io_setup"} // programs can do without them
-	if landlock := strings.Fields("landlock_add_rule landlock_create_ruleset landlock_restrict_self"); s.ownFilters {
+	if landlock := strings.Fields("landlock_add_rule landlock_create_ruleset landlock_restrict_self"); c.OwnFilters {
 		allowed = append(allowed, landlock...)
 	} else {
 		absent = append(absent, landlock...) // each denial would be a line in the host's audit log
 	}
-	if s.ownKernel { // gVisor has the names of POSIX queues, which nothing bounds, without the queues
+	if c.OwnKernel { // gVisor has the names of POSIX queues, which nothing bounds, without the queues
 		allowed = slices.DeleteFunc(allowed, func(name string) bool { return strings.HasPrefix(name, "mq_") })
 	}
-	if s.withoutCgroup {
+	if c.Limits.WithoutCgroup {
 		absent = append(absent, "memfd_create")
 		hugePages = slices.DeleteFunc(hugePages, func(r specs.LinuxSyscall) bool { return r.Names[0] == "memfd_create" })
 	}
@@ -69,13 +72,13 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 			answer(errnoINVAL, []string{"splice"}), // as for files that do not support it; see getOptionRules
 			answer(0, []string{"ioprio_set"}),      // a priority over the host's own writes, on the host's disks
 		},
-		filterRules(s.ownFilters), optionRules(s.ownFilters), getOptionRules(), socketRules(s.netlink), ioctlRules(), adviceRules(), coreRules(),
+		filterRules(c.OwnFilters), optionRules(c.OwnFilters), getOptionRules(), socketRules(c.Netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),
 	)
-	if slices.Contains(s.Process.Capabilities.Bounding, "CAP_SYS_CHROOT") {
+	if slices.Contains(c.Capabilities, "CAP_SYS_CHROOT") {
 		rules = append(rules, allow("chroot"))
 	}
-	if s.ownKernel {
+	if c.OwnKernel {
 		forOwnKernel(rules)
 	}
 	return &specs.LinuxSeccomp{
@@ -85,7 +88,7 @@ func (s *draft) filter() (*specs.LinuxSeccomp, error) {
 	}, nil
 }
 
-// forOwnKernel makes the rules of a filter those for WithOwnKernel. The sandbox's kernel applies them, and
+// forOwnKernel makes the rules of a filter those for Config.OwnKernel. The sandbox's kernel applies them, and
 // knows no other error than EPERM (gVisor's runsc). It answers itself what would get another error.
 func forOwnKernel(rules []specs.LinuxSyscall) {
 	for i := range rules {

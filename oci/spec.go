@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,113 +33,179 @@ const (
 // pseudo-terminals of the whole host (devpts.rst).
 const maxTerminals = 256
 
-// An Option opens or sizes one point of a specification. It returns an error if it cannot do exactly
-// this. Options have no state: the same Option may be used for several specifications, concurrently.
-// A nil Option panics.
-type Option func(*draft) error
-
-// always returns an option that cannot fail.
-func always(set func(*draft)) Option {
-	return func(s *draft) error {
-		set(s)
-		return nil
-	}
-}
-
-// A draft is an unfinished specification. Its flags are for the parts that [New] makes after applying
-// all options.
-type draft struct {
-	*specs.Spec
-	arch                                   string // of the filter
-	ownFilters, netlink, sealed, ownKernel bool
-	withoutCgroup, withoutCPU, withoutSwap bool
-	rlimits                                map[string]uint64 // given by options
-	mostRlimits                            map[string]uint64 // that the OCI runtime can set
-}
-
-// New returns a specification for a process in the root file system at rootfs, a clean
-// absolute host path, after applying opts in order. Its system call filter is for the
-// architecture of this program. The caller owns the result.
-//
-// These options are required: [WithArgs], [WithNetworkNamespace], [WithNoFile], and either
-// [WithoutCgroup] or [WithCgroup] with [WithMemoryLimit], [WithPidsLimit] and [WithCPUs] (or
-// [WithoutCPULimit]). The error joins every missing option and every failed option; the
-// specification is then nil.
-func New(rootfs string, opts ...Option) (*specs.Spec, error) {
-	var errs []error
-	if !cleanAbs(rootfs) {
-		errs = append(errs, fmt.Errorf("rootfs %q is not a clean absolute path", rootfs))
-	}
-	s := &draft{Spec: base(rootfs), arch: runtime.GOARCH, rlimits: map[string]uint64{}}
-	for _, opt := range opts {
-		errs = append(errs, opt(s))
-	}
-	errs = append(errs, s.complete())
-	if err := errors.Join(append(errs, missing(s)...)...); err != nil {
+// New returns the specification of a sandbox. The caller owns it. The error joins everything that is
+// wrong with the Config; the specification is then nil.
+func New(c Config) (*specs.Spec, error) {
+	mounts, mountsErr := c.mounts()
+	filter, filterErr := c.filter()
+	if err := errors.Join(c.check(), c.Limits.check(), mountsErr, filterErr); err != nil {
 		return nil, fmt.Errorf("runtime spec: %w", err)
 	}
-	return s.Spec, nil
-}
-
-// complete makes the filter, sets the resource limits, and annotates for people what options left out or opened.
-func (s *draft) complete() error {
-	for key, set := range map[string]bool{
-		"without-cgroup": s.withoutCgroup, "without-cpu-limit": s.withoutCPU, "own-filters": s.ownFilters, "netlink": s.netlink, "sealed-processes": s.sealed,
-	} {
-		if set {
-			s.Annotations["org.securebench."+key] = "true"
-		}
-	}
-	if r := s.Linux.Resources; s.withoutSwap && r != nil && r.Memory != nil {
-		r.Memory.Swap = nil
-	}
-	if proc := &s.Mounts[0]; s.ownKernel && s.sealed { // gVisor's runsc knows no read-only paths
-		proc.Options = append(proc.Options, "ro")
-	}
-	s.setRlimits()
-	var err error
-	s.Linux.Seccomp, err = s.filter()
-	return err
-}
-
-func base(rootfs string) *specs.Spec {
-	return &specs.Spec{
-		Version:  version,
-		Hostname: Hostname,
-		Root:     &specs.Root{Path: rootfs},
+	s := &specs.Spec{
+		Version: version, Hostname: Hostname, Root: &specs.Root{Path: c.Rootfs}, Mounts: mounts, Annotations: c.annotations(),
 		Process: &specs.Process{
-			Cwd: "/",
-			Env: []string{},
-			// All five sets must be there: the runtime would choose an absent set.
-			Capabilities: &specs.LinuxCapabilities{
-				Bounding: []string{}, Effective: []string{}, Inheritable: []string{}, Permitted: []string{}, Ambient: []string{},
-			},
+			Args: slices.Clone(c.Args), Env: c.env(), Cwd: c.cwd(), User: c.User, OOMScoreAdj: &c.OOMScoreAdj, Rlimits: c.rlimits(),
+			Capabilities: &specs.LinuxCapabilities{Bounding: slices.Clone(c.Capabilities), Effective: slices.Clone(c.Capabilities), Permitted: slices.Clone(c.Capabilities)},
 			// prctl(2) PR_SET_NO_NEW_PRIVS: setuid, setgid and file capabilities have no effect on execve.
 			NoNewPrivileges: true,
 		},
-		Mounts:      baseMounts(),
-		Annotations: map[string]string{}, // left out of JSON while empty
 		Linux: &specs.Linux{
-			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace},
-				{Type: specs.MountNamespace}, {Type: specs.CgroupNamespace},
-			},
+			Namespaces: c.namespaces(), UIDMappings: slices.Clone(c.Mappings), GIDMappings: slices.Clone(c.Mappings),
 			// Nothing mounted on the host later appears inside, and nothing inside on the host.
 			RootfsPropagation: "private",
-			MaskedPaths:       maskedPaths(),
-			ReadonlyPaths:     []string{"/proc/sys", "/proc/sysrq-trigger"},
+			MaskedPaths:       maskedPaths(), ReadonlyPaths: append([]string{"/proc/sys", "/proc/sysrq-trigger"}, c.ReadOnly...),
+			Seccomp: filter, CgroupsPath: c.Limits.Cgroup, Resources: c.Limits.resources(),
 		},
 	}
+	if c.IsolatedProcesses {
+		s.Linux.ReadonlyPaths = append(s.Linux.ReadonlyPaths, "/proc")
+	}
+	if c.Limits.WithoutCgroup {
+		s.Linux.Sysctl = map[string]string{"kernel.shm_rmid_forced": "1"}
+	}
+	return s, nil
 }
 
-// baseMounts gives nosuid and nodev to every mount. Only /dev and /dev/pts lack nodev, since they
-// have devices. There is no /sys and no mqueue. /proc is the first.
-func baseMounts() []specs.Mount {
-	return []specs.Mount{
-		{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}},
-		{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(DevBytes, DevInodes, 0o755)...)},
+// check returns what is wrong with the fields that other methods do not check.
+func (c Config) check() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	need(cleanAbs(c.Rootfs), "rootfs %q is not a clean absolute path", c.Rootfs)
+	need(len(c.Args) > 0 && c.Args[0] != "", "arguments: the command is empty")
+	for i, a := range c.Args {
+		need(!strings.ContainsRune(a, 0), "arguments: number %d contains a NUL byte", i)
+	}
+	for _, e := range c.Env {
+		name, _, ok := strings.Cut(e, "=")
+		need(ok && name != "" && !strings.ContainsRune(e, 0), "environment: entry for %q is not NAME=value", name) // the value may be a secret
+	}
+	need(cleanAbs(c.cwd()), "working directory %q is not a clean absolute path", c.Cwd)
+	for _, n := range c.Capabilities {
+		within := slices.Contains([]string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_NET_BIND_SERVICE"}, n)
+		need(within || slices.Contains([]string{"CAP_SYS_CHROOT", "CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, n), "capability %q cannot be given to a sandbox", n)
+		need(!within || c.UserNamespace != "" || c.OwnKernel && len(c.Mappings) > 0, "capability %q needs a user namespace of the sandbox's own (sbench doctor says why there is none)", n)
+	}
+	// A negative adjustment needs CAP_SYS_RESOURCE, and would protect the sandbox at the host's expense.
+	need(c.OOMScoreAdj >= 0 && c.OOMScoreAdj <= 1000, "OOM score adjustment %d is not between 0 and 1000", c.OOMScoreAdj)
+	need(cleanAbs(c.Network), "network namespace %q is not a clean absolute path", c.Network)
+	need(c.UserNamespace == "" || cleanAbs(c.UserNamespace) && !c.OwnKernel, "user namespace %q is not a clean absolute path, or is given to a kernel of the sandbox's own", c.UserNamespace)
+	for _, m := range c.Mappings {
+		need(m.Size > 0, "user namespace: a mapping has size 0")
+	}
+	for _, p := range c.ReadOnly {
+		need(cleanAbs(p) && p != "/", "read-only path %q is not a clean absolute path below the root", p)
+	}
+	need(c.Files >= 16, "RLIMIT_NOFILE: %d is below 16", c.Files)
+	return errors.Join(errs...)
+}
+
+// env returns the environment, in which only the last entry with a name is left.
+func (c Config) env() (env []string) {
+	for _, e := range c.Env {
+		name, _, _ := strings.Cut(e, "=")
+		env = append(slices.DeleteFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") }), e)
+	}
+	return env
+}
+
+func (c Config) cwd() string { return cmp.Or(c.Cwd, "/") }
+
+func (c Config) namespaces() []specs.LinuxNamespace {
+	all := []specs.LinuxNamespace{{Type: specs.PIDNamespace}, {Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.MountNamespace}}
+	if !c.OwnKernel {
+		all = append(all, specs.LinuxNamespace{Type: specs.CgroupNamespace})
+	}
+	all = append(all, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: c.Network})
+	if c.UserNamespace != "" || c.OwnKernel && len(c.Mappings) > 0 {
+		all = append(all, specs.LinuxNamespace{Type: specs.UserNamespace, Path: c.UserNamespace})
+	}
+	return all
+}
+
+// annotations adds, for people, what the limits leave out and what the filter opens.
+func (c Config) annotations() map[string]string {
+	all := maps.Clone(c.Annotations)
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key, set := range map[string]bool{
+		"without-cgroup": c.Limits.WithoutCgroup, "without-cpu-limit": c.Limits.WithoutCPUs, "own-filters": c.OwnFilters, "netlink": c.Netlink, "sealed-processes": c.IsolatedProcesses,
+	} {
+		if set {
+			all["org.securebench."+key] = "true"
+		}
+	}
+	if len(c.Limits.Degraded) > 0 {
+		all["org.securebench.degraded"] = strings.Join(c.Limits.Degraded, ",")
+	}
+	return all
+}
+
+// mounts gives nosuid and nodev to every mount. Only /dev and /dev/pts lack nodev, since they
+// have devices. There is no /sys and no mqueue.
+func (c Config) mounts() ([]specs.Mount, error) {
+	proc := specs.Mount{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "noexec", "nodev"}}
+	if c.OwnKernel && c.IsolatedProcesses { // gVisor's runsc knows no read-only paths
+		proc.Options = append(proc.Options, "ro")
+	}
+	dev := specs.Mount{Destination: "/dev", Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "noexec"}, sized(DevBytes, DevInodes, 0o755)...)}
+	if c.Devices != "" {
+		dev = specs.Mount{Destination: "/dev", Type: "bind", Source: c.Devices, Options: []string{"bind", "private", "nosuid", "noexec", "rw"}}
+	}
+	all := []specs.Mount{proc, dev,
 		{Destination: "/dev/pts", Type: "devpts", Source: "devpts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "max=" + strconv.Itoa(maxTerminals)}},
 	}
+	var errs []error
+	if c.Devices != "" && !cleanAbs(c.Devices) {
+		errs = append(errs, fmt.Errorf("devices in %q, which is not a clean absolute path", c.Devices))
+	}
+	add := func(m specs.Mount) {
+		errs = append(errs, checkDestination(m.Destination, all))
+		all = append(all, m)
+	}
+	tmpfs := func(dest string, bytes, inodes int64, flags ...string) {
+		if bytes < 4*kib || inodes < 2 {
+			errs = append(errs, fmt.Errorf("tmpfs %q: %d bytes and %d inodes are no usable size", dest, bytes, inodes))
+		}
+		add(specs.Mount{Destination: dest, Type: "tmpfs", Source: "tmpfs", Options: append(flags, sized(bytes, inodes, 0o1777)...)})
+	}
+	if c.SharedMemory != 0 {
+		tmpfs("/dev/shm", c.SharedMemory, c.SharedMemory/(4*kib)+16, "nosuid", "nodev", "noexec")
+	}
+	for _, t := range c.Tmpfs {
+		tmpfs(t.Dest, t.Bytes, t.Inodes, "nosuid", "nodev")
+	}
+	for _, b := range c.Binds {
+		if !cleanAbs(b.Source) {
+			errs = append(errs, fmt.Errorf("bind source %q is not a clean absolute path", b.Source))
+		}
+		mode := "ro"
+		if b.Writable {
+			mode = "rw"
+		}
+		add(specs.Mount{Destination: b.Dest, Type: "bind", Source: b.Source, Options: []string{"bind", "private", "nosuid", "nodev", mode}})
+	}
+	return all, errors.Join(errs...)
+}
+
+// checkDestination refuses destinations that would hide the specification's own mounts, or another one.
+func checkDestination(dest string, mounts []specs.Mount) error {
+	if !cleanAbs(dest) || dest == "/" {
+		return fmt.Errorf("mount destination %q is not a clean absolute path below the root", dest)
+	}
+	for _, top := range []string{"/proc", "/sys", "/dev"} {
+		if (dest == top || strings.HasPrefix(dest, top+"/")) && dest != "/dev/shm" {
+			return fmt.Errorf("mount destination %q lies in %s", dest, top)
+		}
+	}
+	if slices.ContainsFunc(mounts, func(have specs.Mount) bool { return have.Destination == dest }) {
+		return fmt.Errorf("mount destination %q: given twice", dest)
+	}
+	return nil
 }
 
 // maskedPaths lists the files that describe the whole host whatever the namespaces
@@ -167,34 +233,6 @@ func sized(bytes, inodes int64, mode uint32) []string {
 		fmt.Sprintf("nr_inodes=%d", inodes),
 		fmt.Sprintf("mode=%04o", mode),
 	}
-}
-
-// missing lists the required options that s lacks. New must not invent a value for them.
-func missing(s *draft) []error {
-	var errs []error
-	need := func(ok bool, what string) {
-		if !ok {
-			errs = append(errs, errors.New(what))
-		}
-	}
-	need(len(s.Process.Args) > 0, "no arguments: use WithArgs")
-	need(hasNamespace(s, specs.NetworkNamespace), "no network namespace: use WithNetworkNamespace")
-	need(s.rlimits["RLIMIT_NOFILE"] > 0, "no bound on open files: use WithNoFile")
-	if s.Linux.Resources == nil && s.Linux.CgroupsPath == "" {
-		need(s.withoutCgroup, "no limits: use WithCgroup and the limits, or WithoutCgroup")
-		return errs
-	}
-	r := cmp.Or(s.Linux.Resources, &specs.LinuxResources{})
-	need(s.Linux.CgroupsPath != "", "limits without a cgroup: use WithCgroup")
-	need(!s.withoutCgroup, "WithoutCgroup together with a cgroup or limits")
-	need(r.Memory != nil && r.Memory.Limit != nil, "no memory limit: use WithMemoryLimit")
-	need(r.Pids != nil && r.Pids.Limit != nil, "no process limit: use WithPidsLimit")
-	need(r.CPU != nil && r.CPU.Quota != nil || s.withoutCPU, "no CPU limit: use WithCPUs or WithoutCPULimit")
-	return errs
-}
-
-func hasNamespace(s *draft, t specs.LinuxNamespaceType) bool {
-	return slices.ContainsFunc(s.Linux.Namespaces, func(ns specs.LinuxNamespace) bool { return ns.Type == t })
 }
 
 // cleanAbs reports whether p is absolute, clean, and free of bytes that would truncate it in

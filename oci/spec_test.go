@@ -3,6 +3,7 @@ package oci_test
 import (
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,48 +20,58 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-const rootfs = "/run/sbench/sandbox/rootfs"
+// strict returns what an agent's sandbox has, without its mounts, changed for amd64.
+func strict(changes ...func(*oci.Config)) oci.Config {
+	c := oci.Config{
+		Rootfs: "/run/sbench/sandbox/rootfs", Args: []string{"sh", "-c", "true"}, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"}, Cwd: "/workspace",
+		Network: "/proc/7/fd/9", Files: 4096, OOMScoreAdj: 500,
+		Limits: oci.Limits{Cgroup: "/sbench-run/sandbox", Memory: 1 << 30, Pids: 256, CPUs: 1.5},
+	}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c.For("amd64")
+}
 
-// strict returns the options of an agent's sandbox, without its mounts.
-func strict(extra ...oci.Option) []oci.Option {
-	return append([]oci.Option{
-		oci.WithArgs("sh", "-c", "true"),
-		oci.WithEnv("PATH=/usr/bin:/bin", "LANG=C.UTF-8"),
-		oci.WithCwd("/workspace"),
-		oci.WithNetworkNamespace("/proc/7/fd/9"),
-		oci.WithCgroup("/sbench-run/sandbox"),
-		oci.WithMemoryLimit(1 << 30),
-		oci.WithPidsLimit(256),
-		oci.WithCPUs(1.5),
-		oci.WithNoFile(4096),
-		oci.WithOOMScoreAdj(500),
-	}, extra...)
+func spec(t *testing.T, c oci.Config) *specs.Spec {
+	t.Helper()
+	s, err := oci.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// withoutCgroup changes the limits to those of a host without control groups.
+func withoutCgroup(c *oci.Config) {
+	c.Limits = oci.Limits{WithoutCgroup: true, Processes: 256, Data: 1 << 30, Degraded: []string{"memory", "pids"}}
 }
 
 func TestGolden(t *testing.T) {
+	ids := []specs.LinuxIDMapping{{HostID: 1 << 30, Size: 65536}}
 	tests := []struct {
-		name string
-		opts []oci.Option
+		name   string
+		config oci.Config
 	}{
-		{"agent-amd64", strict(oci.WithArchitecture("amd64"), oci.WithSharedMemory(64<<20), oci.WithTmpfs("/tmp", 256<<20, 65536),
-			oci.WithBind("/run/sbench/sandbox/workspace", "/workspace", true), oci.WithBind("/run/sbench/hosts", "/etc/hosts", false))},
-		{"agent-arm64", strict(oci.WithArchitecture("arm64"), oci.WithUser(1000, 1000, 4, 20))},
-		{"verifier-chroot-amd64", strict(oci.WithCapabilities("CAP_SYS_CHROOT"), oci.WithArchitecture("amd64"))},
-		{"verifier-sealed-amd64", strict(oci.WithIsolatedProcesses(), oci.WithArchitecture("amd64"))},
-		{"no-swap-accounting-amd64", strict(oci.WithArchitecture("amd64"), oci.WithoutSwapLimit())},
-		{"own-ids-amd64", strict(oci.WithArchitecture("amd64"), oci.WithDevices("/run/sbench/sandbox/dev"),
-			oci.WithUserNamespace("/proc/7/fd/10", specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}))},
-		{"own-kernel-amd64", strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel(specs.LinuxIDMapping{HostID: 1 << 30, Size: 65536}), oci.WithIsolatedProcesses())},
-		{"without-cgroup-amd64", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(1024),
-			oci.WithNProc(256), oci.WithDataSize(1 << 30), oci.WithoutCgroup(), oci.WithArchitecture("amd64"),
-			oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{Size: 1}, specs.LinuxIDMapping{ContainerID: 1, HostID: 1, Size: 65536}), oci.WithAnnotation("org.securebench.degraded", "memory,pids")}},
+		{"agent-amd64", strict(func(c *oci.Config) {
+			c.SharedMemory, c.Tmpfs = 64<<20, []oci.Tmpfs{{Dest: "/tmp", Bytes: 256 << 20, Inodes: 65536}}
+			c.Binds = []oci.Bind{{Source: "/run/sbench/sandbox/workspace", Dest: "/workspace", Writable: true}, {Source: "/run/sbench/hosts", Dest: "/etc/hosts"}}
+		})},
+		{"agent-arm64", strict(func(c *oci.Config) { c.User = specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{4, 20}} }).For("arm64")},
+		{"verifier-chroot-amd64", strict(func(c *oci.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} })},
+		{"verifier-sealed-amd64", strict(func(c *oci.Config) { c.IsolatedProcesses = true })},
+		{"no-swap-accounting-amd64", strict(func(c *oci.Config) { c.Limits.WithoutSwap = true })},
+		{"own-ids-amd64", strict(func(c *oci.Config) {
+			c.Devices, c.UserNamespace, c.Mappings = "/run/sbench/sandbox/dev", "/proc/7/fd/10", ids
+		})},
+		{"own-kernel-amd64", strict(func(c *oci.Config) { c.OwnKernel, c.Mappings, c.IsolatedProcesses = true, ids, true })},
+		{"without-cgroup-amd64", strict(withoutCgroup, func(c *oci.Config) {
+			c.UserNamespace, c.Mappings = "/proc/7/fd/8", []specs.LinuxIDMapping{{Size: 1}, {ContainerID: 1, HostID: 1, Size: 65536}}
+		})},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := oci.New(rootfs, tt.opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := spec(t, tt.config)
 			filter := s.Linux.Seccomp
 			s.Linux.Seccomp = nil
 			got, err := json.MarshalIndent(s, "", "\t")
@@ -108,49 +119,51 @@ func compare(t *testing.T, name, got string) {
 
 func TestRefused(t *testing.T) {
 	tests := []struct {
-		name string
-		opt  oci.Option
-		want string
+		name   string
+		change func(*oci.Config)
+		want   string
 	}{
-		{"empty command", oci.WithArgs(""), "the command is empty"},
-		{"no arguments", oci.WithArgs(), "the command is empty"},
-		{"NUL in arguments", oci.WithArgs("a", "b\x00c"), "number 1 contains a NUL byte"},
-		{"environment without equals", oci.WithEnv("SECRET"), "is not NAME=value"},
-		{"environment without name", oci.WithEnv("=x"), "is not NAME=value"},
-		{"relative cwd", oci.WithCwd("work"), "not a clean absolute path"},
-		{"unclean cwd", oci.WithCwd("/a/../b"), "not a clean absolute path"},
-		{"second network namespace", oci.WithNetworkNamespace("/proc/1/ns/net"), "given twice"},
-		{"relative network namespace", oci.WithNetworkNamespace("net"), "not a clean absolute path"},
-		{"user namespace of no ids", oci.WithUserNamespace("/proc/7/fd/8", specs.LinuxIDMapping{}), "a mapping has size 0"},
-		{"relative user namespace", oci.WithUserNamespace("user", specs.LinuxIDMapping{Size: 1}), "not a clean absolute path"},
-		{"own kernel with no ids", oci.WithOwnKernel(specs.LinuxIDMapping{}), "a mapping has size 0"},
-		{"relative devices", oci.WithDevices("dev"), "not a clean absolute path"},
-		{"no memory", oci.WithMemoryLimit(0), "memory limit of 0 bytes is not between"},
-		{"negative memory", oci.WithMemoryLimit(-1), "memory limit of -1 bytes is not between"},
-		{"memory that is none", oci.WithMemoryLimit(1<<63 - 4096), "is not between"},
-		{"no pids", oci.WithPidsLimit(0), "not positive"},
-		{"unlimited pids", oci.WithPidsLimit(-1), "not positive"},
-		{"no CPUs", oci.WithCPUs(0), "CPU limit of 0 cores"},
-		{"root cgroup", oci.WithCgroup("/"), "below the root"},
-		{"limits and no cgroup", oci.WithoutCgroup(), "WithoutCgroup together with"},
-		{"little data", oci.WithDataSize(1 << 20), "RLIMIT_DATA: 1048576 is below 268435456"},
-		{"few files", oci.WithNoFile(3), "RLIMIT_NOFILE: 3 is below 16"},
-		{"second file bound", oci.WithNoFile(100), "given twice"},
-		{"negative OOM score", oci.WithOOMScoreAdj(-1), "not between 0 and 1000"},
-		{"unsized tmpfs", oci.WithTmpfs("/tmp", 0, 0), "no usable size"},
-		{"tmpfs over proc", oci.WithTmpfs("/proc/sys", 1<<20, 10), "lies in /proc"},
-		{"bind over dev", oci.WithBind("/dev/kvm", "/dev/kvm", true), "lies in /dev"},
-		{"bind into sys", oci.WithBind("/sys", "/sys", false), "lies in /sys"},
-		{"bind over root", oci.WithBind("/x", "/", true), "below the root"},
-		{"bind unclean", oci.WithBind("/x", "/a/../proc", true), "not a clean absolute path"},
-		{"bind relative source", oci.WithBind("x", "/x", true), "bind source"},
-		{"capability", oci.WithCapabilities("CAP_SYS_ADMIN"), "cannot be given"},
-		{"no seccomp for", oci.WithArchitecture("riscv64"), "no profile for architecture"},
-		{"annotation", oci.WithAnnotation("", "x"), "annotation without a key"},
+		{"empty command", func(c *oci.Config) { c.Args = []string{""} }, "the command is empty"},
+		{"no arguments", func(c *oci.Config) { c.Args = nil }, "the command is empty"},
+		{"NUL in arguments", func(c *oci.Config) { c.Args = []string{"a", "b\x00c"} }, "number 1 contains a NUL byte"},
+		{"environment without equals", func(c *oci.Config) { c.Env = []string{"SECRET"} }, "is not NAME=value"},
+		{"environment without name", func(c *oci.Config) { c.Env = []string{"=x"} }, "is not NAME=value"},
+		{"relative cwd", func(c *oci.Config) { c.Cwd = "work" }, "not a clean absolute path"},
+		{"unclean cwd", func(c *oci.Config) { c.Cwd = "/a/../b" }, "not a clean absolute path"},
+		{"relative root", func(c *oci.Config) { c.Rootfs = "rootfs" }, "rootfs"},
+		{"relative network namespace", func(c *oci.Config) { c.Network = "net" }, "not a clean absolute path"},
+		{"user namespace of no ids", func(c *oci.Config) { c.UserNamespace, c.Mappings = "/proc/7/fd/8", make([]specs.LinuxIDMapping, 1) }, "a mapping has size 0"},
+		{"relative user namespace", func(c *oci.Config) { c.UserNamespace = "user" }, "not a clean absolute path"},
+		{"own kernel in a user namespace", func(c *oci.Config) { c.OwnKernel, c.UserNamespace = true, "/proc/7/fd/8" }, "given to a kernel of the sandbox's own"},
+		{"relative devices", func(c *oci.Config) { c.Devices = "dev" }, "not a clean absolute path"},
+		{"unclean read-only path", func(c *oci.Config) { c.ReadOnly = []string{"/a/../b"} }, "not a clean absolute path"},
+		{"no memory", func(c *oci.Config) { c.Limits.Memory = 0 }, "memory limit of 0 bytes is not between"},
+		{"negative memory", func(c *oci.Config) { c.Limits.Memory = -1 }, "memory limit of -1 bytes is not between"},
+		{"memory that is none", func(c *oci.Config) { c.Limits.Memory = 1<<63 - 4096 }, "is not between"},
+		{"no pids", func(c *oci.Config) { c.Limits.Pids = 0 }, "not positive"},
+		{"unlimited pids", func(c *oci.Config) { c.Limits.Pids = -1 }, "not positive"},
+		{"no CPUs", func(c *oci.Config) { c.Limits.CPUs = 0 }, "CPU limit of 0 cores"},
+		{"CPUs that are no number", func(c *oci.Config) { c.Limits.CPUs = math.NaN() }, "CPU limit of NaN cores"},
+		{"root cgroup", func(c *oci.Config) { c.Limits.Cgroup = "/" }, "below the root"},
+		{"limits and no cgroup", func(c *oci.Config) { c.Limits.WithoutCgroup = true }, "WithoutCgroup together with"},
+		{"no limits at all", func(c *oci.Config) { c.Limits = oci.Limits{} }, "memory limit of 0 bytes"},
+		{"little data", func(c *oci.Config) { withoutCgroup(c); c.Limits.Data = 1 << 20 }, "RLIMIT_DATA: 1048576 is below 268435456"},
+		{"few files", func(c *oci.Config) { c.Files = 3 }, "RLIMIT_NOFILE: 3 is below 16"},
+		{"negative OOM score", func(c *oci.Config) { c.OOMScoreAdj = -1 }, "not between 0 and 1000"},
+		{"unsized tmpfs", func(c *oci.Config) { c.Tmpfs = []oci.Tmpfs{{Dest: "/tmp"}} }, "no usable size"},
+		{"tmpfs over proc", func(c *oci.Config) { c.Tmpfs = []oci.Tmpfs{{Dest: "/proc/sys", Bytes: 1 << 20, Inodes: 10}} }, "lies in /proc"},
+		{"bind over dev", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/dev/kvm", Dest: "/dev/kvm"}} }, "lies in /dev"},
+		{"bind into sys", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/sys", Dest: "/sys"}} }, "lies in /sys"},
+		{"bind over root", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/x", Dest: "/"}} }, "below the root"},
+		{"bind unclean", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/x", Dest: "/a/../proc"}} }, "not a clean absolute path"},
+		{"bind relative source", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "x", Dest: "/x"}} }, "bind source"},
+		{"two binds", func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/x", Dest: "/y"}, {Source: "/z", Dest: "/y"}} }, "given twice"},
+		{"capability", func(c *oci.Config) { c.Capabilities = []string{"CAP_SYS_ADMIN"} }, "cannot be given"},
+		{"capability without a user namespace", func(c *oci.Config) { c.Capabilities = []string{"CAP_CHOWN"} }, "needs a user namespace"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := oci.New(rootfs, strict(tt.opt)...)
+			s, err := oci.New(strict(tt.change))
 			if err == nil || s != nil {
 				t.Fatalf("accepted: %v", s)
 			}
@@ -159,37 +172,8 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestOrder: the order of options that make and that change the filter or a limit does not matter.
-func TestOrder(t *testing.T) {
-	opts := []oci.Option{oci.WithoutSwapLimit(), oci.WithIsolatedProcesses(), oci.WithOwnFilters(), oci.WithNetlink(), oci.WithCapabilities("CAP_SYS_CHROOT")}
-	first, err := oci.New(rootfs, append(slices.Clone(opts), strict(oci.WithArchitecture("arm64"))...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := oci.New(rootfs, append(strict(oci.WithArchitecture("arm64")), opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(first, last); diff != "" || first.Linux.Resources.Memory.Swap != nil {
-		t.Errorf("the order of options matters:\n%s", diff)
-	}
-}
-
-// TestNothingIsDefaulted: one error names every missing limit.
-func TestNothingIsDefaulted(t *testing.T) {
-	_, err := oci.New("rootfs", oci.WithCgroup("/sbench/sandbox"))
-	if err == nil {
-		t.Fatal("accepted a spec without limits")
-	}
-	for _, want := range []string{"rootfs", "WithArgs", "WithNetworkNamespace", "WithNoFile", "WithMemoryLimit", "WithPidsLimit", "WithCPUs"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error does not name %s:\n%v", want, err)
-		}
-	}
-	if _, err := oci.New(rootfs, oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64)); err == nil {
-		t.Error("no limits at all were taken for WithoutCgroup")
+	if s, err := oci.New(strict().For("riscv64")); err == nil {
+		t.Errorf("an unknown architecture is accepted: %v", s)
 	}
 }
 
@@ -197,14 +181,7 @@ func TestNothingIsDefaulted(t *testing.T) {
 // what the OCI runtime can set.
 func TestRlimits(t *testing.T) {
 	most := map[string]uint64{"RLIMIT_CORE": 0, "RLIMIT_STACK": 1 << 20, "RLIMIT_NOFILE": 1024, "RLIMIT_NPROC": 100, "RLIMIT_MEMLOCK": 1 << 40}
-	free, err := oci.New(rootfs, strict()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound, err := oci.New(rootfs, strict(oci.WithHardLimits(most), oci.WithNProc(256))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	free, bound := spec(t, strict(withoutCgroup)), spec(t, strict(withoutCgroup, func(c *oci.Config) { c.HardLimits = most }))
 	const kinds = 16 // RLIM_NLIMITS in the kernel's asm-generic/resource.h
 	seen := map[string]bool{}
 	for i, l := range bound.Process.Rlimits {
@@ -225,10 +202,7 @@ func TestRlimits(t *testing.T) {
 // TestOwnKernel: the filter for a kernel of the sandbox's own gives no error but EPERM, and leaves the rest
 // to that kernel.
 func TestOwnKernel(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"), oci.WithOwnKernel())...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict(func(c *oci.Config) { c.OwnKernel = true }))
 	for _, r := range s.Linux.Seccomp.Syscalls {
 		if r.Action != specs.ActAllow && *r.ErrnoRet != uint(unix.EPERM) {
 			t.Errorf("%v: error %d", r.Names, *r.ErrnoRet)
@@ -247,10 +221,7 @@ func TestOwnKernel(t *testing.T) {
 // TestSeccompWithinDefault: the ecosystem's default profile, computed for a process without
 // capabilities, also allows every call that the filter allows.
 func TestSeccompWithinDefault(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict())
 	def := map[string]bool{}
 	for _, r := range seccomp.DefaultProfile(s).Syscalls {
 		if r.Action == specs.ActAllow {
@@ -272,10 +243,7 @@ func TestSeccompWithinDefault(t *testing.T) {
 }
 
 func TestSeccompRefuses(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict())
 	sec := s.Linux.Seccomp
 	if sec.DefaultAction != specs.ActErrno || !slices.Equal(sec.Architectures, []specs.Arch{specs.ArchX86_64}) {
 		t.Fatalf("default %s for %v", sec.DefaultAction, sec.Architectures)
@@ -297,10 +265,9 @@ func TestSeccompRefuses(t *testing.T) {
 }
 
 func TestEveryMountIsNosuidNodev(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithSharedMemory(1<<20), oci.WithTmpfs("/tmp", 1<<20, 100), oci.WithBind("/a", "/a", true))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict(func(c *oci.Config) {
+		c.SharedMemory, c.Tmpfs, c.Binds = 1<<20, []oci.Tmpfs{{Dest: "/tmp", Bytes: 1 << 20, Inodes: 100}}, []oci.Bind{{Source: "/a", Dest: "/a", Writable: true}}
+	}))
 	for _, m := range s.Mounts {
 		if !slices.Contains(m.Options, "nosuid") {
 			t.Errorf("%s lacks nosuid", m.Destination)
@@ -317,7 +284,7 @@ func FuzzMountDestination(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, dest string) {
-		s, err := oci.New(rootfs, strict(oci.WithBind("/src", dest, true))...)
+		s, err := oci.New(strict(func(c *oci.Config) { c.Binds = []oci.Bind{{Source: "/src", Dest: dest}} }))
 		if err != nil {
 			return
 		}
@@ -364,14 +331,8 @@ func admits(s *specs.Spec, name string, args ...uint64) bool {
 // TestFilters: the filter denies every call that makes the kernel install a filter, whatever the upper
 // half of its argument, and allows every other call.
 func TestFilters(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := oci.New(rootfs, strict(oci.WithOwnFilters(), oci.WithArchitecture("amd64"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict())
+	own := spec(t, strict(func(c *oci.Config) { c.OwnFilters = true }))
 	const garbage = 0x1234_5678_0000_0000
 	denied := map[uint64][]uint64{
 		0: {11, 21, 35, 37, 38, 39, 41, 42, 43, 44, 46, 48}, 1: {26, 29, 35, 37, 50, 51, 52, 63, 64, 65, 73},
@@ -415,25 +376,19 @@ func TestFilters(t *testing.T) {
 
 // TestVerdicts checks the filter's answers to single calls.
 func TestVerdicts(t *testing.T) {
-	s, err := oci.New(rootfs, strict(oci.WithArchitecture("amd64"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := spec(t, strict())
 	const flags = unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK
 	for _, o := range []struct {
 		name, call, want string
-		opts             []oci.Option
+		change           func(*oci.Config)
 	}{
-		{"chroot", "chroot", "allow", strict(oci.WithCapabilities("CAP_SYS_CHROOT"))},
-		{"no chroot", "chroot", "EPERM", strict()},
-		{"processes", "ptrace", "allow", strict()},
-		{"sealed processes", "ptrace", "EPERM", strict(oci.WithIsolatedProcesses())},
-		{"without a cgroup", "memfd_create", "ENOSYS", []oci.Option{oci.WithArgs("true"), oci.WithNetworkNamespace("/n"), oci.WithNoFile(64), oci.WithoutCgroup()}},
+		{"chroot", "chroot", "allow", func(c *oci.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} }},
+		{"no chroot", "chroot", "EPERM", func(*oci.Config) {}},
+		{"processes", "ptrace", "allow", func(*oci.Config) {}},
+		{"sealed processes", "ptrace", "EPERM", func(c *oci.Config) { c.IsolatedProcesses = true }},
+		{"without a cgroup", "memfd_create", "ENOSYS", withoutCgroup},
 	} {
-		s, err := oci.New(rootfs, append(o.opts, oci.WithArchitecture("arm64"))...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := spec(t, strict(o.change).For("arm64"))
 		if got := verdict(s, o.call, 0, 0); got != o.want || s.Linux.Seccomp.Architectures[0] != specs.ArchAARCH64 {
 			t.Errorf("%s: %s, want %s, on %v", o.name, got, o.want, s.Linux.Seccomp.Architectures)
 		}

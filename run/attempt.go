@@ -147,7 +147,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	verdict, err := family.Verify(ctx, engine, verifiers.Input{
 		Task: a.part, Pack: s.cfg.Pack, Candidate: c, Reference: s.cfg.StandIn == standin.Reference, Image: a.image, CheckerImage: s.cfg.checkerImage(s.images, a.part),
 		Sidecars: s.images.sidecars(a.task), Limits: policy.Limits,
-		Network: s.checkerNetwork(a), Left: left,
+		Network: s.checkerNetwork(a, left != nil), Left: left,
 		Permissions: verifiers.Permissions{AllowDangerous: policy.AllowDangerous, Deny: policy.DenyCommands},
 		Timeout:     defaultTimeout, Code: s.code, Calibrations: s.calibrations, Contrast: contrast.Effort(policy.Contrast), Pace: pace{s, a, begun}, Judge: s.judge, Model: s.asker(a),
 		WorkspaceBytes: policy.WorkspaceBytes, OutputBytes: policy.OutputBytes,
@@ -191,14 +191,15 @@ func (p pace) Doing(what string) {
 	p.emitFor(p.attempt, Event{Kind: VerifierRun, Detail: what, Seconds: time.Since(p.begun).Seconds()})
 }
 
-// checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none.
-func (s *session) checkerNetwork(a attempt) func() (add func(*runtime.Config), done func() (unserved int64, err error), err error) {
+// checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none. A checker that
+// shares a network namespace has to use the proxy.
+func (s *session) checkerNetwork(a attempt, shared bool) func() (add func(*runtime.Config), done func() (unserved int64, err error), err error) {
 	domains := s.cfg.Tester.Verification.AllowedDomains
 	if domains == nil || len(*domains) == 0 {
 		return nil
 	}
 	egress := s.cfg.Egress
-	egress.Domains, egress.Log = *domains, a.log.Checker()
+	egress.Domains, egress.Log, egress.Transparent = *domains, a.log.Checker(), egress.Transparent && !shared
 	return func() (func(*runtime.Config), func() (int64, error), error) {
 		access, err := egress.Open(a.task.ID(), a.number)
 		return func(cfg *runtime.Config) {

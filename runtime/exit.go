@@ -6,44 +6,25 @@ import (
 	"time"
 )
 
-// Reason says how a process ended. The zero Reason is invalid.
-type Reason int
+// Reason says how a process ended, as in records. The zero Reason is invalid.
+type Reason string
 
 // The reasons. They come from the kernel and sbench's own clock, never from what the process
 // wrote.
 const (
 	// Exited means that the process ended by itself with [Exit.Code].
-	Exited Reason = iota + 1
+	Exited Reason = "exited"
 	// Signaled means that a signal not sent by sbench ended the process.
-	Signaled
+	Signaled Reason = "signaled"
 	// WallTime means that sbench killed the process because [Process.Wall] had elapsed.
-	WallTime
+	WallTime Reason = "wall_time"
 	// OutOfMemory means that the process failed after the kernel, or sbench where the kernel
 	// cannot, had killed a process because the sandbox used too much memory.
-	OutOfMemory
+	OutOfMemory Reason = "out_of_memory"
 	// PidsLimit means that the process failed after the kernel had refused the sandbox a new
 	// process or thread.
-	PidsLimit
+	PidsLimit Reason = "pids_limit"
 )
-
-// String returns the name of the reason as in records, such as "wall_time", or says that it
-// is invalid.
-func (r Reason) String() string {
-	names := [...]string{"", "exited", "signaled", "wall_time", "out_of_memory", "pids_limit"}
-	if r < Exited || int(r) >= len(names) {
-		return fmt.Sprintf("invalid reason %d", int(r))
-	}
-	return names[r]
-}
-
-// MarshalText returns the same name as String. It fails for an invalid reason, so that none
-// reaches a record.
-func (r Reason) MarshalText() ([]byte, error) {
-	if r < Exited || r > PidsLimit {
-		return nil, fmt.Errorf("exit reason %d is invalid", int(r))
-	}
-	return []byte(r.String()), nil
-}
 
 // Limit names a limit that a process reached.
 type Limit string
@@ -76,29 +57,29 @@ func (e Exit) Success() bool { return e.Reason == Exited && e.Code == 0 }
 
 // String describes the end for people. It contains nothing that the process wrote.
 func (e Exit) String() string {
-	switch {
-	case e.Reason == Exited:
+	switch e.Reason {
+	case Exited:
 		return fmt.Sprintf("exited with code %d", e.Code)
-	case e.Reason == Signaled:
+	case Signaled:
 		return fmt.Sprintf("killed by signal %d", e.Signal)
-	case e.Reason == WallTime:
+	case WallTime:
 		return fmt.Sprintf("killed after its time limit, at %s", e.Wall.Round(time.Millisecond))
-	case e.Reason == OutOfMemory:
+	case OutOfMemory:
 		return "ran out of memory"
-	case e.Reason == PidsLimit:
+	case PidsLimit:
 		return fmt.Sprintf("ran out of processes and exited with code %d", e.Code)
 	}
-	return e.Reason.String()
+	return fmt.Sprintf("ended in the invalid way %q", string(e.Reason))
 }
 
 // Metadata describes the end for a record, by the record's keys. It contains nothing that the
 // process wrote, and is empty for the zero Exit.
 func (e Exit) Metadata() map[string]any {
 	m := map[string]any{}
-	if e.Reason == 0 {
+	if e.Reason == "" {
 		return m
 	}
-	m["exit_reason"], m["exit_code"], m["wall_seconds"], m["usage"] = e.Reason.String(), e.Code, e.Wall.Seconds(), e.Usage
+	m["exit_reason"], m["exit_code"], m["wall_seconds"], m["usage"] = string(e.Reason), e.Code, e.Wall.Seconds(), e.Usage
 	if e.Signal != 0 {
 		m["signal"] = e.Signal
 	}

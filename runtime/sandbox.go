@@ -168,9 +168,9 @@ type Config struct {
 	// nothing in the sandbox can change; those that are not there do not count.
 	ReadOnly     []string
 	Mounts       []Mount
-	Capabilities []string // see oci.WithCapabilities
+	Capabilities []string // see oci.Config
 	// IsolateProcesses keeps the sandbox's processes from accessing each other's memory; see
-	// oci.WithIsolatedProcesses.
+	// oci.Config.
 	IsolateProcesses bool
 
 	Limits  Limits
@@ -180,7 +180,7 @@ type Config struct {
 	Network *Network // nil means a loopback interface on which sbench does not listen
 	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace and,
 	// where it has its own, its user namespace. NetworkOf must stay open until the new sandbox is
-	// closed, and Network must be nil.
+	// closed. Both sandboxes reach the sockets of Network, which cannot have Redirect.
 	NetworkOf Sandbox
 	Hosts     []string // further names of 127.0.0.1
 

@@ -37,9 +37,8 @@ table() {
 		printf "| memory of an idle sandbox over that of its processes, rival containerd'"'"'s shim | %s MiB | %s MiB | | at most 4 MiB | %s |\n", number(memory), number(value["BenchmarkIdle/sbench-runc-shim", "MiB/sandbox"]), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
 		print "\n| | p50, one at a time | sandboxes per second, 1 / 8 / 32 in parallel |"
 		print "|---|---|---|"
-		split("runc-run runc-steps sbench sbench-host-ids sbench-crun sbench-gvisor sbench-runc-shim sbench-crun-runc-shim docker", rivals)
+		split("runc-run sbench sbench-host-ids sbench-crun sbench-gvisor sbench-runc-shim sbench-crun-runc-shim docker", rivals)
 		text["runc-run"] = "`runc run`, attached, nothing read back"
-		text["runc-steps"] = "`runc create`, `start`, `delete`"
 		text["sbench"] = "sbench"
 		text["sbench-host-ids"] = "sbench with the ids of the host"
 		text["sbench-crun"] = "sbench with crun"

@@ -66,7 +66,6 @@ find_missing() {
 			need python3 python3
 			need iproute2 ip
 			need procps pgrep ps
-			need rootlesskit rootlesskit
 			;;
 		verdicts)
 			need python3 python3

@@ -39,7 +39,7 @@ failed=0
 `
 
 // TestSystemDaemon: sbench uses the containerd at the default socket if it can. If that lacks something, the
-// message says how to mend it. If it restarts during a run, sbench waits for it.
+// message says how to fix it. If it restarts during a run, sbench waits for it.
 func TestSystemDaemon(t *testing.T) {
 	if userns.Inside() {
 		t.Skip("an ordinary user does not use the system's containerd")

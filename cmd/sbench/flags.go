@@ -88,7 +88,14 @@ type jsonFlag struct {
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
 	Progress progress.Format `enum:"auto,plain,json" default:"auto" help:"Progress on standard error: plain lines, json, or auto, which is plain and on a terminal has a bar below the lines."`
-	Quiet    bool            `short:"q" help:"Show no progress, whatever --progress says."`
+	Quiet    bool            `short:"q" help:"Show no progress."`
+}
+
+func (f progressFlags) check() error {
+	if f.Quiet && f.Progress != progress.Auto {
+		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
+	}
+	return nil
 }
 
 func notNegative(flag string, n int) error {

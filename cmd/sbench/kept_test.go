@@ -13,21 +13,37 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// keptTask writes a pack with a task that keeps the harness's processes, and returns the arguments of sbench for a
-// run of the pack with script as the harness. The checker opens a port of its own, and asks a server that the
-// harness has left.
-func keptTask(t *testing.T, script, output string) []string {
-	t.Helper()
-	dir := t.TempDir()
-	const checker = `touch /tmp/own; python3 -c '
+// ask opens a port of its own, and asks the server at port 8098.
+const ask = `touch /tmp/own; python3 -c '
 import socket, urllib.request as u
 own = socket.create_server(("127.0.0.1", 9000))
 assert u.urlopen("http://127.0.0.1:8098/", timeout=5).read() == b"42"
 '`
+
+// A keeping is a task that keeps processes, with the harness's script.
+type keeping struct {
+	script  string
+	sidecar string         // runs in one, beside harness and checker; "" for none
+	checker map[string]any // nil means the command ask
+}
+
+// run writes a pack with the task, and returns the arguments of sbench for a run of it.
+func (k keeping) run(t *testing.T, output string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if k.checker == nil {
+		k.checker = map[string]any{"command": ask, "timeout_seconds": 30}
+	}
+	environment := map[string]any{"image": containerdtest.Image, "keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}}
+	if k.checker["image"] != nil {
+		environment["candidate"] = "machine"
+	}
+	if k.sidecar != "" {
+		environment["sidecars"] = []any{map[string]any{"name": "store", "image": containerdtest.Image, "command": []string{"python3", "-c", k.sidecar}, "ready": "python3 -c 'import socket; socket.create_connection((\"store\", 8098))'"}}
+	}
 	row, err := json.Marshal(map[string]any{
 		"id": "kept/task", "family": "terminal_task", "input": map[string]any{"instructions": "Serve 42."},
-		"eval":        map[string]any{"checker": map[string]any{"command": checker, "timeout_seconds": 30}},
-		"environment": map[string]any{"image": containerdtest.Image, "keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}},
+		"eval": map[string]any{"checker": k.checker}, "environment": environment,
 	})
 	must(t, err)
 	filetest.Write(t, dir, map[string]string{
@@ -35,7 +51,7 @@ assert u.urlopen("http://127.0.0.1:8098/", timeout=5).read() == b"42"
 		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "kept", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
 "harness": {"type": "command", "config": {"command": "true"}}}`,
 	})
-	command, err := json.Marshal([]string{"bash", "-c", script})
+	command, err := json.Marshal([]string{"bash", "-c", k.script})
 	must(t, err)
 	return []string{"run", filepath.Join(dir, "tester.yaml"), "-o", output, "--progress", "plain", "--set", "harness.config.command=" + string(command)}
 }
@@ -57,28 +73,61 @@ END
 python3 s.py & until [ -e ready ]; do sleep 0.05; done; `
 }
 
-// TestKeepProcesses: a checker reaches a server that the harness has left. Whatever the kept processes do, the
-// attempt is measured, and no process is left in the end, even if sbench is killed.
+// store is a server with a state: the body of the last POST, which it also executes.
+const store = `
+import http.server, os, signal
+class Handler(http.server.BaseHTTPRequestHandler):
+    said = b"nothing"
+    def reply(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(Handler.said)
+    def do_POST(self):
+        Handler.said = self.rfile.read(int(self.headers["Content-Length"]))
+        exec(Handler.said)
+        self.reply()
+    do_GET = reply
+http.server.ThreadingHTTPServer(("127.0.0.1", 8098), Handler).serve_forever()
+`
+
+// told returns a script that sends a text to the sidecar.
+func told(text string) string {
+	return `python3 -c 'import urllib.request as u; u.urlopen("http://store:8098/", b"` + text + `")' || true; `
+}
+
+// TestKeepProcesses: a checker reaches a server that the harness has left, and sidecars with the state that the harness
+// gave them. Whatever the kept processes do, the attempt is measured, and no process is left in the end, even if sbench
+// is killed.
 func TestKeepProcesses(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
 	const writes = "(while :; do date > $RANDOM; done) & (trap '' TERM; while :; do date >> log; done) & "
-	for name, tt := range map[string]struct{ script, want string }{
-		"solved":                       {served("pass"), "passed=1"},
-		"writes all the time":          {served("pass") + writes, "passed=1"},
-		"nothing is left":              {"true", "verified=1 passed=0"},
-		"a port of the checker's":      {served("pass") + "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 9000)); time.sleep(1000)' & sleep 1", "verified=1 passed=0"},
-		"the checker's files":          {served(`assert subprocess.run("ls /proc/*/root/tmp/own", shell=True).returncode == 0`), "verified=1 passed=0"},
-		"all processes":                {served("os.kill(-1, signal.SIGKILL)"), "verified=1 passed=0"},
-		"more memory than there is":    {served(`b"x" * (1 << 30)`), "verified=1 passed=0"},
-		"more files than there may be": {served(`open("/dev/shm/x", "wb").write(b"x" * (1 << 28))`), "verified=1 passed=0"},
-		"an answer that never ends":    {served("time.sleep(1000)"), "verified=1 passed=0"},
-		"ended at its limit":           {"trap '' TERM; " + served("pass") + "trap - TERM; sleep 1000", "verified=1 passed=0"},
-		"suspended by itself":          {served("os.kill(os.getpid(), signal.SIGSTOP)"), "verified=1 passed=0"},
+	own := map[string]any{"image": containerdtest.Image, "command": "grep -qx 42 /logs/artifacts/said", "collect": []any{map[string]any{"command": "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8098/\").read().decode())' > /logs/artifacts/said"}}}
+	for name, tt := range map[string]struct {
+		keeping
+		want string
+	}{
+		"solved":                       {keeping{script: served("pass")}, "passed=1"},
+		"writes all the time":          {keeping{script: served("pass") + writes}, "passed=1"},
+		"nothing is left":              {keeping{script: "true"}, "verified=1 passed=0"},
+		"a port of the checker's":      {keeping{script: served("pass") + "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 9000)); time.sleep(1000)' & sleep 1"}, "verified=1 passed=0"},
+		"the checker's files":          {keeping{script: served(`assert subprocess.run("ls /proc/*/root/tmp/own", shell=True).returncode == 0`)}, "verified=1 passed=0"},
+		"all processes":                {keeping{script: served("os.kill(-1, signal.SIGKILL)")}, "verified=1 passed=0"},
+		"more memory than there is":    {keeping{script: served(`b"x" * (1 << 30)`)}, "verified=1 passed=0"},
+		"more files than there may be": {keeping{script: served(`open("/dev/shm/x", "wb").write(b"x" * (1 << 28))`)}, "verified=1 passed=0"},
+		"an answer that never ends":    {keeping{script: served("time.sleep(1000)")}, "verified=1 passed=0"},
+		"ended at its limit":           {keeping{script: "trap '' TERM; " + served("pass") + "trap - TERM; sleep 1000"}, "verified=1 passed=0"},
+		"suspended by itself":          {keeping{script: served("os.kill(os.getpid(), signal.SIGSTOP)")}, "verified=1 passed=0"},
+		"a sidecar with a state":       {keeping{script: told("42"), sidecar: store}, "passed=1"},
+		"a sidecar without it":         {keeping{script: "true", sidecar: store}, "verified=1 passed=0"},
+		"a sidecar that was killed":    {keeping{script: told("os._exit(1)"), sidecar: store}, "verified=1 passed=0"},
+		"collected from a server":      {keeping{script: served("pass"), checker: own}, "passed=1"},
+		"collected from a sidecar":     {keeping{script: told("42"), sidecar: store, checker: own}, "passed=1"},
+		"collected from nobody":        {keeping{script: "true", checker: own}, "verified=1 passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			args := keptTask(t, tt.script, out)
+			args := tt.run(t, out)
 			expect(t, codeMeasured, tt.want, args...)
 			expect(t, codeMeasured, "", "verify", out)
 			_, err := record.Read(out, record.Trust{}, func(r record.Record) error {
@@ -93,7 +142,7 @@ func TestKeepProcesses(t *testing.T) {
 			}
 		})
 	}
-	cmd := exec.Command("sbench", append(keptTask(t, writes+served("time.sleep(1000)"), filepath.Join(h.dir, "out")), "--progress", "json")...)
+	cmd := exec.Command("sbench", append(keeping{script: writes + served("time.sleep(1000)")}.run(t, filepath.Join(h.dir, "out")), "--progress", "json")...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(t, err)

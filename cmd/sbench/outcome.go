@@ -55,20 +55,20 @@ func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir stri
 	var b strings.Builder
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&b, format+"\n", values...) }
 	if len(s.LeftOut) > 0 {
-		line("\nnot prepared, and in no score:")
+		line("\nnot prepared, and left out of the score:")
 		for _, l := range s.LeftOut {
 			line("  %s: %s", report.Visible(l.Task, shownName), report.Visible(l.Reason, shownMessage))
 		}
 	}
 	if standIn := pack.StandIn(dir); standIn != "" {
-		line("\nthese rows stand in for the benchmark's, which this command brings:\n      %s", standIn)
+		line("\nthese rows stand in for the benchmark's own rows, which this command fetches:\n      %s", standIn)
 	}
 	line("\nnext: sbench report %s", quoted(filepath.Dir(s.Output)))
 	hopeless := slices.IndexFunc(r.Tasks, func(t report.Task) bool { return t.Scored > 1 && t.Passed == 0 })
 	hint := ""
 	switch {
 	case s.Errors > s.Infrastructure:
-		hint = "the pack or its image is at fault; mend it, and continue with --resume"
+		hint = "the pack or its image is at fault: fix it, and continue with --resume"
 	case s.Failed > 2 && s.Failed == s.Total:
 		hint = "no attempt passed: does the reference pass?"
 	case hopeless >= 0:

@@ -37,13 +37,13 @@ func TestNext(t *testing.T) {
 `},
 		{"the pack is at fault", run.Summary{Total: 1, Planned: 1, Errors: 1}, nil, []string{"run"}, `next: sbench report '/my runs/a'
       sbench pack check /pack
-      (the pack or its image is at fault; mend it, and continue with --resume)
+      (the pack or its image is at fault: fix it, and continue with --resume)
 `},
 		{"a task that nobody passes", run.Summary{Total: 4, Planned: 4, Passed: 1, Failed: 3}, []report.Task{{TaskID: "a", Scored: 1, Passed: 1}, {TaskID: "b", Scored: 3}}, []string{"run"}, `next: sbench report '/my runs/a'
       sbench pack check /pack
       (no candidate of b passed: does the reference pass?)
 `},
-		{"all fail, one is left out", run.Summary{Total: 3, Planned: 3, Failed: 3, LeftOut: []run.LeftOut{{Task: "x", Reason: "no \x1b image"}}}, nil, []string{"run"}, `not prepared, and in no score:
+		{"all fail, one is left out", run.Summary{Total: 3, Planned: 3, Failed: 3, LeftOut: []run.LeftOut{{Task: "x", Reason: "no \x1b image"}}}, nil, []string{"run"}, `not prepared, and left out of the score:
   x: no \x1b image
 
 next: sbench report '/my runs/a'

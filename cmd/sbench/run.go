@@ -154,7 +154,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 	if cmd.EnvFile != "" && !cmd.runsHarness() {
 		err = errors.Join(err, fmt.Errorf("%w: --env-file has no effect where the tester file's harness does not run", errUsage))
 	}
-	if err = errors.Join(err, notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
+	if err = errors.Join(err, cmd.check(), notNegative("--limit", *cmp.Or(cmd.Limit, new(int))), notNegative("--jobs", cmd.Jobs), notNegative("--retries", cmd.Retries)); err != nil {
 		return in, nil, err
 	}
 	if in, err = loadTester(a, source); err == nil {

@@ -70,24 +70,30 @@ func TestStrangers(t *testing.T) {
 // with a public address that only the namespace of this test's sbench has a route to.
 func TestFetches(t *testing.T) {
 	h := newHost(t).private() // a daemon in another mount namespace could not be used
+	// the image has no curl
+	const fetch = "curl() { python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' \"$2\"; }\n" +
+		"curl -LsSf http://tools.example/checktool > /tmp/checktool\n"
 	filetest.Write(t, h.dir, map[string]string{
-		"tasks/t/instruction.md": "Write 42 to answer.txt.\n",
-		"tasks/t/task.toml":      "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
-		// the image has no curl
-		"tasks/t/tests/test.sh": "curl() { python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())' \"$2\"; }\n" +
-			"curl -LsSf http://tools.example/checktool > /tmp/checktool\nif [ -s /tmp/checktool ] && sh /tmp/checktool; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+		"tasks/t/instruction.md":    "Write 42 to answer.txt.\n",
+		"tasks/t/task.toml":         "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
+		"tasks/t/tests/test.sh":     fetch + "if [ -s /tmp/checktool ] && sh /tmp/checktool; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
 		"tasks/t/solution/solve.sh": "echo 42 > answer.txt\n",
 		"www/checktool":             "#!/bin/sh\ngrep -qx 42 answer.txt\n",
+		// the solution leaves a server, which such a checker asks
+		"tasks/s/instruction.md":    "Serve answer.txt with 42 at port 8098.\n",
+		"tasks/s/task.toml":         "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
+		"tasks/s/tests/test.sh":     fetch + "[ -s /tmp/checktool ] && curl -s http://localhost:8098/answer.txt > answer.txt && sh /tmp/checktool && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
+		"tasks/s/solution/solve.sh": "mkdir /srv/www; cd /srv/www; echo 42 > answer.txt\npython3 -m http.server 8098 >/dev/null 2>&1 &\nuntil (: >/dev/tcp/127.0.0.1/8098) 2>/dev/null; do sleep 0.1; done\n",
 		"hosts":                     "11.0.0.1 tools.example\n",
 	})
 	server := exec.Command("unshare", "--net", "sh", "-c", `cd "$0"; exec python3 -m http.server 80`, filepath.Join(h.dir, "www"))
 	must(t, server.Start())
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
 	for name, tt := range map[string]struct{ domains, harness, want string }{
-		"reference":         {`["tools.example"]`, "reference", "verified=1 passed=1"},
-		"empty":             {`["tools.example"]`, "empty", "verified=1 passed=0"},
+		"reference":         {`["tools.example"]`, "reference", "verified=2 passed=2"},
+		"empty":             {`["tools.example"]`, "empty", "verified=2 passed=0"},
 		"other domains":     {`["other.example"]`, "reference", "verified=0 passed=0"},
-		"empty and refused": {`["other.example"]`, "empty", "verified=1 passed=0"},
+		"empty and refused": {`["other.example"]`, "empty", "verified=2 passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const script = `ip link set lo up; ip link add v0 type veth peer name "v$$" netns "$1"; ip addr add 11.0.0.2/24 dev v0; ip link set v0 up

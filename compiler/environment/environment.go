@@ -42,7 +42,7 @@ type Environment struct {
 	Entrypoint    *Entrypoint    `key:"entrypoint" rule:"null" doc:"terminal_task only: run the image's entry point beside the harness, and beside the checker."`
 	Prepare       schema.Command `key:"prepare" rule:"null" doc:"terminal_task only: a command that has to succeed in the harness's sandbox before the harness starts."`
 	Sidecars      []Sidecar      `key:"sidecars" rule:"null sidecars" items:"A service." doc:"terminal_task only: services in sandboxes of their own, each with the task's resources, that share the loopback interface with the harness's and the checker's sandbox."`
-	KeepProcesses bool           `key:"keep_processes" rule:"null" doc:"terminal_task only: the checker runs while the processes that the harness left still run, and reaches their ports. Not with sidecars, steps, gVisor, a checker with an image or network access, or a split."`
+	KeepProcesses bool           `key:"keep_processes" rule:"null" doc:"terminal_task only: the checker runs while the processes that the harness left still run, and reaches their ports. So do the sidecars. Not with steps, gVisor or a split."`
 	// SecureBench says that the pack is one of SecureBench 2.0: a patch contains files that git ignores, and an
 	// image may lack the working directory.
 	SecureBench bool

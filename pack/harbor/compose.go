@@ -1,6 +1,8 @@
 package harbor
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"path"
 	"regexp"
@@ -21,6 +23,19 @@ type composed struct {
 	builds   []sidecarBuild
 }
 
+// hosts matches a sidecar's name where a host's name stands; nil without sidecars.
+func (c composed) hosts() *regexp.Regexp {
+	var names []string
+	for _, s := range c.sidecars {
+		names = append(names, regexp.QuoteMeta(fmt.Sprint(s["name"])))
+	}
+	if names == nil {
+		return nil
+	}
+	name := "(" + strings.Join(names, "|") + ")"
+	return regexp.MustCompile(`(//|@|["'=]|\s-h ?|--host[= ])` + name + `\b|\b` + name + `:\d`)
+}
+
 // sidecarBuild is an image to build for the sidecar at an index.
 type sidecarBuild struct {
 	sidecar int
@@ -29,14 +44,14 @@ type sidecarBuild struct {
 }
 
 // Keys of a service: those without a meaning where all services share a loopback interface and end with the
-// task, those that the import reads of every service, and further ones that it reads of the task's own.
+// task, and those that the import reads.
 var (
 	composeIdle = []string{
-		"container_name", "cpus", "deploy", "depends_on", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
+		"container_name", "cpus", "deploy", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
 	}
-	composeRead = []string{"build", "command", "entrypoint", "environment", "healthcheck", "image"}
-	composeOwn  = []string{"user", "volumes", "working_dir"}
+	composeRead = []string{"build", "command", "depends_on", "entrypoint", "environment", "healthcheck", "image", "user", "volumes", "working_dir"}
+	composeTop  = []string{"name", "networks", "services", "version", "volumes"}
 )
 
 // composeReader reads a compose file of a task.
@@ -44,6 +59,7 @@ type composeReader struct {
 	*task
 	name    string
 	options *taskOptions
+	file    document.Value
 }
 
 // readCompose reads a compose file (compose-spec, 05-services.md). own is the service that is the
@@ -54,44 +70,179 @@ func (o *taskOptions) readCompose(task *task, name, own string) composed {
 	if _, ok := task.file(name); !ok {
 		return c
 	}
-	t := composeReader{task, name, o}
-	for key, service := range t.yaml(name).Get("services").Fields() {
-		read := composeRead
-		if key.Text() == own {
-			read = append(slices.Clone(read), composeOwn...)
+	t := composeReader{task, name, o, task.yaml(name)}
+	for k := range t.file.Fields() {
+		if !slices.Contains(composeTop, k.Text()) && !strings.HasPrefix(k.Text(), "x-") {
+			t.wrong(name, k.Line(), "", "%s is not supported", k.Text())
 		}
-		for k := range service.Fields() {
-			if !slices.Contains(composeIdle, k.Text()) && !slices.Contains(read, k.Text()) {
-				t.wrong(name, k.Line(), "", "the service %s needs %s, which is not supported", key.Text(), k.Text())
+	}
+	for _, service := range t.inOrder() {
+		s := t.file.Get("services").Get(service)
+		for k := range s.Fields() {
+			if !slices.Contains(composeIdle, k.Text()) && !slices.Contains(composeRead, k.Text()) {
+				t.wrong(name, k.Line(), "", "the service %s needs %s, which is not supported", service, k.Text())
 			}
 		}
-		if key.Text() == own {
-			t.ownService(&c, service)
+		if devices := s.Get("deploy").Get("resources").Get("reservations").Get("devices"); devices.Given() {
+			t.wrong(name, devices.Line(), "", "the service %s needs devices, which are not supported", service)
+		}
+		if service == own {
+			t.ownService(&c, s)
 			continue
 		}
-		s := map[string]any{"name": key.Text()}
-		if env := t.composeEnv(service.Get("environment"), false); len(env) > 0 {
-			s["env"] = env
+		t.sidecar(&c, service, s)
+		mine := networks(t.file.Get("services").Get(own))
+		if !slices.ContainsFunc(networks(s), func(network string) bool { return slices.Contains(mine, network) }) {
+			t.wrong(name, s.Get("networks").Line(), "", "the service %s has no network of the service %s, which would reach it nevertheless", service, own)
 		}
-		for _, k := range []string{"entrypoint", "command"} {
-			if args := t.composeArgs(service.Get(k)); args != nil {
-				s[k] = args
-			}
-		}
-		if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
-			s["ready"] = ready
-		}
-		if image := service.Get("image"); service.Get("build").Kind() == 0 {
-			s["image"] = t.composeText(image)
-			if s["image"] == "" {
-				t.wrong(name, key.Line(), "", "the sidecar %s has neither image nor build", key.Text())
-			}
-		} else {
-			c.builds = append(c.builds, sidecarBuild{len(c.sidecars), key.Text(), t.composeContext(service.Get("build"))})
-		}
-		c.sidecars = append(c.sidecars, s)
 	}
 	return c
+}
+
+// inOrder returns the names of the services, each after those that it depends on.
+func (t composeReader) inOrder() (order []string) {
+	seen := map[string]bool{}
+	var visit func(name string)
+	visit = func(name string) {
+		service := t.file.Get("services").Get(name)
+		if seen[name] || !service.Given() {
+			return
+		}
+		seen[name] = true
+		on := service.Get("depends_on")
+		for _, item := range on.Items() {
+			visit(item.Text())
+		}
+		for key, how := range on.Fields() {
+			if condition := how.Get("condition"); condition.Is("service_completed_successfully") {
+				t.wrong(t.name, condition.Line(), "", "the service %s waits for the end of %s, which is not supported", name, key.Text())
+			}
+			visit(key.Text())
+		}
+		order = append(order, name)
+	}
+	for key := range t.file.Get("services").Fields() {
+		visit(key.Text())
+	}
+	return order
+}
+
+// networks returns the names of a service's networks.
+func networks(service document.Value) (names []string) {
+	list := service.Get("networks")
+	for _, item := range list.Items() {
+		names = append(names, item.Text())
+	}
+	for key := range list.Fields() {
+		names = append(names, key.Text())
+	}
+	if names == nil {
+		names = []string{"default"}
+	}
+	return names
+}
+
+// sidecar reads a service beside the task's own sandbox.
+func (t composeReader) sidecar(c *composed, name string, service document.Value) {
+	s := map[string]any{"name": name}
+	if env := t.composeEnv(service.Get("environment"), false); len(env) > 0 {
+		s["env"] = env
+	}
+	for _, k := range []string{"entrypoint", "command"} {
+		if args := t.composeArgs(service.Get(k)); args != nil {
+			s[k] = args
+		}
+	}
+	if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
+		s["ready"] = ready
+	}
+	build, image := service.Get("build"), ""
+	var files []taskFile
+	if build.Given() {
+		files = t.composeContext(build)
+	} else if image = t.composeText(service.Get("image")); image == "" {
+		t.wrong(t.name, service.Line(), "", "the sidecar %s has neither image nor build", name)
+	}
+	lines, mounted := t.mounted(name, service.Get("volumes"))
+	for key, instruction := range map[string]string{"user": "USER ", "working_dir": "WORKDIR "} {
+		if text := t.composeText(service.Get(key)); text != "" {
+			lines = append(lines, instruction+text)
+		}
+	}
+	slices.Sort(lines)
+	switch text := strings.Join(lines, "\n") + "\n"; {
+	case len(lines) > 0 && !build.Given():
+		files = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image + "\n" + text)}}
+	case len(lines) > 0:
+		i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" })
+		if i >= 0 {
+			files[i].text = slices.Concat(files[i].text, []byte("\n"+text))
+		}
+	}
+	if files = append(files, mounted...); files != nil {
+		c.builds = append(c.builds, sidecarBuild{len(c.sidecars), name, files})
+	} else {
+		s["image"] = image
+	}
+	c.sidecars = append(c.sidecars, s)
+}
+
+// mounted returns, for the volumes of a sidecar, instructions of a Dockerfile that copy the task's files to their places,
+// and these files. A volume without files of the task is a directory of the sidecar's own.
+func (t composeReader) mounted(name string, volumes document.Value) (lines []string, files []taskFile) {
+	for i, v := range volumes.Items() {
+		source, target := t.volume(v)
+		if source == "" {
+			continue
+		}
+		from, dir := path.Join(path.Dir(t.name), source), fmt.Sprintf("volumes/%d", i)
+		found := t.below(from)
+		for k := range found {
+			found[k].path = path.Join(dir, found[k].path)
+		}
+		if f, ok := t.task.file(from); ok {
+			dir = path.Join(dir, path.Base(from))
+			f.path = dir
+			found = append(found, f)
+		} else {
+			dir, target = dir+"/", target+"/"
+		}
+		if len(found) == 0 || path.IsAbs(source) {
+			t.wrong(t.name, v.Line(), "", "the service %s mounts %q, which is no file or directory of the task", name, source)
+		}
+		lines, files = append(lines, fmt.Sprintf("COPY [%q, %q]", dir, target)), append(files, found...)
+	}
+	return lines, files
+}
+
+// volume returns what a volume mounts, relative to the compose file's directory, and where. The source is "" for a volume
+// that begins empty.
+func (t composeReader) volume(v document.Value) (source, target string) {
+	if v.Kind() == document.String {
+		text := t.composeText(v)
+		parts := strings.Split(text, ":")
+		if len(parts) == 1 {
+			return "", text
+		}
+		source, target = parts[0], parts[1]
+	} else {
+		source, target = t.composeText(v.Get("source")), t.composeText(v.Get("target"))
+	}
+	if source == "" || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "/") {
+		return source, target
+	}
+	users := 0
+	for _, service := range t.file.Get("services").Fields() {
+		for _, other := range service.Get("volumes").Items() {
+			if name, _, _ := strings.Cut(cmp.Or(other.Get("source").Text(), other.Text()), ":"); name == source {
+				users++
+			}
+		}
+	}
+	if users > 1 {
+		t.wrong(t.name, v.Line(), "", "the volume %q of several services is not supported", source)
+	}
+	return "", target
 }
 
 // ownService reads the service that is the task's own sandbox.
@@ -108,8 +259,11 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 		}
 	}
 	for _, v := range service.Get("volumes").Items() {
-		if text := v.Text(); !strings.HasPrefix(text, "${T_BENCH_") && !strings.HasPrefix(text, "${HOST_") { // those of the format are for its logs
-			t.wrong(t.name, v.Line(), "", "the volume %q is not supported", text)
+		if text := v.Text(); strings.HasPrefix(text, "${T_BENCH_") || strings.HasPrefix(text, "${HOST_") { // those of the format are for its logs
+			continue
+		}
+		if source, _ := t.volume(v); source != "" {
+			t.wrong(t.name, v.Line(), "copy it in the Dockerfile", "the volume %q of the task's own service is not supported", source)
 		}
 	}
 	entrypoint := map[string]any{}

@@ -35,10 +35,8 @@ const taskImage = "sbench.local/{pack}/{task}:{digest}"
 
 // imageWorkdir returns the environment of tasks that work in the directory of their image, and whose
 // candidates are judged however the agent ended.
-func imageWorkdir(seconds int) map[string]any {
-	return map[string]any{
-		"materialize_workdir_from_image": true, "verify_after_timeout": true, "timeout_seconds": seconds, "entrypoint": map[string]any{},
-	}
+func imageWorkdir() map[string]any {
+	return map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}}
 }
 
 // hostVariable matches a value that comes from the host, with a default or without.
@@ -82,6 +80,7 @@ func (t *task) mentions(text string) bool {
 // A builder adds the tasks of directories to a pack.
 type builder struct {
 	*pack.Builder
+	keep  bool  // every task keeps processes
 	bytes int64 // of all files that were placed in the pack
 }
 

@@ -39,14 +39,14 @@ func harbor(o *taskOptions) pack.Format {
 		Name:   "harbor",
 		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: family.TerminalTask(),
 		Image: taskImage, Timeout: 7200,
-		Environment: imageWorkdir(harborSeconds),
+		Environment: imageWorkdir(),
 		Options:     o,
 		Read:        o.readHarbor,
 	}
 }
 
 const (
-	harborSeconds = 600
+	harborSeconds = 600 // of a verifier
 	harborTest    = "test.sh"
 	composeFile   = "docker-compose.yaml" // with another ending it is the task's data
 )
@@ -130,16 +130,30 @@ type harborHealthCheck struct {
 	Retries       *float64 `toml:"retries"`
 }
 
+// harborSchema is the newest schema version that the import knows.
+const harborSchema = "1.4"
+
+// newer reports whether a schema version is newer than harborSchema.
+func newer(version string) bool {
+	var v, known struct{ major, minor int }
+	_, _ = fmt.Sscanf(harborSchema, "%d.%d", &known.major, &known.minor)
+	n, _ := fmt.Sscanf(version, "%d.%d", &v.major, &v.minor)
+	return n > 0 && (v.major > known.major || v.major == known.major && v.minor > known.minor)
+}
+
 // readHarbor turns each directory into a task checked by tests/test.sh.
 func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
-	b := &builder{Builder: to}
+	b := &builder{Builder: to, keep: o.Keep}
 	return b.tasks(ctx, harborFile, func(t *task) error {
 		var spec harborTask
 		unknown, ok := t.toml("task.toml", &spec)
 		if !ok {
 			return nil
 		}
-		if len(unknown) > 0 {
+		switch version := fmt.Sprint(cmp.Or(spec.Schema, spec.Version)); { // Harbor ignores unknown keys, too
+		case len(unknown) > 0 && newer(version):
+			t.wrong("task.toml", 0, "", "schema version %s is newer than %s, and %s unknown", version, harborSchema, strings.Join(unknown, ", "))
+		case len(unknown) > 0:
 			b.Note(pack.Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
 		}
 		compose := o.readCompose(t, path.Join("environment", composeFile), "main")
@@ -179,16 +193,12 @@ func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalT
 		t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
 	}
 	part := terminalTask{
-		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: map[string]any{}},
-		tests: spec.tests(t), seconds: float64(harborSeconds), solution: b.harborSolution(t, spec),
+		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: plainTOML(spec.Metadata).(map[string]any)},
+		tests: spec.tests(t), seconds: float64(harborSeconds), network: spec.checkerNetwork(), solution: b.harborSolution(t, spec),
 	}
 	if spec.Verifier.Timeout != nil {
 		part.seconds = *spec.Verifier.Timeout
 	}
-	if len(spec.Metadata) > 0 {
-		part.row.Metadata["task"] = plainTOML(spec.Metadata)
-	}
-	o.keepProcesses(t, part)
 	if o.Pytest {
 		return part
 	}
@@ -282,40 +292,40 @@ func plainTOML(v any) any {
 // support and that changes verdicts.
 func (spec harborTask) check(t *task) {
 	const file = "task.toml"
-	e, v := spec.Environment, spec.Verifier
-	for _, feature := range []struct {
-		used bool
-		what string
-	}{
-		{e.OS != "" && e.OS != "linux", "a task for another system than Linux (environment.os)"},
-		{e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs"},
-		{len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)"},
-		{e.Skills != "", "a task with skills for the agent (environment.skills_dir)"},
-		{len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect)"},
-	} {
-		if feature.used {
-			t.wrong(file, 0, "", "%s is not supported", feature.what)
+	v := spec.Verifier
+	refuse := func(used bool, what string) {
+		if used {
+			t.wrong(file, 0, "", "%s is not supported", what)
 		}
 	}
+	modes, limits := []string{spec.Agent.Network, v.Network}, []*float64{spec.Agent.Timeout, v.Timeout}
+	for _, e := range []*harborContainer{&spec.Environment, spec.container()} {
+		refuse(e.OS != "" && !strings.EqualFold(e.OS, "linux"), "a task for another system than Linux (environment.os)")
+		refuse(e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs")
+		refuse(len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)")
+		refuse(e.Skills != "", "a task with skills for the agent (environment.skills_dir)")
+		modes, limits = append(modes, e.Network), append(limits, e.CPUs)
+		for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
+			if mb != nil && (*mb <= 0 || *mb > 1<<32) {
+				t.wrong(file, 0, "", "%s is %d", key, *mb)
+			}
+		}
+	}
+	refuse(len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect)")
 	if !slices.Contains([]string{"", "shared", "separate"}, v.Mode) {
 		t.wrong(file, 0, "", "the environment mode %q is unknown", v.Mode)
 	}
 	if v.Mode == "shared" && v.Environment != nil {
 		t.wrong(file, 0, "", "verifier.environment contradicts the environment mode shared")
 	}
-	for _, mode := range []string{e.Network, spec.Agent.Network, v.Network} {
-		if !slices.Contains([]string{"", "public", "no-network", "allowlist"}, mode) {
+	for _, mode := range modes {
+		if !slices.Contains([]string{"", "public", noNetwork, allowlist}, mode) {
 			t.wrong(file, 0, "", "the network mode %q is unknown", mode)
 		}
 	}
-	for _, seconds := range []*float64{spec.Agent.Timeout, v.Timeout, e.CPUs} {
-		if seconds != nil && !(*seconds > 0 && *seconds < 1e9) {
-			t.wrong(file, 0, "", "a limit of %v is no positive number", *seconds)
-		}
-	}
-	for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
-		if mb != nil && (*mb <= 0 || *mb > 1<<32) {
-			t.wrong(file, 0, "", "%s is %d", key, *mb)
+	for _, limit := range limits {
+		if limit != nil && !(*limit > 0 && *limit < 1e9) {
+			t.wrong(file, 0, "", "a limit of %v is no positive number", *limit)
 		}
 	}
 }
@@ -326,8 +336,8 @@ func (spec harborTask) separate() bool {
 }
 
 // container returns the environment of a separate verifier: without one of its own it is like the task's.
-func (spec harborTask) container() harborContainer {
-	return *cmp.Or(spec.Verifier.Environment, &spec.Environment)
+func (spec harborTask) container() *harborContainer {
+	return cmp.Or(spec.Verifier.Environment, &spec.Environment)
 }
 
 // separate makes the check of a verifier with an environment of its own. If that is built from the
@@ -352,8 +362,8 @@ func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
 	default:
 		t.wrong(file, 0, "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
 	}
-	if own.GPUs > 0 || len(own.Servers) > 0 || own.HealthCheck != nil && spec.Verifier.Environment != nil {
-		t.wrong(file, 0, "", "GPUs, MCP servers and a health check of a verifier's environment are not supported")
+	if own.HealthCheck != nil && spec.Verifier.Environment != nil {
+		t.wrong(file, 0, "", "a health check of a verifier's environment is not supported")
 	}
 	if own.Workdir != "" && spec.Verifier.Environment != nil {
 		task.checker["workdir"] = own.Workdir
@@ -423,7 +433,7 @@ func (spec harborTask) environment() map[string]any {
 		e.CPUs, e.MemoryMB, e.StorageMB = larger(e.CPUs, own.CPUs), larger(e.MemoryMB, own.MemoryMB), larger(e.StorageMB, own.StorageMB)
 		e.Memory, e.Storage = cmp.Or(e.Memory, own.Memory), cmp.Or(e.Storage, own.Storage)
 	}
-	env := map[string]any{"timeout_seconds": float64(harborSeconds)}
+	env := map[string]any{}
 	if spec.Agent.Timeout != nil {
 		env["timeout_seconds"] = *spec.Agent.Timeout
 	}
@@ -458,10 +468,48 @@ func (spec harborTask) environment() map[string]any {
 			"timeout_seconds": check.or(check.StartPeriod, 0) + check.or(check.Retries, 3)*(check.or(check.Interval, 5)+check.or(check.Timeout, 30)),
 		}
 	}
-	if e.Internet != nil && !*e.Internet && e.Network == "" || e.Network == "no-network" || spec.Agent.Network == "no-network" {
+	if cmp.Or(networkMode(spec.Agent.Network, spec.Agent.Hosts), e.network()) == noNetwork {
 		env["network"] = "none"
 	}
 	return env
+}
+
+// Network modes. Any other is public.
+const noNetwork, allowlist = "no-network", "allowlist"
+
+// networkMode returns a network mode, which a list of hosts implies, and for which an empty list leaves nothing.
+func networkMode(mode string, hosts any) string {
+	list, _ := hosts.([]any)
+	switch {
+	case mode == allowlist && len(list) == 0:
+		return noNetwork
+	case mode == "" && len(list) > 0:
+		return allowlist
+	}
+	return mode
+}
+
+// network returns the network mode of the environment.
+func (c *harborContainer) network() string {
+	if c.Internet != nil && !*c.Internet && c.Network == "" {
+		return noNetwork
+	}
+	return networkMode(c.Network, c.Hosts)
+}
+
+// checkerNetwork returns the network mode of the verifier: its own or, if the task is offline and the verifier has no
+// environment of its own, none.
+func (spec harborTask) checkerNetwork() string {
+	own := networkMode(spec.Verifier.Network, spec.Verifier.Hosts)
+	switch {
+	case own != "":
+		return own
+	case spec.Verifier.Environment != nil:
+		return spec.Verifier.Environment.network()
+	case spec.Environment.network() == noNetwork:
+		return noNetwork
+	}
+	return ""
 }
 
 // larger returns the larger of two limits; nil is none, and gives way to the other.

@@ -26,7 +26,7 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 		for line := range strings.Lines(string(f.text)) {
 			n++
 			line = strings.TrimSpace(line)
-			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") {
+			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") && !offline.MatchString(line) {
 				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
 				return true
 			}
@@ -40,6 +40,9 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|pip|venv)\b|` +
 	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
+// offline matches an option by which a package manager fetches nothing.
+var offline = regexp.MustCompile(`\s--(no-index|offline|no-download)\b`)
+
 var (
 	// background matches what a script leaves running; requests, a request to this machine.
 	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
@@ -47,17 +50,30 @@ var (
 	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
 )
 
-// keepProcesses sets environment.keep_processes if the operator asks for it, or if the solution leaves a process
-// running, the tests send requests to this machine, and the tests start no process themselves.
-func (o *taskOptions) keepProcesses(t *task, p terminalTask) {
+// keepsProcesses reports whether the checker needs what runs when the agent has ended: because the operator says so,
+// because the solution leaves a process running, and the tests, which start none themselves, send requests to this
+// machine, or because solution and tests talk to a sidecar, which may have a state.
+func (b *builder) keepsProcesses(p terminalTask) bool {
 	matches := func(files []taskFile, r *regexp.Regexp) bool {
 		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
 	}
-	tests := append(slices.Clone(p.tests), p.script)
-	if o.Keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
-		p.row.Environment["keep_processes"] = true
+	tests, env := append(slices.Clone(p.tests), p.script), taskFile{text: []byte(exports(p.compose.env))}
+	if p.separate() { // its tests run elsewhere
+		tests = nil
+		commands, _ := p.checker["collect"].([]map[string]any)
+		for _, c := range commands {
+			tests = append(tests, taskFile{text: fmt.Append(nil, c["command"])})
+		}
 	}
+	if b.keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
+		return true
+	}
+	sidecar := p.compose.hosts()
+	return sidecar != nil && len(tests) > 0 && matches(append(tests, env), sidecar) && (len(p.solution) == 0 || matches(append(slices.Clone(p.solution), env), sidecar))
 }
+
+// separate reports whether the checker has an image of its own.
+func (p terminalTask) separate() bool { return p.verifier != nil || p.checker["image"] != nil }
 
 // place writes files below a directory of the pack. It fails if the pack gets too big.
 func (b *builder) place(dir string, files []taskFile) error {
@@ -85,6 +101,7 @@ type terminalTask struct {
 	script   taskFile       // the one of the tests that checks; zero if pytest checks
 	checker  map[string]any // further keys of the row's checker
 	seconds  any            // time limit of the check
+	network  string         // the network mode of the check: noNetwork, allowlist, or anything else if its scripts tell
 	solution []taskFile     // a script solve.sh and its files; empty if there is none
 	public   []taskFile     // files that are put into the workspace before the agent works
 	image    []taskFile     // the build context of the image; nil if the image exists
@@ -139,11 +156,14 @@ func (b *builder) complete(t *task, p *terminalTask) {
 	default:
 		checker["path"] = path.Join(id, "tests", script)
 		p.tests = append(slices.DeleteFunc(slices.Clone(p.tests), func(f taskFile) bool { return f.path == script }), p.script)
-		if b.fetches(t, p.tests) {
-			checker["network"] = true
-		}
+	}
+	if checker["source"] != compiler.CheckerPytest && p.network != noNetwork && (p.network == allowlist || b.fetches(t, slices.Concat(p.tests, p.verifier))) {
+		checker["network"] = true
 	}
 	row := &p.row
+	if b.keepsProcesses(*p) {
+		row.Environment["keep_processes"] = true
+	}
 	row.ID, row.Eval = id, map[string]any{"checker": checker}
 	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
 	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}

@@ -20,7 +20,7 @@ func terminalBench(o *taskOptions) pack.Format {
 		Name:   "terminal-bench",
 		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: family.TerminalTask(),
 		Image: taskImage, Timeout: 3600,
-		Environment: imageWorkdir(defaultAgentSeconds),
+		Environment: imageWorkdir(),
 		Options:     o,
 		Read:        o.readTerminalBench,
 	}
@@ -34,7 +34,7 @@ const (
 
 // readTerminalBench turns each directory into a task checked by run-tests.sh.
 func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) error {
-	b := &builder{Builder: to}
+	b := &builder{Builder: to, keep: o.Keep}
 	return b.tasks(ctx, terminalBenchFile, func(t *task) error {
 		spec := t.yaml("task.yaml")
 		if spec.Kind() != document.Object {
@@ -46,8 +46,9 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) e
 		}
 		if !o.Pytest {
 			task.script = t.script(runTests, runTests)
-			if spec.Get("parser_name").Is("pytest") {
-				task.checker = map[string]any{"pytest_summary": true}
+			task.checker = map[string]any{"pytest_summary": true}
+			if parser := spec.Get("parser_name"); parser.Given() && !parser.Is("pytest") {
+				t.wrong("task.yaml", parser.Line(), "", "the parser %q is not supported: it finds the results of the tests in their output", parser.Text())
 			}
 		}
 		if task.compose.image == "" {
@@ -67,7 +68,6 @@ func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) e
 			}
 		}
 		task.row = row
-		o.keepProcesses(t, task)
 		return b.addTask(ctx, t, task)
 	})
 }

@@ -150,7 +150,8 @@ func noSwap() bool {
 	return errors.Is(err, fs.ErrNotExist) || err == nil && strings.Count(string(text), "\n") <= 1
 }
 
-// A Group names one control group in every hierarchy. It need not exist.
+// A Group names one control group in every hierarchy. It need not exist. Make one with
+// [Hierarchies.Group].
 type Group struct {
 	h    Hierarchies
 	path string
@@ -159,10 +160,10 @@ type Group struct {
 
 // Group names the group at path, absolute within the hierarchies or, if [Usable] returned
 // them to an ordinary user, within the delegated group. It creates nothing.
-func (h Hierarchies) Group(path string) Group { return Group{h: h, path: path} }
+func (h Hierarchies) Group(path string) *Group { return &Group{h: h, path: path} }
 
 // dirs lists the group's directories without duplicates.
-func (g Group) dirs() []string {
+func (g *Group) dirs() []string {
 	if g.h.to != nil && g.h.to.group == "" {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (g Group) dirs() []string {
 }
 
 // file returns "" if nothing is delegated: then no group's counters belong to this process.
-func (g Group) file(controller, name string) string {
+func (g *Group) file(controller, name string) string {
 	if g.Path() == "" {
 		return ""
 	}
@@ -193,7 +194,7 @@ func (g Group) file(controller, name string) string {
 // missing group has none. If no group is delegated, an empty list would prove nothing, so
 // the error is [ErrUndelegated]. The ids are those of this process's PID namespace; version
 // 2 lists processes outside it as 0.
-func (g Group) Pids() ([]int, error) {
+func (g *Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)
 	}
@@ -220,7 +221,7 @@ func (g Group) Pids() ([]int, error) {
 }
 
 // tree lists the directories of the group and of all groups below it, parents first.
-func (g Group) tree() (all []string, err error) {
+func (g *Group) tree() (all []string, err error) {
 	for _, dir := range g.dirs() {
 		err = errors.Join(err, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 			if gone(err) {
@@ -237,7 +238,7 @@ func (g Group) tree() (all []string, err error) {
 
 // Signal sends sig to every process of the group except spare (0 spares none). It skips
 // process 1, and processes that have ended or are outside this PID namespace.
-func (g Group) Signal(sig unix.Signal, spare int) error {
+func (g *Group) Signal(sig unix.Signal, spare int) error {
 	pids, err := g.Pids()
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func within(path, top string) bool {
 // KillAll kills every process of the group except spare (0 spares none) and waits until they
 // have ended or ctx is done. If some remain after two passes, it freezes the group before
 // signalling: the group may fork faster than it is killed.
-func (g Group) KillAll(ctx context.Context, spare int) error {
+func (g *Group) KillAll(ctx context.Context, spare int) error {
 	for pass := 0; ; pass++ {
 		pids, err := g.Pids()
 		if err != nil {
@@ -289,7 +290,7 @@ func (g Group) KillAll(ctx context.Context, spare int) error {
 }
 
 // Freeze suspends the group's processes and returns once none runs, or resumes them.
-func (g Group) Freeze(ctx context.Context, on bool) error {
+func (g *Group) Freeze(ctx context.Context, on bool) error {
 	for {
 		if err := g.freeze(on); err != nil || !on {
 			return err
@@ -310,7 +311,7 @@ func (g Group) Freeze(ctx context.Context, on bool) error {
 }
 
 // freeze suspends or resumes the group's processes. A missing group is no error.
-func (g Group) freeze(on bool) error {
+func (g *Group) freeze(on bool) error {
 	file, text := g.file("freezer", "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[on]
 	if g.h.Mode() == V2 {
 		file, text = g.file("", "cgroup.freeze"), map[bool]string{true: "1", false: "0"}[on]
@@ -329,7 +330,7 @@ func gone(err error) bool {
 
 // Remove deletes the group and all groups below it. None of them may contain a process. A
 // missing group is no error.
-func (g Group) Remove() error {
+func (g *Group) Remove() error {
 	if err := g.ooms.close(); err != nil {
 		return err
 	}
@@ -352,11 +353,11 @@ func (g Group) Remove() error {
 }
 
 // read returns the text of one of the group's files; see [proc.Text].
-func (g Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
+func (g *Group) read(controller, name string) string { return proc.Text(g.file(controller, name)) }
 
 // number returns the number that follows key at the beginning of a line of the named file. It returns 0
 // if no line begins so, or if the file does not exist.
-func (g Group) number(controller, name, key string) (int64, error) {
+func (g *Group) number(controller, name, key string) (int64, error) {
 	text, err := os.ReadFile(g.file(controller, name))
 	if err != nil && !gone(err) {
 		return 0, err

@@ -18,7 +18,7 @@ import (
 )
 
 // group creates a group in the pids hierarchy, with live processes in it.
-func group(t *testing.T, processes int) (cgroup.Group, []*exec.Cmd) {
+func group(t *testing.T, processes int) (*cgroup.Group, []*exec.Cmd) {
 	t.Helper()
 	h, err := cgroup.Mounted()
 	if err != nil || h.Mode() == cgroup.None {

@@ -75,7 +75,7 @@ func useDelegated() (a account) {
 	return a
 }
 
-func killOne(g cgroup.Group, dir string, try func(string, error)) bool {
+func killOne(g *cgroup.Group, dir string, try func(string, error)) bool {
 	cmd := exec.Command("sleep", "1000")
 	try("start", cmd.Start())
 	if cmd.Process == nil {

@@ -100,7 +100,7 @@ func (h Hierarchies) Lack() Lack {
 
 // Path returns the group's path below the hierarchies' mount points, as linux.cgroupsPath of
 // an OCI specification expects it; "" if nothing is delegated.
-func (g Group) Path() string {
+func (g *Group) Path() string {
 	switch {
 	case g.h.to == nil:
 		return g.path
@@ -111,7 +111,7 @@ func (g Group) Path() string {
 }
 
 // shown returns the group's path as /proc shows it.
-func (g Group) shown() string { return filepath.Join("/", g.h.top, g.Path()) }
+func (g *Group) shown() string { return filepath.Join("/", g.h.top, g.Path()) }
 
 // ownGroup returns this process's group in version 2, as /proc shows it; "" if version 2
 // is not mounted.

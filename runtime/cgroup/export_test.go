@@ -16,4 +16,4 @@ func (h Hierarchies) DelegatedTo(own string, self int, delegates func(string) (b
 // Listed is Mounted for another table of mounts.
 func Listed(table string) (Hierarchies, error) { return listed(table) }
 
-func (g Group) Shown() string { return g.shown() }
+func (g *Group) Shown() string { return g.shown() }

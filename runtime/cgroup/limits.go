@@ -14,7 +14,7 @@ import (
 // Verify reads the group's limits on memory, processes and CPUs back from the kernel, since
 // an OCI runtime may silently ignore unknown settings. With withoutSwap the group must not
 // be able to swap. Limits of 0 are not checked. The error names every limit that differs.
-func (g Group) Verify(want runtime.Limits, withoutSwap bool) error {
+func (g *Group) Verify(want runtime.Limits, withoutSwap bool) error {
 	var errs []error
 	check := func(controller, name string, ok func(text string) bool) {
 		if text := g.read(controller, name); !ok(text) {
@@ -66,7 +66,7 @@ func atMost(quota []string, cpus float64) bool {
 // LimitSockets limits the memory of the group's TCP and UDP sockets to bytes, and reads the
 // limit back. Only version 1 has this limit (memory.kmem.tcp.limit_in_bytes in memory.rst),
 // and current OCI runtimes do not set it; version 2 counts that memory with the rest.
-func (g Group) LimitSockets(bytes int64) error {
+func (g *Group) LimitSockets(bytes int64) error {
 	const name = "memory.kmem.tcp.limit_in_bytes"
 	if err := os.WriteFile(g.file("memory", name), strconv.AppendInt(nil, bytes, 10), 0); err != nil {
 		return fmt.Errorf("limit the memory of sockets: %w", err)
@@ -89,7 +89,7 @@ type Stats struct {
 }
 
 // Stats reads the counters, which are 0 for a group that does not exist.
-func (g Group) Stats() (s Stats, err error) {
+func (g *Group) Stats() (s Stats, err error) {
 	read := func(controller, name, key string) int64 {
 		n, readErr := g.number(controller, name, key)
 		err = errors.Join(err, readErr)

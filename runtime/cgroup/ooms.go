@@ -25,36 +25,31 @@ type oomEvents struct {
 	n  int64
 }
 
-// CountOOMs returns the group, which must exist and have no process that runs, with what
-// [Group.Stats] needs to count how often it reaches its limit on memory. [Group.Remove] releases
-// it.
-func (g Group) CountOOMs() (Group, error) {
+// CountOOMs makes [Group.Stats] count how often the group reaches its limit on memory. The group must
+// exist and have no process that runs. [Group.Remove] ends the count.
+func (g *Group) CountOOMs() error {
 	if g.h.Mode() == V2 { // the kernel counts
-		return g, nil
+		return nil
 	}
-	above := Group{h: g.h, path: filepath.Dir(g.path)}
 	own, err := g.oomEvents()
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOENT) { // a kernel without, such as one for real time
-		return g, nil
+		return nil
 	}
 	if err != nil {
-		return g, err
+		return err
 	}
-	aboves, err := above.oomEvents()
+	above, err := g.h.Group(filepath.Dir(g.path)).oomEvents()
 	if err != nil {
-		return g, errors.Join(err, unix.Close(own.fd))
+		return errors.Join(err, unix.Close(own.fd))
 	}
-	g.ooms = &oomCounter{own: own, above: aboves}
+	g.ooms = &oomCounter{own: own, above: above}
 	// What the group above signaled so far, the own may have missed.
 	err = errors.Join(g.ooms.above.read(), g.ooms.own.read())
 	g.ooms.above.n, g.ooms.own.n = 0, 0
-	if err != nil {
-		return g, errors.Join(err, g.ooms.close())
-	}
-	return g, nil
+	return err
 }
 
-func (g Group) oomEvents() (oomEvents, error) {
+func (g *Group) oomEvents() (oomEvents, error) {
 	control, err := os.Open(g.file("memory", "memory.oom_control"))
 	if err != nil {
 		return oomEvents{}, err

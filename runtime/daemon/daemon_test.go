@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/daemon"
 )
 
@@ -19,12 +20,7 @@ func config(t *testing.T) daemon.Config {
 	if testing.Short() {
 		t.Skip("the daemon tests are not short")
 	}
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("not root: the daemon tests must not be skipped in CI")
-		}
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	dir := t.TempDir()
 	return daemon.Config{Root: filepath.Join(dir, "root"), State: filepath.Join(dir, "state")}
 }
@@ -62,60 +58,40 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestStarterKilled: a daemon that does not answer, left by a starter that was killed
-// before it recorded anything, does not prevent the next start.
-func TestStarterKilled(t *testing.T) {
-	ctx, cfg := context.Background(), config(t)
-	first, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := daemon.Find(cfg.State)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("found %v, %v", found, err)
-	}
-	if err := os.Remove(first.Address()); err != nil { // as if it did not listen yet
-		t.Fatal(err)
-	}
-	second, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
-		t.Errorf("found %v after %v, %v", again, found, err)
-	}
-	if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
-		t.Error(err)
-	}
-	if left, err := daemon.Find(cfg.State); err != nil || len(left) > 0 {
-		t.Errorf("left %v, %v", left, err)
-	}
-}
-
-// TestStopped: a daemon that is stopped, so that it accepts connections and answers nothing, is replaced.
-func TestStopped(t *testing.T) {
-	ctx, cfg := context.Background(), config(t)
-	cfg.Timeout = time.Second
-	first, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := daemon.Find(cfg.State)
-	if err != nil || len(found) != 1 {
-		t.Fatalf("found %v, %v", found, err)
-	}
-	if err := unix.Kill(found[0], unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	second, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
-		t.Errorf("found %v after %v, %v", again, found, err)
-	}
-	if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
-		t.Error(err)
+// TestReplaced: a daemon that cannot be used does not prevent the next start.
+func TestReplaced(t *testing.T) {
+	for name, spoil := range map[string]func(address string, pid int) error{
+		"unheard": func(address string, _ int) error { return os.Remove(address) },       // as if its starter was killed before it listened
+		"stopped": func(_ string, pid int) error { return unix.Kill(pid, unix.SIGSTOP) }, // it accepts connections, and answers nothing
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cfg := context.Background(), config(t)
+			cfg.Timeout = time.Second
+			first, err := daemon.Start(ctx, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := daemon.Find(cfg.State)
+			if err != nil || len(found) != 1 {
+				t.Fatalf("found %v, %v", found, err)
+			}
+			if err := spoil(first.Address(), found[0]); err != nil {
+				t.Fatal(err)
+			}
+			second, err := daemon.Start(ctx, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
+				t.Errorf("found %v after %v, %v", again, found, err)
+			}
+			if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
+				t.Error(err)
+			}
+			if left, err := daemon.Find(cfg.State); err != nil || len(left) > 0 {
+				t.Errorf("left %v, %v", left, err)
+			}
+		})
 	}
 }
 

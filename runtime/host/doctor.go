@@ -10,7 +10,6 @@ import (
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/hostcheck"
 	"github.com/securebench/sbench/runtime/shim"
-	"github.com/securebench/sbench/runtime/volume"
 )
 
 // Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
@@ -26,7 +25,7 @@ func Diagnose(ctx context.Context, opts Options) []hostcheck.Finding {
 		findings = append(findings, daemonFinding(h), ociRuntimeFinding(h), isolationFinding(h), trialFinding(ctx, h), gvisorFinding(ctx, h), shimFinding(h), userNamespaceFinding(h), imageStoreFinding(ctx, h))
 	}
 	findings = slices.Concat(findings, hostcheck.Cgroups(opts.AllowDegraded), hostcheck.Kernel(),
-		[]hostcheck.Finding{overlayFinding(ctx, h), volumeFinding(h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
+		[]hostcheck.Finding{overlayFinding(ctx, h), hostcheck.SubordinateIDs()}, hostcheck.Shared(h != nil && h.conn.Inherited.LowCores()),
 		[]hostcheck.Finding{hostcheck.Room(opts.Root), hostcheck.Room(opts.State)})
 	if h != nil {
 		if err := h.Close(ctx); err != nil {
@@ -156,13 +155,6 @@ func overlayFinding(ctx context.Context, h *Host) hostcheck.Finding {
 		return hostcheck.Warning(check, "what sandboxes write over their root is on disk below "+h.opts.Root+", watched and not bounded by the kernel: file systems in memory have no user.* attributes here", "Linux 6.6 or later")
 	}
 	return hostcheck.Fine(check, "works below "+h.opts.State)
-}
-
-func volumeFinding(h *Host) hostcheck.Finding {
-	if h != nil && volume.Images() {
-		return hostcheck.Fine("limit disk", "large volumes are ext4 images on loop devices")
-	}
-	return hostcheck.Warning("limit disk", "large volumes live in memory", "run as root, with e2fsprogs installed and /dev/loop-control there")
 }
 
 // userNamespaceFinding reports how sandboxes get their ids.

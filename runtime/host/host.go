@@ -75,7 +75,7 @@ type Options struct {
 	// of images, which may take longer; 0 means 30 seconds.
 	Timeout time.Duration
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
-	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
+	// limit bounds; see OwnFilters and Netlink of oci.Config.
 	AllowSeccomp, AllowNetlink bool
 	// UserNamespace is "host" if sandboxes are to have the same ids as sbench, and "auto" or ""
 	// if they are to have their own where that is possible.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/securebench/sbench/runtime/owner"
+	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/rootfs"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -29,34 +26,12 @@ func (h *Host) decideOverlay(ctx context.Context) (onDisk bool, err error) {
 // tryOverlay mounts an overlay where the layers of sandboxes will be, and replaces a
 // directory in it, which needs whiteouts and extended attributes.
 func (h *Host) tryOverlay(ctx context.Context, onDisk bool) error {
-	under := h.opts.State
-	if onDisk {
-		under = h.opts.Root
-	}
-	return owner.Trial(ctx, h.log, under, func(dir string) error { return replaceDirectory(dir, onDisk) })
-}
-
-// replaceDirectory mounts an overlay in dir, and replaces a directory in the overlay.
-func replaceDirectory(dir string, onDisk bool) error {
 	if !onDisk {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m"); err != nil {
-			return err
-		}
+		return rootfs.Try(h.opts.State, true)
 	}
-	lower, target := filepath.Join(dir, "lower"), filepath.Join(dir, "target")
-	old := filepath.Join(lower, "dir", "old")
-	if err := errors.Join(os.MkdirAll(filepath.Dir(old), 0o755), os.WriteFile(old, nil, 0o644), os.Mkdir(target, 0o755)); err != nil {
+	lock, err := filelock.Acquire(ctx, filepath.Join(h.opts.Root, "overlay.lock"), filelock.Exclusive)
+	if err != nil {
 		return err
 	}
-	if err := rootfs.Overlay([]string{lower}, filepath.Join(dir, "layer"), target); err != nil {
-		return err
-	}
-	replaced := filepath.Join(target, "dir")
-	if err := errors.Join(os.RemoveAll(replaced), os.Mkdir(replaced, 0o755)); err != nil {
-		return err
-	}
-	if _, err := os.Lstat(filepath.Join(replaced, "old")); !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("a directory that was made anew is not empty (%v)", err)
-	}
-	return nil
+	return errors.Join(rootfs.Try(h.opts.Root, false), lock.Close())
 }

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
+	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/netns"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/userns"
@@ -46,51 +46,33 @@ func Warning(check, detail, cure string) Finding { return Finding{check, Warn, d
 // Failure returns a finding with the severity Error.
 func Failure(check, detail, cure string) Finding { return Finding{check, Error, detail, cure} }
 
-// Cgroups reports which limits the kernel can enforce for a sandbox of this user. Those in
-// allowDegraded may be missing.
+// Cgroups reports what bounds the sandboxes of this user. Limits in allowDegraded may be missing.
 func Cgroups(allowDegraded []string) []Finding {
 	h, err := cgroup.Usable()
 	if err != nil {
 		return []Finding{Failure("cgroups", err.Error(), "mount the cgroup file system at /sys/fs/cgroup")}
 	}
 	findings := []Finding{Fine("cgroups", string(h.Mode()))}
-	lack := h.Lack()
-	switch {
+	switch lack := h.Lack(); {
 	case lack.Why != "":
 		findings = []Finding{Warning("cgroups", string(h.Mode())+": "+lack.Why, lack.Cure)}
 	case h.Mode() == cgroup.None:
 		findings = []Finding{Warning("cgroups", "none mounted", "mount the cgroup file system at /sys/fs/cgroup")}
 	}
-	have := h.Controllers()
-	for _, l := range []struct{ limit, instead, cure string }{
-		{"memory", "a watchdog kills what uses more", "enable the memory controller (cgroup_enable=memory)"},
-		{"swap", "", "boot with swapaccount=1, or turn swap off"},
-		{"pids", "the kernel counts them for the sandbox's user namespace", "enable the pids controller"},
-		{"cpu", "nothing limits it", "enable the cpu controller (CONFIG_CFS_BANDWIDTH)"},
-	} {
-		if lack.Cure != "" {
-			l.cure = lack.Cure
+	for _, l := range limits.New(h, allowDegraded).Limits() {
+		f := Fine("limit "+l.Name, "can be enforced")
+		if l.Missing {
+			f = Warning(f.Check, "cannot be enforced", l.Cure)
 		}
-		switch {
-		case slices.Contains(have, l.limit):
-			findings = append(findings, Fine("limit "+l.limit, "can be enforced"))
-		case !h.Bounds() && l.limit == "swap": // counted as memory
-		default:
-			findings = append(findings, missingLimit(allowDegraded, l.limit, l.instead, l.cure))
+		if l.Missing && l.Instead != "" {
+			f.Detail += "; " + l.Instead
 		}
+		if l.Missing && !l.Allowed {
+			f.Severity, f.Cure = Error, l.Cure+"; or list "+l.Name+" in runtime.allow_degraded or --allow-degraded"
+		}
+		findings = append(findings, f)
 	}
 	return findings
-}
-
-func missingLimit(allowDegraded []string, limit, instead, cure string) Finding {
-	f := Failure("limit "+limit, "cannot be enforced", cure+"; or list "+limit+" in runtime.allow_degraded or --allow-degraded")
-	if userns.Inside() && instead != "" {
-		f.Detail += "; without control groups " + instead
-	}
-	if slices.Contains(allowDegraded, limit) {
-		f.Severity = Warn
-	}
-	return f
 }
 
 // Kernel reports what the kernel offers for sandboxes besides control groups.
@@ -151,13 +133,12 @@ func overcommit() Finding {
 
 func userNamespaces() Finding {
 	limit := proc.Text("/proc/sys/user/max_user_namespaces")
+	why, cure := userns.Restriction()
 	switch {
-	case limit == "" || limit == "0":
-		return Warning("user namespaces", "not available", "sysctl user.max_user_namespaces=15000; only rootless use needs them")
-	case proc.Text("/proc/sys/kernel/unprivileged_userns_clone") == "0":
-		return Warning("user namespaces", "for root only", "sysctl kernel.unprivileged_userns_clone=1; only rootless use needs it")
-	case proc.Text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return Warning("user namespaces", "restricted by AppArmor", "give sbench an AppArmor profile with \"userns,\"; only rootless use needs it")
+	case limit == "":
+		return Warning("user namespaces", "not available", "use a kernel with CONFIG_USER_NS; only rootless use needs them")
+	case why != "":
+		return Warning("user namespaces", why, "as root, "+cure+"; only rootless use needs them")
 	}
 	return Fine("user namespaces", "up to "+limit)
 }

@@ -2,11 +2,12 @@
 // control groups cannot bound both memory and processes.
 //
 // An [Enforcer] finds out once which limits the kernel can enforce on this host. It then has, for
-// each sandbox, the group of the sandbox's processes and the options of the specification.
+// each sandbox, the group of the sandbox's processes and the limits of the specification.
 package limits
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -44,19 +45,16 @@ type Group interface {
 // An Enforcer knows which limits this host's kernel enforces. Its methods are safe for concurrent
 // use. Make one with [New].
 type Enforcer struct {
-	cgroups  cgroup.Hierarchies
-	watch    watchdog.Watchdog // used where cgroups cannot bound memory and processes
-	degraded []string
-	refused  error
+	cgroups cgroup.Hierarchies
+	watch   watchdog.Watchdog // used where cgroups cannot bound memory and processes
+	limits  []Limit
 }
 
 // New returns an enforcer that uses the control groups. Each of the limits memory, swap, pids and
 // cpu may be missing if allowDegraded has it. The limit disk may always be missing: a volume in
 // memory is bounded, too.
 func New(cgroups cgroup.Hierarchies, allowDegraded []string) *Enforcer {
-	e := &Enforcer{cgroups: cgroups}
-	e.degraded, e.refused = e.findMissing(allowDegraded)
-	return e
+	return &Enforcer{cgroups: cgroups, limits: findLimits(cgroups, allowDegraded)}
 }
 
 // watched reports whether a watchdog replaces the sandboxes' cgroups, which could not bound
@@ -72,114 +70,116 @@ func (e *Enforcer) Group(path string, l runtime.Limits, files func() int64) Grou
 	return e.cgroups.Group(path)
 }
 
-// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
-// may be missing; see [New]. The error names all other missing limits. Without control groups, a
-// watchdog enforces the limit on memory and the kernel the limit on processes, per user
-// namespace; see package watchdog.
-func (e *Enforcer) Degraded() ([]string, error) { return e.degraded, e.refused }
+// A Limit is one that sandboxes should have.
+type Limit struct {
+	Name    string // memory, swap, pids, cpu or disk
+	Missing bool   // this host's kernel cannot enforce it for a sandbox
+	Allowed bool   // it may be missing
+	Instead string // what happens nevertheless if it is missing; "" if that is nothing
+	Cure    string
+}
 
-func (e *Enforcer) findMissing(allowDegraded []string) (degraded []string, refusal error) {
-	var have []string
-	if e.watched() {
-		have = append(have, "swap") // the watchdog counts it as memory
-	} else {
-		have = e.cgroups.Controllers()
+// Limits lists all limits.
+func (e *Enforcer) Limits() []Limit { return e.limits }
+
+func findLimits(cgroups cgroup.Hierarchies, allowDegraded []string) []Limit {
+	have := []string{"swap"} // without control groups, the watchdog counts it as memory
+	if cgroups.Bounds() {
+		have = cgroups.Controllers()
 	}
 	if volume.Images() {
 		have = append(have, "disk")
 	}
-	mount := "mount its cgroup controller"
-	if lack := e.cgroups.Lack(); lack.Cure != "" {
-		mount = lack.Cure
+	controller := "enable its controller in the kernel (cgroup_enable=memory, CONFIG_CFS_BANDWIDTH), and mount it"
+	if lack := cgroups.Lack(); lack.Cure != "" {
+		controller = lack.Cure
 	}
-	cures := []struct{ limit, cure string }{
-		{"memory", mount},
-		{"swap", "boot with swapaccount=1, or turn swap off"},
-		{"pids", mount},
-		{"cpu", mount},
-		{"disk", "install e2fsprogs and make /dev/loop-control available; until then large volumes live in memory"},
+	all := []Limit{
+		{Name: "memory", Instead: "a watchdog kills what uses more", Cure: controller},
+		{Name: "swap", Cure: "boot with swapaccount=1, or turn swap off"},
+		{Name: "pids", Instead: "the kernel counts them for the sandbox's user namespace", Cure: controller},
+		{Name: "cpu", Cure: controller},
+		{Name: "disk", Instead: "large volumes live in memory, which is bounded, too", Cure: "run as root, with e2fsprogs installed and /dev/loop-control there"},
 	}
-	var refused, cured []string
-	for _, l := range cures {
+	for i := range all {
+		l := &all[i]
+		l.Missing, l.Allowed = !slices.Contains(have, l.Name), l.Name == "disk" || slices.Contains(allowDegraded, l.Name)
+	}
+	return all
+}
+
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
+// may be missing; see [New]. The error names all other missing limits. Without control groups, a
+// watchdog enforces the limit on memory and the kernel the limit on processes, per user
+// namespace; see package watchdog.
+func (e *Enforcer) Degraded() (degraded []string, err error) {
+	var refused, cures []string
+	for _, l := range e.limits {
 		switch {
-		case slices.Contains(have, l.limit):
-		case l.limit == "disk", slices.Contains(allowDegraded, l.limit): // a volume in memory is bounded, too
-			degraded = append(degraded, l.limit)
-		default:
-			refused = append(refused, l.limit)
-			if !slices.Contains(cured, l.cure) {
-				cured = append(cured, l.cure)
+		case l.Missing && l.Allowed:
+			degraded = append(degraded, l.Name)
+		case l.Missing:
+			refused = append(refused, l.Name)
+			if !slices.Contains(cures, l.Cure) {
+				cures = append(cures, l.Cure)
 			}
 		}
 	}
 	if len(refused) > 0 {
-		return degraded, fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s. Remedy: %s. "+
-			"To run without them, list them in runtime.allow_degraded or --allow-degraded", strings.Join(refused, ", "), strings.Join(cured, "; "))
+		err = fmt.Errorf("the kernel cannot enforce these limits for a sandbox here: %s. Remedy: %s. "+
+			"To run without them, list them in runtime.allow_degraded or --allow-degraded", strings.Join(refused, ", "), strings.Join(cures, "; "))
 	}
-	return degraded, nil
+	return degraded, err
 }
 
-// Options turns limits into options of a specification, without those that [Enforcer.Degraded]
-// allows to be missing. group is the path given to [Enforcer.Group]. beside is how many processes another sandbox
-// with the same user namespace may have. Without control groups, the kernel counts both sandboxes' processes together.
-func (e *Enforcer) Options(l runtime.Limits, group string, beside int64) ([]oci.Option, error) {
+// Spec returns the limits of a specification, without those that [Enforcer.Degraded] allows to be missing. group
+// is the path given to [Enforcer.Group]. beside is how many processes another sandbox with the same user namespace may
+// have. Without control groups, the kernel counts both sandboxes' processes together.
+func (e *Enforcer) Spec(l runtime.Limits, group string, beside int64) (oci.Limits, error) {
 	degraded, err := e.Degraded()
 	if err != nil {
-		return nil, err
-	}
-	var opts []oci.Option
-	if len(degraded) > 0 {
-		opts = append(opts, oci.WithAnnotation("org.securebench.degraded", strings.Join(degraded, ",")))
+		return oci.Limits{}, err
 	}
 	if e.watched() {
-		return append(opts, withoutCgroup(l, beside)...), nil
+		return oci.Limits{WithoutCgroup: true, Processes: uint64(l.Pids + beside), Data: dataBound(l.Memory), Degraded: degraded}, nil
 	}
-	opts = append(opts, oci.WithCgroup(e.cgroups.Group(group).Path()), oci.WithMemoryLimit(l.Memory), oci.WithPidsLimit(l.Pids))
+	limits := oci.Limits{Cgroup: e.cgroups.Group(group).Path(), Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, WithoutSwap: slices.Contains(degraded, "swap"), Degraded: degraded}
 	if slices.Contains(degraded, "cpu") {
-		opts = append(opts, oci.WithoutCPULimit())
-	} else {
-		opts = append(opts, oci.WithCPUs(l.CPUs))
+		limits.CPUs, limits.WithoutCPUs = 0, true
 	}
-	if slices.Contains(degraded, "swap") {
-		opts = append(opts, oci.WithoutSwapLimit())
-	}
-	return opts, nil
+	return limits, nil
 }
 
-// Verify returns an error unless the kernel has the limits of a sandbox's group. It is called before
-// the first process of the group executes its program. It also sets the limit on sockets, which OCI
-// runtimes do not set. The group that it returns counts how often the memory limit is reached.
-func (e *Enforcer) Verify(group Group, want runtime.Limits) (Group, error) {
-	g, ok := group.(cgroup.Group)
+// Prepare verifies that the kernel has the limits of a sandbox's group, sets the limit on sockets, which
+// OCI runtimes do not set, and makes the group count how often the memory limit is reached. It is called
+// before the first process of the group executes its program.
+func (e *Enforcer) Prepare(group Group, want runtime.Limits) error {
+	g, ok := group.(*cgroup.Group)
 	if !ok {
-		return group, nil
+		return nil
 	}
 	degraded, err := e.Degraded()
 	if err != nil {
-		return group, err
+		return err
 	}
 	if slices.Contains(degraded, "cpu") {
 		want.CPUs = 0
 	}
-	if g, err = g.CountOOMs(); err != nil {
-		return group, err
+	if err := errors.Join(g.CountOOMs(), g.Verify(want, !slices.Contains(degraded, "swap"))); err != nil || !e.cgroups.CountsSocketsApart() {
+		return err
 	}
-	if err := g.Verify(want, !slices.Contains(degraded, "swap")); err != nil || !e.cgroups.CountsSocketsApart() {
-		return g, err
-	}
-	return g, g.LimitSockets(min(want.Memory, maxSocketBytes))
+	return g.LimitSockets(min(want.Memory, maxSocketBytes))
 }
 
-// withoutCgroup returns the limits that the kernel enforces per process or user namespace.
-// The bound on data is not the sandbox's memory limit, which the watchdog enforces: it keeps
-// one process from taking the host's memory between two readings, and is generous, since
-// programs reserve more memory than they use.
-func withoutCgroup(l runtime.Limits, beside int64) []oci.Option {
+// dataBound returns how many bytes a process of a watched sandbox may map. That is not the sandbox's memory
+// limit, which the watchdog enforces: it keeps one process from taking the host's memory between two readings,
+// and is generous, since programs reserve more memory than they use.
+func dataBound(memory int64) uint64 {
 	const least = 1 << 30
 	var host unix.Sysinfo_t
-	data := max(4*uint64(l.Memory), least)
+	data := max(4*uint64(memory), least)
 	if unix.Sysinfo(&host) == nil {
 		data = max(data, uint64(host.Totalram)*uint64(host.Unit)/2)
 	}
-	return []oci.Option{oci.WithoutCgroup(), oci.WithNProc(uint64(l.Pids + beside)), oci.WithDataSize(data)}
+	return data
 }

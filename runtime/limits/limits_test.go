@@ -16,11 +16,11 @@ import (
 // from a new one.
 func TestProcessesBeside(t *testing.T) {
 	e := limits.New(cgroup.Hierarchies{}, []string{"memory", "pids", "cpu"})
-	opts, err := e.Options(runtime.Limits{Memory: 1 << 30, CPUs: 1, Pids: 64}, "/group", 100)
+	l, err := e.Spec(runtime.Limits{Memory: 1 << 30, CPUs: 1, Pids: 64}, "/group", 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := oci.New("/root", append(opts, oci.WithArgs("true"), oci.WithCwd("/"), oci.WithNetworkNamespace("/proc/7/fd/9"), oci.WithNoFile(64), oci.WithOOMScoreAdj(500))...)
+	spec, err := oci.New(oci.Config{Rootfs: "/root", Args: []string{"true"}, Network: "/proc/7/fd/9", Files: 64, Limits: l})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,6 +58,29 @@ func New(o Options) (*Namespace, error) {
 	return n, nil
 }
 
+// Join returns the same namespace with further sockets in it. Closing the result leaves n open.
+func (n *Namespace) Join(tcp, udp []string) (*Namespace, error) {
+	own := &Namespace{}
+	err := thread.Run(func() (err error) {
+		if err := enter(n.file); err != nil {
+			return err
+		}
+		if own.file, err = openOwn(); err != nil {
+			return err
+		}
+		return own.listen(Options{TCP: tcp, UDP: udp})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("network namespace: %w", errors.Join(err, own.Close()))
+	}
+	return own, nil
+}
+
+// openOwn opens the namespace of the calling thread.
+func openOwn() (*os.File, error) {
+	return os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
+}
+
 // make moves the calling thread into the namespace and opens the sockets there: a socket
 // belongs to the namespace of the thread that creates it.
 func (n *Namespace) make(o Options) error {
@@ -65,7 +88,7 @@ func (n *Namespace) make(o Options) error {
 		return err
 	}
 	var err error
-	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err != nil {
+	if n.file, err = openOwn(); err != nil {
 		return err
 	}
 	if err := loopbackUp(); err != nil {

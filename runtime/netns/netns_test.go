@@ -12,17 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/netns"
 )
 
 func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root, which CI must have")
-		}
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	n, err := netns.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +99,8 @@ func dial(t *testing.T, n *netns.Namespace, host, port string) (got string, err 
 	return got, err
 }
 
-// TestListeners connects to sockets of this process from within the namespace, and checks
-// that they do not occupy ports of the host.
+// TestListeners connects to sockets of this process from within the namespace, to those of a namespace that joined it,
+// too, and checks that they do not occupy ports of the host.
 func TestListeners(t *testing.T) {
 	n := newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:3128", "127.0.0.1:53"}, UDP: []string{"127.0.0.1:53"}})
 	answer(t, n.TCP[0], func(*net.TCPConn) string { return "proxy" })
@@ -113,6 +109,23 @@ func TestListeners(t *testing.T) {
 	}
 	if n.TCP[1].Addr().String() != "127.0.0.1:53" || n.UDP[0].LocalAddr().String() != "127.0.0.1:53" {
 		t.Errorf("listens on %v and %v", n.TCP[1].Addr(), n.UDP[0].LocalAddr())
+	}
+	if err := n.TCP[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	joined, err := n.Join([]string{"127.0.0.1:3128"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer(t, joined.TCP[0], func(*net.TCPConn) string { return "joined" })
+	if got, err := dial(t, n, "127.0.0.1", "3128"); got != "joined" {
+		t.Errorf("joined: %q, %v", got, err)
+	}
+	if err := joined.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := dial(t, n, "127.0.0.1", "3128"); err == nil {
+		t.Error("a closed namespace still listens")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:53128")
 	if err != nil {

@@ -45,9 +45,6 @@ type Collected struct {
 // interrupted.
 func (r *Registry) Collect(ctx context.Context) (Collected, error) {
 	var done Collected
-	if err := r.reapTrials(ctx); err != nil {
-		done.Left = append(done.Left, fmt.Errorf("gc: trials: %w", err))
-	}
 	gate, err := enter(ctx, r.Logger, r.State, filelock.Exclusive)
 	if err != nil {
 		return done, fmt.Errorf("gc: %w", err)

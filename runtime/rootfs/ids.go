@@ -64,7 +64,7 @@ func (s shifter) makeTarget(source, name string) error {
 // sandbox's layer, where every file has its owner in the sandbox.
 func (s shifter) overlay(lowers []string, name, target string) error {
 	if s.ids == nil {
-		return Overlay(lowers, filepath.Join(s.layer.Path(), name), target)
+		return overlay(lowers, filepath.Join(s.layer.Path(), name), target)
 	}
 	if err := makeLayer(filepath.Join(s.layer.Path(), name)); err != nil {
 		return err

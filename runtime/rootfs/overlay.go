@@ -41,13 +41,13 @@ func layerOptions(lowers []string, upper, work string) []string {
 	return append(overlayOptions(), "lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)
 }
 
-// Overlay mounts an overlay of lower directories at target, which writes to directories that
+// overlay mounts an overlay of lower directories at target, which writes to directories that
 // it makes in layer.
 //
 // The mount's options name links next to its target instead of the directories themselves. A
 // sandbox can read the options of its root mount, which must not reveal the paths of the
 // host's user; and the kernel accepts at most one page of options.
-func Overlay(lowers []string, layer, target string) error {
+func overlay(lowers []string, layer, target string) error {
 	if err := makeLayer(layer); err != nil {
 		return err
 	}

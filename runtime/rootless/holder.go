@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/proc"
+	"github.com/securebench/sbench/runtime/userns"
 )
 
 // Stages of the holder.
@@ -23,30 +24,8 @@ const (
 
 const goFD = 3 // where the holder reads a byte as soon as its ids are mapped
 
-// startHolder creates the namespaces and returns the process that holds them. If the host
-// forbids that to sbench, rootlesskit, if installed, creates them: a host may permit only
-// that program.
-func startHolder(ctx context.Context, o Options) (int, error) {
-	pid, err := launch(ctx, o, direct)
-	if err == nil || !errors.Is(err, errForbidden) {
-		return pid, err
-	}
-	if _, lookErr := exec.LookPath("rootlesskit"); lookErr != nil {
-		return 0, err
-	}
-	o.Logger.Debug("namespaces are forbidden to sbench, trying rootlesskit", "error", err)
-	pid, kitErr := launch(ctx, o, rootlesskit)
-	if kitErr != nil {
-		return 0, errors.Join(err, kitErr)
-	}
-	return pid, nil
-}
-
-// errForbidden means that this host forbids user namespaces, or capabilities in them.
-var errForbidden = errors.New("this host does not let sbench make user namespaces")
-
-// launch starts a holder with the function start and waits until it is ready.
-func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error) (pid int, err error) {
+// startHolder starts the process that holds new namespaces, and returns it once it is ready.
+func startHolder(ctx context.Context, o Options) (pid int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -58,7 +37,7 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 		pid, ok = proc.ReadFile(holderFile(o.State))
 		return ok
 	}
-	err = daemon.Launch(ctx, cmd, filepath.Join(o.State, "holder.log"), func() error { return start(o, cmd) }, ready)
+	err = daemon.Launch(ctx, cmd, filepath.Join(o.State, "holder.log"), func() error { return startInside(cmd) }, ready)
 	if err == nil {
 		return pid, nil
 	}
@@ -70,8 +49,8 @@ func launch(ctx context.Context, o Options, start func(Options, *exec.Cmd) error
 	return 0, err
 }
 
-// direct starts cmd in new namespaces and maps their ids.
-func direct(_ Options, cmd *exec.Cmd) error {
+// startInside starts cmd in new namespaces and maps their ids.
+func startInside(cmd *exec.Cmd) error {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
@@ -94,33 +73,14 @@ func direct(_ Options, cmd *exec.Cmd) error {
 	return err
 }
 
-// rootlesskit starts cmd through rootlesskit, which creates the namespaces and maps the ids.
-// The network namespace remains the host's.
-func rootlesskit(o Options, cmd *exec.Cmd) error {
-	program, err := exec.LookPath("rootlesskit")
-	if err != nil {
-		return err
-	}
-	cmd.Env = append(cmd.Env, envHolder+"="+stageMapped)
-	self := cmd.Path
-	cmd.Path = program
-	cmd.Args = []string{program, "--net=host", "--propagation=rslave", "--state-dir=" + filepath.Join(o.State, "rootlesskit"), self}
-	return cmd.Start()
-}
-
-// forbidden returns an error that says why user namespaces are forbidden and how to change
-// that.
+// forbidden returns an error that says why this host forbids user namespaces, or capabilities in them, and
+// how to change that.
 func forbidden() error {
-	for _, setting := range []struct{ file, value, cure string }{
-		{"user/max_user_namespaces", "0", "as root, run \"sysctl -w user.max_user_namespaces=15000\""},
-		{"kernel/unprivileged_userns_clone", "0", "as root, run \"sysctl -w kernel.unprivileged_userns_clone=1\""},
-		{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts them: install the package rootlesskit, or give sbench the profile in docs/install.md"},
-	} {
-		if proc.Text("/proc/sys/"+setting.file) == setting.value {
-			return fmt.Errorf("%w: %s", errForbidden, setting.cure)
-		}
+	const what = "this host does not let sbench make user namespaces: "
+	if why, cure := userns.Restriction(); why != "" {
+		return fmt.Errorf(what+"they are %s: as root, %s", why, cure)
 	}
-	return fmt.Errorf("%w: a container's seccomp profile or the kernel forbids them, see docs/install.md", errForbidden)
+	return errors.New(what + "a container's seccomp profile or the kernel forbids them, see docs/install.md")
 }
 
 func holderFile(state string) string { return filepath.Join(state, "holder.pid") }

@@ -3,7 +3,6 @@ package rootless_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/filelock"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
@@ -321,41 +319,6 @@ func TestSubordinate(t *testing.T) {
 			t.Errorf("%.80q gives %d ids, %v, want %d", lines, got, err, want)
 		}
 	}
-}
-
-// TestRootlesskit: namespaces that rootlesskit created are entered, shared and ended like
-// those that sbench creates itself.
-func TestRootlesskit(t *testing.T) {
-	ordinary(t)
-	if _, err := exec.LookPath("rootlesskit"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	dir := t.TempDir()
-	state := filepath.Join(dir, "state")
-	for _, directory := range []string{"root", "state"} {
-		if err := os.Mkdir(filepath.Join(dir, directory), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lock, err := filelock.Acquire(t.Context(), rootless.LockFile(state), filelock.Shared)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := rootless.LaunchByRootlesskit(t.Context(), rootless.Options{Root: filepath.Join(dir, "root"), State: state})
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := start(t, dir, "SBENCH_TEST_ORPHAN=1")
-	if again, ok := holder(dir); !ok || again != pid || e.says["uid"] != "0" {
-		t.Errorf("holder %d, not %d; %v", again, pid, e.says)
-	}
-	if err := errors.Join(lock.Close(), e.cmd.Process.Kill()); err != nil {
-		t.Fatal(err)
-	}
-	gone(t, "the holder", pid)
 }
 
 // TestHolderOutside: outside a user namespace the holder's variables do not start a

@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
@@ -40,8 +38,7 @@ func BenchmarkLife(b *testing.B) {
 		life func(n int64) error
 	}
 	rivals := []rival{
-		{"runc-run", runcLife(b, run, cfg, runcRun)},
-		{"runc-steps", runcLife(b, run, cfg, runcSteps)},
+		{"runc-run", runcLife(b, run, cfg)},
 		{"sbench", sbenchLife(run, cfg)},
 	}
 	for name, change := range map[string]func(*host.Options){
@@ -151,46 +148,6 @@ func otherLife(b *testing.B, cfg runtime.Config, change func(*host.Options)) (fu
 	return sbenchLife(run, cfg), nil
 }
 
-// runcRun is the whole life by one command, attached to the caller.
-func runcRun(state, bundle, id string) error {
-	return command("runc", "--root", state, "run", "--bundle", bundle, id)
-}
-
-// runcSteps is the life in the steps that a supervisor needs in order to act before the
-// start and to read the counters after the end.
-func runcSteps(state, bundle, id string) error {
-	pidFile := filepath.Join(bundle, "pid")
-	if err := command("runc", "--root", state, "create", "--bundle", bundle, "--pid-file", pidFile, id); err != nil {
-		return err
-	}
-	text, err := os.ReadFile(pidFile)
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(string(text))
-	if err != nil {
-		return err
-	}
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	if err := command("runc", "--root", state, "start", id); err != nil {
-		return err
-	}
-	for {
-		_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 60_000)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
-	return command("runc", "--root", state, "delete", "--force", id)
-}
-
 // command runs a command with a file for its output, since processes that runc leaves
 // running would hold a pipe open.
 func command(args ...string) error {
@@ -208,9 +165,9 @@ func command(args ...string) error {
 	return nil
 }
 
-// runcLife returns a life that runs the specification of a sandbox, which stays open until
-// the benchmark ends.
-func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config, life func(state, bundle, id string) error) func(int64) error {
+// runcLife returns the whole life by one command, attached to the caller, with the specification of a
+// sandbox that stays open until the benchmark ends.
+func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config) func(int64) error {
 	b.Helper()
 	ctx := context.Background()
 	base, err := run.Create(ctx, cfg)
@@ -254,7 +211,7 @@ func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config, life func(s
 		if err := os.WriteFile(filepath.Join(bundle, "config.json"), text, 0o644); err != nil {
 			return err
 		}
-		return life(state, bundle, id)
+		return command("runc", "--root", state, "run", "--bundle", bundle, id)
 	}
 }
 

@@ -71,12 +71,3 @@ func TestNullIsOwn(t *testing.T) {
 		t.Errorf("afterwards: %q", got)
 	}
 }
-
-// TestSharedMemoryIsEverybodys: every user of a sandbox may write to /dev/shm.
-func TestSharedMemoryIsEverybodys(t *testing.T) {
-	_, run, image := ownIDs(t)
-	sandbox := create(t, run, runtime.Config{Name: "shm", Image: image, User: "1000:1000"})
-	if got := strings.Fields(output(t, sandbox, "sh", "-c", "stat -c %a /dev/shm; echo written >/dev/shm/x; cat /dev/shm/x")); !slices.Equal(got, []string{"1777", "written"}) {
-		t.Errorf("%v", got)
-	}
-}

@@ -31,11 +31,12 @@ const (
 	inodeBytes    = 16 << 10 // bytes of a layer for each of its inodes
 	minInodes     = 256
 	tmpInodeBytes = 4 << 10 // the same for /tmp
-	oomScoreAdj   = 500     // the kernel kills sandboxes before processes of the host
+	runBytes      = 16 << 20
+	oomScoreAdj   = 500 // the kernel kills sandboxes before processes of the host
 )
 
 // An enclosure is what the processes of a sandbox run in. Its parts belong to the sandbox, except
-// the ids and the network namespace of a sandbox with Config.NetworkOf.
+// the ids of a sandbox with Config.NetworkOf.
 type enclosure struct {
 	engine *Engine
 	cfg    runtime.Config
@@ -115,19 +116,23 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	return err
 }
 
-// share takes the ids and the network namespace of Config.NetworkOf, to which they still belong, and resumes the
-// processes that it keeps.
-func (n *enclosure) share(ctx context.Context) error {
+// share takes the ids of Config.NetworkOf, to which they still belong, opens the sandbox's own sockets in its network
+// namespace, and then resumes the processes that it keeps.
+func (n *enclosure) share(ctx context.Context) (err error) {
+	network := cmp.Or(n.cfg.Network, &runtime.Network{})
 	other, ok := n.cfg.NetworkOf.(*Sandbox)
-	if !ok || other.engine != n.engine || n.cfg.Network != nil {
-		return errors.New("the sandbox whose network it is to share is of another engine, or it has a network of its own")
+	if !ok || other.engine != n.engine || network.Redirect {
+		return errors.New("the sandbox whose network it is to share is of another engine, or its connections are to be redirected")
 	}
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if other.closed || other.netns == nil {
 		return errors.New("the sandbox whose network it is to share is closed")
 	}
-	n.ids, n.netns = other.ids, other.netns
+	n.ids = other.ids
+	if n.netns, err = other.netns.Join(network.TCP, network.UDP); err != nil {
+		return err
+	}
 	return other.resume(ctx)
 }
 
@@ -163,20 +168,21 @@ func (n *enclosure) lookup(ctx context.Context) (user passwd.User, err error) {
 	return passwd.Lookup(at, cmp.Or(n.cfg.User, n.cfg.Image.User))
 }
 
-// makeNetwork makes the network namespace and hands out the sockets in it.
+// makeNetwork makes the network namespace, unless it is shared, and hands out the sockets in it.
 func (n *enclosure) makeNetwork() error {
-	if n.cfg.NetworkOf != nil {
-		return nil
-	}
 	network := cmp.Or(n.cfg.Network, &runtime.Network{})
-	options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
-	if n.ids.userns != nil {
-		options.Namespace = n.ids.userns.Network() // which the sandbox's user namespace owns
+	if n.cfg.NetworkOf == nil {
+		options := netns.Options{TCP: network.TCP, UDP: network.UDP, Redirect: network.Redirect}
+		if n.ids.userns != nil {
+			options.Namespace = n.ids.userns.Network() // which the sandbox's user namespace owns
+		}
+		var err error
+		if n.netns, err = netns.New(options); err != nil {
+			return err
+		}
 	}
-	var err error
-	n.netns, err = netns.New(options)
-	if err != nil || network.Serve == nil {
-		return err
+	if network.Serve == nil {
+		return nil
 	}
 	return network.Serve(runtime.Sockets{
 		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected, AnyAddress: n.netns.AnyAddress,
@@ -212,52 +218,37 @@ func (n *enclosure) workdir() string {
 
 // spec builds the specification for p as the first process.
 func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
-	opts := []oci.Option{
-		oci.WithArgs(p.Args...),
-		oci.WithEnv(n.environment(p.Env)...),
-		oci.WithCwd(cmp.Or(p.Dir, n.workdir())),
-		oci.WithUser(n.user.UID, n.user.GID, n.user.Groups...),
-		oci.WithNetworkNamespace(n.netns.Path()),
-		oci.WithSharedMemory(n.cfg.Limits.ShmBytes),
-		oci.WithAnnotation(owner.LabelRun, n.engine.claim.ID()),
-	}
-	if !n.cfg.Machine {
-		opts = append(opts, oci.WithTmpfs("/tmp", n.cfg.Limits.TmpBytes, max(minInodes, n.cfg.Limits.TmpBytes/tmpInodeBytes)), oci.WithTmpfs("/run", runBytes, minInodes))
-	}
-	if n.engine.platform.AllowSeccomp {
-		opts = append(opts, oci.WithOwnFilters())
-	}
-	if n.engine.platform.AllowNetlink {
-		opts = append(opts, oci.WithNetlink())
-	}
-	opts = append(opts, oci.WithReadOnlyPaths(n.cfg.ReadOnly...))
-	if n.cfg.IsolateProcesses {
-		opts = append(opts, oci.WithIsolatedProcesses())
-	}
-	opts = append(opts, n.how.options(n)...)
-	opts = append(opts, oci.WithCapabilities(n.cfg.Capabilities...)) // some only in a user namespace
-	for _, m := range n.root.Shown() {
-		opts = append(opts, oci.WithBind(m.Source, m.Dest, m.Writable))
-	}
-	inherited := n.engine.platform.Conn.Inherited
-	opts = append(opts,
-		oci.WithNoFile(n.cfg.Limits.Files),
-		oci.WithHardLimits(inherited.Hard),
-		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
-		oci.WithOOMScoreAdj(max(oomScoreAdj, inherited.OOMScoreAdj)),
-	)
-	var beside int64
+	platform, beside := n.engine.platform, int64(0)
 	if other, ok := n.cfg.NetworkOf.(*Sandbox); ok {
 		beside = other.cfg.Limits.Pids
 	}
-	bounds, err := n.engine.platform.Limits.Options(n.cfg.Limits, n.cgroup, beside)
+	limits, err := platform.Limits.Spec(n.cfg.Limits, n.cgroup, beside)
 	if err != nil {
 		return nil, err
 	}
-	return oci.New(n.root.Root(), append(opts, bounds...)...)
+	c := oci.Config{
+		Rootfs: n.root.Root(), Args: p.Args, Env: n.environment(p.Env), Cwd: cmp.Or(p.Dir, n.workdir()),
+		User:    specs.User{UID: n.user.UID, GID: n.user.GID, AdditionalGids: n.user.Groups},
+		Network: n.netns.Path(), SharedMemory: n.cfg.Limits.ShmBytes, ReadOnly: n.cfg.ReadOnly,
+		Capabilities: n.cfg.Capabilities, IsolatedProcesses: n.cfg.IsolateProcesses,
+		OwnFilters: platform.AllowSeccomp, Netlink: platform.AllowNetlink,
+		Files: n.cfg.Limits.Files, Limits: limits, HardLimits: platform.Conn.Inherited.Hard,
+		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
+		OOMScoreAdj: max(oomScoreAdj, platform.Conn.Inherited.OOMScoreAdj),
+		Annotations: map[string]string{owner.LabelRun: n.engine.claim.ID()},
+	}
+	if !n.cfg.Machine {
+		c.Tmpfs = []oci.Tmpfs{
+			{Dest: "/tmp", Bytes: n.cfg.Limits.TmpBytes, Inodes: max(minInodes, n.cfg.Limits.TmpBytes/tmpInodeBytes)},
+			{Dest: "/run", Bytes: runBytes, Inodes: minInodes},
+		}
+	}
+	n.how.configure(&c, n)
+	for _, m := range n.root.Shown() {
+		c.Binds = append(c.Binds, oci.Bind{Source: m.Source, Dest: m.Dest, Writable: m.Writable})
+	}
+	return oci.New(c)
 }
-
-const runBytes = 16 << 20
 
 func (n *enclosure) environment(extra []string) []string {
 	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
@@ -270,12 +261,6 @@ func (n *enclosure) containerConfig(spec *specs.Spec, data []byte) task.Config {
 		c.Base, c.Devices = n.ids.own.Base(), n.root.Devices()
 	}
 	return c
-}
-
-// verifyLimits verifies that the kernel has the sandbox's limits.
-func (n *enclosure) verifyLimits() (err error) {
-	n.group, err = n.engine.platform.Limits.Verify(n.group, n.cfg.Limits)
-	return err
 }
 
 // attach lets the watchdog, if there is one, watch the sandbox's first process before it starts.

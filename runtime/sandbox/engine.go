@@ -48,7 +48,7 @@ type Platform struct {
 	// user's overlay needs user.* attributes, which tmpfs has from Linux 6.6 on (tmpfs(5)).
 	LayersOnDisk bool
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
-	// limit bounds; see oci.WithOwnFilters and oci.WithNetlink.
+	// limit bounds; see OwnFilters and Netlink of oci.Config.
 	AllowSeccomp, AllowNetlink bool
 	// Isolation is the least that sandboxes get; "" means a container.
 	Isolation runtime.Isolation

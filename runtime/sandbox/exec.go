@@ -68,7 +68,7 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	if err != nil {
 		return runtime.Exit{}, errors.Join(err, started.close())
 	}
-	s.dead = !s.idles()
+	s.stopped = !s.cfg.Persistent
 	if s.cfg.KeepProcesses {
 		s.left = started
 	}
@@ -109,7 +109,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, err
 	}
 	if err = checkNamespaces(pid, spec); err == nil {
-		err = errors.Join(s.how.seal(s.root, pid), s.verifyLimits(), s.attach(pid))
+		err = errors.Join(s.how.seal(s.root, pid), s.engine.platform.Limits.Prepare(s.group, s.cfg.Limits), s.attach(pid))
 	}
 	if err != nil {
 		return nil, errors.Join(err, proc.kill(ctx), proc.close()) // a group may not know it yet
@@ -252,6 +252,7 @@ func (s *Sandbox) resume(ctx context.Context) error {
 	if s.left == nil {
 		return nil
 	}
+	s.stopped = false
 	if s.unwatch == nil {
 		var watching context.Context
 		watching, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))

@@ -17,7 +17,7 @@ import (
 type IDs struct {
 	Pool *idmap.Pool // of ranges of ids for each sandbox; nil if sandboxes have the ids of sbench
 	// Mappings means that the specification repeats the user namespace's mappings, without
-	// which some OCI runtimes do not join it; see oci.WithUserNamespace.
+	// which some OCI runtimes do not join it; see oci.Config.Mappings.
 	Mappings bool
 	// OnDisk means that every volume is on disk, because the ids of a tmpfs cannot be
 	// shifted (before Linux 6.3).
@@ -84,21 +84,19 @@ func (s *sandboxIDs) check(u passwd.User) error {
 	return nil
 }
 
-// options returns the specification's options for the user namespace. A sandbox with ids of
-// its own has its /dev in the directory devices.
-func (s *sandboxIDs) options(mappings bool, devices string) []oci.Option {
+// configure adds the user namespace to a specification. A sandbox with ids of its own has its /dev in
+// the directory devices.
+func (s *sandboxIDs) configure(c *oci.Config, mappings bool, devices string) {
 	if s.userns == nil {
-		return nil
+		return
 	}
-	var ids []specs.LinuxIDMapping
+	c.UserNamespace = s.userns.Path()
 	if mappings {
-		ids = s.mappings()
+		c.Mappings = s.mappings()
 	}
-	opts := []oci.Option{oci.WithUserNamespace(s.userns.Path(), ids...)}
-	if s.own == nil {
-		return opts
+	if s.own != nil {
+		c.Devices = devices
 	}
-	return append(opts, oci.WithDevices(devices))
 }
 
 // mappings returns the mappings of the sandbox's user namespace, if it has one.

@@ -65,19 +65,19 @@ func (i isolation) idleStreams() *task.Streams {
 	return &task.Streams{}
 }
 
-// options returns the specification's options for a sandbox's ids, and those that the kind needs.
-func (i isolation) options(n *enclosure) []oci.Option {
+// configure adds to a specification a sandbox's ids, and what the kind of isolation needs.
+func (i isolation) configure(c *oci.Config, n *enclosure) {
 	if i != gvisor {
-		return n.ids.options(n.kind.IDs.Mappings, n.root.Devices())
+		n.ids.configure(c, n.kind.IDs.Mappings, n.root.Devices())
+		return
 	}
-	opts := []oci.Option{oci.WithOwnKernel(n.ids.mappings()...)}
+	c.OwnKernel, c.Mappings = true, n.ids.mappings()
 	tmp := filepath.Join(n.root.Root(), "tmp")
 	// runsc hides an empty /tmp that nothing is mounted on with a file system of its own. A link would
 	// lead to a directory of the host.
 	if info, err := os.Lstat(tmp); n.cfg.Machine && err == nil && info.IsDir() {
-		opts = append(opts, oci.WithBind(tmp, "/tmp", true))
+		c.Binds = append(c.Binds, oci.Bind{Source: tmp, Dest: "/tmp", Writable: true})
 	}
-	return opts
 }
 
 // seal checks the mounts of the first process, which does not run the sandbox's program yet, and seals

@@ -32,7 +32,7 @@ type Sandbox struct {
 	specDigest string
 	idle       *process // the first process, if it idles
 	spent      bool     // a process was run
-	dead       bool     // all processes have ended, and none can be started
+	stopped    bool     // no process runs: all have ended or, with Config.KeepProcesses, are suspended
 	// With Config.KeepProcesses, left is the process that was run, after its end. unwatch ends the watch on the
 	// processes that it has left; it is nil until they run again.
 	left    *process
@@ -44,16 +44,24 @@ type Sandbox struct {
 // starts with Exec; the first process of a persistent sandbox, or of one that keeps processes, starts now and idles. If
 // Create fails, it leaves nothing behind.
 func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	if err := cfg.Limits.Validate(); err != nil {
+	s, err := e.create(ctx, cfg)
+	if err != nil {
 		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+	}
+	return s, nil
+}
+
+func (e *Engine) create(ctx context.Context, cfg runtime.Config) (*Sandbox, error) {
+	if err := cfg.Limits.Validate(); err != nil {
+		return nil, err
 	}
 	cfg.Mounts = slices.Clone(cfg.Mounts)
 	how, kind, err := e.kind(cfg.Isolation)
-	if err == nil && cfg.KeepProcesses && how == gvisor {
-		err = fmt.Errorf("isolation %s %w: it cannot keep the harness's processes", runtime.GVisor, runtime.ErrInvalid)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+		return nil, err
+	}
+	if cfg.KeepProcesses && how == gvisor {
+		return nil, fmt.Errorf("isolation %s %w: it cannot keep the harness's processes", runtime.GVisor, runtime.ErrInvalid)
 	}
 	cfg.Limits = how.limits(cfg.Limits)
 	id := owner.RandomID()
@@ -63,14 +71,14 @@ func (e *Engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 	}}
 	s.group = e.platform.Limits.Group(s.cgroup, cfg.Limits, s.fileBytes)
 	if err := kind.Driver.Ready(e.claim.Context(ctx)); err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, err)
+		return nil, err
 	}
 	err = s.build(ctx)
 	if err == nil && s.idles() {
 		s.idle, err = s.startFirst(ctx, runtime.Process{Args: []string{pauseDest}}, how.idleStreams())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sandbox %q: %w", cfg.Name, errors.Join(err, s.Close(ctx)))
+		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return s, nil
 }
@@ -126,11 +134,9 @@ func (s *Sandbox) Changes() (runtime.Changes, error) {
 	return c, nil
 }
 
-// checkStopped returns an error unless the process of a one-shot sandbox has ended, no other process runs in the
-// sandbox, and the sandbox is not closed.
+// checkStopped returns an error unless the sandbox has stopped and is not closed.
 func (s *Sandbox) checkStopped() error {
-	suspended := s.left != nil && s.unwatch == nil
-	if s.closed || !s.dead && !suspended { // only a one-shot sandbox dies before it is closed
+	if s.closed || !s.stopped { // a persistent sandbox does not stop before it is closed
 		return errors.New("sandbox has not stopped, or is closed")
 	}
 	return nil
@@ -147,7 +153,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if s.idle != nil {
 		errs = append(errs, s.idle.close())
 	}
-	if !s.dead {
+	if !s.stopped || s.idles() {
 		errs = append(errs, kill(ctx, s.group, 0, killTimeout))
 	}
 	ctx, cancel := s.engine.platform.Conn.Cleanup(ctx)
@@ -160,7 +166,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	}
 	deleted := make(chan error, 1)
 	go func() { deleted <- s.deleteContainer(ctx) }() // most of it is waiting for the shim
-	if s.netns != nil && s.cfg.NetworkOf == nil {
+	if s.netns != nil {
 		errs = append(errs, s.netns.Close())
 	}
 	s.netns = nil

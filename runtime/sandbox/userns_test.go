@@ -1,9 +1,11 @@
 package sandbox_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,6 +67,34 @@ func output(t *testing.T, sandbox runtime.Sandbox, args ...string) string {
 	return strings.TrimSpace(exit.Stdout.String())
 }
 
+// inBackground runs a process of a sandbox until the test ends, and returns the first lines that it writes.
+func inBackground(t *testing.T, sandbox runtime.Sandbox, lines int, args ...string) (said string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, in := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := sandbox.Exec(ctx, runtime.Process{Args: args, Wall: 10 * time.Minute * slowness(t), Stdout: in})
+		done <- err
+		_ = in.Close()
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("it has ended: %v", err)
+		}
+	})
+	for r := bufio.NewReader(out); lines > 0; lines-- {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatal("the process has ended")
+		}
+		said += line
+	}
+	_ = out.Close()
+	return said
+}
+
 func volumeOf(t *testing.T, run *sandbox.Engine) string {
 	t.Helper()
 	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
@@ -88,53 +119,26 @@ func firstID(t *testing.T, uidMap string) int {
 	return base
 }
 
+// TestOwnIDs: sandboxes that live at the same time have different ids of the host.
 func TestOwnIDs(t *testing.T) {
 	_, run, image := ownIDs(t)
+	seen := map[int]bool{}
 	for _, id := range []int{0, 1000} {
 		for _, persistent := range []bool{false, true} {
-			t.Run(fmt.Sprintf("user %d, persistent %v", id, persistent), func(t *testing.T) {
-				sandbox := create(t, run, runtime.Config{Name: "ids", Image: image, User: fmt.Sprintf("%d:%d", id, id), Persistent: persistent})
-				mark := fmt.Sprintf("sbench-ids-%d-%v", id, persistent)
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				var said strings.Builder
-				ready, done := make(chan struct{}), make(chan error, 1)
-				go func() {
-					_, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "cat /proc/self/uid_map /proc/self/gid_map; sleep 1000", mark}, Wall: wall,
-						Stdout: onText(func(b []byte) {
-							if said.Write(b); strings.Count(said.String(), "\n") == 2 {
-								close(ready)
-							}
-						})})
-					done <- err
-				}()
-				select {
-				case <-ready:
-				case err := <-done:
-					t.Fatal(err)
-				}
-				lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-				base := firstID(t, lines[0])
-				if firstID(t, lines[1]) != base {
-					t.Errorf("uid_map %q, gid_map %q", lines[0], lines[1])
-				}
-				if got := uidOnHost(t, mark); got != base+id {
-					t.Errorf("on the host its uid is %d, want %d", got, base+id)
-				}
-				cancel()
-				if err := <-done; !errors.Is(err, context.Canceled) {
-					t.Error(err)
-				}
-			})
+			sandbox := create(t, run, runtime.Config{Name: "ids", Image: image, User: fmt.Sprintf("%d:%d", id, id), Persistent: persistent})
+			mark := fmt.Sprintf("sbench-ids-%d-%v", id, persistent)
+			said := inBackground(t, sandbox, 2, "sh", "-c", "cat /proc/self/uid_map /proc/self/gid_map; sleep 1000", mark)
+			lines := strings.Split(strings.TrimSpace(said), "\n")
+			base := firstID(t, lines[0])
+			if seen[base] || firstID(t, lines[1]) != base {
+				t.Errorf("%s: uid_map %q, gid_map %q; others have the ids from %v", mark, lines[0], lines[1], seen)
+			}
+			seen[base] = true
+			if got := uidOnHost(t, mark); got != base+id {
+				t.Errorf("%s: on the host its uid is %d, want %d", mark, got, base+id)
+			}
 		}
 	}
-}
-
-type onText func([]byte)
-
-func (f onText) Write(b []byte) (int, error) {
-	f(b)
-	return len(b), nil
 }
 
 // uidOnHost returns the host's uid of the process with mark among its arguments.
@@ -153,19 +157,6 @@ func uidOnHost(t *testing.T, mark string) int {
 	}
 	t.Fatalf("no process has the mark %q", mark)
 	return 0
-}
-
-func TestLiveSandboxesHaveDifferentIDs(t *testing.T) {
-	_, run, image := ownIDs(t)
-	seen := map[int]bool{}
-	for range 4 { // open all at once
-		sandbox := create(t, run, runtime.Config{Name: "ids", Image: image})
-		base := firstID(t, output(t, sandbox, "cat", "/proc/self/uid_map"))
-		if seen[base] {
-			t.Errorf("two have the ids from %d", base)
-		}
-		seen[base] = true
-	}
 }
 
 func TestHostIDs(t *testing.T) {
@@ -352,6 +343,7 @@ func TestPrivilegesWithin(t *testing.T) {
 		{"sealed", func(c *runtime.Config) { c.IsolateProcesses = true }, "echo x >/proc/self/comm 2>/dev/null || echo sealed", "sealed"},
 		{"oom score", nil, "test $(cat /proc/self/oom_score_adj) -ge 500 && echo higher", "higher"},
 		{"groups", func(c *runtime.Config) { c.User = "1000:1000" }, "id -G", "1000"},
+		{"shared memory", func(c *runtime.Config) { c.User = "1000:1000" }, "stat -c %a /dev/shm; echo written >/dev/shm/x; cat /dev/shm/x", "1777\nwritten"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -382,19 +374,8 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 	const exhaust = "import ctypes\nlibc=ctypes.CDLL(None)\nn=0\nwhile libc.inotify_init()>=0: n+=1\nprint(n,flush=True)\nimport time\ntime.sleep(1000)"
 	cfg := runtime.Config{Name: "counts", Image: image, Workdir: "/tmp"}
 	greedy, other := create(t, run, cfg), create(t, run, cfg)
-	ctx, cancel := context.WithCancel(context.Background())
-	ready, done := make(chan string, 1), make(chan error, 1)
-	go func() {
-		_, err := greedy.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", exhaust}, Wall: wall, Stdout: onText(func(b []byte) { ready <- string(b) })})
-		done <- err
-	}()
-	select {
-	case n := <-ready:
-		if n == "0\n" {
-			t.Error("the first sandbox could make none")
-		}
-	case err := <-done:
-		t.Fatal(err)
+	if said := inBackground(t, greedy, 1, "python3", "-c", exhaust); said == "0\n" {
+		t.Error("the first sandbox could make none")
 	}
 	if got := output(t, other, "python3", "-c", "import ctypes;print(ctypes.CDLL(None).inotify_init()>=0)"); got != "True" {
 		t.Error("another sandbox has none left")
@@ -404,10 +385,6 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 		err = unix.Close(fd)
 	}
 	report(t, err)
-	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
 }
 
 // TestOthersCannotLook: another user of the host reaches neither the files of a live

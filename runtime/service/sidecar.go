@@ -29,13 +29,18 @@ const wall = 1000 * time.Hour
 
 // Create makes a sandbox of cfg, and starts its sidecars, each as soon as the one before is ready.
 // Each has the sandbox's limits and capabilities, and ends when the sandbox is closed. An error
-// means that one of them is not ready; it is not the candidate's fault.
+// means that one of them is not ready; it is not the candidate's fault. If cfg.NetworkOf is a sandbox
+// with the same sidecars, they serve both sandboxes, and none is started.
 func Create(ctx context.Context, e Engine, cfg runtime.Config, sidecars []Sidecar) (runtime.Sandbox, error) {
-	if len(sidecars) == 0 {
-		return e.Create(ctx, cfg)
-	}
 	for _, c := range sidecars {
 		cfg.Hosts = append(cfg.Hosts, c.Name)
+	}
+	other, shared := cfg.NetworkOf.(*beside)
+	if shared {
+		cfg.NetworkOf = other.Sandbox
+	}
+	if len(sidecars) == 0 || shared {
+		return e.Create(ctx, cfg)
 	}
 	main, err := e.Create(ctx, cfg)
 	if err != nil {

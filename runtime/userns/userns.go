@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/thread"
 )
 
@@ -152,6 +153,21 @@ func Inside() bool {
 
 // HostRoot reports whether this process is root in the initial user namespace.
 func HostRoot() bool { return os.Geteuid() == 0 && !Inside() }
+
+// Restriction returns how this host keeps ordinary users from making user namespaces, and what its root
+// can do about it; "" if no setting does.
+func Restriction() (why, cure string) {
+	for _, s := range []struct{ setting, value, why, cure string }{
+		{"user/max_user_namespaces", "0", "not available", `run "sysctl -w user.max_user_namespaces=15000"`},
+		{"kernel/unprivileged_userns_clone", "0", "for root only", `run "sysctl -w kernel.unprivileged_userns_clone=1"`},
+		{"kernel/apparmor_restrict_unprivileged_userns", "1", "restricted by AppArmor", "give sbench the profile in docs/install.md, as its deb does"},
+	} {
+		if proc.Text("/proc/sys/"+s.setting) == s.value {
+			return s.why, s.cure
+		}
+	}
+	return "", ""
+}
 
 // Below returns how many levels the user namespace of a process is below this process's: 0
 // if both are in the same one (ioctl_ns(2), NS_GET_PARENT), and -1 if it is not below, or

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -20,12 +21,7 @@ func TestMain(m *testing.M) {
 // TestNew: a process that joins the namespaces has the mappings, capabilities, and a
 // network namespace other than the host's.
 func TestNew(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root, which CI must have")
-		}
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	n, err := userns.New(0, []userns.Mapping{{Size: 1}, {First: 1, Outside: 1, Size: 100}})
 	if err != nil {
 		t.Fatal(err)
@@ -51,21 +47,13 @@ func TestNew(t *testing.T) {
 	if err := n.Close(); err == nil {
 		t.Error("closed twice")
 	}
-}
-
-func TestNoMappings(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
 	if n, err := userns.New(0, []userns.Mapping{{Size: 0}}); err == nil {
 		t.Errorf("a namespace of nobody: %v", n.Close())
 	}
 }
 
 func TestBelow(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	ids := []syscall.SysProcIDMap{{Size: 1}}
 	cmd := exec.Command("unshare", "--user", "sleep", "1000") // another level below
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/proc"
@@ -29,12 +30,7 @@ func TestMain(m *testing.M) {
 // start runs a script in a new PID namespace and watches it.
 func start(t *testing.T, l runtime.Limits, held func() int64, script string) (*watchdog.Group, *exec.Cmd) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("needs root, which CI must have")
-		}
-		t.Skip("needs root")
-	}
+	runtimetest.NeedMounts(t)
 	cmd := exec.Command("sh", "-c", script)
 	// Root of a new user namespace, whose host id is not 0, so that "ulimit -u" applies.
 	ids := []syscall.SysProcIDMap{{HostID: 1, Size: 1}}

@@ -238,7 +238,7 @@ func (p *Pool) start(ctx context.Context, c Config) (*sandbox, error) {
 // firstLine returns how our own program ended and what it printed. No candidate has run yet,
 // so an error may quote it.
 func firstLine(exit runtime.Exit) string {
-	if exit.Reason == 0 {
+	if exit.Reason == "" {
 		return "it was not started"
 	}
 	return exit.String() + ": " + exit.Stderr.String()
@@ -317,7 +317,7 @@ type Result struct {
 	Output []byte // the end of its output
 	Total  int64  // bytes of output
 	Took   time.Duration
-	// Limit is the sandbox's limit that ended the run; 0 if none did.
+	// Limit is the sandbox's limit that ended the run; "" if none did.
 	Limit runtime.Reason
 }
 

@@ -79,7 +79,7 @@ func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProg
 // answerOf returns the one JSON value that a driver wrote, or how it broke.
 func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 	switch {
-	case exit.Reason == 0:
+	case exit.Reason == "":
 		return answer, "it could not be executed"
 	case exit.Reason == runtime.WallTime:
 		return answer, "it was " + exit.String()

@@ -239,7 +239,7 @@ func (t *conversation) evaluate(ctx context.Context, check securebench.Check, ad
 		}
 	}
 	process["timed_out"], process["duration_ms"] = exit.Reason == runtime.WallTime, exit.Wall.Milliseconds()
-	if exit.Reason != 0 && exit.Reason != runtime.WallTime {
+	if exit.Reason != "" && exit.Reason != runtime.WallTime {
 		process["exit_status"] = exit.Code
 	}
 	observation, failed, how := observationOf(exit, adapter, most)

@@ -35,7 +35,7 @@ type artifact struct {
 }
 
 // separately judges the candidate by a checker with an image of its own: only the artifacts go
-// over from the candidate's machine.
+// over from the candidate's machine. What the harness left running is there while they are collected.
 func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.TerminalEval, capabilities []string) (v verifiers.Verdict, err error) {
 	vol, err := in.Stage(ctx, e)
 	if err != nil {
@@ -43,9 +43,16 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
 	exit, err := collect(ctx, e, in, eval, vol.Path())
+	again := func(left runtime.Sandbox) error {
+		in.Left = left
+		_, err := collect(ctx, e, in, eval, vol.Path())
+		return err
+	}
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted): // the candidate's machine has no shell, and so leaves nothing
 		exit = runtime.Exit{Reason: runtime.Exited, Code: 127}
+	case err != nil && prevented(ctx, in.Left, again):
+		return keptOut("the sandbox that collects the artifacts does not start"), nil
 	case err != nil:
 		return v, fmt.Errorf("collect artifacts: %w", err)
 	}
@@ -57,8 +64,12 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	if err = errors.Join(err, root.Close()); err != nil {
 		return v, err
 	}
-	in.Image, in.Sidecars = in.CheckerImage, nil
+	kept := in.Left != nil
+	in.Image, in.Sidecars, in.Left = in.CheckerImage, nil, nil
 	v, err = staged(ctx, e, terminalCheck{engine: e, in: in, image: in.Image, eval: eval, capabilities: capabilities, separate: true, artifacts: artifacts})
+	if err == nil && kept {
+		v = v.With("processes", "kept")
+	}
 	if err == nil && !exit.Success() {
 		v = v.With("collect", exit.String())
 	}
@@ -95,7 +106,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	env, limits := in.Task.Environment(), in.Limits
 	limits.LayerBytes = in.WorkspaceBytes
 	return in.Run(ctx, e, runtime.Config{
-		Name: "collect", Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
+		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
 		Env: environment.Environ(env.Env), Mounts: []runtime.Mount{
 			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true},
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},

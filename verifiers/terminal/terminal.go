@@ -199,13 +199,21 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 // unchanged judges the candidate by the checker as staged in dir.
 func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	ran, err := c.execute(ctx, dir)
+	again := func(left runtime.Sandbox) (err error) {
+		if left == nil {
+			_, err = c.withoutCandidate(ctx, dir)
+		} else {
+			_, err = c.execute(ctx, dir)
+		}
+		return err
+	}
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies the checker's command"), nil
 	case errors.Is(err, runtime.ErrNotStarted):
 		return c.notStarted(), nil
-	case err != nil && c.prevented(ctx, dir):
-		return verifiers.Fail("verifier_not_started", "the checker's sandbox does not start beside the processes that the harness left, and does without them"), nil
+	case err != nil && prevented(ctx, c.in.Left, again):
+		return keptOut("the checker's sandbox does not start"), nil
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
@@ -227,18 +235,16 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 	return c.withoutPytest(ctx, dir, v)
 }
 
-// prevented reports whether the processes that the harness left keep the checker from running: it runs without the
-// candidate, and then fails to run beside them again. The processes share the checker's user namespace, for which the
-// kernel has limits, and may not turn a failure into an error.
-func (c *terminalCheck) prevented(ctx context.Context, dir string) bool {
-	if c.in.Left == nil {
-		return false
-	}
-	if _, err := c.withoutCandidate(ctx, dir); err != nil {
-		return false
-	}
-	_, err := c.execute(ctx, dir)
-	return err != nil && ctx.Err() == nil
+// prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds without them,
+// and then fails beside them again. The processes share the sandbox's user namespace, for which the kernel has limits,
+// and may not turn a failure into an error.
+func prevented(ctx context.Context, left runtime.Sandbox, run func(beside runtime.Sandbox) error) bool {
+	return left != nil && run(nil) == nil && run(left) != nil && ctx.Err() == nil
+}
+
+// keptOut returns the verdict on a candidate that prevented what could not be done.
+func keptOut(what string) verifiers.Verdict {
+	return verifiers.Fail("verifier_not_started", what+" beside the processes that the harness left, and does without them")
 }
 
 // summarized makes the checker's success a failure if the task wants a summary of pytest, and there is none that passes,

@@ -29,8 +29,8 @@ func languages() []language {
 			noun: `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
 			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, option: `option|choice|answer|letter`,
 			points: `is|be|it's|that's|choose|pick|select|would say|get|gives|makes it|so|thus|hence|therefore`, right: `is (?:the |my )?(?:correct|right|best|final)`,
-			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except|wrong|incorrect|mistaken?|misconception`,
-			or:  "or|vs|versus|either|maybe|perhaps|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half|between|both) " + found + "|are " + found + " and|" + found + " (?:hundred|thousand|million|billion|dozen)",
+			not: `not|no|never|cannot|neither|nor|none|\w+n't|without|except|wrong|incorrect|mistaken?|misconception|confused?`,
+			or:  "or|vs|versus|either|maybe|perhaps|possibly|probably|might|could|if|unless|(?:than|at least|at most|up to|before|after|until|twice|half|between|both) " + found + "|are " + found + " and|" + found + " (?:hundred|thousand|million|billion|dozen)",
 		},
 		{
 			name: "German", lead: `die|meine|richtige|korrekte|endgültige|finale|also|somit|daher|ist`, noun: `antwort(?:option)?|lösung|richtig`,

@@ -19,7 +19,10 @@ type Choice struct {
 
 // Judge judges a text.
 func (c Choice) Judge(text string) Verdict {
-	b := newBallot(c)
+	b := ballot{labels: c.Labels}
+	for _, s := range c.Choices {
+		b.forms, b.words = append(b.forms, forms(s)), append(b.words, tokenize(s).words)
+	}
 	read, rule := place(text, c.Pattern, func(first, last string) bool {
 		i, j := b.only(first), b.only(last)
 		return i >= 0 && (j < 0 || j == i)
@@ -39,14 +42,6 @@ type ballot struct {
 	labels int
 	forms  [][3]string
 	words  [][]token
-}
-
-func newBallot(c Choice) (b ballot) {
-	b.labels = c.Labels
-	for _, s := range c.Choices {
-		b.forms, b.words = append(b.forms, forms(s)), append(b.words, tokenize(s).words)
-	}
-	return b
 }
 
 // equal returns the choices whose text s is.
@@ -121,25 +116,26 @@ func (b ballot) only(line string) int {
 // read returns the choices that an answer names: several only if one text fits all of them.
 // If there are none, it returns the reason.
 func (b ballot) read(s string) ([]int, string) {
-	if all := b.equal(s); all != nil {
-		if i, rest, _ := b.label(clean(s)); i < 0 || rest != "" {
-			return all, ""
-		}
+	line := contrast.ReplaceAllString(clean(s), " ")
+	i, rest, isSetOff := b.label(line)
+	equal := b.equal(s)
+	if m := computed.FindStringSubmatch(withoutLaTeX(line)); m != nil && equal == nil {
+		equal = b.equal(m[1])
 	}
-	s = contrast.ReplaceAllString(clean(s), " ")
-	i, rest, isSetOff := b.label(s)
-	if m := computed.FindStringSubmatch(withoutLaTeX(s)); m != nil && b.equal(m[1]) != nil {
-		return b.equal(m[1]), ""
-	}
-	if i < 0 {
-		return b.sentence(s)
+	switch {
+	case i >= 0 && rest == "":
+		return []int{i}, ""
+	case equal != nil:
+		return equal, ""
+	case i < 0:
+		return b.sentence(line)
 	}
 	own := b.equal(rest)
 	first, _ := utf8.DecodeRuneInString(rest)
 	isSubject := unicode.IsLower(first) || strings.HasPrefix(fold(rest), b.forms[i][1])
 	others := func(j int) bool { return j != i }
 	switch {
-	case rest == "", slices.Contains(own, i), because.MatchString(rest):
+	case slices.Contains(own, i), because.MatchString(rest):
 		return []int{i}, ""
 	case own != nil, isSetOff && slices.ContainsFunc(append(b.labelsIn(setOff, rest), b.labelsIn(single, rest)...), others):
 		return nil, Several
@@ -148,7 +144,7 @@ func (b ballot) read(s string) ([]int, string) {
 	case isSetOff:
 		return []int{i}, ""
 	}
-	return b.sentence(s)
+	return b.sentence(line)
 }
 
 // sentence returns the one choice that stands in a sentence by its text, or by a label that is set

@@ -68,16 +68,12 @@ var (
 	apposition = regexp.MustCompile(`^ an? `) // as in "Canberra, a city"
 )
 
-// maxItem is how many words an item of a list has, unless an accepted answer has more.
+// maxItem is how many words an item of a list has at most.
 const maxItem = 3
 
 // isList reports whether the answer is an item of a list in a sentence: short parts stand on both
 // sides of it, two after it, or one if the answer's own part is short, too.
-func isList(rest string, accepted []string) bool {
-	most := maxItem
-	for _, a := range accepted {
-		most = max(most, len(strings.Fields(a)))
-	}
+func isList(rest string) bool {
 	if strings.Count(rest, " - ") > 1 {
 		rest = strings.ReplaceAll(rest, " - ", ",")
 	}
@@ -87,13 +83,13 @@ func isList(rest string, accepted []string) bool {
 			return false
 		}
 		n := len(tokenize(parts[i]).words)
-		return n <= most && n > 0
+		return n <= maxItem && n > 0
 	}
 	for i, part := range parts {
 		if !strings.Contains(part, found) {
 			continue
 		}
-		own := len(tokenize(part).words) < most
+		own := len(tokenize(part).words) < maxItem
 		if short(i-1) && (own || short(i+1)) || short(i+1) && (own || short(i+2)) {
 			return true
 		}

@@ -69,7 +69,7 @@ func (s Short) reason(read string) string {
 			worst = why
 		}
 	}
-	if why := s.phrase(said, phrases); why != Wrong {
+	if why := phrase(said, phrases); why != Wrong {
 		return why
 	}
 	return worst
@@ -115,12 +115,12 @@ func (s Short) number(said sentence, accepted token) string {
 }
 
 // phrase judges a line for accepted phrases.
-func (s Short) phrase(said sentence, accepted [][]token) string {
+func phrase(said sentence, accepted [][]token) string {
 	_, rest := said.named(accepted)
 	if !strings.Contains(rest, found) {
 		return Wrong
 	}
-	if why := spoils(rest); why != "" || !isList(rest, s.Accepted) {
+	if why := spoils(rest); why != "" || !isList(rest) {
 		return why
 	}
 	return Several

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // Reasons why an answer does not pass.
@@ -32,11 +31,7 @@ const MaxRead = 400
 // verdict cuts what was read.
 func verdict(reason, read string, rule Rule) Verdict {
 	if len(read) > MaxRead {
-		n := MaxRead - len("…")
-		for !utf8.RuneStart(read[n]) {
-			n--
-		}
-		read = read[:n] + "…"
+		read = strings.ToValidUTF8(read[:MaxRead-len("…")], "") + "…"
 	}
 	return Verdict{reason, read, rule}
 }

@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // A Rule says where an answer stands in a text.
@@ -104,16 +102,13 @@ func announced(text string) (read string, rule Rule) {
 			}
 		}
 	}
-	for _, m := range jsonAnswer.FindAllStringSubmatchIndex(text, -1) {
-		if m[1] > last {
-			last, rule, read = m[1], JSON, strings.TrimSpace(text[m[2]:m[3]])
-		}
-	}
-	switch rule {
-	case Announced:
+	if rule == Announced {
 		line, _, _ := strings.Cut(strings.TrimLeft(text[last:], skipped), "\n")
-		read = phrasesOf().tail.ReplaceAllString(strings.TrimSpace(sentences(line)[0]), "")
-	case JSON:
+		read = phrasesOf().tail.ReplaceAllString(firstSentence(line), "")
+	}
+	if all := jsonAnswer.FindAllStringSubmatchIndex(text, -1); all != nil && all[len(all)-1][1] > last {
+		m := all[len(all)-1]
+		rule, read = JSON, strings.TrimSpace(text[m[2]:m[3]])
 		var value string
 		if json.Unmarshal([]byte(read), &value) == nil {
 			read = value
@@ -123,23 +118,17 @@ func announced(text string) (read string, rule Rule) {
 }
 
 var (
-	sentenceEnd  = regexp.MustCompile(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|[。!?]`)
+	sentenceEnd  = regexp.MustCompile(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|。`)
 	abbreviation = regexp.MustCompile(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
 	germanDate   = regexp.MustCompile(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
 )
 
-// sentences splits a line; there is at least one.
-func sentences(line string) (all []string) {
-	from := 0
+// firstSentence returns the first sentence of a line.
+func firstSentence(line string) string {
 	for _, m := range sentenceEnd.FindAllStringIndex(line, -1) {
-		next, _ := utf8.DecodeRuneInString(line[m[1]:])
-		glued := m[1] < len(line) && strings.TrimSpace(line[m[0]:m[1]]) == line[m[0]:m[1]]
-		switch {
-		case glued && next <= unicode.MaxLatin1 && line[m[0]] < utf8.RuneSelf: // as in "5!=120"
-		case abbreviation.MatchString(line[max(0, m[0]-8) : m[0]+1]), germanDate.MatchString(line[m[0]:]):
-		case m[1] < len(line):
-			all, from = append(all, line[from:m[1]]), m[1]
+		if !abbreviation.MatchString(line[max(0, m[0]-8):m[0]+1]) && !germanDate.MatchString(line[m[0]:]) {
+			return strings.TrimSpace(line[:m[1]])
 		}
 	}
-	return append(all, line[from:])
+	return strings.TrimSpace(line)
 }
