@@ -217,7 +217,11 @@ func TestPackHostile(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 	}
-	code, stdout, stderr := sbench(t, "pack", "check", "--quiet", dir)
+	// A tester file names a pack whose files have other names.
+	tester := filepath.Join(dir, "tester.yaml")
+	must(t, os.Rename(filepath.Join(dir, "tasks.jsonl"), filepath.Join(dir, "tasks-v2.jsonl")))
+	must(t, os.WriteFile(tester, []byte(`{schema_version: "0.2", run: {id: r, output_dir: out}, benchmark: {manifest: manifest.yaml, tasks: tasks-v2.jsonl}, harness: {type: command, config: {command: "true"}}}`), 0o644))
+	code, stdout, stderr := sbench(t, "pack", "check", "--quiet", tester)
 	want := `"bad": hostile: stays failed driver_broken
 "bad": hostile: kills failed driver_broken
 "bad": hostile: floods failed driver_broken

@@ -19,7 +19,7 @@ import (
 )
 
 type packCheckCmd struct {
-	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl."`
+	Dir string `arg:"" help:"Directory with a pack's manifest.yaml and tasks.jsonl, or a tester file, which names its pack."`
 
 	testerFlags `set:"config=Tester file. Its runtime and verification sections and its allowed_domains are used; the rest is ignored. Default: tester-command.yaml of the pack, if it has one."`
 	Limit       *int     `short:"n" placeholder:"N" help:"Check only the first N tasks."`
@@ -80,7 +80,14 @@ const importedTester = "tester-command.yaml"
 // load opens the pack and makes a tester file for it, using what applies of --config.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester := &testerfile.File{Verification: testerfile.VerificationSection{DisallowDangerousCommands: true}}
-	if own := filepath.Join(cmd.Dir, importedTester); cmd.Config == "" && exists(own) {
+	info, err := os.Stat(cmd.Dir)
+	named := err == nil && !info.IsDir() // a tester file names the pack
+	switch own := filepath.Join(cmd.Dir, importedTester); {
+	case named && cmd.Config != "":
+		return run.Inputs{}, fmt.Errorf("%w: %q is a tester file: leave out --config", errUsage, cmd.Dir)
+	case named:
+		cmd.Config = cmd.Dir
+	case cmd.Config == "" && exists(own):
 		cmd.Config = own
 	}
 	source, err := cmd.source()
@@ -90,12 +97,13 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	if err != nil {
 		return run.Inputs{}, err
 	}
-	manifest, tasks := filepath.Join(cmd.Dir, "manifest.yaml"), compiler.TasksFile(cmd.Dir)
-	tester.Benchmark = testerfile.BenchmarkSection{Manifest: manifest, Tasks: tasks}
+	if !named {
+		tester.Benchmark = testerfile.BenchmarkSection{Manifest: filepath.Join(cmd.Dir, "manifest.yaml"), Tasks: compiler.TasksFile(cmd.Dir)}
+	}
 	tester.Harness = testerfile.HarnessSection{
 		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
 	}
-	pack, err := family.OpenPack(manifest, tasks)
+	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
