@@ -186,6 +186,8 @@ func parseCSV(text string) (any, error) {
 		}
 		cells += len(row)
 		switch {
+		case cells > maxCells: // lines without any count, too
+			return invalid("csv_too_many_cells", "many cells")
 		case blank:
 		case header == nil:
 			header = row
@@ -196,8 +198,6 @@ func parseCSV(text string) (any, error) {
 			return invalid("invalid_csv_shape", "a row that is not as wide as the header")
 		case len(rows) == maxRows:
 			return invalid("csv_too_many_rows", "many rows")
-		case cells > maxCells:
-			return invalid("csv_too_many_cells", "many cells")
 		default:
 			rows = append(rows, row)
 		}
