@@ -157,9 +157,6 @@ func parseJSON(text string) (any, error) {
 	return json.RawMessage(v.AppendSorted(nil)), nil
 }
 
-// csvField matches a field and what ends it: in quotes, in which "" is one, or without a quote at its beginning.
-var csvField = regexp.MustCompile(`^(?:"((?:[^"]|"")*)"|([^",\r\n][^,\r\n]*)?)(,|\r\n|\r|\n|$)`)
-
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
@@ -170,20 +167,21 @@ func parseCSV(text string) (any, error) {
 	var header, row []string
 	rows, cells := [][]string{}, 0
 	for text != "" || row != nil { // after a comma there is a field, even at the end
-		field := csvField.FindStringSubmatch(text)
-		if field == nil {
+		field, rest, ok := csvField(text)
+		if !ok {
 			return invalid("invalid_csv", "a quote out of place")
 		}
-		blank := row == nil && field[0] == field[3]
-		row, text = append(row, strings.ReplaceAll(field[1], `""`, `"`)+field[2]), text[len(field[0]):]
+		blank := row == nil && rest == text
+		row, text = append(row, field), strings.TrimPrefix(rest, ",")
 		switch {
 		case len(row) > maxColumns:
 			return invalid("csv_too_many_columns", "many columns")
-		case utf8.RuneCountInString(row[len(row)-1]) > maxCell:
+		case utf8.RuneCountInString(field) > maxCell:
 			return invalid("csv_cell_too_large", "a long cell")
-		case field[3] == ",":
+		case text != rest: // a comma
 			continue
 		}
+		text = strings.TrimPrefix(strings.TrimPrefix(rest, "\r"), "\n")
 		cells += len(row)
 		switch {
 		case cells > maxCells: // lines without any count, too
@@ -207,6 +205,30 @@ func parseCSV(text string) (any, error) {
 		return invalid("invalid_csv", "no header")
 	}
 	return object{"header": header, "rows": rows}, nil
+}
+
+// csvField returns the first field, and what follows it from its comma or line end on.
+func csvField(text string) (field, rest string, ok bool) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexAny(text, ",\r\n")
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:], true
+	}
+	var b strings.Builder
+	for rest = text; strings.HasPrefix(rest, `"`); { // in quotes, two quotes are one
+		if rest != text {
+			b.WriteByte('"')
+		}
+		before, after, found := strings.Cut(rest[1:], `"`)
+		if !found {
+			return "", "", false
+		}
+		b.WriteString(before)
+		rest = after
+	}
+	return b.String(), rest, rest == "" || strings.ContainsRune(",\r\n", rune(rest[0]))
 }
 
 // property is a line of a calendar.
