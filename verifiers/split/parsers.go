@@ -231,13 +231,6 @@ func csvField(text string) (field, rest string, ok bool) {
 	return b.String(), rest, rest == "" || strings.ContainsRune(",\r\n", rune(rest[0]))
 }
 
-// property is a line of a calendar.
-type property struct {
-	Name       string            `json:"name"`
-	Parameters map[string]string `json:"parameters"`
-	Value      string            `json:"value"`
-}
-
 func parseICS(text string) (any, error) {
 	invalid := func(what string) (any, error) {
 		return nil, refuse("invalid_ics", "the artifact is no calendar: %s", what)
@@ -257,44 +250,40 @@ func parseICS(text string) (any, error) {
 	if len(lines) == 0 || !strings.EqualFold(string(lines[0]), "BEGIN:VCALENDAR") || !strings.EqualFold(string(lines[len(lines)-1]), "END:VCALENDAR") {
 		return invalid("it does not begin and end with VCALENDAR")
 	}
-	type event struct {
-		Properties []property `json:"properties"`
-		Type       string     `json:"type"`
-	}
-	properties, events := []property{}, []event{}
+	properties, events := []object{}, []object{}
 	var stack []string
-	var current *event
+	var event []object // the properties of the event around the line; nil outside of events
 	for _, line := range lines {
 		names, value, found := strings.Cut(string(line), ":")
 		parts := strings.Split(names, ";")
-		p := property{Name: strings.ToUpper(parts[0]), Parameters: map[string]string{}, Value: value}
+		name, component, parameters := strings.ToUpper(parts[0]), strings.ToUpper(value), map[string]string{}
 		for _, part := range parts[1:] {
 			key, of, ok := strings.Cut(part, "=")
 			found = found && ok && key != ""
-			p.Parameters[strings.ToUpper(key)] = of
+			parameters[strings.ToUpper(key)] = of
 		}
-		component := strings.ToUpper(value)
+		property := object{"name": name, "parameters": parameters, "value": value}
 		switch {
 		case !found:
 			return invalid("a malformed property")
-		case p.Name == "BEGIN":
+		case name == "BEGIN":
 			if stack = append(stack, component); component == "VEVENT" {
-				if current != nil {
+				if event != nil {
 					return invalid("an event in an event")
 				}
-				current = &event{[]property{}, "VEVENT"}
+				event = []object{}
 			}
-		case p.Name == "END":
+		case name == "END":
 			if len(stack) == 0 || stack[len(stack)-1] != component {
 				return invalid("components that overlap")
 			}
 			if stack = stack[:len(stack)-1]; component == "VEVENT" {
-				events, current = append(events, *current), nil
+				events, event = append(events, object{"properties": event, "type": "VEVENT"}), nil
 			}
-		case current != nil:
-			current.Properties = append(current.Properties, p)
+		case event != nil:
+			event = append(event, property)
 		case len(stack) == 1:
-			properties = append(properties, p)
+			properties = append(properties, property)
 		}
 	}
 	if len(stack) > 0 {
