@@ -193,8 +193,8 @@ func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 		return b.Reject(at.problem("", "%v", err)...)
 	}
 	text, err := marshal(row)
-	if err != nil {
-		return err
+	if err != nil { // such as a number of the source that JSON does not have
+		return b.Reject(at.problem("", "%v", err)...)
 	}
 	if len(text) > document.MaxLine {
 		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), document.MaxLine)...)

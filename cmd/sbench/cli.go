@@ -199,7 +199,7 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.S
 // progress returns the function that shows the events of a run on standard error; nil to show none. The caller calls it
 // before anything is written to standard error.
 func (a *app) progress(f progressFlags, also ...run.Kind) func(run.Event) {
-	if f.Quiet {
+	if f.quiet() {
 		return nil
 	}
 	if a.display == nil {

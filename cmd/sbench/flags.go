@@ -87,16 +87,19 @@ type jsonFlag struct {
 
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
-	Progress progress.Format `enum:"auto,plain,json" default:"auto" help:"Progress on standard error: plain lines, json, or auto, which is plain and on a terminal has a bar below the lines."`
-	Quiet    bool            `short:"q" help:"Show no progress."`
+	Progress progress.Format `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: plain lines, json, none, or auto, which is plain and on a terminal has a bar below the lines."`
+	Quiet    bool            `short:"q" help:"The same as --progress none."`
 }
 
 func (f progressFlags) check() error {
-	if f.Quiet && f.Progress != progress.Auto {
+	if f.Quiet && f.Progress != progress.Auto && f.Progress != progress.None {
 		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)
 	}
 	return nil
 }
+
+// quiet reports whether no progress is shown.
+func (f progressFlags) quiet() bool { return f.Quiet || f.Progress == progress.None }
 
 func notNegative(flag string, n int) error {
 	if n < 0 {

@@ -38,7 +38,7 @@ func (cmd *runCmd) outcome(ctx context.Context, a *app, s run.Summary, dir strin
 		source.Require(cmd.Require)
 		r = report.Summarize([]*report.Source{source}).Runs[0]
 	}
-	if err == nil && cmd.Progress != progress.JSON && !cmd.Quiet { // the last JSON event has the summary
+	if err == nil && cmd.Progress != progress.JSON && !cmd.quiet() { // the last JSON event has the summary
 		err = errors.Join(text.WriteOutcome(a.stderr, r, source), writeNext(a.stderr, s, r, os.Args[1:], dir))
 	}
 	if cmd.JSON {

@@ -208,28 +208,72 @@ case $evidence in *'"answer":"3\n"}'|*'"answer":3}') echo '{"passed": true}';; *
 echo 'echo 3' > prog.sh
 `
 
-// TestPackHostile: pack check finds a driver that hostile candidates break.
+// carelessAdapter executes the candidate in its own place.
+const carelessAdapter = `import json, os, sys
+sys.stdin.readline()
+if os.path.exists("add.py"):
+    os.execvp("python3", ["python3", "add.py", "1", "1"])
+print(json.dumps({"format": "securebench.adapter-response/v2", "status": "candidate_error", "failure": {"code": "missing", "message": "no add.py"}}))
+`
+
+// securebenchPack returns the files of a pack of SecureBench 2.0 with two tasks, one of them with a careless adapter.
+func securebenchPack(t *testing.T) *txtar.Archive {
+	t.Helper()
+	pack, err := txtar.ParseFile("../../verifiers/split/testdata/add.txtar")
+	must(t, err)
+	for i, f := range pack.Files {
+		text := strings.NewReplacer("registry.example/py@sha256:"+strings.Repeat("1", 64), containerdtest.Image, "timeout=5", "timeout=1").Replace(string(f.Data))
+		switch pack.Files[i].Data = []byte(text); f.Name {
+		case "manifest.yaml":
+			pack.Files[i].Name = "manifest-v2.yaml"
+		case "rows.jsonl":
+			pack.Files[i].Data = []byte(text + strings.NewReplacer(`"add-two"`, `"careless"`, `"adapter": {"path": "add"`, `"adapter": {"path": "careless"`).Replace(text))
+		case "runtime/add/adapter.yaml":
+			pack.Files = append(pack.Files, txtar.File{Name: "runtime/careless/adapter.yaml", Data: f.Data}, txtar.File{Name: "runtime/careless/adapter.py", Data: []byte(carelessAdapter)})
+		}
+	}
+	pack.Files = append(pack.Files, txtar.File{Name: "tester.yaml", Data: []byte(
+		`{schema_version: "0.2", run: {id: r, output_dir: out}, benchmark: {manifest: manifest-v2.yaml, tasks: rows.jsonl}, harness: {type: command, config: {command: "true"}}}`,
+	)})
+	return pack
+}
+
+// TestPackHostile: pack check finds a driver that hostile candidates break. It takes a directory, or a tester file, which
+// names its pack.
 func TestPackHostile(t *testing.T) {
 	containerdtest.Open(t)
-	dir := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
-	for _, f := range txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image))).Files {
-		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
-	}
-	// A tester file names a pack whose files have other names.
-	tester := filepath.Join(dir, "tester.yaml")
-	must(t, os.Rename(filepath.Join(dir, "tasks.jsonl"), filepath.Join(dir, "tasks-v2.jsonl")))
-	must(t, os.WriteFile(tester, []byte(`{schema_version: "0.2", run: {id: r, output_dir: out}, benchmark: {manifest: manifest.yaml, tasks: tasks-v2.jsonl}, harness: {type: command, config: {command: "true"}}}`), 0o644))
-	code, stdout, stderr := sbench(t, "pack", "check", "--quiet", tester)
-	want := `"bad": hostile: stays failed driver_broken
+	for _, test := range []struct {
+		name string
+		pack *txtar.Archive
+		arg  string // below the directory of the pack
+		want string
+	}{
+		{"split", txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image))), ".", `"bad": hostile: stays failed driver_broken
 "bad": hostile: kills failed driver_broken
 "bad": hostile: floods failed driver_broken
 "bad": hostile: exits failed driver_broken
 checked 2 task(s): reference passed 2, empty passed 0, 10 hostile candidate(s) tried
-`
-	if code != codeUsage || stdout != want {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+`},
+		{"SecureBench 2.0", securebenchPack(t), "tester.yaml", `"careless": hostile: stays failed driver_broken
+"careless": hostile: prints failed driver_broken
+"careless": hostile: kills failed driver_broken
+"careless": hostile: floods failed driver_broken
+"careless": hostile: exits failed driver_broken
+checked 2 task(s): reference passed 0, empty passed 0, 10 hostile candidate(s) tried
+`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
+			for _, f := range test.pack.Files {
+				must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
+				must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
+			}
+			code, stdout, stderr := sbench(t, "pack", "check", "--quiet", filepath.Join(dir, test.arg))
+			if code != codeUsage || stdout != test.want {
+				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+			}
+		})
 	}
 }
 

@@ -169,14 +169,13 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 			lines = append(lines, instruction+text)
 		}
 	}
+	if len(lines) > 0 && !build.Given() {
+		files = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image)}}
+	}
 	slices.Sort(lines)
-	switch text := strings.Join(lines, "\n") + "\n"; {
-	case len(lines) > 0 && !build.Given():
-		files = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image + "\n" + text)}}
-	case len(lines) > 0:
-		i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" })
-		if i >= 0 {
-			files[i].text = slices.Concat(files[i].text, []byte("\n"+text))
+	for i := range files {
+		if files[i].path == "Dockerfile" {
+			files[i].text = []byte(strings.Join(append([]string{string(files[i].text)}, lines...), "\n"))
 		}
 	}
 	if files = append(files, mounted...); files != nil {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -193,9 +192,10 @@ func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalT
 		t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
 	}
 	part := terminalTask{
-		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: plainTOML(spec.Metadata).(map[string]any)},
+		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: map[string]any{}},
 		tests: spec.tests(t), seconds: float64(harborSeconds), network: spec.checkerNetwork(), solution: b.harborSolution(t, spec),
 	}
+	maps.Copy(part.row.Metadata, spec.Metadata)
 	if spec.Verifier.Timeout != nil {
 		part.seconds = *spec.Verifier.Timeout
 	}
@@ -261,31 +261,6 @@ func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 		t.wrong(name, 0, "", "invalid TOML: %v", err)
 	}
 	return nil, err == nil
-}
-
-// plainTOML turns values that JSON cannot express, such as dates, into strings.
-func plainTOML(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		m := map[string]any{}
-		for key, value := range v {
-			m[key] = plainTOML(value)
-		}
-		return m
-	case []any:
-		list := make([]any, len(v))
-		for i, item := range v {
-			list[i] = plainTOML(item)
-		}
-		return list
-	case string, bool, int64:
-		return v
-	case float64:
-		if !math.IsInf(v, 0) && !math.IsNaN(v) {
-			return v
-		}
-	}
-	return fmt.Sprint(v)
 }
 
 // check records a problem for each invalid value, and for each feature that sandboxes do not

@@ -22,6 +22,7 @@ const (
 	Auto  Format = "auto" // lines; with a bar below them if the output is a terminal
 	Plain Format = "plain"
 	JSON  Format = "json"
+	None  Format = "none"
 )
 
 // A Display shows the progress of one run after another. All other text for its output has to be written to the Display:

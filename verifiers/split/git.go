@@ -261,8 +261,8 @@ func undelta(base, delta []byte) (out []byte, err error) {
 					n[i], err = r.ReadByte()
 				}
 			}
-			offset, size := int(binary.LittleEndian.Uint32(n[:4])), cmp.Or(int(binary.LittleEndian.Uint32(n[4:])), 0x10000)
-			if offset+size > len(base) {
+			offset, size := uint64(binary.LittleEndian.Uint32(n[:4])), cmp.Or(uint64(binary.LittleEndian.Uint32(n[4:])), 0x10000)
+			if offset+size > uint64(len(base)) {
 				return nil, errRepository
 			}
 			part = base[offset : offset+size]

@@ -157,9 +157,6 @@ func parseJSON(text string) (any, error) {
 	return json.RawMessage(v.AppendSorted(nil)), nil
 }
 
-// csvField matches a field and what ends it: in quotes, in which "" is one, or without a quote at its beginning.
-var csvField = regexp.MustCompile(`^(?:"((?:[^"]|"")*)"|([^",\r\n][^,\r\n]*)?)(,|\r\n|\r|\n|$)`)
-
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
@@ -170,22 +167,25 @@ func parseCSV(text string) (any, error) {
 	var header, row []string
 	rows, cells := [][]string{}, 0
 	for text != "" || row != nil { // after a comma there is a field, even at the end
-		field := csvField.FindStringSubmatch(text)
-		if field == nil {
+		field, rest, ok := csvField(text)
+		if !ok {
 			return invalid("invalid_csv", "a quote out of place")
 		}
-		blank := row == nil && field[0] == field[3]
-		row, text = append(row, strings.ReplaceAll(field[1], `""`, `"`)+field[2]), text[len(field[0]):]
+		blank := row == nil && rest == text
+		row, text = append(row, field), strings.TrimPrefix(rest, ",")
 		switch {
 		case len(row) > maxColumns:
 			return invalid("csv_too_many_columns", "many columns")
-		case utf8.RuneCountInString(row[len(row)-1]) > maxCell:
+		case utf8.RuneCountInString(field) > maxCell:
 			return invalid("csv_cell_too_large", "a long cell")
-		case field[3] == ",":
+		case text != rest: // a comma
 			continue
 		}
+		text = strings.TrimPrefix(strings.TrimPrefix(rest, "\r"), "\n")
 		cells += len(row)
 		switch {
+		case cells > maxCells: // lines without any count, too
+			return invalid("csv_too_many_cells", "many cells")
 		case blank:
 		case header == nil:
 			header = row
@@ -196,8 +196,6 @@ func parseCSV(text string) (any, error) {
 			return invalid("invalid_csv_shape", "a row that is not as wide as the header")
 		case len(rows) == maxRows:
 			return invalid("csv_too_many_rows", "many rows")
-		case cells > maxCells:
-			return invalid("csv_too_many_cells", "many cells")
 		default:
 			rows = append(rows, row)
 		}
@@ -209,11 +207,28 @@ func parseCSV(text string) (any, error) {
 	return object{"header": header, "rows": rows}, nil
 }
 
-// property is a line of a calendar.
-type property struct {
-	Name       string            `json:"name"`
-	Parameters map[string]string `json:"parameters"`
-	Value      string            `json:"value"`
+// csvField returns the first field, and what follows it from its comma or line end on.
+func csvField(text string) (field, rest string, ok bool) {
+	if !strings.HasPrefix(text, `"`) {
+		end := strings.IndexAny(text, ",\r\n")
+		if end < 0 {
+			end = len(text)
+		}
+		return text[:end], text[end:], true
+	}
+	var b strings.Builder
+	for rest = text; strings.HasPrefix(rest, `"`); { // in quotes, two quotes are one
+		if rest != text {
+			b.WriteByte('"')
+		}
+		before, after, found := strings.Cut(rest[1:], `"`)
+		if !found {
+			return "", "", false
+		}
+		b.WriteString(before)
+		rest = after
+	}
+	return b.String(), rest, rest == "" || strings.ContainsRune(",\r\n", rune(rest[0]))
 }
 
 func parseICS(text string) (any, error) {
@@ -235,44 +250,40 @@ func parseICS(text string) (any, error) {
 	if len(lines) == 0 || !strings.EqualFold(string(lines[0]), "BEGIN:VCALENDAR") || !strings.EqualFold(string(lines[len(lines)-1]), "END:VCALENDAR") {
 		return invalid("it does not begin and end with VCALENDAR")
 	}
-	type event struct {
-		Properties []property `json:"properties"`
-		Type       string     `json:"type"`
-	}
-	properties, events := []property{}, []event{}
+	properties, events := []object{}, []object{}
 	var stack []string
-	var current *event
+	var event []object // the properties of the event around the line; nil outside of events
 	for _, line := range lines {
 		names, value, found := strings.Cut(string(line), ":")
 		parts := strings.Split(names, ";")
-		p := property{Name: strings.ToUpper(parts[0]), Parameters: map[string]string{}, Value: value}
+		name, component, parameters := strings.ToUpper(parts[0]), strings.ToUpper(value), map[string]string{}
 		for _, part := range parts[1:] {
 			key, of, ok := strings.Cut(part, "=")
 			found = found && ok && key != ""
-			p.Parameters[strings.ToUpper(key)] = of
+			parameters[strings.ToUpper(key)] = of
 		}
-		component := strings.ToUpper(value)
+		property := object{"name": name, "parameters": parameters, "value": value}
 		switch {
 		case !found:
 			return invalid("a malformed property")
-		case p.Name == "BEGIN":
+		case name == "BEGIN":
 			if stack = append(stack, component); component == "VEVENT" {
-				if current != nil {
+				if event != nil {
 					return invalid("an event in an event")
 				}
-				current = &event{[]property{}, "VEVENT"}
+				event = []object{}
 			}
-		case p.Name == "END":
+		case name == "END":
 			if len(stack) == 0 || stack[len(stack)-1] != component {
 				return invalid("components that overlap")
 			}
 			if stack = stack[:len(stack)-1]; component == "VEVENT" {
-				events, current = append(events, *current), nil
+				events, event = append(events, object{"properties": event, "type": "VEVENT"}), nil
 			}
-		case current != nil:
-			current.Properties = append(current.Properties, p)
+		case event != nil:
+			event = append(event, property)
 		case len(stack) == 1:
-			properties = append(properties, p)
+			properties = append(properties, property)
 		}
 	}
 	if len(stack) > 0 {

@@ -68,6 +68,7 @@ func TestParsers(t *testing.T) {
 		{"csv with NUL", "strict-csv/v1", "a\n\x00\n", "invalid_csv"},
 		{"csv of nothing", "strict-csv/v1", "\n", "invalid_csv"},
 		{"csv of many columns", "strict-csv/v1", "c0" + columns(256) + "\n", "csv_too_many_columns"},
+		{"csv of empty lines", "strict-csv/v1", strings.Repeat("\n", 2_000_000), "csv_too_many_cells"},
 		{"ics", "ics/v1", calendar, `{"events":[{"properties":[{"name":"DTSTART","parameters":{"TZID":"Europe/Paris"},"value":"20260101"}],"type":"VEVENT"}],"properties":[{"name":"VERSION","parameters":{},"value":"2.0"}]}`},
 		{"ics with many folds", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("\n x", 1<<20) + "\nEND:VEVENT\n", "invalid_ics"},
 		{"ics with many lines", "ics/v1", "BEGIN:VCALENDAR\n" + strings.Repeat("X:\n", 100_000) + "END:VCALENDAR\n", "invalid_ics"},

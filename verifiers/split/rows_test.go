@@ -226,7 +226,7 @@ func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler
 	left := what(tb, dir)
 	c := candidate.Candidate{Text: left, Patch: left, Workspace: dir}
 	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: c, Image: w.image, Limits: runtime.DefaultLimits(), Pace: idle{}, Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
+		Task: task, Pack: pack, Candidate: c, Image: w.image, Limits: runtime.DefaultLimits(), Permissions: verifiers.Permissions{Deny: w.deny}, Pace: idle{}, Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
 	must(tb, err)
 	return v

@@ -28,12 +28,13 @@ import (
 type splitWorld struct {
 	run   verifiers.Engine
 	image runtime.Image
+	deny  []string // commands
 }
 
 func newSplitWorld(tb testing.TB) splitWorld {
 	tb.Helper()
 	run, image := containerdtest.NewRun(tb, containerdtest.Open(tb))
-	return splitWorld{run, image}
+	return splitWorld{run: run, image: image}
 }
 
 // splitTask is a terminal_task with a split check. driver and oracle begin with #!.
@@ -42,6 +43,7 @@ type splitTask struct {
 	questions      int
 	timeout        int // seconds of the driver, 20 unless given
 	patience       int // seconds of the oracle, 20 unless given
+	service        bool
 }
 
 func (s splitTask) waits(seconds int) splitTask {
@@ -53,8 +55,12 @@ func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	dir := tb.TempDir()
 	s.timeout, s.patience = cmp.Or(s.timeout, 20), cmp.Or(s.patience, 20)
+	env := map[string]any{"image": "x", "workdir": "/app"}
+	if s.service {
+		env["entrypoint"] = map[string]any{"ready": "true"}
+	}
 	row, err := json.Marshal(map[string]any{
-		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write the program"}, "environment": map[string]any{"image": "x", "workdir": "/app"},
+		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write the program"}, "environment": env,
 		"eval": map[string]any{"split": map[string]any{
 			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": s.patience},
 		}},
@@ -205,6 +211,9 @@ func TestWithoutSandboxes(t *testing.T) {
 	}
 	w := splitWorld{run: &fake.Engine{Directory: t.TempDir(), Lookup: func([]string) fake.Program { return program }}}
 	testSplit(t, w, splitCases())
+	denying := w
+	denying.deny = []string{"driver"}
+	testSplit(t, denying, []splitCase{{"denied beside a service", splitTask{driver: addDriver, oracle: addOracle, questions: 1, service: true}, nil, verifiers.Failed, verifiers.CommandDenied}})
 	testSecureBench(t, w, sbCases())
 	testRows(t, w, slices.DeleteFunc(sbRows(), func(r sbRow) bool { return r.name == "git_patch" }))
 }

@@ -28,16 +28,17 @@ func (s suite) broken(drawn contrast.Calibration) []contrast.File {
 }
 
 // brokenText returns a file's text so that it fails. Where the language is known, it does what it
-// did and then fails, since a candidate that ends the process would not be noticed otherwise.
+// did and then fails, since a candidate that ends the process would not be noticed otherwise. It prints nothing, since a
+// script may read its output and not its exit status.
 func brokenText(f contrast.File) string {
 	const why = "this test has to fail"
 	switch strings.ToLower(path.Ext(f.Path)) {
 	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
-		return f.Text + "\nthrow new Error('" + why + "');\n"
+		return beginning(f.Text, "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
 	case ".rb":
-		return f.Text + "\nraise '" + why + "'\n"
+		return beginning(f.Text, "$stdout.reopen(File::NULL)") + "\nraise '" + why + "'\n"
 	case ".pl", ".t":
-		return f.Text + "\ndie '" + why + "';\n"
+		return beginning(f.Text, "open STDOUT, '>', '/dev/null';") + "\ndie '" + why + "';\n"
 	case ".sh", ".bash":
 		return f.Text + "\nexit 1\n"
 	case ".go":
@@ -46,10 +47,19 @@ func brokenText(f contrast.File) string {
 		return f.Text + "\n>>> raise AssertionError('" + why + "')\n"
 	case ".c", ".cc", ".cpp", ".cxx":
 		if strings.Contains(f.Text, "main(") {
-			return "#define main tested_main\n" + f.Text + "\n#undef main\nint main(int argc, char **argv) { ((int (*)(int, char **))tested_main)(argc, argv); return 1; }\n"
+			return "#define main tested_main\n" + f.Text + "\n#undef main\n#include <stdio.h>\nint main(int argc, char **argv) { if (freopen(\"/dev/null\", \"w\", stdout)) ((int (*)(int, char **))tested_main)(argc, argv); return 1; }\n"
 		}
 	}
 	return brokenData
+}
+
+// beginning returns a script with a line before all others but the one that names its interpreter.
+func beginning(text, line string) string {
+	if strings.HasPrefix(text, "#!") {
+		first, rest, _ := strings.Cut(text, "\n")
+		return first + "\n" + line + "\n" + rest
+	}
+	return line + "\n" + text
 }
 
 // IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data
