@@ -62,6 +62,14 @@ type broken struct {
 // Error implements error.
 func (b *broken) Error() string { return b.part + ": " + b.how }
 
+// reason returns the reason of the verdict.
+func (b *broken) reason() string {
+	if b.part == oracleDir {
+		return "oracle_broken"
+	}
+	return "driver_broken"
+}
+
 // denied is the error of a candidate that comes into no sandbox, with the verdict.
 type denied struct{ verifiers.Verdict }
 
@@ -100,12 +108,12 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 		}
 		switch {
 		case errors.As(err, &without):
-			v = verifiers.Fault(without.part+"_broken", fmt.Sprintf("the %s breaks without the candidate, too: %s", without.part, without.how))
+			v = verifiers.Fault(without.reason(), fmt.Sprintf("the %s breaks without the candidate, too: %s", without.part, without.how))
 			first, err = without, nil
 		case err != nil:
 			return v, fmt.Errorf("without the candidate: %w", err)
 		default:
-			v = verifiers.Fail(first.part+"_broken", fmt.Sprintf("the candidate broke the %s, which works without it: %s", first.part, first.how))
+			v = verifiers.Fail(first.reason(), fmt.Sprintf("the candidate broke the %s, which works without it: %s", first.part, first.how))
 		}
 		v.Stdout, v.Stderr = first.exit.Stdout, first.exit.Stderr
 	}
