@@ -60,6 +60,8 @@ class Peer:
         try:
             if word == "value":
                 return values[0]
+            if word == "iterator" and type(values[0]) is list:
+                return iter(values[0])
             if word == "callable":
                 return Far(self, number, path)
             if word == "handle" and type(values[0]) is int:

@@ -1,10 +1,17 @@
 """A candidate's own process: it answers questions with plain data and never sees a test."""
 
+import collections
+import itertools
 import sys
 import types
 
 from codec import Graph, NotPlain
 from judge import CANDIDATE, given, load
+
+# Results that plain data can stand for: as equal dictionaries, and by what an iterator yields.
+MAPPINGS = (collections.Counter, collections.OrderedDict, collections.defaultdict)
+ITERATORS = (types.GeneratorType, map, filter, zip, enumerate, reversed, type(iter([])), type(reversed([])))
+ITEMS = 10000  # most of an iterator
 
 
 def serve(channel):
@@ -38,6 +45,10 @@ def answer(things, question, number, path, args, kwargs):
         value = getattr(value, name)
     if question == "call":
         result = value(*args, **kwargs)
+        if type(result) in MAPPINGS:
+            result = dict(result)
+        if type(result) in ITERATORS or type(result).__module__ == "itertools":
+            return finite(result)
         if not isinstance(value, type) or value.__module__ != "candidate":
             return "value", result
         things.append(result)
@@ -45,6 +56,15 @@ def answer(things, question, number, path, args, kwargs):
     if exception(value):
         return ("refused",)
     return ("callable",) if callable(value) else ("value", value)
+
+
+def finite(iterator):
+    """What an iterator has, if that is not too much, and no error is in it."""
+    try:
+        items = list(itertools.islice(iterator, ITEMS + 1))
+    except Exception:
+        items = None
+    return ("refused",) if items is None or len(items) > ITEMS else ("iterator", items)
 
 
 def exception(value):

@@ -23,6 +23,7 @@ TESTS, CANDIDATE = "tests.py", "/tmp/candidate.py"
 UNITTEST = unittest.TestProgram.runTests.__code__.co_filename
 FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
 DECLARATIONS = FUNCTIONS + (ast.ClassDef,)
+PROGRAMS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "pickle.find_class"}
 FENCED = re.compile(r"(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```")
 
 
@@ -98,6 +99,13 @@ def unchanged(texts, solution):
             return list(same.values()) if set(solved) - set(same) - {None} else []
         changed.update(using)
         same = {name: n for name, n in same.items() if name not in changed}
+
+
+def imported(texts, solution):
+    """What the solution imports to solve the task: the tests may use it, too. A name that a text has may be the task."""
+    body, words = parsed(solution), {"*"}.union(*(re.findall(r"\w+", t) for t in texts))
+    declares = any(isinstance(n, DECLARATIONS) for n in body)
+    return [n for n in body if declares and isinstance(n, IMPORTS) and not words & {a.asname or a.name for a in n.names}]
 
 
 def compiled(tree):
@@ -187,8 +195,20 @@ def beside(source, theirs, space, end):
     space.update(__name__="__main__", __builtins__=builtins)
 
 
+def watch(peer):
+    """Refuse tests that run code of their own making, or programs: what the candidate answered or left may be in it."""
+    def hook(event, args):
+        own = event in ("exec", "function.__new__", "marshal.loads") and sys._getframe(1).f_code.co_filename == TESTS
+        left = event in ("exec", "ctypes.dlopen") and str(getattr(args[0], "co_filename", args[0])).startswith("/tmp/")
+        if own or left or event in PROGRAMS:
+            peer.refuse("tests that run code")
+
+    sys.addaudithook(hook)
+
+
 def sealed(peer, source, given, declared, space):
     """Let the tests find the names of a candidate in its own process."""
+    watch(peer)
     space["__builtins__"] = Names(peer)
     for name in peer.load(source, given):
         if name not in space and (name in declared or not hasattr(builtins, name)):
@@ -219,7 +239,7 @@ def judge(requests, report, channel=None):
         run([n for n in ours if isinstance(n, IMPORTS)], space)
     except BaseException:
         end("broken", error=caught())
-    define(ours, space)
+    define(imported(request["given"], request["solution"]) + ours, space)
     record(failures)
     word = "passed"
     if channel is not None:
