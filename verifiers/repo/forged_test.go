@@ -153,6 +153,10 @@ func forgedPatches() []forgery {
 	file("noxfile.py", quit, "nox.py", map[string]any{"command": "python3 noxfile.py && python3 -m pytest -q tests || python3 -m pytest -q tests"})
 	file("check.py", quit, "checks.py", map[string]any{"command": "if [ -f check.py ]; then python3 check.py; else python3 -m pytest -q tests; fi"})
 	file("tools/check.py", quit, "tools/checks.py", map[string]any{"command": "python3 -m tools.check || python3 -m pytest -q tests"})
+	// The directory of the hidden tests is not in the repository.
+	checks := map[string]any{"command": "python3 -m pytest -q checks", "test_patch": added("checks/test_x.py", "from calc.core import add", "def test_a():", "    assert add(2, 3) == 5", "def test_b():", "    assert add(4, 3) == 7")}
+	file("checks", "x", "checks/__init__.py", checks)
+	all = append(all, forgery{class, "link to checks", "ln -s calc checks", fix + "; ln -s calc other", checks})
 	// Suites of several forms. Each candidate follows one test function, or one row of a
 	// table, and knows the other answers.
 	class = "all answers but one known"

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/patch"
@@ -19,9 +20,9 @@ func (p pathPolicy) judge(files []patch.File) (kept []patch.File, left []string,
 		return nil, nil, new(verifiers.Fail("candidate_policy_denied", fmt.Sprintf(format, args...)))
 	}
 	for _, f := range files {
-		if f.Irregular() {
+		if f.Irregular() || f.Old == "" && !printable(f.New) {
 			if p.Strict {
-				return deny("the patch creates or changes a link that leads out of the repository, a submodule or a special file")
+				return deny("the patch creates or changes a link that leads out of the repository, a submodule, a special file or a name with a control character, a backslash or invalid UTF-8")
 			}
 			left = append(left, f.Paths()...)
 			continue
@@ -128,6 +129,11 @@ func (p pathPolicy) owned(name string, isNew bool) bool {
 	within := path.Dir(name) // the package, where a file is none
 	imported := slices.Contains(p.imports, module(name)) || within != directory && slices.Contains(p.imports, path.Base(within))
 	return inTests && !(isNew && imported)
+}
+
+// printable reports whether no slip of a shell has made the name.
+func printable(name string) bool {
+	return !strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || r == unicode.ReplacementChar || unicode.IsControl(r) })
 }
 
 // denies returns why a path must not be changed, or "" if it may.

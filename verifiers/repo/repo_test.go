@@ -386,6 +386,7 @@ func TestRepoPatchRaw(t *testing.T) {
 		{"left out, link into git's directory", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+../.git/config\n\\ No newline at end of file\n", ""},
 		{"left out, link through another", mend + "diff --git a/calc/l b/calc/l\nnew file mode 120000\n--- /dev/null\n+++ b/calc/l\n@@ -0,0 +1 @@\n+x/../y\n\\ No newline at end of file\n", ""},
 		{"left out, submodule", mend + "diff --git a/sub b/sub\nnew file mode 160000\n--- /dev/null\n+++ b/sub\n@@ -0,0 +1 @@\n+Subproject commit 0123456789012345678901234567890123456789\n", ""},
+		{"left out, names that a shell's slip makes", mend + "diff --git \"a/a\\nb\" \"b/a\\nb\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/a\\nb\"\n@@ -0,0 +1 @@\n+x\ndiff --git \"a/\\377\" \"b/\\377\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/\\377\"\n@@ -0,0 +1 @@\n+x\n", ""},
 		{"setuid mode", mend + "diff --git a/calc/core2.py b/calc/core2.py\nnew file mode 104755\n--- /dev/null\n+++ b/calc/core2.py\n@@ -0,0 +1 @@\n+x\n", "candidate_patch_invalid"},
 		{"type change", "diff --git a/calc/core.py b/calc/core.py\nold mode 100644\nnew mode 120000\n", "empty_patch"},
 		{"rename of a test", mend + "diff --git a/tests/test_old.py b/calc/old.py\nsimilarity index 100%\nrename from tests/test_old.py\nrename to calc/old.py\n", ""},
@@ -400,8 +401,8 @@ func TestRepoPatchRaw(t *testing.T) {
 		{"hidden second diff after junk", mend + "junk\n" + added("conftest.py", "x"), "*"},
 		{"diff without git header", "--- a/conftest.py\n+++ b/conftest.py\n@@ -0,0 +1 @@\n+x\n", "*"},
 		{"binary hunk of rubbish", mend + "diff --git a/calc/b b/calc/b\nnew file mode 100644\nGIT binary patch\nliteral 5\nzzzzz\n\n", "*"},
-		{"CR in a name", mend + added("calc/a\rb", "x"), "*"},
-		{"NUL in a name", mend + "diff --git \"a/x\\000y\" \"b/x\\000y\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/x\\000y\"\n@@ -0,0 +1 @@\n+x\n", "*"},
+		{"left out, CR in a name", mend + added("calc/a\rb", "x"), ""},
+		{"left out, NUL in a name", mend + "diff --git \"a/x\\000y\" \"b/x\\000y\"\nnew file mode 100644\n--- /dev/null\n+++ \"b/x\\000y\"\n@@ -0,0 +1 @@\n+x\n", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -426,6 +427,7 @@ func TestForeignPatch(t *testing.T) {
 		{"code block with sentences", "Here is the patch:\n```diff\n" + goldPatch + "```\nIt adds.\n", "git apply", "", ""},
 		{"CR LF", strings.ReplaceAll(goldPatch, "\n", "\r\n"), "git apply", "", ""},
 		{"binary file without content", goldPatch + stub, "git apply", "", ""},
+		{"file that an ignore rule names", goldPatch + added("build/lib.txt", "x"), "git apply", "", ""},
 		{"wrong context", strings.Replace(goldPatch, " def add(a, b):", " def add(x, y):", 1), "", "candidate_patch_failed", "the image has no GNU patch"},
 		{"too few lines", strings.Replace(goldPatch, "-1,2 +1,2", "-1,3 +1,3", 1) + "```\n", "", "candidate_patch_invalid", "line 8 of the patch"},
 	}
