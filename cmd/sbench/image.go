@@ -21,7 +21,7 @@ type imageCmd struct {
 	Ls     imageLsCmd     `cmd:"" help:"List images."`
 	Pull   imagePullCmd   `cmd:"" help:"Fetch an image from its registry, with the credentials of the docker configuration."`
 	Import imageImportCmd `cmd:"" help:"Import an OCI or docker archive."`
-	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles, with the builder of this host or sbench itself."`
+	Build  imageBuildCmd  `cmd:"" help:"Build images from Dockerfiles."`
 	Tag    imageTagCmd    `cmd:"" help:"Give an image another name."`
 	Rm     imageRmCmd     `cmd:"" help:"Forget a name of an image. Its content is deleted once nothing else uses it."`
 	Prune  imagePruneCmd  `cmd:"" help:"Forget the names of images that sbench pulled."`

@@ -72,7 +72,11 @@ func TestChild(t *testing.T) {
 	if all, err := proc.All(); !slices.Contains(all, pid) || err != nil {
 		t.Errorf("%d is not among %d processes, %v", pid, len(all), err)
 	}
-	if got := proc.Args(pid); !slices.Equal(got, []string{"sleep", "1000"}) {
+	got := proc.Args(pid)
+	for end := time.Now().Add(10 * time.Second); len(got) == 0 && time.Now().Before(end); got = proc.Args(pid) {
+		goruntime.Gosched() // the kernel has closed the pipe that Start reads, and not yet set the arguments
+	}
+	if !slices.Equal(got, []string{"sleep", "1000"}) {
 		t.Errorf("arguments %q", got)
 	}
 	s, err := proc.ReadStat(pid)
