@@ -45,7 +45,7 @@ here() {
 }
 
 run_test() {
-	local pure with elsewhere others images
+	local pure with elsewhere others images failed=0
 	scripts/base-image.sh >/dev/null & # while vet compiles
 	images=$!
 	others="$(names '!also && target != "root"')"
@@ -55,11 +55,12 @@ run_test() {
 	mapfile -t elsewhere < <(awk '$3 == "*" { print "./" $2 }' "$suite_table")
 	mapfile -t pure < <(go list ./... | grep -vxF -f <(go list "${with[@]}" "${elsewhere[@]}"))
 	say "test: what needs no sandbox"
-	gotestsum -- -p 2 -vet=off -skip "$others" "${pure[@]}"
+	gotestsum -- -p 2 -vet=off -skip "$others" "${pure[@]}" || failed=1
 	say "test: what needs sandboxes"
 	wait "$images" || [ -z "${CI:-}" ] # without it tests skip
-	scripts/go-test.sh -vet=off -timeout 20m -skip "$others" "${with[@]}"
-	[ "$(id -u)" != 0 ] || ! unshare --mount true 2>/dev/null || scripts/test-rootless.sh --short
+	scripts/go-test.sh -vet=off -timeout 20m -skip "$others" "${with[@]}" || failed=1
+	[ "$(id -u)" != 0 ] || ! unshare --mount true 2>/dev/null || scripts/test-rootless.sh --short || failed=1
+	[ "$failed" = 0 ]
 }
 
 run_rootless() { scripts/test-rootless.sh; }
