@@ -70,8 +70,10 @@ run_verdicts() {
 	verdicts
 }
 run_runtimes() {
-	suite runtimes
-	scripts/runtimes.sh
+	local failed=0
+	suite runtimes || failed=1
+	scripts/runtimes.sh || failed=1
+	[ "$failed" = 0 ]
 }
 run_agents() { suite agents; }
 run_page() { suite page; }

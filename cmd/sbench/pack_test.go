@@ -20,6 +20,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -167,7 +168,7 @@ func TestPackTasks(t *testing.T) {
 	t.Run("a pack that does not measure", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "pack")
 		expect(t, codeMeasured, "imported 3", "pack", "import", "--out", out, "--image", appImage, "terminal-bench", fixture(t, "terminal-bench"))
-		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\ntrue\n"), 0o755))
+		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\necho 1 passed in 0.01s\n"), 0o755))
 		must(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
 		must(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
 		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
@@ -293,6 +294,11 @@ func TestExamplePacks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Join("../../benchmarks", tt.name)
 			if tt.images {
+				list, err := pack.Images(dir)
+				must(t, err)
+				for _, image := range list {
+					sbench(t, "image", "rm", image.Ref) // which another test may have built
+				}
 				code, _, stderr := sbench(t, "run", "-c", filepath.Join(dir, "tester-command.yaml"), "-o", filepath.Join(t.TempDir(), "out"))
 				if code != codeUsage || !strings.Contains(stderr, "sbench image build --pack ") {
 					t.Errorf("without its images: exit code %d\n%s", code, stderr)
