@@ -115,7 +115,7 @@ func TestAgentFromOutside(t *testing.T) {
 			return fake.Status{Code: 3}
 		}
 		answer, _ := p.Path("/workspace/candidate.txt")
-		if p.Env["OUTSIDER_KEY"] == "" || strings.Contains(p.Env["OUTSIDER_KEY"], "sk-secret") || os.WriteFile(answer, []byte("four"), 0o644) != nil {
+		if p.Env["OUTSIDER_KEY"] == "" || strings.Contains(fmt.Sprint(p.Env), "sk-secret") || os.WriteFile(answer, []byte("four"), 0o644) != nil {
 			return fake.Status{Code: 1}
 		}
 		return fake.Status{}
@@ -144,6 +144,7 @@ func TestAgentFromOutside(t *testing.T) {
 	var said []string
 	result, err := agent.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
+		Env:    []string{"OPENAI_API_KEY=sk-secret-of-the-provider"},
 		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, OnStep: func(text string) { said = append(said, text) },
 	})
 	must(t, err)
