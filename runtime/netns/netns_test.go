@@ -127,12 +127,12 @@ func TestListeners(t *testing.T) {
 	if _, err := dial(t, n, "127.0.0.1", "3128"); err == nil {
 		t.Error("a closed namespace still listens")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:53128")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = l.Close() }()
-	newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:53128"}})
+	newNamespace(t, netns.Options{TCP: []string{l.Addr().String()}})
 }
 
 // TestRedirect connects to addresses in the redirected range, and checks that other
