@@ -18,8 +18,7 @@ const maxDepth = 1000
 // maxNumber bounds the length of a number in bytes, so that arithmetic stays cheap.
 const maxNumber = 4300
 
-// maxExponent bounds the digits of an exponent: a number whose digits are all zero is in
-// range with any exponent.
+// maxExponent bounds the digits of an exponent. The range of float64 bounds only the exponents of numbers other than zero.
 const maxExponent = 6
 
 // maxDuplicates bounds the duplicate keys reported for a document.
@@ -40,9 +39,9 @@ func (d *Document) parse(text []byte, line int) *Problem {
 	d.text, d.nodes = text, d.nodes[:0]
 	s := scanner{d: d, s: text, line: line}
 	if !utf8.Valid(text) {
-		valid, at := bytes.ToValidUTF8(text, nil), 0
-		for at < len(valid) && valid[at] == text[at] {
-			at++
+		at := 0
+		for r, size := utf8.DecodeRune(text); r != utf8.RuneError || size > 1; r, size = utf8.DecodeRune(text[at:]) {
+			at += size
 		}
 		s.line += bytes.Count(text[:at], []byte("\n"))
 		return s.fail(at, "save the file as UTF-8", "invalid UTF-8 byte 0x%02x", text[at])
@@ -128,7 +127,7 @@ func (s *scanner) fail(at int, hint, format string, args ...any) *Problem {
 	return s.problem
 }
 
-// next skips white space and commas, colons, and returns the next byte.
+// next skips white space, commas and colons, and returns the next byte.
 func (s *scanner) next() byte {
 	for ; ; s.i++ {
 		switch c := s.s[s.i]; c {
@@ -198,13 +197,15 @@ func (s *scanner) text() {
 	}
 }
 
-// pairs matches the escapes that stand for no surrogate of their own, and surrogates the escapes of surrogates.
+// surrogates matches the escape of a surrogate, and pairs what has to be removed before: escapes of two surrogates that
+// stand for a character, and escapes such as \\, after which a u begins no escape.
 var (
 	pairs      = regexp.MustCompile(`\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)
 	surrogates = regexp.MustCompile(`\\u[dD][89a-fA-F]`)
 )
 
-// number reads a number. It refuses a fraction or exponent whose nearest float64 is infinite.
+// number reads a number. It refuses a number with a fraction or an exponent if the nearest float64 is infinite. It takes an
+// integer of any size.
 func (s *scanner) number() {
 	start := s.i
 	for s.i < len(s.s) && strings.IndexByte("+-.0123456789eE", s.s[s.i]) >= 0 {

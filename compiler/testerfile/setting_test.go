@@ -78,6 +78,7 @@ func TestWrongSettings(t *testing.T) {
 		{"list", codex, []testerfile.Setting{{Key: "run.tasks", Value: "a"}}, `--set: $.run.tasks: expected an array, found a string (write a list of one item)`},
 		{"empty", codex, []testerfile.Setting{{Key: "run.id", Value: ""}}, `--set: $.run.id: expected a non-empty string, found an empty string`},
 		{"not UTF-8", codex, []testerfile.Setting{{Key: "run.id", Value: "\xff"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8 byte 0xff`},
+		{"half a character before a whole one", codex, []testerfile.Setting{{Key: "run.id", Value: "\xc3\xc3\xa9"}}, `--set: $.run.id: invalid JSON at column 2: invalid UTF-8 byte 0xc3`},
 		{"value and file", testerHead + "harness: {type: codex, config: {modl: a}}\n", []testerfile.Setting{{Key: "run.jobs", Value: "x"}},
 			"--set: $.run.jobs: expected an integer of at least 1, found a string\n" +
 				`FILE:4: $.harness.config.modl: unknown key "modl" (did you mean "model"?)` + "\n" + `FILE:4: $.harness.config: key "model" is missing (the model)`},
