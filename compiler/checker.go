@@ -64,7 +64,7 @@ func checkChecker(c *schema.Checker, v document.Value) {
 type Checker struct {
 	hidden.Fields
 	Source        string            `key:"source" enum:"command,pytest,script" doc:"Where the check comes from, \"command\" unless given."`                                                                                                                                        // CheckerCommand, CheckerPytest or CheckerScript
-	Command       Command           `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is CheckerCommand
+	Command       schema.Command    `key:"command" doc:"The command that checks."`                                                                                                                                                                                                 // set if Source is CheckerCommand
 	Path          string            `key:"path" rule:"path" doc:"The pytest file or directory, or the script, below asset_roots.eval. The directory that holds it is mounted at /tests and, at its path, below /opt/securebench/evaluator, without what any row names as hidden."` // set otherwise: clean
 	Workdir       string            `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
 	Timeout       time.Duration     `key:"timeout_seconds" rule:"null" doc:"How long it may take."`
@@ -85,8 +85,8 @@ type Checker struct {
 
 // Collect is a command that collects artifacts.
 type Collect struct {
-	Command Command       `key:"command" rule:"required" doc:"The command."`
-	Timeout time.Duration `key:"timeout_seconds" rule:"null" doc:"How long it may take, by default a minute."`
+	Command schema.Command `key:"command" rule:"required" doc:"The command."`
+	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long it may take, by default a minute."`
 }
 
 // Files returns the file or directory below Pack.EvalRoot that sbench mounts:

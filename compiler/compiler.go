@@ -13,10 +13,7 @@
 // (use errors.As), each with file, line and JSON path, and a hint if one is known.
 package compiler
 
-import (
-	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/schema"
-)
+import "github.com/securebench/sbench/compiler/document"
 
 // Problem is one thing wrong with an input file.
 type Problem = document.Problem
@@ -24,9 +21,6 @@ type Problem = document.Problem
 // Problems lists everything wrong with an input file. As an error it has one line per
 // problem.
 type Problems = document.Problems
-
-// Command is a command to execute.
-type Command = schema.Command
 
 // Lane is the visibility of a value. The zero Lane is invalid.
 type Lane string

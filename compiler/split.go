@@ -63,10 +63,10 @@ type Split struct {
 
 // SplitProgram is a driver or an oracle.
 type SplitProgram struct {
-	Path    string        `key:"path"` // clean, relative to Pack.EvalRoot
-	Command Command       `key:"command"`
-	Timeout time.Duration `key:"timeout_seconds"` // zero if the author gave none
-	Image   string        `key:"image" trim:"space"`
+	Path    string         `key:"path"` // clean, relative to Pack.EvalRoot
+	Command schema.Command `key:"command"`
+	Timeout time.Duration  `key:"timeout_seconds"` // zero if the author gave none
+	Image   string         `key:"image" trim:"space"`
 }
 
 // Mounted returns where the program's sandbox has Path.

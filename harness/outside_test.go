@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
@@ -132,7 +132,7 @@ func TestAgentFromOutside(t *testing.T) {
 		t.Fatal(problems)
 	}
 	config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", Own: map[string]string{"mood": "keen"}, MCPServers: map[string]testerfile.MCPServer{
-		"near": {Command: compiler.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
+		"near": {Command: schema.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
 	}}
 	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
 	must(t, err)

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -13,10 +13,10 @@ import (
 // Dockerfiles (ENTRYPOINT, "Understand how CMD and ENTRYPOINT interact").
 func TestSidecarArgs(t *testing.T) {
 	image := runtime.Image{Entrypoint: []string{"entry"}, Command: []string{"image"}}
-	own := compiler.Command{Argv: []string{"own"}}
+	own := schema.Command{Argv: []string{"own"}}
 	for want, s := range map[string]environment.Sidecar{
 		"entry image": {}, "entry own": {Command: own}, "own": {Entrypoint: own}, "own own": {Entrypoint: own, Command: own},
-		"entry sh -c x": {Command: compiler.Command{Shell: "x"}},
+		"entry sh -c x": {Command: schema.Command{Shell: "x"}},
 	} {
 		if got := strings.Join(sidecarArgs(image, s), " "); got != want {
 			t.Errorf("%q, want %q", got, want)

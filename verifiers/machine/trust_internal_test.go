@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -168,7 +169,7 @@ func TestStartFiles(t *testing.T) {
 		{"grep -q x ~/.bashrc; bash -c 'source $HOME/.bashrc && seven'", "", ""},
 		{"grep -q x ~/.bashrc && python3 /tests/test_x.py", "x/test_x.py", ""},
 	} {
-		eval := family.TerminalEval{Checker: compiler.Checker{Command: compiler.Command{Shell: tt.command}, Path: tt.path}}
+		eval := family.TerminalEval{Checker: compiler.Checker{Command: schema.Command{Shell: tt.command}, Path: tt.path}}
 		shared, own := startFiles(eval)
 		if got := strings.Join(append(own, shared...), " "); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.command, got, tt.want)
