@@ -93,27 +93,21 @@ type Resources struct {
 
 // Schema returns what the key environment may hold.
 func Schema() *schema.Schema {
-	fields := Fields()
+	object := &schema.Object{Unknown: schema.Accept, Fields: fields()} // other keys are kept as metadata
+	known := object.Names()
 	return &schema.Schema{
 		Doc:    "What the task's sandboxes are made of. A row's keys replace the manifest's defaults; null removes a default.",
 		Null:   true,
-		Object: &schema.Object{Unknown: schema.Accept, Fields: fields}, // other keys are kept as metadata
+		Object: object,
 		Check: func(c *schema.Checker, v document.Value) {
 			for key := range v.Fields() {
-				if !slices.ContainsFunc(fields, func(f schema.Field) bool { return key.Is(f.Name) }) {
-					c.Warnf(key, cmp.Or(schema.Suggest(key.Text(), names(fields)), "sbench keeps it as metadata"), "environment key %q is unused", key.Text())
+				if !slices.ContainsFunc(known, key.Is) {
+					c.Warnf(key, cmp.Or(schema.Suggest(key.Text(), known), "sbench keeps it as metadata"), "environment key %q is unused", key.Text())
 				}
 			}
 			Warn(c, v)
 		},
 	}
-}
-
-func names(fields []schema.Field) (all []string) {
-	for _, f := range fields {
-		all = append(all, f.Name)
-	}
-	return all
 }
 
 // Warn warns about an image that may change, and about variables that are probably secrets.
@@ -135,9 +129,9 @@ func isLocal(image string) bool {
 	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
-// Fields returns the keys that have a meaning.
-func Fields() []schema.Field {
-	fields := schema.Fields(Environment{}, schema.Rules{
+// fields returns the keys that have a meaning.
+func fields() []schema.Field {
+	all := schema.Fields(Environment{}, schema.Rules{
 		"disk": schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
 		"hostname": schema.As(func(doc string) *schema.Schema {
 			return schema.Matching(doc, `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")
@@ -146,8 +140,8 @@ func Fields() []schema.Field {
 		"sidecars":  func(s *schema.Schema) { s.Check = checkSidecars },
 		"workdir":   schema.As(Workdir),
 	})
-	i := slices.IndexFunc(fields, func(f schema.Field) bool { return f.Name == "isolation" })
-	return slices.Insert(fields, i, schema.Optional("capabilities", capabilitiesSchema()))
+	i := slices.IndexFunc(all, func(f schema.Field) bool { return f.Name == "isolation" })
+	return slices.Insert(all, i, schema.Optional("capabilities", capabilitiesSchema()))
 }
 
 // packagePowers in environment.capabilities stands for the capabilities that package managers need.

@@ -93,11 +93,11 @@ var (
 	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
 )
 
-// Program returns the program in a chat model's answer. Its code is what FencedCode finds. If the code
+// Program returns the program in a chat model's answer. Its code is what fencedCode finds. If the code
 // does not declare the last function or class of the starter code, Program takes the code for the body of
 // this function, and repairs lost indentation.
 func (e CodeCompletionEval) Program(answer string) string {
-	code := FencedCode(answer)
+	code := fencedCode(answer)
 	starter := cmp.Or(e.StarterCode, e.Prompt)
 	names := declaration.FindAllStringSubmatch(starter, -1)
 	if len(names) == 0 || slices.ContainsFunc(declaration.FindAllStringSubmatch(code, -1), func(m []string) bool { return m[1] == names[len(names)-1][1] }) {
@@ -106,7 +106,7 @@ func (e CodeCompletionEval) Program(answer string) string {
 	return strings.TrimRight(starter, " \t\n") + "\n" + indented(code)
 }
 
-// FencedCode returns the code in an answer:
+// fencedCode returns the code in an answer:
 //
 //	fences              the blocks that declare a function or a class, joined, or else the longest block
 //	no fence            the whole answer
@@ -114,7 +114,7 @@ func (e CodeCompletionEval) Program(answer string) string {
 //
 // Blocks in another language than Python count only if there are no others. A block loses the indentation of
 // its fence. Text up to the end of a model's thoughts, such as </think>, is not part of the answer.
-func FencedCode(answer string) string {
+func fencedCode(answer string) string {
 	answer = thought.ReplaceAllString(strings.ReplaceAll(answer, "\r\n", "\n"), "")
 	marks := fence.FindAllStringSubmatchIndex(answer, -1)
 	if len(marks) == 0 {

@@ -124,7 +124,7 @@ func kindHint(s *Schema, v document.Value) string {
 	case kind == document.Array && s.Object != nil:
 		return `a list is not wanted here: in YAML, leave out the "- "; in JSON, write {} instead of []`
 	case isString && s.Object != nil && len(s.Object.Fields) > 0:
-		return "its keys are " + strings.Join(s.Object.names(), ", ")
+		return "its keys are " + strings.Join(s.Object.Names(), ", ")
 	}
 	return ""
 }

@@ -66,7 +66,7 @@ func (c *Checker) unknown(r *Object, key, value document.Value) {
 		if r.Others != nil {
 			c.value(r.Others, value)
 		}
-	case r.Unknown == Tolerate && suggest(name, r.names()) == "":
+	case r.Unknown == Tolerate && suggest(name, r.Names()) == "":
 		c.Warnf(key, "it has no meaning and is ignored", "unknown key %q", clip(name))
 	default:
 		_, hint := r.Find(name)
@@ -82,10 +82,11 @@ func (r *Object) Find(name string) (s *Schema, hint string) {
 			return f.Schema, ""
 		}
 	}
-	return nil, cmp.Or(r.Foreign[name], Suggest(name, r.names()), "known keys are "+strings.Join(r.names(), ", "))
+	return nil, cmp.Or(r.Foreign[name], Suggest(name, r.Names()), "known keys are "+strings.Join(r.Names(), ", "))
 }
 
-func (r *Object) names() []string {
+// Names returns the names of the fields.
+func (r *Object) Names() []string {
 	names := make([]string, len(r.Fields))
 	for i := range r.Fields {
 		names[i] = r.Fields[i].Name

@@ -107,7 +107,7 @@ func schemaOf(t reflect.Type, doc string, tag reflect.StructTag, rules Rules) *S
 	case reflect.Int, reflect.Int64:
 		return PositiveInteger(doc)
 	case reflect.Float64:
-		return Positive(doc)
+		return positive(doc)
 	}
 	return Text(doc)
 }

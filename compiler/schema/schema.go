@@ -152,8 +152,8 @@ func Boolean(doc string, preset bool) *Schema {
 	return &Schema{Doc: doc, Boolean: true, Default: preset}
 }
 
-// Positive allows numbers above zero.
-func Positive(doc string) *Schema { return &Schema{Doc: doc, Number: &Number{Above: new(0.0)}} }
+// positive allows numbers above zero.
+func positive(doc string) *Schema { return &Schema{Doc: doc, Number: &Number{Above: new(0.0)}} }
 
 // PositiveInteger allows integers above zero.
 func PositiveInteger(doc string) *Schema {

@@ -66,7 +66,7 @@ func NoNUL(c *Checker, v document.Value) {
 
 // Seconds allows a number of seconds above zero: a time.Duration.
 func Seconds(doc string) *Schema {
-	s := Positive(doc)
+	s := positive(doc)
 	s.Number.Seconds = true
 	return s
 }
@@ -201,7 +201,7 @@ func Resources() []Field {
 	return []Field{
 		// The OCI runtime itself needs some memory.
 		Optional("memory", Bytes("Memory in bytes, or as \"512m\" or \"2GiB\"; at least 16 MiB. The default is 1 GiB.", 16<<20)),
-		Optional("cpus", Nullable(bounded(Positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
+		Optional("cpus", Nullable(bounded(positive("Processor cores, from 0.01 to 4096; 1 by default."), 0.01, 4096))),
 		// PID_MAX_LIMIT of the kernel
 		Optional("pids", Nullable(bounded(PositiveInteger("The number of processes and threads, at most 4194304; 256 by default."), 1, 1<<22))),
 	}
