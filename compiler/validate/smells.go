@@ -64,7 +64,7 @@ func inputs(t *compiler.Task) []compiler.FileRef {
 func (pv *packValidator) laneSmells(t *compiler.Task) {
 	fields := map[string]string{"$.eval.checker.path": t.Checker().Files()}
 	for _, ref := range inputs(t) {
-		fields["$.eval."+ref.Name+".path"] = ref.Path
+		fields[ref.Field+".path"] = ref.Path
 	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		name := fields[field]
