@@ -180,7 +180,8 @@ func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
 // harborPart reads the task or, if spec is about one, a step of it.
 func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalTask {
 	spec.check(t)
-	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts} {
+	own := cmp.Or(spec.Verifier.Environment, new(harborContainer))
+	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts, own.Hosts} {
 		if hosts != nil {
 			b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
 		}
@@ -310,7 +311,7 @@ func (spec harborTask) separate() bool {
 	return spec.Verifier.Mode == "separate" || spec.Verifier.Mode == "" && spec.Verifier.Environment != nil
 }
 
-// container returns the environment of a separate verifier: without one of its own it is like the task's.
+// container returns the environment of a separate verifier: its own or, if it has none, the task's.
 func (spec harborTask) container() *harborContainer {
 	return cmp.Or(spec.Verifier.Environment, &spec.Environment)
 }
@@ -452,7 +453,8 @@ func (spec harborTask) environment() map[string]any {
 // Network modes. Any other is public.
 const noNetwork, allowlist = "no-network", "allowlist"
 
-// networkMode returns a network mode, which a list of hosts implies, and for which an empty list leaves nothing.
+// networkMode returns the network mode that a mode and a list of allowed hosts mean together: hosts without a mode mean
+// allowlist, and allowlist without hosts means noNetwork.
 func networkMode(mode string, hosts any) string {
 	list, _ := hosts.([]any)
 	switch {
@@ -472,8 +474,8 @@ func (c *harborContainer) network() string {
 	return networkMode(c.Network, c.Hosts)
 }
 
-// checkerNetwork returns the network mode of the verifier: its own or, if the task is offline and the verifier has no
-// environment of its own, none.
+// checkerNetwork returns the network mode of the verifier: the mode that the verifier names, or else the mode of the
+// verifier's own environment. Without either, the verifier has no network if the task has none.
 func (spec harborTask) checkerNetwork() string {
 	own := networkMode(spec.Verifier.Network, spec.Verifier.Hosts)
 	switch {
