@@ -43,15 +43,17 @@ type sidecarBuild struct {
 	files   []taskFile // the build context
 }
 
-// Keys of a service: those without a meaning where all services share a loopback interface and end with the
-// task, and those that the import reads.
 var (
+	// composeIdle are the keys of a service that mean nothing here: all services share a loopback interface, and end with the
+	// task.
 	composeIdle = []string{
 		"container_name", "cpus", "deploy", "expose", "hostname", "init", "labels", "logging", "mem_limit", "networks", "platform", "ports",
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
 	}
+	// composeRead are the keys of a service that the import reads.
 	composeRead = []string{"build", "command", "depends_on", "entrypoint", "environment", "healthcheck", "image", "user", "volumes", "working_dir"}
-	composeTop  = []string{"name", "networks", "services", "version", "volumes"}
+	// composeTop are the keys of a compose file that are not refused.
+	composeTop = []string{"name", "networks", "services", "version", "volumes"}
 )
 
 // composeReader reads a compose file of a task.
@@ -59,7 +61,7 @@ type composeReader struct {
 	*task
 	name    string
 	options *taskOptions
-	file    document.Value
+	root    document.Value
 }
 
 // readCompose reads a compose file (compose-spec, 05-services.md). own is the service that is the
@@ -71,13 +73,13 @@ func (o *taskOptions) readCompose(task *task, name, own string) composed {
 		return c
 	}
 	t := composeReader{task, name, o, task.yaml(name)}
-	for k := range t.file.Fields() {
+	for k := range t.root.Fields() {
 		if !slices.Contains(composeTop, k.Text()) && !strings.HasPrefix(k.Text(), "x-") {
 			t.wrong(name, k.Line(), "", "%s is not supported", k.Text())
 		}
 	}
 	for _, service := range t.inOrder() {
-		s := t.file.Get("services").Get(service)
+		s := t.root.Get("services").Get(service)
 		for k := range s.Fields() {
 			if !slices.Contains(composeIdle, k.Text()) && !slices.Contains(composeRead, k.Text()) {
 				t.wrong(name, k.Line(), "", "the service %s needs %s, which is not supported", service, k.Text())
@@ -91,7 +93,7 @@ func (o *taskOptions) readCompose(task *task, name, own string) composed {
 			continue
 		}
 		t.sidecar(&c, service, s)
-		mine := networks(t.file.Get("services").Get(own))
+		mine := networks(t.root.Get("services").Get(own))
 		if !slices.ContainsFunc(networks(s), func(network string) bool { return slices.Contains(mine, network) }) {
 			t.wrong(name, s.Get("networks").Line(), "", "the service %s has no network of the service %s, which would reach it nevertheless", service, own)
 		}
@@ -104,7 +106,7 @@ func (t composeReader) inOrder() (order []string) {
 	seen := map[string]bool{}
 	var visit func(name string)
 	visit = func(name string) {
-		service := t.file.Get("services").Get(name)
+		service := t.root.Get("services").Get(name)
 		if seen[name] || !service.Given() {
 			return
 		}
@@ -121,7 +123,7 @@ func (t composeReader) inOrder() (order []string) {
 		}
 		order = append(order, name)
 	}
-	for key := range t.file.Get("services").Fields() {
+	for key := range t.root.Get("services").Fields() {
 		visit(key.Text())
 	}
 	return order
@@ -164,15 +166,14 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 		t.wrong(t.name, service.Line(), "", "the sidecar %s has neither image nor build", name)
 	}
 	lines, mounted := t.mounted(name, service.Get("volumes"))
-	for key, instruction := range map[string]string{"user": "USER ", "working_dir": "WORKDIR "} {
-		if text := t.composeText(service.Get(key)); text != "" {
-			lines = append(lines, instruction+text)
+	for _, set := range [][2]string{{"user", "USER "}, {"working_dir", "WORKDIR "}} {
+		if text := t.composeText(service.Get(set[0])); text != "" {
+			lines = append(lines, set[1]+text)
 		}
 	}
 	if len(lines) > 0 && !build.Given() {
 		files = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image)}}
 	}
-	slices.Sort(lines)
 	for i := range files {
 		if files[i].path == "Dockerfile" {
 			files[i].text = []byte(strings.Join(append([]string{string(files[i].text)}, lines...), "\n"))
@@ -186,8 +187,8 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 	c.sidecars = append(c.sidecars, s)
 }
 
-// mounted returns, for the volumes of a sidecar, instructions of a Dockerfile that copy the task's files to their places,
-// and these files. A volume without files of the task is a directory of the sidecar's own.
+// mounted returns what puts the volumes of a sidecar into its image: instructions of a Dockerfile that copy files of the
+// task, and these files. It skips volumes that begin empty.
 func (t composeReader) mounted(name string, volumes document.Value) (lines []string, files []taskFile) {
 	for i, v := range volumes.Items() {
 		source, target := t.volume(v)
@@ -199,7 +200,7 @@ func (t composeReader) mounted(name string, volumes document.Value) (lines []str
 		for k := range found {
 			found[k].path = path.Join(dir, found[k].path)
 		}
-		if f, ok := t.task.file(from); ok {
+		if f, ok := t.file(from); ok {
 			dir = path.Join(dir, path.Base(from))
 			f.path = dir
 			found = append(found, f)
@@ -214,8 +215,8 @@ func (t composeReader) mounted(name string, volumes document.Value) (lines []str
 	return lines, files
 }
 
-// volume returns what a volume mounts, relative to the compose file's directory, and where. The source is "" for a volume
-// that begins empty.
+// volume returns what a volume mounts, and where. The source is relative to the directory of the compose file, and "" for a
+// volume that begins empty.
 func (t composeReader) volume(v document.Value) (source, target string) {
 	if v.Kind() == document.String {
 		text := t.composeText(v)
@@ -231,7 +232,7 @@ func (t composeReader) volume(v document.Value) (source, target string) {
 		return source, target
 	}
 	users := 0
-	for _, service := range t.file.Get("services").Fields() {
+	for _, service := range t.root.Get("services").Fields() {
 		for _, other := range service.Get("volumes").Items() {
 			if name, _, _ := strings.Cut(cmp.Or(other.Get("source").Text(), other.Text()), ":"); name == source {
 				users++
@@ -249,7 +250,7 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 	c.own, c.env = map[string]any{}, t.composeEnv(service.Get("environment"), true)
 	if build := service.Get("build"); build.Given() {
 		c.context = t.composeContext(build)
-	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // that of the format is built
+	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // the format's own image is built
 		c.image = t.composeText(image)
 	}
 	for key, name := range map[string]string{"user": "user", "working_dir": "workdir"} {
@@ -258,7 +259,7 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 		}
 	}
 	for _, v := range service.Get("volumes").Items() {
-		if text := v.Text(); strings.HasPrefix(text, "${T_BENCH_") || strings.HasPrefix(text, "${HOST_") { // those of the format are for its logs
+		if text := v.Text(); strings.HasPrefix(text, "${T_BENCH_") || strings.HasPrefix(text, "${HOST_") { // the format's own volumes, for its logs
 			continue
 		}
 		if source, _ := t.volume(v); source != "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/securebench/sbench/pack"
 )
 
-// Detect returns the format of the tasks in a directory, and the file that marks a task, by the first such file.
+// Detect returns the format of the tasks in a directory, and the name of the file that marks a task of this format. The
+// first task decides.
 func Detect(dir string) (format pack.Format, marker string, err error) {
 	known := markers()
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

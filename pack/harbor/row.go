@@ -44,15 +44,18 @@ var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?
 var offline = regexp.MustCompile(`\s--(no-index|offline|no-download)\b`)
 
 var (
-	// background matches what a script leaves running; requests, a request to this machine.
+	// background matches what leaves a process running, requests a request to this machine, and starts what starts a process
+	// in Python.
 	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d)\b`)
 	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,]\s*\d`)
 	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
 )
 
-// keepsProcesses reports whether the checker needs what runs when the agent has ended: because the operator says so,
-// because the solution leaves a process running, and the tests, which start none themselves, send requests to this
-// machine, or because solution and tests talk to a sidecar, which may have a state.
+// keepsProcesses reports whether the checker needs what runs when the agent has ended. There are three reasons:
+//
+//   - The operator says so.
+//   - The solution leaves a process running. The tests start no process, but send requests to this machine.
+//   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 func (b *builder) keepsProcesses(p terminalTask) bool {
 	matches := func(files []taskFile, r *regexp.Regexp) bool {
 		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
@@ -101,7 +104,7 @@ type terminalTask struct {
 	script   taskFile       // the one of the tests that checks; zero if pytest checks
 	checker  map[string]any // further keys of the row's checker
 	seconds  any            // time limit of the check
-	network  string         // the network mode of the check: noNetwork, allowlist, or anything else if its scripts tell
+	network  string         // the network mode of the check; unless it is noNetwork or allowlist, the scripts of the check tell
 	solution []taskFile     // a script solve.sh and its files; empty if there is none
 	public   []taskFile     // files that are put into the workspace before the agent works
 	image    []taskFile     // the build context of the image; nil if the image exists
