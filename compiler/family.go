@@ -71,9 +71,9 @@ func familyNamed(families []*Family, name string) *Family {
 	return nil
 }
 
-// EvalOf returns a struct of type E with the values of a task's input and eval. An exported
-// field gets the value that its tag "key" names; it may be a hidden.Value[string]. A field whose key
-// the task lacks is zero. The row's schemas have to allow only values that fit E.
+// EvalOf returns a struct of type E with the values of a task's input and eval, as schema.Decode sets them. Fields may be
+// of type hidden.Value. A field is zero if the task has no value for it. The schemas of the row may allow only values that
+// fit E.
 func EvalOf[E any](t *Task) (eval E) {
 	schema.Decode(t.Input(), &eval)
 	schema.Decode(t.Eval(), &eval)

@@ -81,8 +81,8 @@ func (p *Pack) openSecureBench(c *schema.Checker, root document.Value) {
 	p.environment = environment.Environment{}.With(defaults.Get("environment"))
 }
 
-// securebenchTask returns the environment of a row, of which env has the keys that all packs share, and reports what it
-// lacks or what collides.
+// securebenchTask completes env, the environment of a row, by the keys that only SecureBench 2.0 has. It reports keys that
+// are missing, and paths that collide.
 func (r *rowReader) securebenchTask(root document.Value, f *Family, env environment.Environment) environment.Environment {
 	defaults := r.pack.manifest.Root().Get("defaults").Get("environment")
 	own := root.Get("environment")
@@ -99,7 +99,7 @@ func (r *rowReader) securebenchTask(root document.Value, f *Family, env environm
 	place := func(v document.Value, candidate bool) {
 		inside := v.Text() != env.Workdir && paths.IsBelow(v.Text(), env.Workdir)
 		switch {
-		case v.Kind() == 0: // which the schema reports
+		case v.Kind() == 0: // the schema reports it
 			return
 		case candidate && !inside:
 			r.checker.Errorf(v, "", "%q is not below the workdir %q", v.Text(), env.Workdir)

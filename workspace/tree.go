@@ -21,7 +21,7 @@ var ErrTooBig = errors.New("tree is too big")
 const (
 	defaultMaxBytes = 8 << 30   // TreeOptions.MaxBytes
 	defaultMaxFiles = 1_000_000 // TreeOptions.MaxFiles, at least
-	fileBytes       = 8 << 10   // of MaxBytes for each entry beyond these
+	fileBytes       = 8 << 10   // of TreeOptions.MaxBytes for each entry, if that is room for more entries
 	maxDepth        = 128       // directories inside one another
 	maxDropped      = 100       // names in TreeReport.Dropped
 )

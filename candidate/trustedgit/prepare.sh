@@ -29,7 +29,7 @@ if [ -s "$patches/foreign" ]; then
 else
 	apply candidate.patch || exit 12
 fi
-# What the patch names counts although an ignore rule may name it, too.
+# snapshot passes over ignored files that the index does not have: this adds what the patch changes.
 (cd "$repo" && GIT_INDEX_FILE=/sbench/index git --work-tree="$repo" update-index -z --add --remove --replace --stdin < "$patches/changed") || true
 after=$(snapshot "$repo" /sbench/index)
 git diff --name-only -z --no-renames "$before" "$after" | sort -z > /sbench/changed

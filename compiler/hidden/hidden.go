@@ -43,8 +43,7 @@ func (h *Value[T]) Decode(v document.Value) {
 	*h = Hide(value)
 }
 
-// Fields is embedded in types whose fields must not be printed: the whole value prints as
-// "<redacted>", for every verb and flag.
+// Fields hides the fields of a struct that embeds it: for every verb and flag, the struct prints as "<redacted>".
 type Fields struct{}
 
 func (Fields) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, Redacted) }

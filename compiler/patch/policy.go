@@ -112,7 +112,7 @@ func named(globs []string, p string) bool {
 }
 
 // Match reports whether a glob matches the path or a directory above it. Globs are relative to the repository. As in
-// Python's fnmatch, which SecureBench uses, wildcards match slashes, too. In addition, "**/" matches nothing.
+// Python's fnmatch, which SecureBench uses, wildcards match slashes, too. Unlike there, "**/a" also matches "a".
 func Match(globs []string, p string) bool {
 	return slices.ContainsFunc(globs, func(glob string) bool {
 		glob = path.Clean(strings.TrimSpace(glob))

@@ -192,7 +192,8 @@ func packOf(path string) (manifest, tasks string, ok bool) {
 // maxPackProblems is how many problems of a pack are shown beside those of a tester file.
 const maxPackProblems = 20
 
-// PackProblems returns what is wrong with the pack that a tester file names which itself has errors.
+// PackProblems returns the errors of the pack that a tester file names. It is for a tester file that cannot be
+// loaded; [OpenPack] is for all others.
 func PackProblems(tester string) (all compiler.Problems) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
