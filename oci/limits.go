@@ -35,7 +35,11 @@ func (l Limits) check() error {
 	need(cleanAbs(l.Cgroup) && l.Cgroup != "/", "cgroup %q is not a clean absolute path below the root", l.Cgroup)
 	need(l.Memory >= minMemory && l.Memory <= maxMemory, "memory limit of %d bytes is not between %d and %d", l.Memory, minMemory, int64(maxMemory))
 	need(l.Pids > 0, "process limit of %d is not positive", l.Pids)
-	need(l.WithoutCPUs && l.CPUs == 0 || l.CPUs >= minCPUs && l.CPUs <= maxCPUs, "CPU limit of %v cores is not between %v and %v", l.CPUs, minCPUs, maxCPUs)
+	if l.WithoutCPUs {
+		need(l.CPUs == 0, "WithoutCPUs together with a CPU limit")
+	} else {
+		need(l.CPUs >= minCPUs && l.CPUs <= maxCPUs, "CPU limit of %v cores is not between %v and %v", l.CPUs, minCPUs, maxCPUs)
+	}
 	need(l.Processes == 0 && l.Data == 0, "limits of single processes together with a cgroup")
 	return errors.Join(errs...)
 }

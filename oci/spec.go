@@ -93,6 +93,7 @@ func (c Config) check() error {
 	need(c.OOMScoreAdj >= 0 && c.OOMScoreAdj <= 1000, "OOM score adjustment %d is not between 0 and 1000", c.OOMScoreAdj)
 	need(cleanAbs(c.Network), "network namespace %q is not a clean absolute path", c.Network)
 	need(c.UserNamespace == "" || cleanAbs(c.UserNamespace) && !c.OwnKernel, "user namespace %q is not a clean absolute path, or is given to a kernel of the sandbox's own", c.UserNamespace)
+	need(len(c.Mappings) == 0 || c.UserNamespace != "" || c.OwnKernel, "mappings without a user namespace")
 	for _, m := range c.Mappings {
 		need(m.Size > 0, "user namespace: a mapping has size 0")
 	}
