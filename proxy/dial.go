@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// hostsTTL is how long the address of a host is used again, and maxHosts for how many hosts.
+	// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 	hostsTTL = 10 * time.Second
 	maxHosts = 256
-	// knownTime is how long connecting to an address may take that is used again.
+	// knownTime bounds connecting to a kept address.
 	knownTime = time.Second
 )
 

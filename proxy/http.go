@@ -29,7 +29,7 @@ type transfer struct {
 	p       *Proxy
 	a       *access
 	c       *client
-	allowed decision    // whose request is sent
+	allowed decision    // names the host to connect to
 	refused bool        // the answer to the client is a refusal
 	broken  atomic.Bool // the answer to the client is incomplete
 	cancel  context.CancelFunc

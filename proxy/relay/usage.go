@@ -90,7 +90,7 @@ func (m *meter) counted() bool { return m.whole && m.final }
 // estimateInput assumes four bytes per token, as in English text.
 func estimateInput(bytes int64) int64 { return max(bytes/4, 1) }
 
-// garbage stands for a count that is none.
+// garbage is the count of what is no number of tokens.
 const garbage = maxTokens + 1
 
 // countOf reads a count from JSON. It is lenient, since providers and gateways differ: it rounds fractions up, and reads
@@ -158,7 +158,7 @@ func (c counts) add(t tally, usage json.RawMessage) {
 	}
 }
 
-// sum adds up the counts. Garbage among an input or an output makes it its bound.
+// sum adds up the counts. If a count of the input is garbage, the whole input is its bound; so is the output.
 func (c counts) sum(t tally, b bounds) proxy.Usage {
 	total := func(names string, bound int64) (n int64, estimated bool) {
 		for name := range strings.FieldsSeq(names) {

@@ -70,12 +70,12 @@ func (e *Enforcer) Group(path string, l runtime.Limits, files func() int64) Grou
 	return e.cgroups.Group(path)
 }
 
-// A Limit is one that sandboxes should have.
+// A Limit is a limit that every sandbox should have.
 type Limit struct {
 	Name    string // memory, swap, pids, cpu or disk
 	Missing bool   // this host's kernel cannot enforce it for a sandbox
 	Allowed bool   // it may be missing
-	Instead string // what happens nevertheless if it is missing; "" if that is nothing
+	Instead string // what bounds a sandbox if the limit is missing; "" for nothing
 	Cure    string
 }
 

@@ -58,7 +58,7 @@ func New(o Options) (*Namespace, error) {
 	return n, nil
 }
 
-// Join returns the same namespace with further sockets in it. Closing the result leaves n open.
+// Join opens further sockets in the namespace. Closing the result closes only these.
 func (n *Namespace) Join(tcp, udp []string) (*Namespace, error) {
 	own := &Namespace{}
 	err := thread.Run(func() (err error) {

@@ -99,8 +99,8 @@ func dial(t *testing.T, n *netns.Namespace, host, port string) (got string, err 
 	return got, err
 }
 
-// TestListeners connects to sockets of this process from within the namespace, to those of a namespace that joined it,
-// too, and checks that they do not occupy ports of the host.
+// TestListeners connects to sockets of this process from within the namespace, also to sockets that Join has opened
+// there, and checks that they do not occupy ports of the host.
 func TestListeners(t *testing.T) {
 	n := newNamespace(t, netns.Options{TCP: []string{"127.0.0.1:3128", "127.0.0.1:53"}, UDP: []string{"127.0.0.1:53"}})
 	answer(t, n.TCP[0], func(*net.TCPConn) string { return "proxy" })

@@ -191,7 +191,7 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 		}
 	}
 	wall := time.Since(begun)
-	if err := x.settle(ctx, reason); err != nil {
+	if err := x.keepOrKill(ctx, reason); err != nil {
 		return runtime.Exit{}, err
 	}
 	if e.err != nil {
@@ -229,9 +229,9 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 	}
 }
 
-// settle suspends what the process has left, if that is to be kept, and else kills it. A process that reached
-// its wall time leaves nothing.
-func (x *execution) settle(ctx context.Context, reason runtime.Reason) error {
+// keepOrKill suspends the processes that the process has left, with Config.KeepProcesses, and otherwise kills them.
+// It kills them, too, if the process reached its wall time, or if they cannot be suspended.
+func (x *execution) keepOrKill(ctx context.Context, reason runtime.Reason) error {
 	if !x.cfg.KeepProcesses || reason == runtime.WallTime {
 		return x.killAll(ctx)
 	}
