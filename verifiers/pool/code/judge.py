@@ -23,6 +23,8 @@ TESTS, CANDIDATE = "tests.py", "/tmp/candidate.py"
 UNITTEST = unittest.TestProgram.runTests.__code__.co_filename
 FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
 DECLARATIONS = FUNCTIONS + (ast.ClassDef,)
+WRITABLE = ("/tmp/", "/dev/shm/", "/run/")  # for the candidate; the rest of the sandbox is read-only
+LOADERS = {"_frozen_importlib_external", "importlib._bootstrap_external", "zipimport", "runpy"}
 PROGRAMS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "pickle.find_class"}
 FENCED = re.compile(r"(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```")
 
@@ -196,10 +198,17 @@ def beside(source, theirs, space, end):
 
 
 def watch(peer):
-    """Refuse tests that run code of their own making, or programs: what the candidate answered or left may be in it."""
+    """Refuse tests that start programs, or run code that the candidate may have answered or left in a file."""
     def hook(event, args):
+        file = None  # with the code
         own = event in ("exec", "function.__new__", "marshal.loads") and sys._getframe(1).f_code.co_filename == TESTS
-        left = event in ("exec", "ctypes.dlopen") and str(getattr(args[0], "co_filename", args[0])).startswith("/tmp/")
+        if event == "import":  # of an extension; None for other modules, which loaders open
+            file = args[1]
+        elif event == "open" and sys._getframe(1).f_globals.get("__name__") in LOADERS:
+            file = os.path.join(".", args[0])
+        elif event in ("exec", "ctypes.dlopen"):
+            file = getattr(args[0], "co_filename", args[0])
+        left = isinstance(file, str) and "/" in file and os.path.realpath(file).startswith(WRITABLE)
         if own or left or event in PROGRAMS:
             peer.refuse("tests that run code")
 

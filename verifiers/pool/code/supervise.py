@@ -19,7 +19,6 @@ import time
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 if sys.path[0] == FOLDER:
     del sys.path[0]
-WRITABLE = ("/tmp", "/dev/shm", "/run")
 NOBODY, STRANGER = 65534, 65533
 KILLED = 48  # status with which the kernel's killing ends this process
 RESULT_BYTES = 1 << 16
@@ -183,7 +182,7 @@ def clear(ids):
     become(ids)
     with open(os.__file__) as f:
         f.read(1)
-    for directory in WRITABLE:
+    for directory in judge.WRITABLE:
         remove(directory)
     os._exit(0 if os.access(sys.executable, os.X_OK) else 1)
 
@@ -202,7 +201,7 @@ def remove(directory):
 def clean():
     """Whether nothing is left by which one run could speak to the next, and their times are
     set, by which it could, too."""
-    for directory in WRITABLE:
+    for directory in judge.WRITABLE:
         os.utime(directory, (0, 0))
         if os.listdir(directory):
             return False
