@@ -2,6 +2,7 @@ package suite
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -36,9 +37,9 @@ func brokenText(f contrast.File) string {
 	case ".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx":
 		return beginning(f.Text, "process.stdout.write = () => true;") + "\nthrow new Error('" + why + "');\n"
 	case ".rb":
-		return beginning(f.Text, "$stdout.reopen(File::NULL)") + "\nraise '" + why + "'\n"
+		return ending(beginning(f.Text, "$stdout.reopen(File::NULL)"), "raise '"+why+"'")
 	case ".pl", ".t":
-		return beginning(f.Text, "open STDOUT, '>', '/dev/null';") + "\ndie '" + why + "';\n"
+		return ending(beginning(f.Text, "BEGIN { open STDOUT, '>', '/dev/null' }"), "die '"+why+"';") // modules copy STDOUT
 	case ".sh", ".bash":
 		return f.Text + "\nexit 1\n"
 	case ".go":
@@ -60,6 +61,17 @@ func beginning(text, line string) string {
 		return first + "\n" + line + "\n" + rest
 	}
 	return line + "\n" + text
+}
+
+var programEnd = regexp.MustCompile(`(?m)^__(?:END|DATA)__\r?$`)
+
+// ending returns a script of Perl or Ruby with a line after all that is run of it.
+func ending(text, line string) string {
+	end := len(text)
+	if at := programEnd.FindStringIndex(text); at != nil {
+		end = at[0]
+	}
+	return text[:end] + "\n" + line + "\n" + text[end:]
 }
 
 // IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data

@@ -1,0 +1,26 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/securebench/sbench/verifiers/contrast"
+)
+
+// TestBrokenText: a broken program prints nothing, and fails after all that is run of it.
+func TestBrokenText(t *testing.T) {
+	const silent, fail = "BEGIN { open STDOUT, '>', '/dev/null' }\n", "\ndie 'this test has to fail';\n"
+	for _, tt := range []struct{ name, path, text, want string }{
+		{"perl", "t/a.t", "use Test::More;\nok(1);\n", silent + "use Test::More;\nok(1);\n" + fail},
+		{"perl with data", "t/a.t", "#!/usr/bin/perl -w\nok(1);\n__END__\n=head1 A\n", "#!/usr/bin/perl -w\n" + silent + "ok(1);\n" + fail + "__END__\n=head1 A\n"},
+		{"ruby with data", "a_test.rb", "DATA.each { |l| check(l) }\n__END__\n1\n", "$stdout.reopen(File::NULL)\nDATA.each { |l| check(l) }\n\nraise 'this test has to fail'\n__END__\n1\n"},
+		{"unknown", "a.zig", "test {}", "exit 1\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, brokenText(contrast.File{Path: tt.path, Text: tt.text})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
