@@ -352,6 +352,9 @@ func (r *reader) below(ctx context.Context, dir, prefix string, ids map[string]s
 		}
 		id = cmp.Or(ids[id], id)
 		if task := r.task(0, id); task != nil {
+			if len(r.set.Candidates[id]) > 0 {
+				r.wrong(0, "", "", "%s: there is another candidate of %q already", prefix+e.Name(), id)
+			}
 			if err := r.entry(ctx, task, filepath.Join(dir, e.Name()), e, sum); err != nil {
 				return fmt.Errorf("%s: %w", prefix+e.Name(), document.Bare(err))
 			}
@@ -391,9 +394,6 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 			return err
 		}
 		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
-		if len(r.set.Candidates[task.ID()]) > 0 {
-			r.wrong(0, "", "", "%s: the task %q has another file already", filepath.Base(name), task.ID())
-		}
 		r.add(task, "", string(text))
 	default:
 		r.wrong(0, "", "", "%s: a candidate of %q, a %s, is a directory for a terminal_task and a file for any other task", filepath.Base(name), task.ID(), task.Family().Name)

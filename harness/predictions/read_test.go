@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness/predictions"
+	"github.com/securebench/sbench/workspace"
 )
 
 func must(t *testing.T, err error) {
@@ -142,9 +143,10 @@ func TestReadDirectory(t *testing.T) {
 	must(t, os.Remove(pipe))
 	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
 	must(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, workspace.TaskDir("files")), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))
 	_, err = predictions.Read(t.Context(), dir, pack, false)
-	for _, want := range []string{`has another file already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
+	for _, want := range []string{`text.txt: there is another candidate of "text" already`, `there is another candidate of "files" already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
