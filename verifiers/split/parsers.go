@@ -253,8 +253,12 @@ func parseICS(text string) (any, error) {
 	properties, events := []object{}, []object{}
 	var stack []string
 	var event []object // the properties of the event around the line; nil outside of events
+	named := 0         // bytes of names and parameters, which take many times as much memory
 	for _, line := range lines {
 		names, value, found := strings.Cut(string(line), ":")
+		if named += len(names); named > maxLine {
+			return nil, tooMuchEvidence()
+		}
 		parts := strings.Split(names, ";")
 		name, component, parameters := strings.ToUpper(parts[0]), strings.ToUpper(value), map[string]string{}
 		for _, part := range parts[1:] {

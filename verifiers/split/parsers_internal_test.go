@@ -72,6 +72,7 @@ func TestParsers(t *testing.T) {
 		{"ics", "ics/v1", calendar, `{"events":[{"properties":[{"name":"DTSTART","parameters":{"TZID":"Europe/Paris"},"value":"20260101"}],"type":"VEVENT"}],"properties":[{"name":"VERSION","parameters":{},"value":"2.0"}]}`},
 		{"ics with many folds", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("\n x", 1<<20) + "\nEND:VEVENT\n", "invalid_ics"},
 		{"ics with many lines", "ics/v1", "BEGIN:VCALENDAR\n" + strings.Repeat("X:\n", 100_000) + "END:VCALENDAR\n", "invalid_ics"},
+		{"ics with many parameters", "ics/v1", "BEGIN:VCALENDAR\nX" + strings.Repeat("\n ;A=1", 1<<19) + ":\nEND:VCALENDAR\n", "artifact_too_large"},
 		{"ics without an end", "ics/v1", "BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n", "invalid_ics"},
 		{"ics with a long line", "ics/v1", "BEGIN:VCALENDAR\nX:" + strings.Repeat("x", 8192) + "\nEND:VCALENDAR\n", "invalid_ics"},
 		{"npy", "strict-npy-float-summary/v1", npy("<f8", "(2,)", doubles(0.25, 0.75)), stats("<f8", 2, `"all_finite":true,"all_positive":true,"maximum":0.75,"minimum":0.25,"sum":1.0,"sum_log":-1.6739764335716716,"sum_x_log_x":-0.5623351446188083`)},
