@@ -71,6 +71,24 @@ func TestGrade(t *testing.T) {
 	}
 }
 
+// TestGradeNetwork: checkers of graded candidates get the network that the tester file describes, although no harness
+// gets one.
+func TestGradeNetwork(t *testing.T) {
+	a := &app{stderr: t.Output(), interrupts: &interruption{}}
+	dir := agreeingPack(t, map[string]string{
+		"tasks.jsonl": `{"id": "a", "family": "short_answer", "input": {"question": "x"}, "eval": {"accepted_answers": ["1"]}}` + "\n",
+		"tester.yaml": testerWith("harness: {type: command, config: {command: x, allowed_domains: [example.org]}}\nruntime: {network: {transparent: true, ca_bundle: ca.pem}}\n"),
+	})
+	in, err := loadTester(a, testerSource{path: filepath.Join(dir, "tester.yaml")})
+	must(t, err)
+	cmd := &runCmd{graded: &gradeCmd{Source: lines(t, "one.jsonl", map[string]string{"id": "a", "answer": "1"})}}
+	_, base, err := cmd.options(t.Context(), a, in, nil)
+	must(t, err)
+	if e := base.Egress; !e.Transparent || e.CABundle != filepath.Join(dir, "ca.pem") || len(e.Domains) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
 // TestGradeWorkspaces judges the directories and layers of an agent that ran elsewhere.
 func TestGradeWorkspaces(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))

@@ -246,12 +246,14 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	if err = cmd.deal(in.Tester, &o); err != nil {
 		return o, base, err
 	}
-	if cmd.graded != nil {
-		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
-	} else {
-		base.Egress, err = setup.Egress(in.Tester)
+	if base.Egress, err = setup.Egress(in.Tester); err != nil {
+		return o, base, err
 	}
-	if err == nil && cmd.runsHarness() {
+	switch {
+	case cmd.graded != nil:
+		base.Egress.Domains = nil // no harness runs
+		base.Producer, err = cmd.graded.read(ctx, a, in.Pack, &o)
+	case cmd.runsHarness():
 		base.Producer, err = cmd.producer(ctx, a, in)
 	}
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler/environment"
-	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -36,10 +35,7 @@ func Open(ctx context.Context, h *host.Host, plan run.Plan, base run.Site) (*Sit
 	if s.Degraded, err = h.Degraded(); err != nil {
 		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	egress, err := setup.Egress(t)
-	if err != nil {
-		return nil, err
-	}
+	egress := base.Egress
 	egress.Domains, egress.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
 	if s.engine, err = h.NewRun(ctx, plan.Isolations()...); err != nil {
 		return nil, err
