@@ -22,9 +22,10 @@ type setFlag struct {
 	Set []string `sep:"none" placeholder:"KEY=VALUE" help:"Set a key of the tester file, as in --set runtime.limits.memory=2g. The value is text, or JSON where text is not allowed. Can be repeated."`
 }
 
-// testerArgs are testerFlags for commands that also take the file as an argument.
+// testerArgs are testerFlags for commands that also take the file as an argument. A command can replace the help of the
+// argument.
 type testerArgs struct {
-	File        string `arg:"" optional:"" name:"file" help:"Tester file. For run also a directory of tasks of Harbor or Terminal-Bench, or a pack that was imported (docs/datasets.md)."`
+	File        string `arg:"" optional:"" name:"file" help:"${file}"`
 	testerFlags `set:"config=Tester file, instead of the argument."`
 	Model       string `short:"m" placeholder:"NAME" help:"The same as --set harness.config.model=NAME."`
 }

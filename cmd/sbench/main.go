@@ -118,6 +118,7 @@ func commandIn(err error) string {
 func helpVars(formats []pack.Format) kong.Vars {
 	return kong.Vars{
 		"version": versionLine(),
+		"file":    "Tester file.",
 		"agents":  joined(harness.CLIs(), " or ", func(c harness.CLI) string { return c.Name }),
 		"formats": joined(formats, ", ", func(f pack.Format) string { return f.Name }),
 	}

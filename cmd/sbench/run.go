@@ -24,8 +24,8 @@ import (
 )
 
 type runCmd struct {
-	testerArgs
-	Attempts *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
+	testerArgs `set:"file=Tester file, a directory of tasks of Harbor or Terminal-Bench, or a pack that was imported (docs/datasets.md)."`
+	Attempts   *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
 	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
