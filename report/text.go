@@ -8,6 +8,13 @@ import (
 	"unicode/utf8"
 )
 
+// The most characters of texts in lines for people.
+const (
+	ShownName    = 100  // a task's id
+	ShownMessage = 200  // a reason
+	ShownLine    = 2000 // anything else
+)
+
 // Visible returns a hostile text as one line of at most most characters, with "…" if it was longer. It escapes
 // characters that are control characters, are invisible or change the direction of text.
 func Visible(s string, most int) string {

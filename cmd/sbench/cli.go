@@ -89,13 +89,6 @@ type globals struct {
 	LogFormat string `enum:"text,json" default:"text" env:"SBENCH_LOG_FORMAT" help:"Format of the log, and of warnings and the error at the end: text or json, one object a line."`
 }
 
-// Bounds of what is printed of a text, in characters.
-const (
-	shownName    = 100  // a task's id
-	shownMessage = 200  // a reason
-	shownLine    = 2000 // anything else
-)
-
 // app is passed to every command.
 type app struct {
 	flags          globals

@@ -57,7 +57,7 @@ func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir stri
 	if len(s.LeftOut) > 0 {
 		line("\nnot prepared, and left out of the score:")
 		for _, l := range s.LeftOut {
-			line("  %s: %s", report.Visible(l.Task, shownName), report.Visible(l.Reason, shownMessage))
+			line("  %s: %s", report.Visible(l.Task, report.ShownName), report.Visible(l.Reason, report.ShownMessage))
 		}
 	}
 	if standIn := pack.StandIn(dir); standIn != "" {
@@ -72,7 +72,7 @@ func writeNext(w io.Writer, s run.Summary, r report.Run, args []string, dir stri
 	case s.Failed > 2 && s.Failed == s.Total:
 		hint = "no attempt passed: does the reference pass?"
 	case hopeless >= 0:
-		hint = "no candidate of " + report.Visible(r.Tasks[hopeless].TaskID, shownName) + " passed: does the reference pass?"
+		hint = "no candidate of " + report.Visible(r.Tasks[hopeless].TaskID, report.ShownName) + " passed: does the reference pass?"
 	}
 	if hint != "" {
 		line("      sbench pack check %s\n      (%s)", quoted(dir), hint)

@@ -53,7 +53,7 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	if cmd.JSON {
 		return a.json(v)
 	}
-	err := printTable(a, v.Findings, func(f record.Finding) string { return report.Visible(f.String(), shownLine) })
+	err := printTable(a, v.Findings, func(f record.Finding) string { return report.Visible(f.String(), report.ShownLine) })
 	state := "not sealed"
 	switch {
 	case v.Signed:

@@ -16,7 +16,7 @@ var formula = regexp.MustCompile(`(^|;)(["' ]*[=+\-@＝＋－＠])`)
 
 // harmlessCell returns a hostile text as one line, with an apostrophe before whatever would begin a formula.
 func harmlessCell(s string) string {
-	return formula.ReplaceAllString(report.Visible(s, 2000), "${1}'${2}")
+	return formula.ReplaceAllString(report.Visible(s, report.ShownLine), "${1}'${2}")
 }
 
 // CSV writes a header and a line for each attempt, with the try that counts. Times are in seconds, sizes in

@@ -11,13 +11,8 @@ import (
 	"github.com/securebench/sbench/run"
 )
 
-const (
-	shownName    = 100  // characters of a task's id
-	shownMessage = 200  // characters of a failure message
-	shownLine    = 2000 // characters of a line of agents' output, and of other details
-	// slowVerification is after how many seconds the runs of a verification are shown.
-	slowVerification = 10
-)
+// slowVerification is after how many seconds the runs of a verification are shown.
+const slowVerification = 10
 
 // plain writes lines for notices and for each finished attempt.
 type plain struct {
@@ -37,19 +32,19 @@ func (p *plain) add(e run.Event) {
 
 // eventLines returns an event's lines for people, without control characters. The pace includes the event.
 func eventLines(e run.Event, p pace) []string {
-	detail := report.Visible(e.Detail, shownLine)
-	task := report.Visible(e.Task, shownName)
+	detail := report.Visible(e.Detail, report.ShownLine)
+	task := report.Visible(e.Task, report.ShownName)
 	switch e.Kind {
 	case run.TaskDone:
 		return []string{doneLine(e, p)}
 	case run.AgentOutput:
 		var lines []string
 		for line := range strings.Lines(e.Detail) {
-			lines = append(lines, task+"> "+report.Visible(strings.TrimRight(line, "\r\n"), shownLine))
+			lines = append(lines, task+"> "+report.Visible(strings.TrimRight(line, "\r\n"), report.ShownLine))
 		}
 		return lines
 	case run.SandboxCommand, run.SandboxResult:
-		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, shownName)), " ")}
+		return []string{strings.Join(nonEmpty(task, string(e.Kind), detail, report.Visible(e.Reason, report.ShownName)), " ")}
 	case run.VerifierRun:
 		if e.Seconds < slowVerification {
 			return nil
@@ -87,12 +82,12 @@ func doneLine(e run.Event, p pace) string {
 		notes = append(notes, "ETA "+seconds(left))
 	}
 	line := fmt.Sprintf("[%d/%d] %s", p.done(), p.attempts, strings.Join(nonEmpty(
-		string(e.Status), report.Visible(e.Task, shownName), report.Visible(e.Reason, shownName), string(e.Assurance), report.Seconds(e.Seconds)), " "))
+		string(e.Status), report.Visible(e.Task, report.ShownName), report.Visible(e.Reason, report.ShownName), string(e.Assurance), report.Seconds(e.Seconds)), " "))
 	if len(notes) > 0 {
 		line += " (" + strings.Join(notes, ", ") + ")"
 	}
 	if e.FailureMessage != "" {
-		line += ": " + report.Visible(e.FailureMessage, shownMessage)
+		line += ": " + report.Visible(e.FailureMessage, report.ShownMessage)
 	}
 	return line
 }

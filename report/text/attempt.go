@@ -11,9 +11,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// shownLine bounds a line of an attempt's texts, in characters.
-const shownLine = 2000
-
 // An Attempt is what is shown of one attempt, also as JSON.
 type Attempt struct {
 	Task    string        `json:"task"`
@@ -83,7 +80,7 @@ func (v Attempt) Write(w io.Writer) error {
 type attemptPrinter struct{ strings.Builder }
 
 func (p *attemptPrinter) line(format string, args ...any) {
-	p.WriteString(report.Visible(fmt.Sprintf(format, args...), shownLine) + "\n")
+	p.WriteString(report.Visible(fmt.Sprintf(format, args...), report.ShownLine) + "\n")
 }
 
 // text prints a text with a title, indented; nothing if it is empty.
