@@ -5,6 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +50,30 @@ func ParseShard(text string, getenv func(string) string) (s Shard, err error) {
 // Dir returns the name of the shard's directory. Names sort as the shards do.
 func (s Shard) Dir() string {
 	return fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(s.Count)), s.Index, s.Count)
+}
+
+// ShardDirs returns the directories of shards: each of dirs that is a run, and the shards in the other dirs. The error is
+// record.ErrShards for a directory that has none.
+func ShardDirs(dirs []string) ([]string, error) {
+	var all []string
+	for _, dir := range dirs {
+		_, err := os.Stat(filepath.Join(dir, record.ManifestFile))
+		if err == nil {
+			all = append(all, dir)
+			continue
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		found, err := fs.Glob(os.DirFS(dir), "shard-*-of-*/"+record.ManifestFile)
+		if err != nil || len(found) == 0 {
+			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor a directory with shards of one", record.ErrShards, dir))
+		}
+		for _, name := range found {
+			all = append(all, filepath.Join(dir, filepath.Dir(name)))
+		}
+	}
+	return all, nil
 }
 
 // dealt is an attempt that goes to a shard.

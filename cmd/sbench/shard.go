@@ -52,7 +52,7 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	var merged record.MergeReport
-	dirs, err := record.ShardDirs(cmd.RunDirs)
+	dirs, err := run.ShardDirs(cmd.RunDirs)
 	if err == nil {
 		merged, err = record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign, Private: cmd.Private})
 	}

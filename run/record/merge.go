@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 	"unique"
@@ -72,30 +71,6 @@ func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (M
 		return MergeReport{}, err
 	}
 	return m.report(), nil
-}
-
-// ShardDirs returns the directories of shards: each of dirs that is a run, and the shards in the other dirs. The error is
-// ErrShards for a directory that has none.
-func ShardDirs(dirs []string) ([]string, error) {
-	var all []string
-	for _, dir := range dirs {
-		_, err := os.Stat(filepath.Join(dir, ManifestFile))
-		if err == nil {
-			all = append(all, dir)
-			continue
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		found, err := fs.Glob(os.DirFS(dir), "shard-*-of-*/"+ManifestFile)
-		if err != nil || len(found) == 0 {
-			return nil, errors.Join(err, fmt.Errorf("%w: %s is neither a run nor a directory with shards of one", ErrShards, dir))
-		}
-		for _, name := range found {
-			all = append(all, filepath.Join(dir, filepath.Dir(name)))
-		}
-	}
-	return all, nil
 }
 
 // merger is a merge in progress.
