@@ -170,7 +170,7 @@ func testFunctions(t *testing.T) map[string][]string {
 	return found
 }
 
-// checkFile checks the imports of a file, and adds to imported which other directories its directory imports.
+// checkFile checks the imports of a file, and adds the directories that it imports to imported.
 func checkFile(t *testing.T, path string, imported map[string][]string) {
 	t.Helper()
 	directory := directoryOf(filepath.ToSlash(filepath.Dir(path)))

@@ -9,7 +9,7 @@ import (
 )
 
 // Find returns the index of an attempt, and the number of its task's attempts. The task is an id, or a pattern that only
-// one task matches. The attempt 0 is the first that did not pass, else the first.
+// one task matches. Attempt 0 means the first attempt that did not pass, or the first if all passed.
 func (s *Source) Find(task string, attempt int) (at, of int, err error) {
 	var ids []string // of matching tasks
 	indices := map[string][]int{}

@@ -52,7 +52,7 @@ func CloseAll(sources []*Source) error {
 	return errors.Join(errs...)
 }
 
-// Below describes the runs of which a smaller share than percent of the attempts passed. Attempts without a verdict or
+// Below describes the runs in which less than percent of the attempts passed. Attempts without a verdict or
 // without a record count as not passed. For nil it returns nothing.
 func (r Report) Below(percent *float64) (runs []string) {
 	if percent == nil {

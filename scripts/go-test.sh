@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # go-test.sh ARGUMENTS...
 #
-# go test with the base image and sbench's shim at hand and a directory of its own,
-# where the private containerds of the tests live, one for each package, and which is gone
-# afterwards. Two packages are tested at a time. With SBENCH_TEST_EVENTS only failures are
-# printed: see events.sh. With SBENCH_TEST_MEMORY=1, as root, the volatile state is in memory,
-# as on hosts whose /run is.
+# go test with the base image and sbench's shim. The private containerds of the tests, one for each
+# package, live in a directory that is removed at the end. Two packages are tested at a time. With
+# SBENCH_TEST_EVENTS only failures are printed: see events.sh. With SBENCH_TEST_MEMORY=1, as root, the
+# volatile state is in memory, as on hosts whose /run is.
 set -euo pipefail
 
 # shellcheck source-path=SCRIPTDIR source=events.sh

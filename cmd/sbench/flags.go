@@ -88,7 +88,7 @@ type jsonFlag struct {
 
 // progressFlags say how the progress of attempts is shown.
 type progressFlags struct {
-	Progress progress.Format `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error: plain lines, json, none, or auto, which is plain and on a terminal has a bar below the lines."`
+	Progress progress.Format `enum:"auto,plain,json,none" default:"auto" help:"Progress on standard error. plain: lines. json: an object for each event. none: nothing. auto: plain, and on a terminal a bar below the lines."`
 	Quiet    bool            `short:"q" help:"The same as --progress none."`
 }
 

@@ -80,7 +80,7 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 		}
 	}
 	if without > 0 {
-		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects others)", without))
+		a.say(slog.LevelWarn, fmt.Sprintf("%d of the selected tasks have no candidate, and count as failed (--task selects other tasks)", without))
 	}
 	o.Attempts, o.CandidatesExist = set.Attempts(), true
 	return set, nil

@@ -71,8 +71,8 @@ func TestGrade(t *testing.T) {
 	}
 }
 
-// TestGradeNetwork: checkers of graded candidates get the network that the tester file describes, although no harness
-// gets one.
+// TestGradeNetwork: checkers of graded candidates get the network that the tester file describes. The harness
+// does not run, and so may reach nothing.
 func TestGradeNetwork(t *testing.T) {
 	a := &app{stderr: t.Output(), interrupts: &interruption{}}
 	dir := agreeingPack(t, map[string]string{

@@ -81,9 +81,9 @@ type jobSlurmCmd struct {
 	EnvFile   string        `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
 	Partition string        `placeholder:"NAME" help:"Slurm's partition."`
 	Account   string        `placeholder:"NAME" help:"Slurm's account."`
-	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for others and is queued again. Default: the partition's limit."`
+	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for other jobs and is queued again. Default: the partition's limit."`
 	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that to end its attempts. Default: 2m."`
-	NodeDir   string        `placeholder:"DIR" help:"Directory on each node's own disk for images and volumes, such as /local/sbench. Default: sbench's usual one."`
+	NodeDir   string        `placeholder:"DIR" help:"Directory on each node's own disk for images and volumes, such as /local/sbench. Default: sbench's usual directory."`
 }
 
 func (cmd *jobSlurmCmd) Run(a *app) error {
@@ -173,7 +173,7 @@ type jobKubernetesCmd struct {
 	Claim        string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for the results, to which all nodes can write."`
 	OnClaim      string            `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
 	Name         string            `placeholder:"NAME" help:"Name of the job and of the results. Default: from the tester file's run.id."`
-	NodeSocket   string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: each pod has one of its own."`
+	NodeSocket   string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: a containerd in each pod."`
 	NodeRoot     string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
 	NodeDir      string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
 	Parallel     int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
@@ -206,7 +206,7 @@ func (cmd *jobKubernetesCmd) Run(a *app) error {
 	return errors.Join(err, a.printf("%s", text))
 }
 
-// onClaim adds to an error about files that cannot be in a ConfigMap where else they can be.
+// onClaim adds to an error about files that cannot be in a ConfigMap how to put them on the claim.
 func onClaim(err error) error {
 	if errors.Is(err, kubernetes.ErrNoConfigMap) {
 		err = fmt.Errorf("%w: put the files on the claim, and name their directory by --on-claim", err)

@@ -23,7 +23,7 @@ assert u.urlopen("http://127.0.0.1:8098/", timeout=5).read() == b"42"
 // A keeping is a task that keeps processes, with the harness's script.
 type keeping struct {
 	script  string
-	sidecar string         // runs in one, beside harness and checker; "" for none
+	sidecar string         // the Python program of a sidecar; "" for no sidecar
 	checker map[string]any // nil means the command ask
 }
 

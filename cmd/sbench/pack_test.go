@@ -209,7 +209,7 @@ case $evidence in *'"answer":"3\n"}'|*'"answer":3}') echo '{"passed": true}';; *
 echo 'echo 3' > prog.sh
 `
 
-// carelessAdapter executes the candidate in its own place.
+// carelessAdapter replaces itself with the candidate.
 const carelessAdapter = `import json, os, sys
 sys.stdin.readline()
 if os.path.exists("add.py"):

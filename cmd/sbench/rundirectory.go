@@ -33,7 +33,7 @@ func (cmd *runCmd) isDirectory() bool { return isDirectory(cmp.Or(cmd.File, cmd.
 // runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
 // images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
 func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
-	if err := isRun(cmp.Or(cmd.File, cmd.Config)); err != nil {
+	if err := checkRunnable(cmp.Or(cmd.File, cmd.Config)); err != nil {
 		return err
 	}
 	if cmd.Harness == "" {
@@ -63,9 +63,9 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 	return sub.runOne(ctx, a, source)
 }
 
-// isRun returns an error for a directory without tasks, and for the directory of a pack that no import
-// made, which has a tester file of its author's.
-func isRun(dir string) error {
+// checkRunnable returns an error for a directory without tasks, and for the directory of a pack that no import made: the
+// author of such a pack has written a tester file.
+func checkRunnable(dir string) error {
 	switch {
 	case !exists(filepath.Join(dir, "manifest.yaml")):
 		_, _, err := harbor.Detect(dir)

@@ -24,8 +24,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// fortyTasks writes a pack whose tasks pass, fail, print a lot and take a while, and
-// returns its tester file.
+// fortyTasks writes a pack with 40 tasks, and returns its tester file. The harness solves half of the tasks. In the other
+// tasks it prints a lot or takes a while, and fails.
 func (h testHost) fortyTasks() string {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, "forty")
@@ -142,8 +142,7 @@ func (h testHost) disturbed(tester, output string, wait time.Duration, signal sy
 	return false
 }
 
-// TestSmallDisk: a run whose output directory is full ends with an error, and can be
-// resumed when there is room.
+// TestSmallDisk: a run ends with an error when its disk is full, and can be resumed when there is room again.
 func TestSmallDisk(t *testing.T) {
 	h := newHost(t)
 	tester := h.fortyTasks()
@@ -203,8 +202,7 @@ func (h testHost) nothingLeft(before []string) {
 	}
 }
 
-// calmVerdicts returns how many of the forty tasks have which outcome in an undisturbed
-// run.
+// calmVerdicts returns how many of the forty tasks have each outcome in an undisturbed run.
 func calmVerdicts() map[string]int {
 	return map[string]int{"passed ": 20, "failed checker_failed": 4, "failed producer_failed": 16}
 }

@@ -79,7 +79,7 @@ func TestFetches(t *testing.T) {
 		"tasks/t/tests/test.sh":     fetch + "if [ -s /tmp/checktool ] && sh /tmp/checktool; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
 		"tasks/t/solution/solve.sh": "echo 42 > answer.txt\n",
 		"www/checktool":             "#!/bin/sh\ngrep -qx 42 answer.txt\n",
-		// the solution leaves a server, which such a checker asks
+		// the solution leaves a server, and the checker asks it
 		"tasks/s/instruction.md":    "Serve answer.txt with 42 at port 8098.\n",
 		"tasks/s/task.toml":         "[environment]\ndocker_image = \"" + containerdtest.Image + "\"\nworkdir = \"/srv/app\"\n",
 		"tasks/s/tests/test.sh":     fetch + "[ -s /tmp/checktool ] && curl -s http://localhost:8098/answer.txt > answer.txt && sh /tmp/checktool && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",

@@ -24,7 +24,7 @@ func start(t *testing.T, p *pty.Terminal, h testHost, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// sleeper writes a pack of one task, whose harness sleeps.
+// sleeper writes a pack with one task, and returns a tester file with a harness that sleeps.
 func sleeper(t *testing.T, seconds string) (config string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -122,7 +122,7 @@ func (p pace) remaining(now time.Time) (time.Duration, bool) {
 	return time.Duration(float64(now.Sub(p.began)) / float64(p.finished) * float64(p.attempts-p.done())), true
 }
 
-// seconds formats a duration roughly. A negative one counts as zero.
+// seconds formats a duration roughly. A negative duration counts as zero.
 func seconds(d time.Duration) string {
 	s := max(int64(d/time.Second), 0)
 	switch {

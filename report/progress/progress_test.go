@@ -104,8 +104,7 @@ func onTerminal(t *testing.T, format progress.Format, columns int) (d *progress.
 	}
 }
 
-// TestProgressOnTerminal: --progress decides, too, and two runs of one command share the
-// terminal.
+// TestProgressOnTerminal: on a terminal, only auto draws a bar. Two runs of one command share the terminal.
 func TestProgressOnTerminal(t *testing.T) {
 	for _, format := range []progress.Format{progress.Auto, progress.Plain, progress.JSON} {
 		t.Run(string(format), func(t *testing.T) {
@@ -142,7 +141,7 @@ func TestProgressOnTerminal(t *testing.T) {
 	}
 }
 
-// TestBarResized: on a terminal that is made narrower, the bar is, too.
+// TestBarResized: the bar becomes narrower with its terminal.
 func TestBarResized(t *testing.T) {
 	d, p, end := onTerminal(t, progress.Auto, 100)
 	d.Show()(run.Event{Kind: run.RunStart, Tasks: 1, Attempts: 1})

@@ -30,7 +30,7 @@ type resolver struct {
 	engine   *sandbox.Engine
 	policy   images.PullPolicy
 	progress func(run.Event)     // nil for none
-	tried    []runtime.Isolation // with which a sandbox has worked
+	tried    []runtime.Isolation // the isolations with which a sandbox has worked
 	// setup and capabilities are for the commands of a build or of environment.setup.
 	setup        harness.Egress
 	capabilities []string
@@ -91,7 +91,7 @@ func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	}
 }
 
-// isolated is an engine. Each of its sandboxes has the isolation least, or a stricter one.
+// isolated is an engine. Each of its sandboxes has the isolation least, or a stricter isolation.
 type isolated struct {
 	*sandbox.Engine
 	least runtime.Isolation
