@@ -153,14 +153,14 @@ func (x *transfer) decide(r *http.Request) decision {
 		x.a.last.Host, x.a.entry.Host = name, name
 	}
 	switch {
+	case len(r.TransferEncoding) > 0: // perhaps beside a length, which net/http drops (RFC 9112, 6.3)
+		return x.a.refuse(reasonLength, "")
 	case r.URL.Scheme != "http":
 		return x.a.refuse(reasonScheme, "plain requests are for http")
 	case r.URL.User != nil || r.URL.Opaque != "" || strings.HasSuffix(r.URL.Host, ":"):
 		return x.a.refuse(reasonAuthority, "")
 	case len(r.Header["Upgrade"]) > 0 || httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade"):
 		return x.a.refuse(reasonUpgrade, "")
-	case len(r.TransferEncoding) > 0: // perhaps beside a length, which net/http drops (RFC 9112, 6.3)
-		return x.a.refuse(reasonLength, "")
 	case r.ContentLength > x.p.limits.Up-x.p.up.used():
 		return x.a.refuse(reasonUp, "")
 	case x.c.redirectedTo != nil && bad != reasonIPLiteral && *x.c.redirectedTo != destination{name, number}:

@@ -58,6 +58,10 @@ func request(method, path, headers, body string) string {
 func TestHTTPLimits(t *testing.T) {
 	slow := func(c net.Conn) { silent(c) }
 	big := strings.Repeat("x", 100_000)
+	twoRequests := func(headers string) string { // the second could be a part of the first one's body
+		first := request("POST", "/", headers+"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")
+		return strings.Replace(first, "Connection: close\r\n", "", 1) + request("GET", "/", "", "")
+	}
 	tests := []struct {
 		name   string
 		limits proxy.EgressLimits
@@ -77,8 +81,8 @@ func TestHTTPLimits(t *testing.T) {
 		{name: "a declared body", limits: proxy.EgressLimits{Up: 1000}, server: slow,
 			send: request("POST", "/", "Content-Length: 1001\r\n", "x"), log: "http deny bytes_up", status: 403},
 		{name: "a body in chunks", send: request("POST", "/", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), log: "http deny length_required", status: 411},
-		{name: "a length beside chunks, and a request", log: "http deny length_required", status: 411,
-			send: request("POST", "/", "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n") + request("GET", "/", "", "")},
+		{name: "a length beside chunks, and a request", send: twoRequests(""), log: "http deny length_required", status: 411},
+		{name: "the same, and an upgrade", send: twoRequests("Upgrade: h2c\r\n"), log: "http deny length_required", status: 411},
 		{name: "bytes up", limits: proxy.EgressLimits{Up: 50_000}, server: slow,
 			send: request("POST", "/", "Content-Length: 50000\r\n", big), log: "http allow bytes_up", status: 403, upMax: 50_000},
 		{name: "a URL is bytes, too", limits: proxy.EgressLimits{Up: 1000},

@@ -45,7 +45,9 @@ func ownShim(t *testing.T) (*host.Host, *sandbox.Engine, runtime.Image) {
 	opts.Handler = shim.Runtime
 	c := containerdtest.OpenWith(t, opts)
 	run, err := c.NewRun(t.Context())
-	report(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	image, err := c.Images.Get(t.Context(), containerdtest.Image, images.PullNever)
 	report(t, err)
 	return c, run, image
