@@ -328,7 +328,7 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 // takePatch compares the repository in the stopped sandbox with the image's.
 func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
 	env := r.Task.Environment()
-	tree, err := sandbox.Path(env.Workdir)
+	_, err := sandbox.Path(env.Workdir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
 	}
@@ -336,7 +336,7 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 		return "", nil, err
 	}
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
-		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, Ignored: env.SecureBench, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+		Image: r.Image, Repo: env.Workdir, Left: sandbox, Exclude: places, Ignored: env.SecureBench, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
 }
 

@@ -109,8 +109,16 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	left := map[string][]string{}
+	for _, m := range n.cfg.Mounts {
+		if m.Left != nil {
+			if left[m.Dest], err = n.layersOf(m.Left); err != nil {
+				return err
+			}
+		}
+	}
 	n.root, err = rootfs.New(rootfs.Config{
-		Dir: n.dir, Lower: lower, Layer: n.layer, IDs: n.ids.own,
+		Dir: n.dir, Lower: lower, Left: left, Layer: n.layer, IDs: n.ids.own,
 		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir != "",
 	})
 	return err
@@ -141,16 +149,21 @@ func (n *enclosure) base(ctx context.Context) ([]string, error) {
 	if n.cfg.Base == nil {
 		return n.engine.lowers(ctx, n.cfg.Image)
 	}
-	base, ok := n.cfg.Base.(*Sandbox)
-	if !ok || base.engine != n.engine {
+	return n.layersOf(n.cfg.Base)
+}
+
+// layersOf returns the directories of another sandbox's root file system, topmost first.
+func (n *enclosure) layersOf(sandbox runtime.Sandbox) ([]string, error) {
+	other, ok := sandbox.(*Sandbox)
+	if !ok || other.engine != n.engine {
 		return nil, errors.New("base sandbox is not of this engine")
 	}
-	base.mu.Lock()
-	defer base.mu.Unlock()
-	if err := base.checkStopped(); err != nil {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if err := other.checkStopped(); err != nil {
 		return nil, fmt.Errorf("base %w", err)
 	}
-	return base.root.Layers(), nil
+	return other.root.Layers(), nil
 }
 
 // lookup finds the sandbox's user in the files of the image, without UpperDir.

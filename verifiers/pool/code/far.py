@@ -12,8 +12,8 @@ from codec import Graph, NotPlain, refuse
 
 
 class Peer:
-    """Asks the candidate's process. end ends this process with a report. Of the candidate's names, only those of
-    the classes have attributes. names are the tests' own, which the candidate may need."""
+    """Asks the candidate's process. end ends this process with a report. Only the candidate's classes of these names,
+    and their instances, have attributes. names are the tests' own, which the candidate may need."""
 
     def __init__(self, channel, end, classes, names):
         self.channel, self.end, self.classes, self.names = channel, end, classes, names
@@ -59,7 +59,8 @@ class Peer:
         self.turn.release()
         try:
             if word == "value":
-                return values[0]
+                made_here = question == "call" and number == 0 and path[0] in self.classes and len(path) == 1
+                return Far(*values[0]._far) if made_here and type(values[0]) is Handle else values[0]
             if word == "iterator" and type(values[0]) is list:
                 return iter(values[0])
             if word == "callable":
@@ -132,9 +133,13 @@ for name in {n for kind in (float, int, str, list, dict, set) for n in dir(kind)
 
 
 class Handle(Far):
-    """An object that the candidate has answered with: it has attributes, can be called and be an argument."""
+    """An object that the candidate has answered with. The tests can call it and give it back. They may ask for a
+    method of the right answer (`f(x).startswith('a')`), which the candidate's object would answer."""
 
     __class__ = property(lambda self: self._far[0].refuse("isinstance"))
+
+    def __getattr__(self, name):
+        self._far[0].refuse(name)
 
 
 class Names(dict):
