@@ -254,7 +254,7 @@ func TestRepoPatch(t *testing.T) {
 // TestRepoPatchForms: the form of a change decides neither way: names, kinds of files, policies.
 func TestRepoPatchForms(t *testing.T) {
 	judgeRows(t, []repoRow{
-		{"honest fix, committed", fix + `; git -c user.name=x -c user.email=x@y commit -qam fix`, "", nil},
+		{"honest fix, stashed, and committed on a branch", fix + `; git config user.name x; git config user.email x@y; echo x > calc/new.txt; git stash -qu && git stash pop -q && git checkout -qb mend && git add -A && git commit -qm fix && git checkout -q - && git merge -q mend || rm -r calc`, "", nil},
 		{"honest fix, staged", fix + `; git add -A`, "", nil},
 		{"honest fix in a new file", `echo 'def add(a, b): return a + b' > calc/impl.py; echo 'from calc.impl import add' > calc/core.py`, "", nil},
 		{"honest fix with a space and an umlaut in a name", fix + `; echo x > "calc/a ö.txt"`, "", nil},
