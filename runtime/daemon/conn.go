@@ -72,7 +72,7 @@ func Dial(ctx context.Context, to Target) (*Conn, error) {
 	v, err := cl.Version(ctx)
 	if err != nil {
 		if ctx.Err() != nil || late(err) { // gRPC's attempt to connect may end a moment earlier
-			err = fmt.Errorf("no answer within %s: it hangs, or was stopped", dialTimeout)
+			err = fmt.Errorf("no answer within %s: it hangs, or was stopped; restart it, or let sbench start one of its own (--address none)", dialTimeout)
 		}
 		return fail(errors.Join(err, cl.Close()))
 	}
