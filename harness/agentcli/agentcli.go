@@ -36,9 +36,9 @@ var (
 // A Package names a package in the registry. If all platforms' packages share one name, a
 // suffix of the version selects the platform.
 type Package struct {
-	Name    string `json:"package"` // such as @scope/name
-	Suffix  string // such as -linux-x64, "" for none
-	Program string `json:"file"` // the path of the program in the package
+	Name    string `key:"package" rule:"required" doc:"Its name."`                               // such as @scope/name
+	Suffix  string `key:"suffix" doc:"What its versions for this platform end in."`              // such as -linux-x64, "" for none
+	Program string `key:"file" rule:"required file" doc:"The program, relative to the package."` // its path in the package
 }
 
 // An Installed is a package in the cache.
