@@ -87,7 +87,7 @@ func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
 		Engine: isolated{r.engine, least}, Images: buildImages{r.host.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
-		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
+		Egress: r.setup, Capabilities: r.capabilities, Output: io.Discard, Temp: temp,
 	}
 }
 
