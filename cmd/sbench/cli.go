@@ -120,6 +120,20 @@ func (a *app) say(level slog.Level, text string) {
 	}
 }
 
+// maxListed bounds what sayAll says of a list.
+const maxListed = 20
+
+// sayAll says the first items of a list, each in one line that begins with what they are.
+func sayAll[T any](a *app, what string, list []T) {
+	for i, item := range list {
+		if i == maxListed {
+			a.say(slog.LevelWarn, fmt.Sprintf("%s: … and %d more", what, len(list)-i))
+			break
+		}
+		a.say(slog.LevelWarn, what+": "+report.Visible(fmt.Sprint(item), report.ShownLine))
+	}
+}
+
 // options returns the runtime's options from the flags, else from the tester file t, which may be nil.
 func (a *app) options(t *testerfile.File) host.Options {
 	f := a.flags

@@ -113,7 +113,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	if err != nil {
 		return "", nil, err
 	}
-	a.printShown("note", report.Notes)
+	sayAll(a, "note", report.Notes)
 	for _, p := range report.Left {
 		task, file := harbor.TaskAt(source, p.File, marker)
 		reason := p.Message
