@@ -18,6 +18,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/progress"
 	"github.com/securebench/sbench/run"
@@ -261,14 +262,14 @@ func exitCode(ctx context.Context, err error) int {
 		return codeMeasured
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
-	case errors.As(err, &problems), errors.Is(err, errUsage):
+	case errors.As(err, &problems), errors.Is(err, errUsage), errors.As(err, new(build.Fault)):
 		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified
 	case errors.Is(err, errBelow):
 		return codeBelow
 	case errors.Is(err, run.ErrInfrastructure), errors.Is(err, run.ErrLeftOut), errors.Is(err, runtime.ErrUnavailable),
-		errors.Is(err, harness.ErrProvider), errors.Is(err, harness.ErrNotInstalled):
+		errors.Is(err, harness.ErrProvider), errors.Is(err, harness.ErrNotInstalled), errors.Is(err, harness.ErrPreparation):
 		return codeInfrastructure
 	case errors.Is(err, runtime.ErrNotFound), errors.Is(err, runtime.ErrInvalid):
 		return codeUsage
