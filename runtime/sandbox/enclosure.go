@@ -254,9 +254,9 @@ func (n *enclosure) environment(extra []string) []string {
 	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
 }
 
-// containerConfig returns what the driver needs to make the container of spec, whose JSON is data.
-func (n *enclosure) containerConfig(spec *specs.Spec, data []byte) task.Config {
-	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec, JSON: data, Image: n.cfg.Image.Ref, Labels: n.engine.claim.Labels(n.cfg.Name)}
+// containerConfig returns what the driver needs to make the container of a specification.
+func (n *enclosure) containerConfig(spec []byte) task.Config {
+	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec}
 	if n.ids.own != nil {
 		c.Base, c.Devices = n.ids.own.Base(), n.root.Devices()
 	}
