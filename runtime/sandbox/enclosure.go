@@ -185,7 +185,7 @@ func (n *enclosure) makeNetwork() error {
 		return nil
 	}
 	return network.Serve(runtime.Sockets{
-		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected, AnyAddress: n.netns.AnyAddress,
+		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected,
 	})
 }
 
