@@ -44,46 +44,86 @@ func spec(t *testing.T, c oci.Config) *specs.Spec {
 
 // withoutCgroup changes the limits to those of a host without control groups.
 func withoutCgroup(c *oci.Config) {
-	c.Limits = oci.Limits{WithoutCgroup: true, Processes: 256, Data: 1 << 30, Degraded: []string{"memory", "pids"}}
+	c.Limits = oci.Limits{WithoutCgroup: true, Processes: 256, Data: 1 << 30}
 }
 
+// TestGolden: agent-amd64.json has a whole specification, and the other files what a change of its
+// configuration makes different.
 func TestGolden(t *testing.T) {
-	ids := []specs.LinuxIDMapping{{HostID: 1 << 30, Size: 65536}}
-	tests := []struct {
-		name   string
-		config oci.Config
-	}{
-		{"agent-amd64", strict(func(c *oci.Config) {
-			c.SharedMemory, c.Tmpfs = 64<<20, []oci.Tmpfs{{Dest: "/tmp", Bytes: 256 << 20, Inodes: 65536}}
-			c.Binds = []oci.Bind{{Source: "/run/sbench/sandbox/workspace", Dest: "/workspace", Writable: true}, {Source: "/run/sbench/hosts", Dest: "/etc/hosts"}}
-		})},
-		{"agent-arm64", strict(func(c *oci.Config) { c.User = specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{4, 20}} }).For("arm64")},
-		{"verifier-chroot-amd64", strict(func(c *oci.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} })},
-		{"verifier-sealed-amd64", strict(func(c *oci.Config) { c.IsolatedProcesses = true })},
-		{"no-swap-accounting-amd64", strict(func(c *oci.Config) { c.Limits.WithoutSwap = true })},
-		{"own-ids-amd64", strict(func(c *oci.Config) {
-			c.Devices, c.UserNamespace, c.Mappings = "/run/sbench/sandbox/dev", "/proc/7/fd/10", ids
-		})},
-		{"own-kernel-amd64", strict(func(c *oci.Config) { c.OwnKernel, c.Mappings, c.IsolatedProcesses = true, ids, true })},
-		{"without-cgroup-amd64", strict(withoutCgroup, func(c *oci.Config) {
-			c.UserNamespace, c.Mappings = "/proc/7/fd/8", []specs.LinuxIDMapping{{Size: 1}, {ContainerID: 1, HostID: 1, Size: 65536}}
-		})},
+	agent := func(c *oci.Config) {
+		c.SharedMemory, c.Tmpfs = 64<<20, []oci.Tmpfs{{Dest: "/tmp", Bytes: 256 << 20, Inodes: 65536}}
+		c.Binds = []oci.Bind{{Source: "/run/sbench/sandbox/workspace", Dest: "/workspace", Writable: true}, {Source: "/run/sbench/hosts", Dest: "/etc/hosts"}}
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := spec(t, tt.config)
-			filter := s.Linux.Seccomp
-			s.Linux.Seccomp = nil
-			got, err := json.MarshalIndent(s, "", "\t")
-			if err != nil {
-				t.Fatal(err)
-			}
-			compare(t, tt.name+".json", string(got)+"\n")
-			if tt.name == "agent-amd64" {
-				compare(t, "seccomp-amd64.txt", lines(t, *filter))
-			}
+	whole := spec(t, strict(agent))
+	compare(t, "seccomp-amd64.txt", lines(t, *whole.Linux.Seccomp))
+	compare(t, "agent-amd64.json", text(t, plain(whole)))
+	ids := []specs.LinuxIDMapping{{HostID: 1 << 30, Size: 65536}}
+	for name, config := range map[string]oci.Config{
+		"agent-arm64":        strict(agent, func(c *oci.Config) { c.User = specs.User{UID: 1000, GID: 1000, AdditionalGids: []uint32{4, 20}} }).For("arm64"),
+		"verifier-chroot":    strict(agent, func(c *oci.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} }),
+		"verifier-sealed":    strict(agent, func(c *oci.Config) { c.IsolatedProcesses = true }),
+		"no-swap-accounting": strict(agent, func(c *oci.Config) { c.Limits.WithoutSwap = true }),
+		"own-ids": strict(agent, func(c *oci.Config) {
+			c.Devices, c.UserNamespace, c.Mappings = "/run/sbench/sandbox/dev", "/proc/7/fd/10", ids
+		}),
+		"own-kernel": strict(agent, func(c *oci.Config) { c.OwnKernel, c.Mappings, c.IsolatedProcesses = true, ids, true }),
+		"without-cgroup": strict(agent, withoutCgroup, func(c *oci.Config) {
+			c.UserNamespace, c.Mappings = "/proc/7/fd/8", []specs.LinuxIDMapping{{Size: 1}, {ContainerID: 1, HostID: 1, Size: 65536}}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			compare(t, name+".json", text(t, changed(tree(t, plain(whole)), tree(t, plain(spec(t, config))))))
 		})
 	}
+}
+
+// plain returns a specification without its filter.
+func plain(s *specs.Spec) specs.Spec {
+	linux := *s.Linux
+	linux.Seccomp = nil
+	without := *s
+	without.Linux = &linux
+	return without
+}
+
+// tree returns a value as JSON has it.
+func tree(t *testing.T, v any) (all any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text(t, v)), &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	indented, err := json.MarshalIndent(v, "", "\t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(indented) + "\n"
+}
+
+// changed returns what is different in the second of two trees: objects without what they share, and null
+// for what it lacks.
+func changed(from, to any) any {
+	a, isObject := from.(map[string]any)
+	b, both := to.(map[string]any)
+	if !isObject || !both {
+		return to
+	}
+	all := map[string]any{}
+	for key := range a {
+		if !cmp.Equal(a[key], b[key]) {
+			all[key] = changed(a[key], b[key])
+		}
+	}
+	for key, value := range b {
+		if _, ok := a[key]; !ok {
+			all[key] = value
+		}
+	}
+	return all
 }
 
 // lines returns a line for what a filter does by default, and for each rule.

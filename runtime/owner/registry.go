@@ -29,7 +29,7 @@ import (
 
 // Labels of everything that a run has in the daemon.
 const (
-	LabelRun  = "org.securebench.run"
+	labelRun  = "org.securebench.run"
 	labelLock = "org.securebench.lock" // path of the lock file whose holder owns the run
 )
 
@@ -120,7 +120,7 @@ func (c *Claim) lockPath() string { return filepath.Join(c.dir, "lock") }
 
 // Labels returns the labels of something that the run makes in the daemon.
 func (c *Claim) Labels() map[string]string {
-	return map[string]string{LabelRun: c.id, labelLock: c.lockPath()}
+	return map[string]string{labelRun: c.id, labelLock: c.lockPath()}
 }
 
 // Context adds the namespace and the run's lease: the daemon does not collect what is made with

@@ -17,7 +17,6 @@ import (
 	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/netns"
-	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/program"
 	"github.com/securebench/sbench/runtime/rootfs"
@@ -235,7 +234,6 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 		Files: n.cfg.Limits.Files, Limits: limits, HardLimits: platform.Conn.Inherited.Hard,
 		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		OOMScoreAdj: max(oomScoreAdj, platform.Conn.Inherited.OOMScoreAdj),
-		Annotations: map[string]string{owner.LabelRun: n.engine.claim.ID()},
 	}
 	if !n.cfg.Machine {
 		c.Tmpfs = []oci.Tmpfs{
