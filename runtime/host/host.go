@@ -62,7 +62,6 @@ type Options struct {
 	// container.
 	Isolation   string
 	Root, State string // directories for persistent and for volatile state
-	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
 	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
 	// limit on the disk may always be missing: a volume in memory is bounded, too.
 	AllowDegraded []string
@@ -154,7 +153,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), h.Close(ctx))
 	}
 	h.registry = &owner.Registry{Conn: h.conn, Limits: h.limits, Root: h.opts.Root, State: h.opts.State, Logger: h.log}
-	h.Images = &images.Store{Conn: h.conn, Registry: h.registry, HostsDir: h.opts.HostsDir, Where: h.store()}
+	h.Images = &images.Store{Conn: h.conn, Registry: h.registry, Where: h.store()}
 	h.platform = sandbox.Platform{
 		Conn: h.conn, Limits: h.limits, Root: h.opts.Root, LayersOnDisk: onDisk,
 		Layers:       cmp.Or(layers, h.opts.Root), // which is assumed to be on the same file system
