@@ -254,7 +254,7 @@ func (a *Agent) runVersion(ctx context.Context, e Engine, r Request, p prepared)
 	closed := sandbox.Close(ctx)
 	switch {
 	case errors.Is(err, runtime.ErrNotStarted):
-		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps because its dynamic loader is missing", errDoesNotRun, a.CLI.Name, in.Version), closed)
+		return errors.Join(fmt.Errorf("%w: %s %s: the program cannot be executed, perhaps because the image lacks its C library: glibc is in images of Debian and Ubuntu", errDoesNotRun, a.CLI.Name, in.Version), closed)
 	case err != nil || closed != nil:
 		return errors.Join(err, closed)
 	case !exit.Success():

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -164,7 +165,7 @@ func TestVariant(t *testing.T) {
 		for _, image := range []string{glibc, musl} {
 			agent := &harness.Agent{
 				HarnessConfig: testerfile.HarnessConfig{Version: "1.2.3", Model: "m", TaskFile: "task.json"}, CLI: cli, Arch: "amd64", Relay: relay.Config{Key: relay.NewKey("key")},
-				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registry.URL},
+				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registry.URL, Logger: slog.New(slog.DiscardHandler)},
 			}
 			_, err := agent.Produce(context.Background(), &fake.Engine{Directory: t.TempDir(), Image: image}, harness.Request{Task: view, Kind: kind, Limits: runtime.DefaultLimits()})
 			if !errors.Is(err, agentcli.ErrNoVersion) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -62,8 +61,8 @@ func AgentTypes() []testerfile.AgentType {
 		types = append(types, c.AgentType)
 	}
 	return append(types, testerfile.AgentType{Name: CustomAgent, Config: []schema.Field{
-		required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
-		optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
+		schema.Required("descriptor", schema.Text("The file that describes the agent, relative to this file.")),
+		schema.Optional("options", schema.Open("The agent's own keys, which its descriptor names.")),
 	}})
 }
 
@@ -104,53 +103,48 @@ func isCredential(name string) bool {
 
 // descriptor has the keys of an agent's descriptor.
 type descriptor struct {
-	Name, Model, API string
-	Keys             []credentialText
-	Config           map[string]string
-	NPM              map[string]agentcli.Package
-	Directory, File  string
-	Command          []texts           // arguments, or groups that expand omits together, as templates
-	Env, Files       map[string]string // templates; files by path below agentState
-	MCP              mcpForms
-	Events           json.RawMessage
+	Name      string                      `key:"name" rule:"required name" doc:"The agent's name, for records and reports."`
+	Model     string                      `key:"model" doc:"The model of tester files that an import of a pack writes."`
+	API       string                      `key:"api" rule:"required api" doc:"The API that it speaks."`
+	Keys      []credential                `key:"keys" rule:"required keys" items:"A variable of harness.env." doc:"Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them."`
+	Config    map[string]string           `key:"config" rule:"templates" doc:"Keys of harness.config that only this agent has, with a description of each."`
+	NPM       map[string]agentcli.Package `key:"npm" rule:"platforms" items:"A package of the npm registry." doc:"Its program as a package of the npm registry, by platform."`
+	Directory string                      `key:"directory" doc:"Its program as a directory, relative to this file."`
+	File      string                      `key:"file" rule:"file" doc:"The program, relative to the directory."`
+	Command   []texts                     `key:"command" rule:"required command" items:"An argument, as a template." doc:"The arguments of its process, which reads the prompt from standard input. An inner list of arguments is omitted if it mentions a key of harness.config that is not set, or the servers and there are none."`
+	Env       map[string]string           `key:"env" rule:"templates" doc:"Its variables."`
+	Files     map[string]string           `key:"files" rule:"templates" doc:"Files to write below {home}, a directory for the agent that is fresh for each attempt."`
+	MCP       mcpForms                    `key:"mcp" doc:"The keys of a server of the Model Context Protocol in the agent's own configuration."`
+	Events    eventFormat                 `key:"events" rule:"events" doc:"A known format, or rules for lines of JSON."`
 }
 
-// A credentialText is the name of a variable, or an object.
-type credentialText struct{ testerfile.Credential }
+// A credential is the name of a variable, or an object.
+type credential struct {
+	Name   string `key:"name" rule:"required variable" doc:"A variable of harness.env."`
+	Bearer bool   `key:"bearer" doc:"Whether the key is sent as a bearer token."`
+}
 
-func (c *credentialText) UnmarshalJSON(b []byte) error {
-	if b[0] == '"' {
-		return json.Unmarshal(b, &c.Name)
+// Decode implements what schema.Decode looks for.
+func (c *credential) Decode(v document.Value) {
+	type object credential // without this method
+	if c.Name = v.Text(); v.Kind() == document.Object {
+		schema.Decode(v, (*object)(c))
 	}
-	return json.Unmarshal(b, &c.Credential)
 }
 
 // texts are a text or a list of texts. Numbers and booleans count as texts.
 type texts []string
 
-func (t *texts) UnmarshalJSON(b []byte) error {
-	list := []json.RawMessage{b}
-	if b[0] == '[' {
-		list = nil
-		if err := json.Unmarshal(b, &list); err != nil {
-			return err
-		}
+// Decode implements what schema.Decode looks for.
+func (t *texts) Decode(v document.Value) {
+	if v.Kind() != document.Array {
+		*t = texts{v.Plain()}
+		return
 	}
-	for _, v := range list {
-		*t = append(*t, plain(v))
+	*t = nil
+	for _, item := range v.Items() {
+		*t = append(*t, item.Plain())
 	}
-	return nil
-}
-
-func required(name string, s *schema.Schema) schema.Field {
-	return schema.Field{Name: name, Schema: s, Required: true}
-}
-
-func optional(name string, s *schema.Schema) schema.Field { return schema.Field{Name: name, Schema: s} }
-
-// mapOf allows objects with any keys, and values that fit the schema values.
-func mapOf(doc string, values *schema.Schema) *schema.Schema {
-	return &schema.Schema{Doc: doc, Object: &schema.Object{Unknown: schema.Accept, Others: values}}
 }
 
 // orList makes s also allow a list of at least so many items.
@@ -159,48 +153,48 @@ func orList(s, items *schema.Schema, least int) *schema.Schema {
 	return s
 }
 
-// descriptorSchema is the schema of descriptors.
-var descriptorSchema = sync.OnceValue(func() *schema.Schema {
-	templates := func(doc string) *schema.Schema { return mapOf(doc, schema.AnyText("A template.")) }
-	const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
-	key := schema.Closed("A variable of harness.env.",
-		required("name", schema.Matching("A variable of harness.env.", variable, "letters, digits and _")),
-		optional("bearer", schema.Boolean("Whether the key is sent as a bearer token.", false)))
-	key.String = &schema.String{Pattern: variable}
-	words := orList(schema.Text("An argument, as a template."), schema.AnyText("An argument, as a template."), 1)
-	platform := schema.Closed("A package of the npm registry.", required("package", schema.Text("Its name.")),
-		optional("suffix", schema.Text("What its versions for this platform end in.")), required("file", fileSchema("The program, relative to the package.")))
-	format := schema.Enum("A known format, or rules for lines of JSON.", slices.Sorted(maps.Keys(readers))...)
-	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.",
-		required("name", schema.Matching("The agent's name, for records and reports.", `^[a-z][a-z0-9_]*$`, "small letters, digits and _")),
-		optional("model", schema.Text("The model of tester files that an import of a pack writes.")),
-		required("api", schema.Enum("The API that it speaks.", testerfile.ProviderAPIs...)),
-		required("keys", &schema.Schema{Doc: "Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them.", Array: &schema.Array{Items: key, Min: 1}}),
-		optional("config", templates("Keys of harness.config that only this agent has, with a description of each.")),
-		optional("npm", &schema.Schema{
-			Doc: "Its program as a package of the npm registry, by platform.",
-			Object: &schema.Object{Fields: []schema.Field{
-				optional("any", platform), optional("amd64", platform), optional("arm64", platform), optional("amd64-musl", platform), optional("arm64-musl", platform),
-			}},
-		}),
-		optional("directory", schema.Text("Its program as a directory, relative to this file.")),
-		optional("file", fileSchema("The program, relative to the directory.")),
-		required("command", &schema.Schema{Doc: "The arguments of its process, which reads the prompt from standard input. An inner list of arguments is omitted if it mentions a key of harness.config that is not set, or the servers and there are none.", Array: &schema.Array{Items: words, Min: 1}}),
-		optional("env", templates("Its variables.")),
-		optional("files", templates("Files to write below {home}, a directory for the agent that is fresh for each attempt.")),
-		optional("mcp", mcpSchema()),
-		optional("events", orList(format, ruleSchema(), 0)),
-	)
-})
+// variable matches the names of variables.
+const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
 
-func fileSchema(doc string) *schema.Schema {
-	return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
-		if !fs.ValidPath(p) {
-			return "such as bin/agent", fmt.Errorf("%q is not a path within the directory", p)
+// descriptorRules are the rules that the tags of descriptors name.
+var descriptorRules = schema.Rules{
+	"name": schema.As(func(doc string) *schema.Schema {
+		return schema.Matching(doc, `^[a-z][a-z0-9_]*$`, "small letters, digits and _")
+	}),
+	"variable": schema.As(func(doc string) *schema.Schema { return schema.Matching(doc, variable, "letters, digits and _") }),
+	"api":      schema.As(func(doc string) *schema.Schema { return schema.Enum(doc, testerfile.ProviderAPIs...) }),
+	"keys": func(s *schema.Schema) {
+		s.Array.Min, s.Array.Items.String = 1, &schema.String{Pattern: variable}
+	},
+	"templates": schema.As(func(doc string) *schema.Schema { return schema.Map(doc, schema.AnyText("A template.")) }),
+	"platforms": func(s *schema.Schema) {
+		one := s.Object.Others
+		s.Object = new(schema.Object)
+		for _, platform := range []string{"any", "amd64", "arm64", "amd64-musl", "arm64-musl"} {
+			s.Object.Fields = append(s.Object.Fields, schema.Optional(platform, one))
 		}
-		return "", nil
-	})
+	},
+	"file": schema.As(func(doc string) *schema.Schema {
+		return schema.Checked(doc, schema.String{NonBlank: true}, func(p string) (string, error) {
+			if !fs.ValidPath(p) {
+				return "such as bin/agent", fmt.Errorf("%q is not a path within the directory", p)
+			}
+			return "", nil
+		})
+	}),
+	"command": func(s *schema.Schema) {
+		doc := s.Array.Items.Doc
+		s.Array.Min, s.Array.Items = 1, orList(schema.Text(doc), schema.AnyText(doc), 1)
+	},
+	"events": schema.As(func(doc string) *schema.Schema {
+		rule := schema.Closed("What a line of JSON means.", schema.Fields(eventRule{}, eventRules)...)
+		return orList(schema.Enum(doc, slices.Sorted(maps.Keys(readers))...), rule, 0)
+	}),
 }
+
+var descriptorSchema = sync.OnceValue(func() *schema.Schema {
+	return schema.Closed("An agent: what its program is, how it is started, and how its output reads.", schema.Fields(descriptor{}, descriptorRules)...)
+})
 
 // ParseDescriptor parses the descriptor of an agent (docs/harnesses.md). Problems name it file. The
 // CLI has Directory as it is in the descriptor.
@@ -215,15 +209,13 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 		return CLI{}, c.Problems
 	}
 	var d descriptor
-	if err := json.Unmarshal(root.Raw(), &d); err != nil {
-		return CLI{}, compiler.Problems{{File: file, Message: err.Error()}}
-	}
+	schema.Decode(root, &d)
 	cli := CLI{
 		AgentType: testerfile.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
 		Directory: d.Directory, Program: d.File, Descriptor: text, written: d,
 	}
 	for _, k := range d.Keys {
-		cli.Credentials = append(cli.Credentials, k.Credential)
+		cli.Credentials = append(cli.Credentials, testerfile.Credential(k))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Config)) {
 		cli.Config = append(cli.Config, schema.Field{Name: name, Schema: schema.Word(d.Config[name])})

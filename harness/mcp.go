@@ -13,7 +13,10 @@ import (
 
 // mcpForms are an agent's own keys for a server of the Model Context Protocol, with templates for
 // their values. The agent does not support a kind of server that is nil.
-type mcpForms struct{ Stdio, HTTP map[string]string }
+type mcpForms struct {
+	Stdio map[string]string `key:"stdio" rule:"templates" doc:"The keys of a program that the agent starts."`
+	HTTP  map[string]string `key:"http" rule:"templates" doc:"The keys of a server that the agent reaches by HTTP."`
+}
 
 // Placeholders for all servers, in command, env and files.
 const (
@@ -27,14 +30,6 @@ const noServers = "{}"
 // mcpPlaceholders are the placeholders for one server, by its kind. args and argv are lists, env is an
 // object, and command and url are strings.
 var mcpPlaceholders = map[string][]string{"stdio": {"command", "args", "argv", "env"}, "http": {"url"}}
-
-func mcpSchema() *schema.Schema {
-	form := schema.AnyText("A placeholder, or a text.")
-	return schema.Closed("The keys of a server of the Model Context Protocol in the agent's own configuration.",
-		optional("stdio", mapOf("The keys of a program that the agent starts.", form)),
-		optional("http", mapOf("The keys of a server that the agent reaches by HTTP.", form)),
-	)
-}
 
 // checkServers checks the placeholders of both kinds of servers, and that the command or a file
 // passes the servers to the agent. It runs after checkTemplates.

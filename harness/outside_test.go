@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -138,7 +139,7 @@ func TestAgentFromOutside(t *testing.T) {
 	must(t, err)
 	agent := &harness.Agent{
 		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
-		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
+		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
 	}
 	var trace bytes.Buffer
 	var said []string
@@ -290,7 +291,7 @@ func TestEndsAtOnce(t *testing.T) {
 			}}}
 			agent := &harness.Agent{
 				HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
-				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL},
+				Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
 			}
 			result, err := agent.Produce(t.Context(), engine, harness.Request{
 				Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,

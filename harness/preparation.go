@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate/layer"
@@ -22,18 +23,21 @@ type Preparation struct {
 	User   string   // "" means the image's
 	Mounts []runtime.Mount
 
-	Capabilities   []string       // of the command; see runtime.Config
-	Limits         runtime.Limits // LayerBytes bounds what the command writes
-	Wall           time.Duration
-	Egress         Egress
-	Stdout, Stderr io.Writer // receive the output as it is written; nil drops it
+	Capabilities []string       // of the command; see runtime.Config
+	Limits       runtime.Limits // LayerBytes bounds what the command writes
+	Wall         time.Duration
+	Egress       Egress
+	Output       io.Writer // receives what the command prints as it is printed
 }
 
 // ErrPreparation means that a command of a preparation failed.
 var ErrPreparation = errors.New("preparation failed")
 
+// maxSaid and saidLines bound what an error quotes of a command that failed: bytes of each stream, and lines.
+const maxSaid, saidLines = 4 << 10, 10
+
 // Run runs the command, and writes its changes to the image as a layer. An error that matches
-// ErrPreparation is the command's fault.
+// ErrPreparation is the command's fault, and quotes the end of what the command printed.
 func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report layer.Report, err error) {
 	session, err := p.Egress.open(p.Name, 1, nil)
 	if err != nil {
@@ -47,9 +51,13 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 	if err != nil {
 		return report, err
 	}
-	exit, err := sandbox.Exec(ctx, runtime.Process{Args: p.Args, Wall: p.Wall, Stdout: p.Stdout, Stderr: p.Stderr})
+	exit, err := sandbox.Exec(ctx, runtime.Process{Args: p.Args, Wall: p.Wall, Stdout: p.Output, Stderr: p.Output, OutputBytes: maxSaid})
 	if err == nil && !exit.Success() {
-		err = fmt.Errorf("%w: the command %s", ErrPreparation, exit)
+		said := ""
+		if lines := strings.Split(strings.TrimSpace(exit.Stdout.String()+exit.Stderr.String()), "\n"); lines[0] != "" {
+			said = ":\n\t" + strings.Join(lines[max(0, len(lines)-saidLines):], "\n\t")
+		}
+		err = fmt.Errorf("%w: the command %s%s", ErrPreparation, exit, said)
 	}
 	var changes runtime.Changes
 	if err == nil {

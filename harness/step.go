@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -97,50 +98,54 @@ func plain(raw json.RawMessage) string {
 // readers are the parsers for formats of output that have a name.
 var readers = map[string]func([]byte) ([]Step, bool){"codex": readCodex, "claude_code": readClaude}
 
-// An eventRule says what a line of a program's output means. The first rule that fits a line counts.
-type eventRule struct {
-	When        map[string]texts // the allowed values, by path
-	Step        StepKind         // "" for none
-	Title, Text string           // paths
-	Output      texts            // paths; their texts are joined
-	Exit, Call  string           // paths
-	Failed      map[string]texts // as When
-	Piece       bool             // see Step
+// An eventFormat is the name of a format, or rules.
+type eventFormat struct {
+	name  string
+	rules []eventRule
 }
 
-func ruleSchema() *schema.Schema {
-	scalar := func(doc string) *schema.Schema {
-		return &schema.Schema{Doc: doc, String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
-	}
-	value := orList(scalar("The value, or a list of values that are allowed; * allows anything but null."), scalar(""), 1)
-	at := func(doc string) *schema.Schema { return schema.Text(doc + ", as a path such as part.text.") }
-	return schema.Closed("What a line of JSON means.",
-		required("when", mapOf("Conditions that all must hold, by path.", value)),
-		optional("step", schema.Enum("What the agent did; none if absent.", string(StepMessage), string(StepThinking), string(StepCommand), string(StepTool),
-			string(StepFiles), string(StepResult), string(StepNote), string(StepError))),
-		optional("title", at("Where its title is, such as a tool's name")),
-		optional("text", at("Where its text is: the message, the command, or the tool's input")),
-		optional("output", orList(at("Where the output of a command or tool is"), at("Where a part of it is"), 0)),
-		optional("exit", at("Where a command's exit code is")),
-		optional("call", at("Where the call's id is, by which a result finds its step")),
-		optional("failed", mapOf("Conditions under which it failed.", value)),
-		optional("piece", schema.Boolean("Whether it continues the message before it.", false)),
-	)
+// Decode implements what schema.Decode looks for.
+func (f *eventFormat) Decode(v document.Value) {
+	f.name = v.Text()
+	schema.Decode(v, &f.rules)
+}
+
+// An eventRule says what a line of a program's output means. The first rule that fits a line counts.
+type eventRule struct {
+	When   map[string]texts `key:"when" rule:"required conditions" doc:"Conditions that all must hold, by path."`
+	Step   string           `key:"step" enum:"message,thinking,command,tool,files,result,note,error" doc:"What the agent did; none if absent."` // a StepKind
+	Title  string           `key:"title" doc:"Where its title is, such as a tool's name, as a path such as part.text."`
+	Text   string           `key:"text" doc:"Where its text is: the message, the command, or the tool's input, as a path such as part.text."`
+	Output texts            `key:"output" rule:"paths" doc:"Where the output of a command or tool is, as a path such as part.text, or a list of paths of its parts."`
+	Exit   string           `key:"exit" doc:"Where a command's exit code is, as a path such as part.text."`
+	Call   string           `key:"call" doc:"Where the call's id is, by which a result finds its step, as a path such as part.text."`
+	Failed map[string]texts `key:"failed" rule:"conditions" doc:"Conditions under which it failed."`
+	Piece  bool             `key:"piece" doc:"Whether it continues the message before it."` // see Step
+}
+
+// eventRules are the rules that the tags of an eventRule name.
+var eventRules = schema.Rules{
+	"conditions": schema.As(func(doc string) *schema.Schema {
+		value := func() *schema.Schema {
+			return &schema.Schema{Doc: "The value, or a list of values that are allowed; * allows anything but null.", String: &schema.String{}, Number: &schema.Number{}, Boolean: true}
+		}
+		return schema.Map(doc, orList(value(), value(), 1))
+	}),
+	"paths": schema.As(func(doc string) *schema.Schema { return orList(schema.Text(doc), schema.Text(doc), 0) }),
 }
 
 // readerOf returns the parser that a descriptor's events ask for. Without events, each line is a
 // message.
-func readerOf(events json.RawMessage) func([]byte) ([]Step, bool) {
-	if len(events) == 0 {
+func readerOf(events eventFormat) func([]byte) ([]Step, bool) {
+	read, named := readers[events.name]
+	switch {
+	case named:
+	case events.rules != nil:
+		read = func(line []byte) ([]Step, bool) { return readRuled(events.rules, line) }
+	default:
 		return func(line []byte) ([]Step, bool) {
 			return []Step{{Kind: StepMessage, Text: string(line)}}, len(line) > 0
 		}
-	}
-	read, named := readers[plain(events)]
-	if !named {
-		var rules []eventRule
-		_ = json.Unmarshal(events, &rules) // the schema accepted them
-		read = func(line []byte) ([]Step, bool) { return readRuled(rules, line) }
 	}
 	return func(line []byte) ([]Step, bool) {
 		if foreign.Values(line) > maxEventValues {
@@ -211,7 +216,7 @@ func (r eventRule) step(e event) Step {
 		}
 		return ""
 	}
-	s := Step{Kind: r.Step, Title: text(r.Title), Text: text(r.Text), Call: text(r.Call), Piece: r.Piece}
+	s := Step{Kind: StepKind(r.Step), Title: text(r.Title), Text: text(r.Text), Call: text(r.Call), Piece: r.Piece}
 	for _, at := range r.Output {
 		s.Output += text(at)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
+	"github.com/securebench/sbench/verifiers/families"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -101,7 +102,7 @@ func (s *session) produce(ctx, producing context.Context, a attempt, rec *record
 	}
 	producer := s.cfg.Producer
 	if s.cfg.StandIn != "" {
-		producer = standin.Producer{Kind: s.cfg.StandIn, Family: s.cfg.family(a.part), Task: a.part, Pack: s.cfg.Pack}
+		producer = standin.Producer{Kind: s.cfg.StandIn, Family: families.For(a.part), Task: a.part, Pack: s.cfg.Pack}
 	}
 	produced := func(result harness.Result) {
 		fillProduced(rec, request.Kind, result, s.secrets)
@@ -139,7 +140,7 @@ func (s *session) verify(ctx context.Context, a attempt, c candidate.Candidate, 
 	s.emitFor(a, Event{Kind: VerifierStart})
 	begun := time.Now()
 	policy := rec.Provenance.Policy
-	family := s.cfg.family(a.part)
+	family := families.For(a.part)
 	var engine verifiers.Engine
 	if family.Sandboxed {
 		engine = observed{s.cfg.Engine, s, &a, policy.DenyCommands}

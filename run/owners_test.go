@@ -118,9 +118,7 @@ func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
 	e.Directory = filepath.Join(dir, "sandboxes")
-	if err := os.MkdirAll(e.Directory, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(e.Directory, 0o755))
 	e.Lookup = func(args []string) fake.Program {
 		if args[0] == "agent" {
 			return lockedAgent
@@ -137,9 +135,7 @@ func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 // The second has only what the first run stored.
 func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	t.Helper()
-	if _, err := runs(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	verified(t, cfg.Output)
 	rec := records(t, cfg)[0]
 	if rec.VerificationStatus != record.Passed || rec.WorkspaceAttributes == "" {
@@ -212,9 +208,7 @@ func TestOwned(t *testing.T) {
 		},
 		func() error { return os.Remove(list) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, damage())
 		v, err := record.Verify(t.Context(), cfg.Output, nil)
 		if err != nil || v.OK() || v.Findings[0].File != strings.TrimPrefix(list, cfg.Output+"/") {
 			t.Errorf("%+v, %v", v, err)
@@ -248,9 +242,7 @@ func TestOwnedRetried(t *testing.T) {
 			return fake.Status{}
 		}
 	}
-	if _, err := runs(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	all := records(t, cfg)
 	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(all)); diff != "" {
 		t.Error(diff)
@@ -314,9 +306,7 @@ func inside(t *testing.T, dir, part string) {
 func ordinaryDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owners")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		parent, err := os.OpenRoot(filepath.Dir(dir))
 		if err == nil {
@@ -327,14 +317,10 @@ func ordinaryDirectory(t *testing.T) string {
 		}
 	})
 	from, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = from.Close() }()
 	to, err := os.OpenFile(filepath.Join(dir, "test"), os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = io.Copy(to, from)
 	if closeErr := to.Close(); err != nil || closeErr != nil {
 		t.Fatal(err, closeErr)
@@ -342,9 +328,7 @@ func ordinaryDirectory(t *testing.T) string {
 	if os.Geteuid() == 0 {
 		err = os.Chown(dir, ordinary, ordinary)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 

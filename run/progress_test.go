@@ -21,18 +21,14 @@ func TestProgressSchema(t *testing.T) {
 	read := func(name string) []byte {
 		t.Helper()
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return text
 	}
 	decode := func(text []byte) (v map[string]any) {
 		t.Helper()
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.UseNumber()
-		if err := decoder.Decode(&v); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decoder.Decode(&v))
 		return v
 	}
 	schema := decode(read("../docs/schemas/progress.schema.json"))
@@ -66,9 +62,7 @@ func TestProgressSchema(t *testing.T) {
 	)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
 	cfg.Retries, cfg.Jobs, e.broken[1] = 1, 3, errors.New("no space")
-	if _, err := runs(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	cfg.Resume, e.broken = true, map[int]error{}
 	stop := make(chan struct{})
 	close(stop)

@@ -32,7 +32,6 @@ import (
 	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/families"
 )
 
 // Errors that callers distinguish with errors.Is.
@@ -65,14 +64,10 @@ type Images interface {
 
 // Inputs are what is measured.
 type Inputs struct {
-	Tester   *testerfile.File
-	Pack     *compiler.Pack
-	Env      map[string]string  // values of harness.env by name
-	Families []verifiers.Family // besides those of [families.All]
+	Tester *testerfile.File
+	Pack   *compiler.Pack
+	Env    map[string]string // values of harness.env by name
 }
-
-// family returns the family of a task.
-func (in Inputs) family(t *compiler.Task) verifiers.Family { return families.For(t, in.Families...) }
 
 // A Site is the host, the engine and the services with which a run is made. Every record's provenance
 // describes them.

@@ -200,6 +200,21 @@ func runs(ctx context.Context, s setup) (run.Summary, error) {
 	return run.Run(ctx, plan, s.Site)
 }
 
+// ran is runs for a run without an error.
+func ran(t *testing.T, s setup) run.Summary {
+	t.Helper()
+	summary, err := runs(t.Context(), s)
+	must(t, err)
+	return summary
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // todo makes the plan, and returns what is to do.
 func todo(ctx context.Context, s setup) ([]run.PlannedAttempt, run.Summary, error) {
 	plan, err := run.NewPlan(ctx, s.Inputs, s.Options)
@@ -214,9 +229,7 @@ func config(t testing.TB, rows ...string) (setup, *engine) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	write("manifest.yaml", "id: pack\nversion: 1\n")
@@ -227,13 +240,9 @@ run: {id: test, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
 harness: {type: command, config: {command: [agent]}}
 `), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := &engine{Engine: &fake.Engine{Lookup: programs, Directory: t.TempDir()}, broken: map[int]error{}}
 	return setup{
 		Inputs:  run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
@@ -245,9 +254,7 @@ harness: {type: command, config: {command: [agent]}}
 func records(t *testing.T, cfg setup) []record.Record {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var all []record.Record
 	for line := range bytes.Lines(text) {
 		var r record.Record
@@ -278,10 +285,7 @@ func TestOutcomes(t *testing.T) {
 	)
 	var events []string
 	cfg.Progress = func(e run.Event) { events = append(events, string(e.Kind)) }
-	summary, err := runs(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	summary := ran(t, cfg)
 	want := []string{
 		"right passed",
 		"wrong failed verifier checker_failed",
@@ -332,9 +336,7 @@ func TestAfterTimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, _ := config(t, row("hangs", "leave it right and hang", tt.row), row("fails", "leave it right", tt.row), row("wrong", "hang", tt.row))
 			cfg.Tester.Verification.AfterTimeout = tt.tester
-			if _, err := runs(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
+			ran(t, cfg)
 			all := records(t, cfg)
 			if diff := cmp.Diff(tt.want, outcomes(all)); diff != "" {
 				t.Error(diff)
@@ -425,17 +427,13 @@ func TestInterrupted(t *testing.T) {
 // TestRedactionAtTheCut: if an output is cut within a secret, the remaining part is redacted, too.
 func TestRedactionAtTheCut(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood", ""))
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	rec := records(t, cfg)[0]
 	if len(rec.Logs) != 1 || !strings.Contains(rec.ProducerStdout, rec.Logs[0].Path) || len(rec.ProducerStdout) > 40<<10 {
 		t.Fatalf("logs %+v, %d bytes in the record", rec.Logs, len(rec.ProducerStdout))
 	}
 	log, err := os.ReadFile(filepath.Join(cfg.Output, rec.Logs[0].Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := rec.ProducerStdout + string(log)
 	if !strings.Contains(out, "bytes cut") {
 		t.Fatal("nothing was cut")
@@ -451,9 +449,7 @@ func TestRedactionAtTheCut(t *testing.T) {
 // with the old run.
 func TestKeptFailure(t *testing.T) {
 	cfg, _ := config(t, row("x", "flood and fail", ""))
-	if _, err := runs(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	old := cfg.Output
 	cfg.Output += "-again"
 	if summary, err := judgeAgain(cfg, old); err != nil || summary.Failed != 1 {
@@ -466,9 +462,7 @@ func TestKeptFailure(t *testing.T) {
 func TestTesterBoundsTheTask(t *testing.T) {
 	cfg, e := config(t, `{"id": "x", "family": "terminal_task", "input": {"instructions": "do it right"}, "environment": {"image": "base", "resources": {"memory": "64gb", "pids": 100000, "cpus": 0.5}}, "eval": {"checker": {"command": ["check"]}}}`)
 	cfg.Tester.Runtime.Limits = testerfile.LimitsSection{Memory: 1 << 28, Pids: 10, CPUs: 2}
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if got := e.last.Limits; got.Memory != 1<<28 || got.Pids != 10 || got.CPUs != 0.5 {
 		t.Errorf("limits %+v", got)
 	}
@@ -512,9 +506,7 @@ func nothingStarts(t *testing.T, rows []string, wants ...string) {
 
 func TestRecordsAreNotOverwritten(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	var problems compiler.Problems
 	if _, err := runs(context.Background(), cfg); !errors.As(err, &problems) {
 		t.Errorf("got %v", err)
@@ -632,13 +624,9 @@ func TestPlannedCount(t *testing.T) {
 	planned := func(name string) int {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(cfg.Output, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var file struct{ Planned int }
-		if err := json.Unmarshal(text, &file); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(text, &file))
 		return file.Planned
 	}
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 6 || s != 6 {
@@ -646,9 +634,7 @@ func TestPlannedCount(t *testing.T) {
 	}
 	// Resumed with other rows, and interrupted in the first of them.
 	rows := strings.Join([]string{row("zero", "hang", ""), row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", "")}, "\n")
-	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
 	stop = make(chan struct{})
 	cfg.Stop, cfg.Resume = stop, true
 	cfg.Progress = func(e run.Event) {
@@ -668,9 +654,7 @@ func TestPlannedCount(t *testing.T) {
 	verified(t, cfg.Output)
 	// Resumed with one more task that is selected alone: what was planned before stays so.
 	rows += "\n" + row("four", "do it right", "")
-	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
 	cfg.Stop, cfg.Progress, cfg.Select = nil, nil, func(id string) bool { return id == "four" }
 	if summary, err = runs(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
 		t.Errorf("%+v, %v", summary, err)
@@ -715,9 +699,7 @@ func TestCausesInTheEvents(t *testing.T) {
 			done = append(done, e)
 		}
 	}
-	if _, err := runs(t.Context(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if len(done) != 4 || !done[0].Again || done[0].Try != 1 || done[0].FailureMessage != "no space" || done[1].Again || done[1].Try != 2 {
 		t.Fatalf("%+v", done)
 	}

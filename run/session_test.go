@@ -28,9 +28,7 @@ import (
 func verified(t *testing.T, dir string) record.Verification {
 	t.Helper()
 	v, err := record.Verify(context.Background(), dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !v.OK() {
 		t.Errorf("the records do not verify: %+v", v)
 	}
@@ -95,9 +93,7 @@ func TestResume(t *testing.T) {
 	plan := func() []string {
 		t.Helper()
 		attempts, _, err := todo(context.Background(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var all []string
 		for _, a := range attempts {
 			all = append(all, a.Task+": "+a.Why)
@@ -121,9 +117,7 @@ func TestResume(t *testing.T) {
 	}
 	// A row that changed.
 	rows[1] = row("two", "do it right", "")
-	if err := os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644))
 	if diff := cmp.Diff([]string{"two: what it is made from has changed"}, plan()); diff != "" {
 		t.Error(diff)
 	}
@@ -160,28 +154,20 @@ func TestSettings(t *testing.T) {
 	set := func(settings ...testerfile.Setting) {
 		t.Helper()
 		tester, _, err := testerfile.Load(cfg.Tester.Path, harness.AgentTypes(), settings...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cfg.Tester = tester
 	}
 	command := testerfile.Setting{Key: "harness.config.command", Value: "agent " + secret}
 	set(command, testerfile.Setting{Key: "run.output_dir", Value: "out-" + secret})
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	want := map[string]string{"harness.config.command": record.Digest([]byte(command.Value)), "run.output_dir": "out-<redacted>"}
 	if diff := cmp.Diff(want, records(t, cfg)[0].Provenance.Settings); diff != "" {
 		t.Error(diff)
 	}
 	text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var manifest record.Manifest
-	if err := json.Unmarshal(text, &manifest); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(text, &manifest))
 	if diff := cmp.Diff(want, manifest.Settings); diff != "" {
 		t.Error(diff)
 	}
@@ -211,18 +197,12 @@ func TestSettings(t *testing.T) {
 // TestTornRecord: a resumed run cuts off a line that a crash left unfinished, and reports it.
 func TestTornRecord(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	name := filepath.Join(cfg.Output, record.RecordsFile)
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// After a crash there is no seal.
-	if err := errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))))
 	said := ""
 	cfg.Resume, cfg.Progress = true, func(e run.Event) {
 		if e.Kind == run.Resume {
@@ -234,9 +214,7 @@ func TestTornRecord(t *testing.T) {
 		t.Errorf("%+v, %v, said %q", summary, err, said)
 	}
 	verified(t, cfg.Output)
-	if err := os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644))
 	if _, err := runs(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a damaged line: %v", err)
 	}
@@ -329,9 +307,7 @@ func TestSideBySide(t *testing.T) {
 			now--
 		}
 	}
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if most > 3 || most < 2 {
 		t.Errorf("%d at a time", most)
 	}
@@ -368,9 +344,7 @@ func TestTooLargeForTheHost(t *testing.T) {
 			now--
 		}
 	}
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if len(waited) == 0 || !slices.ContainsFunc(waited, func(s string) bool { return strings.Contains(s, "memory") }) {
 		t.Errorf("waited %q", waited)
 	}
@@ -380,24 +354,18 @@ func TestTooLargeForTheHost(t *testing.T) {
 // the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker", "--expect", "the-expected-value"]}, "expected_state": %s}}`, hidden))
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
 	cfg.Progress = func(e run.Event) { _ = enc.Encode(e) }
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	rec := records(t, cfg)[0]
 	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.ProducerStdout, "my token is <redacted>") || rec.ProducerMetadata["redacted_entries"] == nil {
 		t.Fatalf("%+v", rec)
 	}
 	root, err := os.OpenRoot(cfg.Output)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = root.Close() }()
 	private, err := record.ReadPrivate(root, &rec)
 	if info, statErr := root.Stat(rec.PrivateFile()); err != nil || statErr != nil || info.Mode() != 0o600 || !strings.Contains(private.Stdout, rot13(hiddenAnswer)) {
@@ -425,9 +393,7 @@ func TestPlanted(t *testing.T) {
 		everything[path] = text
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for where, text := range everything {
 		all := encoded(secret)
 		if !strings.HasPrefix(where, filepath.Join(cfg.Output, record.PrivateDir)+"/") {
@@ -451,9 +417,7 @@ func TestPlanted(t *testing.T) {
 func TestScrubHostile(t *testing.T) {
 	cfg, _ := config(t, row("grow", "grow", ""), row("deep", "too deep", ""))
 	cfg.Env = map[string]string{"TOKEN": "abc123"}
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if diff := cmp.Diff([]string{"grow passed", "deep failed extraction candidate_too_big"}, outcomes(records(t, cfg))); diff != "" {
 		t.Error(diff)
 	}
@@ -468,9 +432,7 @@ func TestScrubHostile(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	verified(t, cfg.Output)
 }
 
@@ -480,9 +442,7 @@ func TestRetriedWorkspace(t *testing.T) {
 	cfg, e := config(t, row("one", "do it right", ""))
 	e.broken[2] = errors.New("no space") // the verifier's
 	cfg.Retries = 1
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(records(t, cfg))); diff != "" {
 		t.Error(diff)
 	}
@@ -500,9 +460,7 @@ func TestTwoProcesses(t *testing.T) {
 			_, inner = runs(context.Background(), again)
 		}
 	}
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	if inner == nil || !strings.Contains(inner.Error(), "another process") {
 		t.Errorf("the second: %v", inner)
 	}

@@ -36,13 +36,6 @@ func newKey(t *testing.T) *record.Key {
 	return key
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // forge changes every verdict in a directory to passed, with correct digests, and removes
 // the seal and its signature.
 func forge(t *testing.T, dir string) {
@@ -98,9 +91,7 @@ func judgeAgain(cfg setup, dir string) (run.Summary, error) {
 func TestForgedRecords(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it wrong", ""))
 	cfg.Sign = newKey(t)
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	cfg.Resume = true
 	if _, err := runs(context.Background(), cfg); err != nil {
 		t.Fatalf("honest records: %v", err)
@@ -154,9 +145,7 @@ func TestJudgedFirst(t *testing.T) {
 		}
 	}
 	must(t, os.MkdirAll(filepath.Join(cfg.Output, "unjudged", "of-a-killed-session"), 0o755))
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	rec := records(t, cfg)[0]
 	if rec.VerificationStatus != record.Passed {
 		t.Fatalf("%s: %s", rec.VerificationStatus, rec.FailureReason)
@@ -208,9 +197,7 @@ func TestIrregularOutput(t *testing.T) {
 // TestLinkedWorkspace: a workspace behind a symbolic link is not judged again.
 func TestLinkedWorkspace(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
-	if _, err := runs(context.Background(), cfg); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, cfg)
 	old, elsewhere := filepath.Join(cfg.Output, record.WorkspacesDir), filepath.Join(t.TempDir(), "workspaces")
 	must(t, os.Rename(old, elsewhere))
 	must(t, os.Symlink(elsewhere, old))
@@ -228,9 +215,7 @@ func TestPackDigest(t *testing.T) {
 		if limit > 0 {
 			cfg.Limit = &limit
 		}
-		if _, err := runs(context.Background(), cfg); err != nil {
-			t.Fatal(err)
-		}
+		ran(t, cfg)
 		want := ""
 		if whole {
 			var err error

@@ -193,7 +193,7 @@ type Config struct {
 type Network struct {
 	// TCP and UDP are host:port addresses on which sbench listens in the sandbox.
 	TCP, UDP []string
-	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to listeners of sbench.
+	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to a listener of sbench.
 	// The block is reserved for benchmarking network devices (RFC 2544), so no server on the
 	// internet has an address in it.
 	Redirect bool
@@ -209,12 +209,9 @@ type Network struct {
 type Sockets struct {
 	TCP []net.Listener   // in the order of Network.TCP
 	UDP []net.PacketConn // in the order of Network.UDP
-	// Redirected accept the redirected connections. A connection's original destination is
-	// its socket option SO_ORIGINAL_DST or, if that is not set, its local address.
-	Redirected []net.Listener
-	// AnyAddress says that the kernel has no nftables. Then only connections to ports 80 and
-	// 443 are redirected, and the sandbox cannot listen on those ports.
-	AnyAddress bool
+	// Redirected accepts the redirected connections; nil without Network.Redirect. A connection's
+	// original destination is its socket option SO_ORIGINAL_DST.
+	Redirected net.Listener
 }
 
 // A Mount makes a host path visible inside the sandbox.

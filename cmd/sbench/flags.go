@@ -92,6 +92,7 @@ type progressFlags struct {
 	Quiet    bool            `short:"q" help:"The same as --progress none."`
 }
 
+// check returns an error for flags that contradict each other.
 func (f progressFlags) check() error {
 	if f.Quiet && f.Progress != progress.Auto && f.Progress != progress.None {
 		return fmt.Errorf("%w: --quiet and --progress %s contradict each other", errUsage, f.Progress)

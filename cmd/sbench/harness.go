@@ -142,13 +142,5 @@ func (a *app) tools() (*agentcli.Cache, error) {
 		}
 		dir = filepath.Join(user, "sbench")
 	}
-	return &agentcli.Cache{
-		Dir: filepath.Join(dir, "tools"), Registry: agentcli.RegistryFrom(os.Environ()),
-		Downloading: func(pkg, version string, bytes int64) {
-			a.logger().Info("download", "package", pkg, "version", version, "bytes", bytes)
-		},
-		Stale: func(pkg, tag, version string) {
-			a.logger().Warn("the registry cannot be reached: using the version that the tag last stood for", "package", pkg, "tag", tag, "version", version)
-		},
-	}, nil
+	return &agentcli.Cache{Dir: filepath.Join(dir, "tools"), Registry: agentcli.RegistryFrom(os.Environ()), Logger: a.logger()}, nil
 }

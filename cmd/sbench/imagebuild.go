@@ -8,22 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/proxy/domain"
-	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 )
 
 type imageBuildCmd struct {
-	Context string   `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
-	As      string   `placeholder:"REF" help:"Name for the image."`
-	File    string   `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
-	Pack    string   `placeholder:"DIR" help:"Build the images of all Dockerfiles in an imported pack, instead of one."`
-	Allow   []string `placeholder:"DOMAIN" help:"Domain that commands may reach, with its subdomains; can be repeated. Default: none."`
+	Context string          `arg:"" optional:"" help:"Directory with a Dockerfile and the files it copies."`
+	As      string          `placeholder:"REF" help:"Name for the image."`
+	File    string          `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
+	Pack    string          `placeholder:"DIR" help:"Build the images of all Dockerfiles in an imported pack, instead of one."`
+	Allow   []domain.Domain `placeholder:"DOMAIN" help:"Domain that commands may reach, with its subdomains; can be repeated. Default: none."`
 	jsonFlag
 }
 
@@ -35,7 +32,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	}
 	var built []runtime.Image
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
-		return cmd.each(ctx, a, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
+		return site.Build{File: cmd.File, Allow: cmd.Allow, Output: a.stderr}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
 			if err == nil {
 				built = append(built, img)
 			}
@@ -43,26 +40,6 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 		})
 	})
 	return errors.Join(err, a.printImages(cmd.JSON, nil, built...))
-}
-
-// each builds the images one after the other and calls do with each. It returns the errors that do returned.
-func (cmd *imageBuildCmd) each(ctx context.Context, a *app, c *host.Host, wanted []pack.BuiltImage, do func(pack.BuiltImage, runtime.Image, error) error) error {
-	domains, err := domain.ParseAll(cmd.Allow)
-	if err != nil {
-		return fmt.Errorf("%w: --allow: %w", errUsage, err)
-	}
-	var errs []error
-	err = site.Build{File: cmd.File, Allow: domains, Output: a.stderr}.Images(ctx, c, wanted, func(image pack.BuiltImage, img runtime.Image, err error) error {
-		switch {
-		case errors.As(err, new(build.Fault)):
-			err = marked(errUsage, err)
-		case errors.Is(err, harness.ErrPreparation):
-			err = marked(run.ErrInfrastructure, err)
-		}
-		errs = append(errs, do(image, img, err))
-		return ctx.Err()
-	})
-	return errors.Join(append(errs, err)...)
 }
 
 // images returns what to build. The contexts are paths that this process can open.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/host"
@@ -123,26 +122,12 @@ func pinner(c *host.Host) func(context.Context, string) (string, error) {
 	}
 }
 
-// maxShown bounds the problems of each kind that are printed; JSON has all of them.
-const maxShown = 20
-
-// printShown prints the first problems of a kind.
-func (a *app) printShown(what string, problems compiler.Problems) {
-	for i, p := range problems {
-		if i == maxShown {
-			_, _ = fmt.Fprintf(a.stderr, "sbench: %s: … and %d more (pack import --json has all)\n", what, len(problems)-i)
-			break
-		}
-		_, _ = fmt.Fprintf(a.stderr, "sbench: %s: %s\n", what, p)
-	}
-}
-
 func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 	if cmd.JSON {
 		return a.json(r)
 	}
-	a.printShown("left out", r.Left)
-	a.printShown("note", r.Notes)
+	sayAll(a, "left out", r.Left)
+	sayAll(a, "note", r.Notes)
 	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Tasks, r.Out, len(r.Left))
 	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
 		err = errors.Join(err, a.printf("%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out))

@@ -65,9 +65,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 	}
 	r := report.Summarize(sources)
 	for _, run := range r.Runs {
-		if err := printProblems(a.stderr, run.Dir, run.Problems); err != nil {
-			return err
-		}
+		sayAll(a, run.Dir, run.Problems)
 	}
 	if err := cmd.files(ctx, a, r, sources); err != nil {
 		return err
@@ -104,16 +102,6 @@ func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 
 // errBelow means that a run passed less than --fail-under asks for.
 var errBelow = errors.New("below --fail-under")
-
-// printProblems prints what could not be read of a run.
-func printProblems(w io.Writer, dir string, problems []report.Problem) error {
-	for _, p := range problems {
-		if _, err := fmt.Fprintf(w, "sbench: %s: %s\n", report.Visible(dir, 400), report.Visible(p.String(), 400)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // files writes the requested files, and prints their names where the report itself is not printed.
 func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, sources []*report.Source) error {

@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
+	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -27,14 +28,14 @@ type runCmd struct {
 	testerArgs `set:"file=Tester file, a directory of tasks of Harbor or Terminal-Bench, or a pack that was imported (docs/datasets.md)."`
 	Attempts   *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
-	Limit     *int     `short:"n" placeholder:"N" help:"Run only the first N tasks."`
-	Variant   []string `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
-	Task      []string `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
-	Exclude   []string `placeholder:"GLOB" help:"Do not run the tasks whose id matches one of these patterns."`
-	Harness   string   `placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution). With a directory: also the type of an agent, such as codex."`
-	Allow     []string `placeholder:"DOMAIN" help:"With a directory: domain that builds of its images may reach, with its subdomains; can be repeated. Default: none."`
-	OutputDir string   `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
-	EnvFile   string   `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
+	Limit     *int            `short:"n" placeholder:"N" help:"Run only the first N tasks."`
+	Variant   []string        `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
+	Task      []string        `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
+	Exclude   []string        `placeholder:"GLOB" help:"Do not run the tasks whose id matches one of these patterns."`
+	Harness   string          `placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution). With a directory: also the type of an agent, such as codex."`
+	Allow     []domain.Domain `placeholder:"DOMAIN" help:"With a directory: domain that builds of its images may reach, with its subdomains; can be repeated. Default: none."`
+	OutputDir string          `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
+	EnvFile   string          `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
 	progressFlags
 	ShowAgentOutput   bool `help:"Show what an agent says and does while it runs."`
 	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`

@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
 	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/run/site"
 	"github.com/securebench/sbench/run/standin"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
@@ -113,7 +114,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	if err != nil {
 		return "", nil, err
 	}
-	a.printShown("note", report.Notes)
+	sayAll(a, "note", report.Notes)
 	for _, p := range report.Left {
 		task, file := harbor.TaskAt(source, p.File, marker)
 		reason := p.Message
@@ -148,9 +149,8 @@ func (cmd *runCmd) buildMissing(ctx context.Context, a *app, dir string) (left [
 		if len(missing) == 0 {
 			return nil
 		}
-		build := imageBuildCmd{File: "Dockerfile", Allow: cmd.Allow}
 		a.say(slog.LevelInfo, fmt.Sprintf("building %d image(s)", len(missing)))
-		return build.each(ctx, a, c, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
+		return site.Build{File: "Dockerfile", Allow: cmd.Allow, Output: a.stderr}.Images(ctx, c, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
 			if err != nil && ctx.Err() == nil {
 				failed[image.Ref], err = err, nil
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -71,20 +70,11 @@ func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
 	return fmt.Errorf("%w: %d of %d attempts are missing", run.ErrInfrastructure, missing, merged.Planned)
 }
 
-// maxMissing bounds the list of what is missing.
-const maxMissing = 20
-
 func (cmd *mergeCmd) print(a *app, m record.MergeReport) error {
 	if cmd.JSON {
 		return a.json(m)
 	}
-	for i, what := range m.Missing {
-		if i == maxMissing {
-			a.say(slog.LevelWarn, fmt.Sprintf("missing: %d more", len(m.Missing)-i))
-			break
-		}
-		a.say(slog.LevelWarn, "missing: "+what)
-	}
+	sayAll(a, "missing", m.Missing)
 	return a.printf("sbench: run_id=%s shards=%d of %d attempts=%d of %d records=%d output=%s\n",
 		m.RunID, m.Shards, m.Count, m.Attempts, m.Planned, m.Records, cmd.OutputDir)
 }

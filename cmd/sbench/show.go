@@ -32,9 +32,7 @@ func (cmd *showCmd) Run(ctx context.Context, a *app) (err error) {
 		return err
 	}
 	s := sources[0]
-	if err := printProblems(a.stderr, s.Dir, s.Problems); err != nil {
-		return err
-	}
+	sayAll(a, s.Dir, s.Problems)
 	at, of, err := s.Find(cmd.Task, cmd.Attempt)
 	if err != nil {
 		return marked(errUsage, err)

@@ -22,9 +22,9 @@ var registry = sync.OnceValue(func() []*compiler.Family {
 // All returns the families that every pack may use, those with a verifier first.
 func All() []*compiler.Family { return slices.Clone(registry()) }
 
-// OpenPack is compiler.OpenPack for rows of all families and of more.
-func OpenPack(manifest, tasks string, more ...*compiler.Family) (*compiler.Pack, error) {
-	return compiler.OpenPack(manifest, tasks, append(All(), more...)...)
+// OpenPack is compiler.OpenPack for rows of all families.
+func OpenPack(manifest, tasks string) (*compiler.Pack, error) {
+	return compiler.OpenPack(manifest, tasks, registry()...)
 }
 
 // anything is the schema of a field that may hold any value.

@@ -28,7 +28,7 @@ type File struct {
 	Benchmark    BenchmarkSection    `key:"benchmark" rule:"required" doc:"The pack."`
 	Harness      HarnessSection      `key:"harness" rule:"required harness" doc:"What produces candidates."`
 	Verification VerificationSection `key:"verification" rule:"null" doc:"What verifiers may do."`
-	Runtime      RuntimeSection      `key:"runtime" rule:"null runtime" doc:"Which containerd to use and how."`
+	Runtime      RuntimeSection      `key:"runtime" rule:"null" doc:"Which containerd to use and how."`
 
 	doc  *document.Document
 	name string // the path as it was given to Load
@@ -180,7 +180,6 @@ type RuntimeSection struct {
 	Address           string          `key:"address" rule:"socket" doc:"The socket of containerd; none for a private containerd."` // "" for the system's if usable, else a private one
 	Namespace         string          `key:"namespace" doc:"The containerd namespace."`
 	Snapshotter       string          `key:"snapshotter" doc:"The snapshotter."`
-	Handler           string          `key:"handler" doc:"The shim: auto (the default), io.containerd.sbench.v1, io.containerd.runc.v2, or another."`
 	OCIRuntime        string          `key:"oci_runtime" doc:"The OCI runtime, by path or by name: auto (the default) is runc."`
 	Isolation         string          `key:"isolation" enum:"auto,container,gvisor" doc:"How sandboxes are kept apart from the host's kernel: auto, the default, is gvisor for tasks that ask for it, and container for the other tasks; container refuses tasks that ask for gvisor."`
 	Pull              string          `key:"pull" enum:"missing,never,always" doc:"When images are pulled; missing is the default."`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,9 +37,9 @@ var (
 // A Package names a package in the registry. If all platforms' packages share one name, a
 // suffix of the version selects the platform.
 type Package struct {
-	Name    string `json:"package"` // such as @scope/name
-	Suffix  string // such as -linux-x64, "" for none
-	Program string `json:"file"` // the path of the program in the package
+	Name    string `key:"package" rule:"required" doc:"Its name."`                               // such as @scope/name
+	Suffix  string `key:"suffix" doc:"What its versions for this platform end in."`              // such as -linux-x64, "" for none
+	Program string `key:"file" rule:"required file" doc:"The program, relative to the package."` // its path in the package
 }
 
 // An Installed is a package in the cache.
@@ -58,12 +59,9 @@ type Installed struct {
 // A Cache is a directory of packages. Its methods are safe for concurrent use, even by several
 // processes.
 type Cache struct {
-	Dir      string // created when needed
-	Registry string // its address
-	// Downloading, if not nil, is called when a download begins; bytes is -1 if unknown.
-	Downloading func(pkg, version string, bytes int64)
-	// Stale, if not nil, is called when Resolve cannot reach the registry, and so returns its last answer.
-	Stale func(pkg, tag, version string)
+	Dir      string       // created when needed
+	Registry string       // its address
+	Logger   *slog.Logger // is told when a download begins, and when Resolve returns an old answer
 }
 
 // RegistryFrom returns the registry that npm would use with the environment environ, a list of
@@ -93,9 +91,7 @@ func (c *Cache) Resolve(ctx context.Context, p Package, version string) (exact s
 	m, err := c.manifest(ctx, p.Name, version)
 	if errors.Is(err, ErrUnreachable) {
 		if last, readErr := c.readEntry(c.indexPath(p, version)); readErr == nil {
-			if c.Stale != nil {
-				c.Stale(p.Name, version, last.Version)
-			}
+			c.Logger.Warn("the registry cannot be reached: using the version that the tag last stood for", "package", p.Name, "tag", version, "version", last.Version)
 			return last.Version, nil
 		}
 	}

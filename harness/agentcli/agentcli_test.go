@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -117,11 +118,11 @@ func TestInstall(t *testing.T) {
 	r := newRegistry(t)
 	r.add(tool.Name, "latest", "1.2.3-linux-x64", good(t))
 	r.versions[tool.Name]["latest"] = "1.2.3-linux-x64"
-	stale := ""
-	c := &agentcli.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/", Stale: func(pkg, tag, version string) { stale = pkg + "@" + tag + " " + version }}
+	var log strings.Builder
+	c := &agentcli.Cache{Dir: filepath.Join(t.TempDir(), "tools"), Registry: r.URL + "/", Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	version, err := c.Resolve(ctx, tool, agentcli.Latest)
-	if err != nil || stale != "" || version != "1.2.3" {
-		t.Fatalf("latest is %q, stale %q, %v", version, stale, err)
+	if err != nil || log.Len() > 0 || version != "1.2.3" {
+		t.Fatalf("latest is %q, log %q, %v", version, &log, err)
 	}
 	in, err := c.Install(ctx, tool, version)
 	must(t, err)
@@ -139,8 +140,8 @@ func TestInstall(t *testing.T) {
 	if err != nil || again.Dir != in.Dir || r.asked != asked {
 		t.Errorf("from the cache: %+v, %v", again, err)
 	}
-	if version, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || stale != tool.Name+"@latest 1.2.3" || version != "1.2.3" {
-		t.Errorf("latest without a registry: %q, stale %q, %v", version, stale, err)
+	if version, err := c.Resolve(ctx, tool, agentcli.Latest); err != nil || !strings.Contains(log.String(), "level=WARN") || version != "1.2.3" {
+		t.Errorf("latest without a registry: %q, log %q, %v", version, &log, err)
 	}
 	if _, err := c.Install(ctx, tool, "1.2.4"); !errors.Is(err, agentcli.ErrUnreachable) {
 		t.Errorf("another version without a registry: %v", err)
@@ -185,7 +186,7 @@ func TestRefused(t *testing.T) {
 				r.signed[tool.Name+"@1.0.0-linux-x64"] = tt.signed
 			}
 			dir := t.TempDir()
-			c := &agentcli.Cache{Dir: dir, Registry: r.URL}
+			c := &agentcli.Cache{Dir: dir, Registry: r.URL, Logger: slog.New(slog.DiscardHandler)}
 			_, err := c.Install(context.Background(), tool, "1.0.0")
 			if err == nil || tt.want != nil && !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
@@ -201,7 +202,7 @@ func TestRefused(t *testing.T) {
 func TestRemove(t *testing.T) {
 	ctx := context.Background()
 	r := newRegistry(t)
-	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL}
+	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL, Logger: slog.New(slog.DiscardHandler)}
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		r.add(tool.Name, "latest", version+tool.Suffix, pack(t, entry{"package/version", version, tar.TypeReg, 0o644}))
 		_, err := c.Install(ctx, tool, version)
@@ -227,7 +228,7 @@ func TestRemove(t *testing.T) {
 
 func TestUnknown(t *testing.T) {
 	r := newRegistry(t)
-	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL}
+	c := &agentcli.Cache{Dir: t.TempDir(), Registry: r.URL, Logger: slog.New(slog.DiscardHandler)}
 	if _, err := c.Resolve(context.Background(), tool, "beta"); !errors.Is(err, agentcli.ErrNoVersion) {
 		t.Errorf("unknown tag: %v", err)
 	}
@@ -245,7 +246,7 @@ func TestInstallTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			c := &agentcli.Cache{Dir: dir, Registry: r.URL} // stands for a process
+			c := &agentcli.Cache{Dir: dir, Registry: r.URL, Logger: slog.New(slog.DiscardHandler)} // stands for a process
 			if _, err := c.Install(context.Background(), tool, "1.0.0"); err != nil {
 				t.Error(err)
 			}

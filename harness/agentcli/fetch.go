@@ -141,9 +141,7 @@ func (c *Cache) download(ctx context.Context, pkg, version, address string, want
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if c.Downloading != nil {
-		c.Downloading(pkg, version, resp.ContentLength)
-	}
+	c.Logger.Info("download", "package", pkg, "version", version, "bytes", resp.ContentLength)
 	f, err := os.Create(to)
 	if err != nil {
 		return err

@@ -20,7 +20,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
@@ -44,7 +43,7 @@ type Images interface {
 	Commit(ctx context.Context, c runtime.Commit) (runtime.Image, error)
 }
 
-// A Builder builds images. All fields are required, except Output.
+// A Builder builds images. All fields are required.
 type Builder struct {
 	Engine harness.Engine
 	Images Images
@@ -72,9 +71,6 @@ const StepName = "sbench.local/build-step:"
 // Build builds the Dockerfile file, a path relative to the directory dir, and names the image as. The
 // Dockerfile may copy the files in dir. Errors name the line of the Dockerfile.
 func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image, error) {
-	if b.Output == nil {
-		b.Output = io.Discard
-	}
 	root, err := openContext(dir, file)
 	if err != nil {
 		return runtime.Image{}, err
@@ -117,9 +113,6 @@ func (b Builder) Build(ctx context.Context, dir, file, as string) (runtime.Image
 // Setup returns the image img as changed by shell commands, which run as root. Each is a step, like
 // a RUN.
 func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string) (runtime.Image, error) {
-	if b.Output == nil {
-		b.Output = io.Discard
-	}
 	s := &stage{recipe: &recipe{Builder: b}, image: img, key: digest("from", img.Digest), user: "0", workdir: img.Workdir}
 	for _, c := range commands {
 		_, _ = fmt.Fprintf(b.Output, "setup: %s\n", c)
@@ -353,45 +346,11 @@ func scriptOf(text string) string {
 func (s *stage) command(ctx context.Context, name string, args, env []string) error {
 	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00"), strings.Join(s.Capabilities, " ")}, args)...)
 	return s.step(ctx, key, name, func(to *os.File) (layer.Report, error) {
-		said := &lastLines{}
-		output := io.MultiWriter(s.Output, said)
-		report, err := harness.Preparation{
+		return harness.Preparation{
 			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Capabilities: s.Capabilities, Limits: s.Limits, Wall: s.Wall,
-			Egress: s.Egress, Stdout: output, Stderr: output,
+			Egress: s.Egress, Output: s.Output,
 		}.Run(ctx, s.Engine, to)
-		if errors.Is(err, harness.ErrPreparation) {
-			err = fmt.Errorf("%w%s", err, said)
-		}
-		return report, err
 	})
-}
-
-// lastLines keeps the end of what is written to it. It is safe for concurrent use.
-type lastLines struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lastLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	l.text = l.text[max(0, len(l.text)-maxSaid):]
-	return len(p), nil
-}
-
-// maxSaid and saidLines bound what an error quotes of a command that failed.
-const maxSaid, saidLines = 2 << 10, 10
-
-// String returns the last lines, each on a line of its own; "" if there are none.
-func (l *lastLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(l.text), "")), "\n")
-	if lines[0] == "" {
-		return ""
-	}
-	return ":\n\t" + strings.Join(lines[max(0, len(lines)-saidLines):], "\n\t")
 }
 
 // step adds the layer that fill writes, unless an earlier build has made the same step.

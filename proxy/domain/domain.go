@@ -21,6 +21,12 @@ var (
 // www.example.org and not badexample.org. The zero Domain allows no name.
 type Domain struct{ name string }
 
+// UnmarshalText implements encoding.TextUnmarshaler by Parse.
+func (d *Domain) UnmarshalText(text []byte) (err error) {
+	*d, err = Parse(string(text))
+	return err
+}
+
 // Parse parses a rule from a tester file: a DNS name of two or more labels in ASCII (for other
 // scripts, RFC 5890's A-labels). White space around the name, capitals and a dot at its end do not
 // matter. Parse fails for anything else, such as addresses, localhost, ports, paths and wildcards. It

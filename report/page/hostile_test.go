@@ -57,7 +57,7 @@ func TestCanaryOfPage(t *testing.T) {
 
 // TestMarkup checks the markup of a hostile page without a browser.
 func TestMarkup(t *testing.T) {
-	run := example{RunID: hostile("http://127.0.0.1:9"), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
+	run := example{RunID: hostile("http://127.0.0.1:9"), Copies: 3, Agent: "codex", Hostile: hostile("http://127.0.0.1:9")}
 	markup(t, write(t, run, run))
 }
 
@@ -65,9 +65,9 @@ func TestMarkup(t *testing.T) {
 // read.
 func TestHostile(t *testing.T) {
 	server, hits := canary(t)
-	run := example{RunID: "run " + hostile(server), Seed: 3, Tasks: 27, Attempts: 2, Skill: 0.5, Agent: "codex", Model: "m", Hostile: hostile(server)}
+	run := example{RunID: "run " + hostile(server), Copies: 3, Agent: "codex", Hostile: hostile(server)}
 	other := run
-	other.Agent, other.Seed = "claude_code", 5
+	other.Agent = "claude_code"
 	name := "file://" + write(t, run, other)
 	for _, view := range []string{"", "#a0", "#a1", "#a2", "#a3", "#a4", "#a5", "#a6", "#a7", "#a8", "#a54", "#a__proto__", "#q=" + url.QueryEscape("<img src=x onerror=document.title=1>")} {
 		shown := dump(t, name+view)
@@ -119,7 +119,7 @@ func markup(t *testing.T, name string) {
 // nothing.
 func TestPolicy(t *testing.T) {
 	server, hits := canary(t)
-	name := write(t, example{RunID: "r", Tasks: 3, Skill: 1, Agent: "codex"})
+	name := write(t, example{RunID: "r", Copies: 1, Agent: "codex"})
 	data, err := os.ReadFile(name)
 	check(t, err)
 	check(t, os.WriteFile(name, []byte(strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)), 0o644))

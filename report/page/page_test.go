@@ -15,9 +15,7 @@ func write(t *testing.T, runs ...example) string {
 	t.Helper()
 	var sources []*report.Source
 	for _, run := range runs {
-		dir := t.TempDir()
-		check(t, run.write(dir))
-		s, err := report.Open(t.Context(), dir)
+		s, err := report.Open(t.Context(), run.write(t))
 		check(t, err)
 		t.Cleanup(func() { check(t, s.Close()) })
 		s.Private = true
@@ -56,7 +54,7 @@ func TestPageViews(t *testing.T) {
 		{"overview", single, "1400,1000", "216 attempts"},
 		{"attempt", single + "#a0", "1400,1000", "python3 -m pytest -q"},
 		{"directory", single + "#a1", "1400,1000", "etc/current → /etc/passwd"},
-		{"runs", all, "1400,1000", "120 of 216 planned attempts are recorded"},
+		{"runs", all, "1400,1000", "126 of 216 planned attempts are recorded"},
 		{"phone", all, "390,844", "workbench-next"},
 	} {
 		file := filepath.Join(dir, "report-"+view.name+".png")
@@ -93,14 +91,12 @@ func TestLittle(t *testing.T) {
 	}
 }
 
-func one() example {
-	return example{RunID: "workbench-mini", Seed: 4, Tasks: 72, Attempts: 3, Skill: 0.72, Agent: "codex", Model: "large-1"}
-}
+func one() example { return example{RunID: "workbench-mini", Copies: 12, Agent: "codex"} }
 
 func three() example {
-	return example{RunID: "workbench-next", Seed: 11, Tasks: 40, Planned: 216, Attempts: 3, Skill: 0.8, Agent: "codex", Model: "large-3"}
+	return example{RunID: "workbench-next", Copies: 7, Planned: 216, Agent: "codex"}
 }
 
 func two() example {
-	return example{RunID: "workbench-large", Seed: 9, Tasks: 72, Attempts: 3, Skill: 0.86, Agent: "claude_code", Model: "large-2", Output: 200000}
+	return example{RunID: "workbench-large", Copies: 12, Agent: "claude_code", Noise: 200000}
 }

@@ -12,9 +12,7 @@ import (
 
 // TestDetail reads every attempt of an invented run.
 func TestDetail(t *testing.T) {
-	dir := t.TempDir()
-	check(t, example{RunID: "r", Seed: 6, Tasks: 54, Attempts: 2, Skill: 0.6, Agent: "codex", Model: "m", Output: 1 << 18}.write(dir))
-	s, err := report.Open(t.Context(), dir)
+	s, err := report.Open(t.Context(), example{RunID: "r", Copies: 6, Agent: "codex", Noise: 1 << 18}.write(t))
 	check(t, err)
 	defer func() { check(t, s.Close()) }()
 	if len(s.Attempts) != 108 || len(s.Problems) != 0 || s.Records < 108 {
@@ -68,9 +66,7 @@ func TestDetail(t *testing.T) {
 // wrote unescaped.
 func TestHostileTexts(t *testing.T) {
 	const hostile = "\x1b]0;x\x07 | `<img src=x>` @everyone #1 [x](javascript:x) \u202e www.evil.example </details> **b**\n# head"
-	dir := t.TempDir()
-	check(t, example{RunID: "r" + hostile, Seed: 2, Tasks: 9, Attempts: 2, Skill: 0.5, Agent: "codex" + hostile, Hostile: hostile}.write(dir))
-	s, err := report.Open(t.Context(), dir)
+	s, err := report.Open(t.Context(), example{RunID: "r" + hostile, Copies: 1, Agent: "codex" + hostile, Hostile: hostile}.write(t))
 	check(t, err)
 	defer func() { check(t, s.Close()) }()
 	r := report.Summarize([]*report.Source{s, s})

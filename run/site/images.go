@@ -87,7 +87,7 @@ func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
 		Engine: isolated{r.engine, least}, Images: buildImages{r.host.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
-		Egress: r.setup, Capabilities: r.capabilities, Temp: temp,
+		Egress: r.setup, Capabilities: r.capabilities, Output: io.Discard, Temp: temp,
 	}
 }
 
@@ -121,19 +121,19 @@ type Build struct {
 	Output io.Writer       // for what commands print
 }
 
-// Images builds images one after the other. Their contexts are paths of this process. It calls done with each result,
-// and stops at an error that done returns.
-func (o Build) Images(ctx context.Context, h *host.Host, wanted []pack.BuiltImage, done func(pack.BuiltImage, runtime.Image, error) error) (err error) {
+// Images builds images one after the other, and goes on with the next when one fails. Their contexts are paths of this
+// process. It calls done with each result, and returns all errors that done returns.
+func (o Build) Images(ctx context.Context, h *host.Host, wanted []pack.BuiltImage, done func(pack.BuiltImage, runtime.Image, error) error) (failed error) {
 	dir, err := os.MkdirTemp("", "sbench-build-*")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { failed = errors.Join(failed, os.RemoveAll(dir)) }()
 	engine, err := h.NewRun(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, engine.Close(ctx)) }()
+	defer func() { failed = errors.Join(failed, engine.Close(ctx)) }()
 	egress := harness.Egress{Domains: o.Allow, Log: proxy.NewLog(io.Discard)}
 	found := &resolver{host: h, engine: engine, policy: images.PullMissing, setup: egress, capabilities: environment.PackageCapabilities()}
 	b := found.builder(dir, "")
@@ -149,9 +149,10 @@ func (o Build) Images(ctx context.Context, h *host.Host, wanted []pack.BuiltImag
 		if err != nil {
 			err = fmt.Errorf("build %s: %w", image.Ref, err)
 		}
-		if err := done(image, img, err); err != nil {
-			return err
+		failed = errors.Join(failed, done(image, img, err))
+		if ctx.Err() != nil {
+			break
 		}
 	}
-	return nil
+	return failed
 }

@@ -67,7 +67,8 @@ func within(ctx context.Context, limit time.Duration, method string, invoke func
 	if method == "Wait" {
 		return invoke(ctx)
 	}
-	own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s", method, limit)
+	own := fmt.Errorf("containerd, or the OCI runtime behind it, gave no answer to %s within %s: "+
+		"if this host is overloaded, fewer --jobs or a longer --daemon-timeout help", method, limit)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := invoke(bounded)

@@ -65,7 +65,9 @@ func mapIDs(pid int) error {
 			next += r.Count
 		}
 		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%s %s: %w: %s", m.program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+			return fmt.Errorf("%s %s: %w: %s (it needs its setuid bit or capability, which \"dpkg-reconfigure uidmap\" or "+
+				"\"rpm --setcaps shadow-utils\" restores, on a file system that is not mounted nosuid)",
+				m.program, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 		}
 	}
 	return nil

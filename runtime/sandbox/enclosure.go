@@ -17,7 +17,6 @@ import (
 	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/netns"
-	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/program"
 	"github.com/securebench/sbench/runtime/rootfs"
@@ -198,7 +197,7 @@ func (n *enclosure) makeNetwork() error {
 		return nil
 	}
 	return network.Serve(runtime.Sockets{
-		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected, AnyAddress: n.netns.AnyAddress,
+		TCP: n.netns.TCP, UDP: n.netns.UDP, Redirected: n.netns.Redirected,
 	})
 }
 
@@ -248,7 +247,6 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 		Files: n.cfg.Limits.Files, Limits: limits, HardLimits: platform.Conn.Inherited.Hard,
 		// Not below the daemon's: lowering it needs CAP_SYS_RESOURCE.
 		OOMScoreAdj: max(oomScoreAdj, platform.Conn.Inherited.OOMScoreAdj),
-		Annotations: map[string]string{owner.LabelRun: n.engine.claim.ID()},
 	}
 	if !n.cfg.Machine {
 		c.Tmpfs = []oci.Tmpfs{
@@ -267,9 +265,9 @@ func (n *enclosure) environment(extra []string) []string {
 	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
 }
 
-// containerConfig returns what the driver needs to make the container of spec, whose JSON is data.
-func (n *enclosure) containerConfig(spec *specs.Spec, data []byte) task.Config {
-	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec, JSON: data, Image: n.cfg.Image.Ref, Labels: n.engine.claim.Labels(n.cfg.Name)}
+// containerConfig returns what the driver needs to make the container of a specification.
+func (n *enclosure) containerConfig(spec []byte) task.Config {
+	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec}
 	if n.ids.own != nil {
 		c.Base, c.Devices = n.ids.own.Base(), n.root.Devices()
 	}

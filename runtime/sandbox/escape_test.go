@@ -186,8 +186,13 @@ func TestProbe(t *testing.T) {
 // that is none of the host's business; docs/sandbox.md has the same list.
 func ofOwnKernel() map[string]string {
 	const memory, values, absent, own = "is the sandbox's memory, whose limit ends it", "has values of the sandbox's kernel", "is not there", "are the sandbox's kernel's own"
+	const unheard, invalid = "succeeds, and does not reach the host", "fails with EINVAL"
 	return map[string]string{
-		"fill /dev": memory, "inodes of /tmp": memory, "huge page": "gets usual pages", "segment of huge pages": "gets usual pages", "file of huge pages": "fails with EINVAL",
+		"fill /dev": memory, "inodes of /tmp": memory, "huge page": "gets usual pages", "segment of huge pages": "gets usual pages", "file of huge pages": invalid,
+		"seccomp filter": own, "seccomp filter by prctl": own, "seccomp filter by prctl with high bits": own, "seccomp filter with a listener": invalid,
+		"socket filter": unheard, "socket filter with high bits": unheard, "reuseport filter": unheard, "flow label of the host": unheard,
+		"UDP encapsulation, which does, too": unheard, "key of a TCP connection": unheard,
+		"a lease on a file": invalid, "be told of changes of a directory": invalid,
 		"more terminals than a sandbox may have": own, "slots of asynchronous input and output": own,
 		"unexpected device": "its /dev is the sandbox's kernel's", "mount without nosuid or nodev": "its mount table lists no such flags, which hold",
 		"names of the host in the standard streams": "has names that the sandbox's kernel gives",

@@ -377,7 +377,7 @@ func TestPrivilegesWithin(t *testing.T) {
 func TestKernelCountsOfSandboxes(t *testing.T) {
 	c, run, image := ownIDs(t)
 	if _, lacks := c.UserNamespace(); lacks != "" {
-		t.Skipf("not on this host, see TestKernelCounts of package idmap: %s", lacks)
+		t.Skipf("not on this host: %s", lacks)
 	}
 	const exhaust = "import ctypes\nlibc=ctypes.CDLL(None)\nn=0\nwhile libc.inotify_init()>=0: n+=1\nprint(n,flush=True)\nimport time\ntime.sleep(1000)"
 	cfg := runtime.Config{Name: "counts", Image: image, Workdir: "/tmp"}

@@ -24,10 +24,10 @@ var registry = sync.OnceValue(func() []verifiers.Family {
 // All returns the families that have a verifier.
 func All() []verifiers.Family { return slices.Clone(registry()) }
 
-// For returns the family of a task among those of [All] and more. For a task of another
+// For returns the family of a task among those of [All]. For a task of another
 // family it returns one without references, whose verdict is always [verifiers.Pending].
-func For(t *compiler.Task, more ...verifiers.Family) verifiers.Family {
-	for _, f := range slices.Concat(registry(), more) {
+func For(t *compiler.Task) verifiers.Family {
+	for _, f := range registry() {
 		if f.Name == t.Family().Name {
 			if t.Split() != nil || t.Verification() != nil {
 				f.Verify, f.Sandboxed = split.Verify, true
