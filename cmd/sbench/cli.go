@@ -261,7 +261,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeMeasured
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
-	case errors.As(err, &problems), errors.Is(err, errUsage), errors.As(err, new(build.Fault)):
+	case errors.As(err, &problems), errors.Is(err, errUsage), errors.Is(err, report.ErrUntrusted), errors.As(err, new(build.Fault)):
 		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified
