@@ -72,6 +72,7 @@ type codeTry struct {
 	// foreign says that code is the candidate's, not the reference solution.
 	foreign bool
 	broken  bool // the tests fail after their end
+	derived bool // of classes that are derived from plain types, the candidate's process answers with the plain value
 }
 
 // Errors of a run that judges nothing.
@@ -114,6 +115,11 @@ func (c *codeCheck) judge(ctx context.Context) (verifiers.Verdict, error) {
 		return c.beside(ctx, calibration, c.in.Contrast.Mutants())
 	}
 	outcome, err := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true})
+	if errors.Is(err, errRefused) {
+		if again, ok := c.try(ctx, codeTry{code: c.in.Candidate.Text, sealed: true, foreign: true, derived: true}); ok == nil && again == contrast.Passed {
+			outcome, err = again, nil
+		}
+	}
 	switch {
 	case err == nil && outcome == contrast.Passed:
 		v := verifiers.Pass()
@@ -333,6 +339,7 @@ func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (po
 		request["after"] = "assert not 'reached'"
 	}
 	if t.sealed { // what the solution declares is for the tests' process only
+		request["derived"] = t.derived
 		request["declared"] = declared("def|class", c.eval.Prompt, c.eval.StarterCode)
 		request["classes"] = declared("class", c.eval.Prompt, c.eval.StarterCode, codeSolution(c.eval))
 		request["solution"] = codeSolution(c.eval)

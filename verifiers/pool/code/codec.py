@@ -31,6 +31,11 @@ VIEWS = {"dict_keys": lambda *v: dict.fromkeys(v).keys(), "dict_values": lambda 
 MAKERS = {"int": lambda text: int(text, 16), "complex": complex, "bytes": lambda text: text.encode("latin-1"), **MADE, **VIEWS}
 
 
+# The values of instances of classes that are derived from plain types.
+VALUES = {int: int.__index__, float: float.__float__, str: str.__str__, list: list.copy, dict: dict.copy,
+          tuple: lambda v: (*tuple.__iter__(v),), set: lambda v: {*set.__iter__(v)}}
+
+
 class NotPlain(Exception):
     """A value is no plain data. The argument names its type."""
 
@@ -40,10 +45,11 @@ def refuse(value, *_):
 
 
 class Graph:
-    """place returns the number of an object that is no plain data, and names of attributes; thing finds it by them."""
+    """place returns the number of an object that is no plain data, and names of attributes; thing finds it by them.
+    With derived, instances of classes that are derived from plain types are written as these."""
 
-    def __init__(self, place=refuse, thing=refuse):
-        self.objects, self.numbers, self.place, self.thing = [], {}, place, thing
+    def __init__(self, place=refuse, thing=refuse, derived=False):
+        self.objects, self.numbers, self.place, self.thing, self.derived = [], {}, place, thing, derived
 
     def number(self, value):
         if id(value) not in self.numbers:
@@ -66,7 +72,8 @@ class Graph:
         if kind in MADE.values():
             value = value.__reduce_ex__(4)[1]
         elif kind not in FIXED.values() and kind.__name__ not in VIEWS:
-            return ["object", *self.place(value)]
+            base = self.derived and next((k for k in kind.__mro__ if k in VALUES), None)
+            return self.pack(VALUES[base](value), depth) if base else ["object", *self.place(value)]
         if depth == DEPTH:
             raise NotPlain("too deep")
         return [kind.__name__] + [self.pack(v, depth + 1) for v in value]

@@ -23,9 +23,9 @@ class Peer:
         os.write(2, b"not by plain data: %s\n" % ascii(why).encode())
         self.end("refused")
 
-    def load(self, source, given):
+    def load(self, *request):
         """Load the candidate and return the names of what can be called in it."""
-        word, values = self.exchange("load", source, given)
+        word, values = self.exchange("load", *request)
         if word == "loaded" and type(values[0]) is tuple:
             return [n for n in values[0] if type(n) is str and not n.startswith("__")]
         if word == "unloaded" and values[0] in self.names:

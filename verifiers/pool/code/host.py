@@ -12,7 +12,7 @@ ITEMS = 10000  # most of an iterator
 
 
 def serve(channel):
-    _, (source, texts) = Graph().read(channel)
+    _, (source, texts, derived) = Graph().read(channel)
     module = sys.modules["candidate"] = types.ModuleType("candidate")
     sys.argv[:] = [CANDIDATE]
     space, things, numbers, graph = module.__dict__, [module], {}, Graph()
@@ -34,7 +34,7 @@ def serve(channel):
             graph.write(channel, word, *values)
         except NotPlain:
             Graph().write(channel, "refused")
-        graph = Graph(place, thing)
+        graph = Graph(place, thing, derived)
         question, values = graph.read(channel)
         try:
             word, *values = answer(thing, question, *values)

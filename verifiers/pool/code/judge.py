@@ -215,12 +215,12 @@ def watch(peer):
     sys.addaudithook(hook)
 
 
-def sealed(peer, source, given, declared, space):
+def sealed(peer, request, space):
     """Let the tests find the names of a candidate in its own process."""
     watch(peer)
     space["__builtins__"] = Names(peer)
-    for name in peer.load(source, given):
-        if name not in space and (name in declared or not hasattr(builtins, name)):
+    for name in peer.load(request["candidate"], request["given"], request["derived"]):
+        if name not in space and (name in request["declared"] or not hasattr(builtins, name)):
             space[name] = Far(peer, 0, (name,))
 
 
@@ -255,7 +255,7 @@ def judge(requests, report, channel=None):
         if not request["solution"] and unsure(request["given"], ours, body):
             word = "unsure"
         peer = Peer(channel, end, request["classes"], code.co_names)
-        sealed(peer, request["candidate"], request["given"], request["declared"], space)
+        sealed(peer, request, space)
     else:
         source = request["candidate"]
         del request, body
