@@ -505,8 +505,7 @@ func TestAgentDoesNotRun(t *testing.T) {
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
 	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), image.Ref)) })
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))
+	writePack(t, dir, taskRow("one", "true", `, "environment": {"image": "`+image.Ref+`"}`), "")
 	r := runAgentOn(t, "claude_code", dir, "one", greet, "", codeInfrastructure)
 	if r.record.Status != "error" || !strings.Contains(r.record.Message, "does not run in this image") {
 		t.Errorf("%+v", r.record)

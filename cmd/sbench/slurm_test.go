@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -149,18 +148,8 @@ func awaited(t *testing.T, what string, holds func() bool) {
 func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out string) {
 	c.t.Helper()
 	dir := filepath.Join(c.testHost.dir, name)
-	rows := ""
-	for i := range tasks {
-		rows += fmt.Sprintf(`{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", i)
-	}
-	must(c.t, os.MkdirAll(dir, 0o755))
-	filetest.Write(c.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl":   rows,
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nruntime: {limits: {memory: 256m}}\n" +
-			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name)),
-	})
-	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
+	sections := fmt.Sprintf("runtime: {limits: {memory: 256m}}\nharness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name))
+	return writePack(c.t, dir, taskRows(tasks, "true", ""), sections), filepath.Join(dir, "out")
 }
 
 // submit submits a job that sbench prints, and returns the file of its script and the job's id.
