@@ -17,11 +17,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -106,18 +106,8 @@ func TestCredentials(t *testing.T) {
 
 // agentView compiles one row and returns what an agent may know about the task.
 func agentView(t *testing.T, row string) (compiler.AgentView, compiler.CandidateKind) {
-	t.Helper()
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(row+"\n"), 0o644))
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(t, err)
-	for task, err := range pack.Tasks() {
-		must(t, err)
-		return task.AgentView(), task.CandidateKind()
-	}
-	t.Fatal("no task")
-	return compiler.AgentView{}, ""
+	task, _ := packtest.Task(t, row)
+	return task.AgentView(), task.CandidateKind()
 }
 
 // TestPrompt: a prompt has the public input and how the result is collected, and nothing hidden.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -173,16 +173,8 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
 	verdicttest.Must(t, err)
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), append(row, '\n'), 0o644))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	verdicttest.Must(t, err)
-	for task, err := range pack.Tasks() {
-		verdicttest.Must(t, err)
-		return task, pack
-	}
-	t.Fatal("no task")
-	return nil, nil
+	pack, tasks := packtest.Open(t, dir, packtest.Manifest, string(row))
+	return tasks[0], pack
 }
 
 // attempt runs a shell script as the agent, and judges what it leaves.
