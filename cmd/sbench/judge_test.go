@@ -71,8 +71,9 @@ func TestJudge(t *testing.T) {
 	verdicts := func(tester string) (map[string]record.Record, string) {
 		h.sbench(0, "run", tester)
 		out, all := filepath.Join(filepath.Dir(tester), "out"), map[string]record.Record{}
-		_, err := record.Read(out, record.Trust{}, func(r record.Record) error { all[r.TaskID] = r; return nil })
-		must(t, err)
+		for _, r := range recordsOf(t, out) {
+			all[r.TaskID] = r
+		}
 		h.sbench(0, "verify", out)
 		return all, out
 	}

@@ -2,14 +2,13 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -114,29 +113,39 @@ func (h testHost) await(name string) {
 	h.t.Fatalf("no process of %s", name)
 }
 
-func (h testHost) alive(name string) bool {
+func (h testHost) alive(name string) bool { return h.pidOf(name) != "" }
+
+// pidOf returns a process of the harness; "" for none.
+func (h testHost) pidOf(name string) string {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(h.t, err)
 	for _, f := range found {
 		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
-			return true
+			return filepath.Base(filepath.Dir(f))
 		}
 	}
-	return false
+	return ""
 }
 
 // runs lists the directories of runs.
 func (h testHost) runs() []string {
 	h.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		h.t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
+	names, err := filepath.Glob(filepath.Join(h.state, "runs", "*"))
+	must(h.t, err)
+	for i, name := range names {
+		names[i] = filepath.Base(name)
 	}
 	return names
+}
+
+// cleared requires that nothing of some runs is left.
+func (h testHost) cleared(runs ...string) {
+	h.t.Helper()
+	for _, run := range runs {
+		if left := h.left(run); len(left) > 0 {
+			h.t.Errorf("left behind: %v", left)
+		}
+	}
 }
 
 // left lists the remains of a run on the host: mounts, cgroups, processes, directories.
@@ -160,10 +169,8 @@ func (h testHost) left(run string) []string {
 			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
-	for _, name := range h.runs() {
-		if name == run {
-			left = append(left, "directory")
-		}
+	if slices.Contains(h.runs(), run) {
+		left = append(left, "directory")
 	}
 	return left
 }
@@ -189,9 +196,7 @@ func TestKilledRun(t *testing.T) {
 	if !strings.Contains(out, killed[0]) || strings.Contains(out, only[0]) {
 		t.Errorf("gc printed %q, want %s and not %s", out, killed[0], only[0])
 	}
-	if left := h.left(killed[0]); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	h.cleared(killed...)
 	if h.alive("dead") {
 		t.Error("its process is alive")
 	}
@@ -247,11 +252,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 				t.Error("the harness goes on")
 			}
 			h.sbench(0, "gc")
-			for _, r := range runs {
-				if left := h.left(r); len(left) > 0 {
-					t.Errorf("left behind: %v", left)
-				}
-			}
+			h.cleared(runs...)
 		})
 	}
 }
@@ -273,36 +274,20 @@ func TestInterrupted(t *testing.T) {
 	if got := statuses(t, output); got != "" {
 		t.Errorf("recorded %q", got)
 	}
-	for _, r := range ours {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
+	h.cleared(ours...)
 }
 
 func statuses(t *testing.T, output string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	must(t, err)
 	var all []string
-	for line := range strings.Lines(string(text)) {
-		var r struct {
-			Status string `json:"verification_status"`
-		}
-		must(t, json.Unmarshal([]byte(line), &r))
-		all = append(all, r.Status)
+	for _, r := range recordsOf(t, output) {
+		all = append(all, string(r.VerificationStatus))
 	}
 	return strings.Join(all, " ")
 }
 
 func difference(now, before []string) []string {
-	var added []string
-	for _, n := range now {
-		if !strings.Contains(strings.Join(before, " "), n) {
-			added = append(added, n)
-		}
-	}
-	return added
+	return slices.DeleteFunc(now, func(n string) bool { return slices.Contains(before, n) })
 }
 
 // TestKilledImport: gc removes what a killed import has made.

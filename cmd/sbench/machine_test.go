@@ -97,13 +97,11 @@ func TestMachineTasks(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			dir := filepath.Join(out, "reference")
-			_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, dir) {
 				if r.VerificationStatus != record.Passed {
 					t.Logf("%s: %s: %s\n%s%s\n%+v", r.TaskID, r.FailureReason, r.FailureMessage, r.ProducerStdout, r.ProducerStderr, privateOf(t, dir, r))
 				}
-				return nil
-			})
-			must(t, err)
+			}
 		}
 	})
 	expect(t, codeMeasured, "checked "+count+" task(s): reference passed "+count+", empty passed 0",
@@ -123,14 +121,12 @@ func TestMachineTasks(t *testing.T) {
 			must(t, err)
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
-			_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, out) {
 				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" {
 					t.Errorf("%s: %s, %s in %s: %s", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage)
 				}
 				t.Logf("%s: %s, restored %v", r.TaskID, r.FailureReason, r.VerifierMetadata["restored"])
-				return nil
-			})
-			must(t, err)
+			}
 		})
 	}
 }
@@ -280,13 +276,11 @@ func TestCaptureFullDisk(t *testing.T) {
 	output := filepath.Join(disk, "out")
 	args := bigMachine(t, output)
 	h.sbench(codeInfrastructure, args...)
-	_, err := record.Read(output, record.Trust{}, func(r record.Record) error {
+	for _, r := range recordsOf(t, output) {
 		if r.VerificationStatus != record.Error || !strings.Contains(r.FailureMessage, "no space left on device") {
 			t.Errorf("%s: %s", r.VerificationStatus, r.FailureMessage)
 		}
-		return nil
-	})
-	must(t, err)
+	}
 	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=300m"))
 	h.sbench(codeMeasured, append(args, "--resume")...)
 	h.sbench(codeMeasured, "verify", output)

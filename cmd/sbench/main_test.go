@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
@@ -92,6 +93,14 @@ func taskRows(n int, checker, more string) string {
 // commandHarness returns the section of a tester file for a harness that runs a command in a shell.
 func commandHarness(command string) string {
 	return fmt.Sprintf("harness: {type: command, config: {command: [bash, -c, %q]}}\n", command)
+}
+
+// recordsOf returns the records of a run, signed or not.
+func recordsOf(t *testing.T, dir string) (all []record.Record) {
+	t.Helper()
+	_, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })
+	must(t, err)
+	return all
 }
 
 // exits CODE COMMAND... runs a command, requires exactly that exit code, and writes its

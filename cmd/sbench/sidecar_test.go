@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/run/record"
 )
 
 const (
@@ -60,13 +59,11 @@ func TestSidecars(t *testing.T) {
 			}
 			_, _ = h.sbench(code, "run", sidecarPack(t, tt.sidecar, tt.script), "-o", out, "--quiet")
 			h.sbench(codeMeasured, "verify", out)
-			_, err := record.Read(out, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, out) {
 				if string(r.VerificationStatus) != tt.status || !strings.Contains(r.FailureMessage, tt.message) || r.Sidecars["web"] != r.ImageID {
 					t.Errorf("%s: %s, sidecars %v\n%s%s", r.VerificationStatus, r.FailureMessage, r.Sidecars, r.ProducerStdout, r.ProducerStderr)
 				}
-				return nil
-			})
-			must(t, err)
+			}
 		})
 	}
 	h.sbench(codeMeasured, "gc")
