@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/internal/test/packtest"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -22,6 +22,8 @@ const terminalManifest = "id: demo\nversion: 1\ndefaults: {family: terminal_task
 func openPack(t *testing.T, manifest, row string, files map[string]string) (*compiler.Pack, *compiler.Task) {
 	t.Helper()
 	dir := tempDir(t)
+	write(t, filepath.Join(dir, "manifest.yaml"), manifest, 0o644)
+	write(t, filepath.Join(dir, "tasks.jsonl"), row+"\n", 0o644)
 	for name, content := range files {
 		if target, ok := strings.CutPrefix(content, "link:"); ok {
 			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
@@ -34,8 +36,14 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 		}
 		write(t, filepath.Join(dir, name), content, mode)
 	}
-	pack, tasks := packtest.Open(t, dir, manifest, row)
-	return pack, tasks[0]
+	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
+	must(t, err)
+	for task, err := range pack.Tasks() {
+		must(t, err)
+		return pack, task
+	}
+	t.Fatal("no row")
+	return nil, nil
 }
 
 // list returns a line "mode path content" for every file below dir, and "mode path/" for
