@@ -33,7 +33,7 @@ func layout() map[string][]string {
 		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "compiler/family", "compiler/environment", "runtime"},
 		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/patch", "runtime"},
 		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/paths", "runtime"},
-		"verifiers/split":               {"verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/family", "compiler/securebench", "compiler/paths", "compiler/document", "runtime"},
+		"verifiers/split":               {"workspace/foreign", "verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/family", "compiler/securebench", "compiler/paths", "compiler/document", "runtime"},
 		"verifiers/machine":             {"verifiers", "candidate", "workspace", "runtime", "compiler/family", "compiler/environment"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},
@@ -63,7 +63,7 @@ func layout() map[string][]string {
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"report", "verifiers", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"report", "verifiers", "candidate", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,27 @@ func TestRead(t *testing.T) {
 			if _, ok := cli.Read([]byte(line)); ok {
 				t.Errorf("%s takes %q for an event", cli.Name, line)
 			}
+		}
+	}
+}
+
+// TestReadIsLinear: what sbench spends on an event does not grow faster than the event.
+func TestReadIsLinear(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	for agent, list := range map[string][3]string{ // what is before and after the elements of a list, and an element
+		"codex":          {`{"type":"item.completed","item":{"type":"todo_list","items":[`, `]}}`, `{"text":"` + long + `"}`},
+		"codex, changes": {`{"type":"item.completed","item":{"type":"file_change","changes":[`, `]}}`, `{"path":"` + long + `"}`},
+		"claude_code":    {`{"type":"user","message":{"content":[{"type":"tool_result","content":[`, `]}]}}`, `{"type":"text","text":"` + long + `"}`},
+	} {
+		name, _, _ := strings.Cut(agent, ",")
+		cli, _ := harness.CLIOf(name)
+		line := []byte(list[0] + strings.TrimSuffix(strings.Repeat(list[2]+",", 2000), ",") + list[1])
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		steps, _ := cli.Read(line)
+		goruntime.ReadMemStats(&after)
+		if spent := after.TotalAlloc - before.TotalAlloc; spent > 30*uint64(len(line)) || len(steps) != 1 || len(steps[0].Text+steps[0].Output) < 1_000_000 {
+			t.Errorf("%s: %d bytes of memory for a line of %d", agent, spent, len(line))
 		}
 	}
 }

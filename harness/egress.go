@@ -41,9 +41,6 @@ type Egress struct {
 type EgressTotals struct {
 	Proxy *proxy.Totals `json:"proxy,omitempty"`
 	Relay *relay.Facts  `json:"relay,omitempty"`
-	// AnyAddress says that the kernel has no nftables: only connections to ports 80 and 443
-	// were redirected, and nothing in the sandbox could listen on those ports.
-	AnyAddress bool `json:"any_address,omitempty"`
 }
 
 // Plus returns the sum of two totals; u was counted after t. Nil counts nothing.
@@ -51,7 +48,7 @@ func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
 	if t == nil || u == nil {
 		return cmp.Or(t, u)
 	}
-	sum := EgressTotals{cmp.Or(t.Proxy, u.Proxy), cmp.Or(t.Relay, u.Relay), t.AnyAddress || u.AnyAddress}
+	sum := EgressTotals{cmp.Or(t.Proxy, u.Proxy), cmp.Or(t.Relay, u.Relay)}
 	if t.Proxy != nil && u.Proxy != nil {
 		sum.Proxy = new(t.Proxy.Plus(*u.Proxy))
 	}
@@ -63,12 +60,11 @@ func (t *EgressTotals) Plus(u *EgressTotals) *EgressTotals {
 
 // egressSession is the network access of one sandbox. It is closed after the sandbox.
 type egressSession struct {
-	egress     Egress
-	proxy      *proxy.Proxy // nil for none
-	relay      *relay.Relay // nil for none
-	token      string       // without which the relay refuses; "" if nothing but the harness can connect
-	anyAddress bool
-	serving    sync.WaitGroup
+	egress  Egress
+	proxy   *proxy.Proxy // nil for none
+	relay   *relay.Relay // nil for none
+	token   string       // without which the relay refuses; "" if nothing but the harness can connect
+	serving sync.WaitGroup
 }
 
 // openSession opens the network access that a request allows, and a relay unless provider is nil.
@@ -163,7 +159,6 @@ func (w *egressSession) network() *runtime.Network {
 }
 
 func (w *egressSession) serve(s runtime.Sockets) error {
-	w.anyAddress = s.AnyAddress
 	w.listen(w.proxy.Serve, s.TCP[0])
 	rest := s.TCP[1:]
 	if w.relay != nil {
@@ -172,8 +167,8 @@ func (w *egressSession) serve(s runtime.Sockets) error {
 	}
 	w.listen(w.proxy.ServeDNSTCP, rest[0])
 	w.serving.Go(func() { _ = w.proxy.ServeDNS(s.UDP[0]) })
-	for _, l := range s.Redirected {
-		w.listen(w.proxy.ServeRedirected, l)
+	if s.Redirected != nil {
+		w.listen(w.proxy.ServeRedirected, s.Redirected)
 	}
 	return nil
 }
@@ -222,7 +217,7 @@ func (w *egressSession) close(result Result, err error) (Result, error) {
 	if w.proxy == nil {
 		return result, err
 	}
-	result.Egress = &EgressTotals{AnyAddress: w.anyAddress}
+	result.Egress = &EgressTotals{}
 	err = errors.Join(err, w.cut(), w.egress.Log.Err())
 	if w.relay != nil {
 		result.Egress.Relay = new(w.relay.Facts())

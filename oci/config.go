@@ -82,9 +82,6 @@ type Config struct {
 	HardLimits map[string]uint64
 	Limits     Limits
 
-	// Annotations are for people and other programs. The OCI runtime ignores unknown keys.
-	Annotations map[string]string
-
 	arch string // a GOARCH name, of the system call filter; "" means this program's
 }
 
@@ -114,8 +111,6 @@ type Limits struct {
 	// Data bounds the private writable mappings of each process, whether touched or not (RLIMIT_DATA,
 	// setrlimit(2)). It is at least 256 MiB, without which runc does not start.
 	Data uint64
-
-	Degraded []string // names of limits that are missing, for an annotation
 }
 
 // A Tmpfs is an empty file system in memory that every user of the sandbox may write to (mode 1777).

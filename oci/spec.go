@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -42,7 +41,7 @@ func New(c Config) (*specs.Spec, error) {
 		return nil, fmt.Errorf("runtime spec: %w", err)
 	}
 	s := &specs.Spec{
-		Version: version, Hostname: Hostname, Root: &specs.Root{Path: c.Rootfs}, Mounts: mounts, Annotations: c.annotations(),
+		Version: version, Hostname: Hostname, Root: &specs.Root{Path: c.Rootfs}, Mounts: mounts,
 		Process: &specs.Process{
 			Args: slices.Clone(c.Args), Env: c.env(), Cwd: c.cwd(), User: c.User, OOMScoreAdj: &c.OOMScoreAdj, Rlimits: c.rlimits(),
 			Capabilities: &specs.LinuxCapabilities{Bounding: slices.Clone(c.Capabilities), Effective: slices.Clone(c.Capabilities), Permitted: slices.Clone(c.Capabilities)},
@@ -123,25 +122,6 @@ func (c Config) namespaces() []specs.LinuxNamespace {
 	all = append(all, specs.LinuxNamespace{Type: specs.NetworkNamespace, Path: c.Network})
 	if c.UserNamespace != "" || c.OwnKernel && len(c.Mappings) > 0 {
 		all = append(all, specs.LinuxNamespace{Type: specs.UserNamespace, Path: c.UserNamespace})
-	}
-	return all
-}
-
-// annotations adds, for people, what the limits leave out and what the filter opens.
-func (c Config) annotations() map[string]string {
-	all := maps.Clone(c.Annotations)
-	if all == nil {
-		all = map[string]string{}
-	}
-	for key, set := range map[string]bool{
-		"without-cgroup": c.Limits.WithoutCgroup, "without-cpu-limit": c.Limits.WithoutCPUs, "own-filters": c.OwnFilters, "netlink": c.Netlink, "sealed-processes": c.IsolatedProcesses,
-	} {
-		if set {
-			all["org.securebench."+key] = "true"
-		}
-	}
-	if len(c.Limits.Degraded) > 0 {
-		all["org.securebench.degraded"] = strings.Join(c.Limits.Degraded, ",")
 	}
 	return all
 }

@@ -19,9 +19,8 @@ import (
 
 const anyAddressVariable = "SBENCH_TEST_ANY_ADDRESS"
 
-// TestAnyAddress tests the mode for kernels without nftables, in which the local
-// address of a connection is its destination: in a process with its own network
-// namespace, all of 198.18.0.0/15 is local.
+// TestAnyAddress redirects nothing: in a process with its own network namespace, all of
+// 198.18.0.0/15 is local, so that the local address of a connection is its destination.
 func TestAnyAddress(t *testing.T) {
 	if os.Getenv(anyAddressVariable) != "" {
 		anyAddress(t)

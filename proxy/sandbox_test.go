@@ -37,9 +37,7 @@ func newSandbox(t testing.TB, p *proxy.Proxy, transparent bool) *sandbox {
 		if transparent {
 			go func() { _ = p.ServeDNSTCP(sockets.TCP[1]) }()
 			go func() { _ = p.ServeDNS(sockets.UDP[0]) }()
-		}
-		for _, l := range sockets.Redirected {
-			go func() { _ = p.ServeRedirected(l) }()
+			go func() { _ = p.ServeRedirected(sockets.Redirected) }()
 		}
 		return nil
 	}}

@@ -193,7 +193,7 @@ type Config struct {
 type Network struct {
 	// TCP and UDP are host:port addresses on which sbench listens in the sandbox.
 	TCP, UDP []string
-	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to listeners of sbench.
+	// Redirect sends the sandbox's TCP connections to 198.18.0.0/15 to a listener of sbench.
 	// The block is reserved for benchmarking network devices (RFC 2544), so no server on the
 	// internet has an address in it.
 	Redirect bool
@@ -209,17 +209,17 @@ type Network struct {
 type Sockets struct {
 	TCP []net.Listener   // in the order of Network.TCP
 	UDP []net.PacketConn // in the order of Network.UDP
-	// Redirected accept the redirected connections. A connection's original destination is
-	// its socket option SO_ORIGINAL_DST or, if that is not set, its local address.
-	Redirected []net.Listener
-	// AnyAddress says that the kernel has no nftables. Then only connections to ports 80 and
-	// 443 are redirected, and the sandbox cannot listen on those ports.
-	AnyAddress bool
+	// Redirected accepts the redirected connections; nil without Network.Redirect. A connection's
+	// original destination is its socket option SO_ORIGINAL_DST.
+	Redirected net.Listener
 }
 
 // A Mount makes a host path visible inside the sandbox.
 type Mount struct {
-	Source   string // absolute host path of a directory or regular file
+	Source string // absolute host path of a directory or regular file
+	// Left, instead of Source, is a one-shot sandbox of the same engine in which the process has ended. Its
+	// root file system is mounted read-only, without its mounts.
+	Left     Sandbox
 	Dest     string // absolute path inside
 	Writable bool   // the zero value is read-only
 	// Copy gives the sandbox a copy-on-write view of the directory Source, which is never

@@ -34,17 +34,15 @@ table() {
 		row("tasks a minute, 8 jobs, rival Docker", value["BenchmarkThroughput/sbench/jobs=8", "tasks/min"], value["BenchmarkThroughput/docker/jobs=8", "tasks/min"], 6, 1, "")
 		row("HumanEval with four mutants each, 2 jobs, time of one, rival a plain process", each(value["BenchmarkHumanEval/contrast/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/plain/jobs=2", "verifications/s"]), 6, -1, " ms")
 		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
-		printf "| memory of an idle sandbox over that of its processes, rival containerd'"'"'s shim | %s MiB | %s MiB | | at most 4 MiB | %s |\n", number(memory), number(value["BenchmarkIdle/sbench-runc-shim", "MiB/sandbox"]), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
+		printf "| memory of an idle sandbox over that of its processes | %s MiB | | | at most 4 MiB | %s |\n", number(memory), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
 		print "\n| | p50, one at a time | sandboxes per second, 1 / 8 / 32 in parallel |"
 		print "|---|---|---|"
-		split("runc-run sbench sbench-host-ids sbench-crun sbench-gvisor sbench-runc-shim sbench-crun-runc-shim docker", rivals)
+		split("runc-run sbench sbench-host-ids sbench-crun sbench-gvisor docker", rivals)
 		text["runc-run"] = "`runc run`, attached, nothing read back"
 		text["sbench"] = "sbench"
 		text["sbench-host-ids"] = "sbench with the ids of the host"
 		text["sbench-crun"] = "sbench with crun"
 		text["sbench-gvisor"] = "sbench with gVisor"
-		text["sbench-runc-shim"] = "sbench with containerd'"'"'s shim"
-		text["sbench-crun-runc-shim"] = "sbench with crun and containerd'"'"'s shim"
 		text["docker"] = "`docker run -d`, `exec`, `rm -f`"
 		for (i = 1; i in rivals; i++) {
 			r = rivals[i]

@@ -12,7 +12,7 @@ here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 . "$here/events.sh"
 export CGO_ENABLED=0
 readonly default=(runc-v1.5.2 crun runsc)
-readonly containerd=github.com/containerd/containerd/v2 containerd_version=v2.4.2
+readonly containerd=github.com/containerd/containerd/v2/cmd/containerd containerd_version=v2.4.2
 readonly gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260905035102-160fafc42237
 
 # compiled NAME PACKAGE@VERSION... builds programs from their Go modules, outside any module, because
@@ -60,8 +60,7 @@ main() {
 			;;
 		runc-v*)
 			program="$(CGO_ENABLED=1 GOFLAGS='-mod=mod -tags=seccomp' compiled "$runtime" "github.com/opencontainers/runc@${runtime#runc-}")"
-			PATH="$(GOFLAGS='-mod=mod -tags=no_btrfs,no_zfs,no_devmapper' compiled "containerd-$containerd_version" \
-				"$containerd/cmd/containerd@$containerd_version" "$containerd/cmd/containerd-shim-runc-v2@$containerd_version"):$program:$path"
+			PATH="$(GOFLAGS='-mod=mod -tags=no_btrfs,no_zfs,no_devmapper' compiled "containerd-$containerd_version" "$containerd@$containerd_version"):$program:$path"
 			unset SBENCH_TEST_OCI_RUNTIME
 			echo "runtimes: $(containerd --version), $(runc --version | head -n 1)" >&2
 			;;

@@ -45,7 +45,7 @@ need_file() { [ -e "$2" ] || missing+=("$1"); }
 find_missing() {
 	local target
 	missing=()
-	need containerd containerd containerd-shim-runc-v2
+	need containerd containerd
 	need runc runc
 	need mmdebstrap mmdebstrap
 	need git git

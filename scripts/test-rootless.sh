@@ -212,7 +212,7 @@ main() {
 	become=(setpriv --reuid "$user" --regid "$user" --clear-groups --reset-env
 		env HOME="$dir/home" TMPDIR="$dir/t" XDG_RUNTIME_DIR="$dir/run" LANG=C.UTF-8
 		PATH="$dir/src/bin:$PATH" CI="${CI:-}" SBENCH_SOAK="${SBENCH_SOAK:-}" SBENCH_DATA="$dir/data"
-		SBENCH_TEST_HANDLER="${SBENCH_TEST_HANDLER:-}" SBENCH_CACHE="$dir/home/.cache/sbench")
+		SBENCH_CACHE="$dir/home/.cache/sbench")
 	copy "${1:-}"
 	become+=(SBENCH_TEST_IMAGE="$base")
 	cd "$dir" # the user may not see the repository

@@ -175,7 +175,7 @@ func TestMaxCost(t *testing.T) {
 	args := []string{"run", tester, "--output-dir", out, "--jobs", "1", "--set", "run.max_cost_usd=50", "--progress", "plain"}
 	for _, more := range [][]string{nil, {"--resume"}} {
 		stdout, stderr := r.host.sbench(0, append(args, more...)...)
-		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.00 USD, and run.max_cost_usd is 50.00") {
+		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.0000 USD, and run.max_cost_usd is 50:") {
 			t.Errorf("%v:\n%s%s", more, stdout, stderr)
 		}
 	}

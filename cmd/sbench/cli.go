@@ -75,7 +75,6 @@ type globals struct {
 	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
 	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
 	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."`
-	Handler    string `env:"SBENCH_HANDLER" placeholder:"SHIM" help:"Shim of the OCI runtime: auto, io.containerd.sbench.v1, io.containerd.runc.v2, or another. Default: auto, sbench's own if it works here, else containerd's."`
 
 	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are isolated. container: they share the host's kernel. gvisor: they have a kernel of their own. auto: gvisor for tasks that ask for it, else container. Default: the tester file's runtime.isolation, else auto."`
 
@@ -139,13 +138,13 @@ func sayAll[T any](a *app, what string, list []T) {
 func (a *app) options(t *testerfile.File) host.Options {
 	f := a.flags
 	o := host.Options{
-		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Handler: f.Handler, Isolation: f.Isolation, Timeout: f.Timeout,
+		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Isolation: f.Isolation, Timeout: f.Timeout,
 		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
 	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
-		o.OCIRuntime, o.Handler = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Handler, t.Runtime.Handler)
-		o.Isolation, o.Snapshotter = cmp.Or(o.Isolation, t.Runtime.Isolation), t.Runtime.Snapshotter
+		o.OCIRuntime, o.Isolation = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Isolation, t.Runtime.Isolation)
+		o.Snapshotter = t.Runtime.Snapshotter
 		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
 		o.UserNamespace = t.Runtime.UserNamespace
 		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink
@@ -262,7 +261,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeMeasured
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
-	case errors.As(err, &problems), errors.Is(err, errUsage), errors.As(err, new(build.Fault)):
+	case errors.As(err, &problems), errors.Is(err, errUsage), errors.Is(err, report.ErrUntrusted), errors.As(err, new(build.Fault)):
 		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified

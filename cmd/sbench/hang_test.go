@@ -5,14 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/runtime/host"
-	"github.com/securebench/sbench/runtime/shim"
 )
 
 // hanging is a host with an OCI runtime that hangs in one of its commands when the test asks for it.
@@ -77,41 +74,28 @@ const (
 )
 
 // TestHangsFromTheStart: an OCI runtime that hangs is a single error of run and doctor before anything starts,
-// and gc removes the remains. With sbench's own shim only create can hang: it executes no other command.
+// and gc removes the remains. Only create can hang: sbench kills processes itself.
 func TestHangsFromTheStart(t *testing.T) {
 	h := newHanging(t, patience)
-	for command, handler := range map[string]string{"create": host.HandlerAuto, "start": host.RuncHandler, "delete": host.RuncHandler} {
-		t.Run(command, func(t *testing.T) {
-			h := h
-			h.t = t
-			h.env = append(slices.Clip(h.env), "SBENCH_HANDLER="+handler)
-			tester, output := h.pack(command, containerdtest.Image)
-			before := h.runs()
-			h.in(command)
-			if handler == host.RuncHandler {
-				if code, text := h.within(bounded, "--handler", shim.Runtime, "run", "--config", tester, "--output-dir", output+"-own"); code != codeMeasured {
-					t.Errorf("with the own shim: exit code %d\n%s", code, text)
-				}
-			}
-			if code, text := h.within(bounded, "run", "--config", tester); code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
-				t.Errorf("run: exit code %d\n%s", code, text)
-			}
-			if _, err := os.Stat(output); !os.IsNotExist(err) {
-				t.Errorf("the output directory is there: %v", err)
-			}
-			if code, text := h.within(bounded, "doctor", "--json"); code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
-				t.Errorf("doctor: exit code %d\n%s", code, text)
-			}
-			h.within(bounded, "gc") // ends although the runtime hangs
-			h.in("")
-			h.sbench(0, "gc")
-			for _, r := range difference(h.runs(), before) {
-				t.Errorf("left of run %s: %v", r, h.left(r))
-			}
-		})
+	tester, output := h.pack("create", containerdtest.Image)
+	before := h.runs()
+	h.in("create")
+	if code, text := h.within(bounded, "run", "--config", tester); code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
+		t.Errorf("run: exit code %d\n%s", code, text)
 	}
-	tester, _ := h.pack("kill", containerdtest.Image)
-	// sbench kills processes itself, without the runtime.
+	if _, err := os.Stat(output); !os.IsNotExist(err) {
+		t.Errorf("the output directory is there: %v", err)
+	}
+	if code, text := h.within(bounded, "doctor", "--json"); code != codeInfrastructure || !strings.Contains(text, "gave no answer to") {
+		t.Errorf("doctor: exit code %d\n%s", code, text)
+	}
+	h.within(bounded, "gc") // ends although the runtime hangs
+	h.in("")
+	h.sbench(0, "gc")
+	for _, r := range difference(h.runs(), before) {
+		t.Errorf("left of run %s: %v", r, h.left(r))
+	}
+	tester, _ = h.pack("kill", containerdtest.Image)
 	h.in("kill")
 	if code, text := h.within(bounded, "run", "--config", tester); code != codeMeasured {
 		t.Errorf("exit code %d\n%s", code, text)

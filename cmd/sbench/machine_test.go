@@ -185,6 +185,8 @@ func TestMachineBroken(t *testing.T) {
 		"users behind a link":          {solved + "mv /etc/passwd /p; ln -s /p /etc/passwd", "passed=1"},
 		"another root":                 {solved + "sed -i 's#^root:.*#root:x:1000:1000::/opt/h:/bin/sh#' /etc/passwd", "passed=1"},
 		"no users":                     {solved + "rm /etc/passwd /etc/group", "verified=1"},
+		"users in a directory":         {solved + "rm /etc/passwd; mkdir /etc/passwd", "passed=1"},
+		"users without end":            {solved + "ln -sf /dev/zero /etc/group; ln -f /bin/bash /etc/passwd", "passed=1"},
 		"an endless line":              {solved + "head -c 200000 /dev/zero | tr '\\0' x >> /etc/passwd", "passed=1"},
 		"mount points of another kind": {solved + "rm -rf /tmp /run /logs; : > /tmp; : > /run; ln -s /etc /logs; mkdir -p /usr/local/bin/run-candidate", "passed=1"},
 		"nothing is left":              {"rm -rf /etc /var /root /home /opt /srv 2>/dev/null; true", "passed=0"},

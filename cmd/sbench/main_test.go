@@ -113,7 +113,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(args[1], args[2:]...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SBENCH_ROOT", "SBENCH_STATE", "SBENCH_ALLOW_DEGRADED", "SBENCH_DAEMON_TIMEOUT", "SBENCH_OCI_RUNTIME", "SBENCH_HANDLER", "CONTAINERD_ADDRESS", "TOKEN"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "SBENCH_ROOT", "SBENCH_STATE", "SBENCH_ALLOW_DEGRADED", "SBENCH_DAEMON_TIMEOUT", "SBENCH_OCI_RUNTIME", "CONTAINERD_ADDRESS", "TOKEN"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	var out, errOut bytes.Buffer

@@ -1,7 +1,9 @@
 package securebench
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,26 +19,30 @@ const Format = "securebench.adapter/v2"
 
 // An Adapter puts one challenge to the candidate: the driver of SecureBench 2.0.
 type Adapter struct {
-	Format   string   `key:"format"` // "" for the older one
-	Protocol string   `key:"protocol"`
-	Command  []string `key:"command"`
+	Protocol string `key:"protocol" doc:"" rule:"required"`
+	Command  argv   `key:"command" doc:"" rule:"required argv"`
+	Format   string `key:"format"` // "" for the older one, which has no more keys
 	// Challenge and Observation are the schemas of what it reads and writes.
-	Challenge, Observation DataSchema
-	Outputs                []Output `key:"output_artifacts"`
-	Maximums               struct {
-		Wall      time.Duration `key:"seconds_per_challenge"`
-		Challenge int64         `key:"challenge_bytes"`
-		Bytes     int64         `key:"observation_bytes"`
-	} `key:"maximums"`
+	Challenge   DataSchema `key:"challenge_schema" doc:"" rule:"required data"`
+	Observation DataSchema `key:"observation_schema" doc:"" rule:"required data"`
+	Outputs     []Output   `key:"output_artifacts" doc:""`
+	Maximums    struct {
+		Wall      time.Duration `key:"seconds_per_challenge" doc:"" rule:"required"`
+		Challenge int64         `key:"challenge_bytes" doc:"" rule:"required"`
+		Bytes     int64         `key:"observation_bytes" doc:"" rule:"required"`
+	} `key:"maximums" doc:"" rule:"required"`
 }
 
 // Output is a file or tree that an adapter leaves.
 type Output struct {
-	Name   string `key:"name"`
-	Path   string `key:"path"` // relative to the workdir
-	Kind   string `key:"kind"`
-	Limits Limits `key:"maximum_limits"`
+	Name   string `key:"name" doc:"" rule:"required id"`
+	Path   string `key:"path" doc:"" rule:"required path"` // relative to the workdir
+	Kind   string `key:"kind" doc:"" rule:"required" enum:"regular_file,directory_tree"`
+	Limits Limits `key:"maximum_limits" doc:"" rule:"required limits"`
 }
+
+// argv is a command line.
+type argv []string
 
 // Args returns the command line of the adapter, with its own files below mount.
 func (a Adapter) Args(mount string) []string {
@@ -51,12 +57,8 @@ func (a Adapter) Args(mount string) []string {
 
 // An Oracle is the oracle of a pack of SecureBench 2.0.
 type Oracle struct {
-	Command []string      `key:"command"`
-	Timeout time.Duration `key:"timeout_seconds"` // of each answer
-}
-
-func argvSchema() *schema.Schema {
-	return &schema.Schema{Array: &schema.Array{Items: schema.Text("An argument."), Min: 1, Max: 32}}
+	Command argv          `key:"command" doc:"" rule:"required argv"`
+	Timeout time.Duration `key:"timeout_seconds" doc:"" rule:"required"` // of each answer
 }
 
 // readProgram reads the YAML file of an adapter or oracle.
@@ -73,7 +75,7 @@ func readProgram(c *schema.Checker, file string, rule *schema.Schema) document.V
 // ReadOracle reads the oracle of a verification. dir is the directory of the pack.
 func ReadOracle(dir string, v *Verification) (o Oracle, problems document.Problems) {
 	var c schema.Checker
-	rule := schema.Closed("An oracle.", schema.Required("abi", schema.Enum("", "securebench.oracle/v1")), schema.Required("command", argvSchema()), schema.Required("timeout_seconds", schema.Seconds("")))
+	rule := schema.Closed("An oracle.", append(schema.Fields(Oracle{}, rules()), schema.Required("abi", schema.Enum("", "securebench.oracle/v1")))...)
 	root := readProgram(&c, filepath.Join(dir, v.Resources.Host[strings.TrimPrefix(v.Oracle, "host.")].Path, "oracle.yaml"), rule)
 	if len(c.Problems) == 0 {
 		schema.Decode(root, &o)
@@ -93,15 +95,8 @@ func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems 
 	if a.Protocol != check.Protocol {
 		wrong("protocol is %q, and check %q requires %q", a.Protocol, check.ID, check.Protocol)
 	}
-	for _, helper := range root.Get("uses_trusted_helpers").Items() {
-		wrong("sbench has no trusted helper %q", helper.Get("type").Text())
-	}
-	if a.Format != "" {
-		a.Challenge = dataSchema(&c, root.Get("challenge_schema"), 1)
-		a.Observation = dataSchema(&c, root.Get("observation_schema"), 1)
-		if m := a.Maximums; check.Limits.Wall > m.Wall || check.Limits.Bytes > m.Bytes || check.Challenge.MaxBytes > m.Challenge {
-			wrong("the limits of check %q exceed the maximums", check.ID)
-		}
+	if m := a.Maximums; a.Format != "" && (check.Limits.Wall > m.Wall || check.Limits.Bytes > m.Bytes || check.Challenge.MaxBytes > m.Challenge) {
+		wrong("the limits of check %q exceed the maximums", check.ID)
 	}
 	for _, want := range check.Outputs {
 		i := slices.IndexFunc(a.Outputs, func(o Output) bool { return o.Name == want.Name })
@@ -116,100 +111,89 @@ func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems 
 	return a, c.Problems
 }
 
-// adapterSchema returns the schema of an adapter's file: the older form has the key abi.
+// adapterSchema returns the schema of an adapter's file.
 func adapterSchema() *schema.Schema {
-	count, instances := schema.PositiveInteger, schema.PositiveInteger("")
+	instances := schema.PositiveInteger("")
 	instances.Check = func(c *schema.Checker, v document.Value) {
 		if n, _ := v.Int64(); n != 1 {
 			c.Errorf(v, "", "expected 1, the only number of instances that there is, found %d", n)
 		}
 	}
-	shared := []schema.Field{schema.Required("protocol", schema.Text("")), schema.Required("command", argvSchema())}
-	older := schema.Closed("", append(shared, schema.Required("abi", schema.Enum("", "securebench.protocol-adapter/v1")))...)
-	newer := schema.Closed("", append(shared, schema.Required("format", schema.Enum("", Format)),
-		schema.Required("challenge_schema", schema.Open("")), schema.Required("observation_schema", schema.Open("")),
-		schema.Required("evaluation_participants", &schema.Schema{Array: &schema.Array{Min: 1, Max: 1, Items: schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", instances))}}),
-		schema.Optional("uses_trusted_helpers", schema.List("", schema.Open(""))),
-		schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", identifierSchema("")), schema.Required("path", schema.Path("")), schema.Required("kind", schema.Enum("", RegularFile, DirectoryTree)), schema.Required("maximum_limits", artifactLimitsSchema())))),
-		schema.Required("maximums", schema.Closed("", schema.Required("seconds_per_challenge", schema.Seconds("")), schema.Required("challenge_bytes", count("")), schema.Required("observation_bytes", count("")))))...)
+	participant := schema.Closed("", schema.Required("name", schema.Text("")), schema.Required("type", schema.Enum("", "candidate")), schema.Required("instances", instances))
+	newer := append(schema.Fields(Adapter{}, rules()), helpers("uses_trusted_helpers"), schema.Required("format", schema.Enum("", Format)),
+		schema.Required("evaluation_participants", &schema.Schema{Array: &schema.Array{Min: 1, Max: 1, Items: participant}}))
+	older := []schema.Field{newer[0], newer[1], schema.Required("abi", schema.Enum("", "securebench.protocol-adapter/v1"))}
 	s := schema.Open("An adapter.")
 	s.Check = func(c *schema.Checker, v document.Value) {
+		fields := newer
 		if v.Get("abi").Kind() != 0 {
-			c.Check(older, v)
-		} else {
-			c.Check(newer, v)
+			fields = older
 		}
+		c.CheckObject(&schema.Object{Fields: fields}, v)
 	}
 	return s
 }
 
 // A DataSchema says which data an adapter reads or writes. The zero DataSchema allows all.
-type DataSchema struct{ rule *schema.Schema }
+type DataSchema struct {
+	Type       string                `key:"type"` // object, array, string, integer, number, boolean or null
+	Properties map[string]DataSchema `key:"properties"`
+	Required   []string              `key:"required" doc:""`
+	Extra      bool                  `key:"allow_extra_fields" doc:""`
+	Items      *DataSchema           `key:"items"`
+	MaxFields  int64                 `key:"max_fields" doc:""`
+	MaxItems   int64                 `key:"max_items" doc:""`
+	MaxBytes   int64                 `key:"max_utf8_bytes" doc:""`
+}
 
 // Check reports where v does not conform. The error quotes nothing of v but the names that the schema knows.
 func (s DataSchema) Check(v document.Value) error {
-	var c schema.Checker
-	if s.rule != nil && !c.Check(s.rule, v) {
-		return fmt.Errorf("%s is not as its schema says", c.Problems[0].Path)
+	kind, most := s.Type, cmp.Or(s.MaxFields, s.MaxItems, s.MaxBytes, math.MaxInt64)
+	if kind == "integer" {
+		kind = "number"
+	}
+	bad := !strings.HasSuffix(v.Kind().String(), kind) || s.Type == "integer" && !v.IsInteger() || int64(max(v.Len(), len(v.Text()))) > most
+	for _, name := range s.Required {
+		bad = bad || v.Get(name).Kind() == 0
+	}
+	for key, value := range v.Fields() {
+		property, known := s.Properties[key.Text()]
+		if bad = bad || !known && !s.Extra && s.Type != ""; bad {
+			break
+		}
+		if err := property.Check(value); err != nil {
+			return err
+		}
+	}
+	if bad {
+		return fmt.Errorf("%s is not as its schema says", v.Path())
+	}
+	for _, item := range v.Items() {
+		if s.Items == nil {
+			break
+		}
+		if err := s.Items.Check(item); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// maxDataDepth bounds the depth of a schema of data.
+// maxDataDepth bounds the depth of a DataSchema.
 const maxDataDepth = 16
 
-// dataSchema reads a schema in an adapter's file.
-func dataSchema(c *schema.Checker, v document.Value, depth int) DataSchema {
-	if depth > maxDataDepth {
-		c.Errorf(v, "", "the schema is deeper than %d", maxDataDepth)
-		return DataSchema{}
-	}
-	var rule schema.Schema
-	var keys []schema.Field
-	kind, most := v.Get("type").Text(), ""
-	switch kind {
-	case "object":
-		rule.Object, most = &schema.Object{Unknown: schema.Accept}, "max_fields"
-		keys = []schema.Field{schema.Optional("properties", schema.Open("")), schema.Optional("required", schema.List("", schema.AnyText(""))), schema.Optional("allow_extra_fields", schema.Boolean("", false))}
-	case "array":
-		rule.Array, most = &schema.Array{}, "max_items"
-		keys = []schema.Field{schema.Required("items", schema.Open(""))}
-	case "string":
-		rule.String, most = &schema.String{}, "max_utf8_bytes"
-	case "integer", "number":
-		rule.Number = &schema.Number{}
-	case "boolean":
-		rule.Boolean = true
-	case "null":
-		rule.Null = true
-	default:
-		c.Errorf(v, "", "a schema of data has a type: object, array, string, integer, number, boolean or null")
-		return DataSchema{}
-	}
-	if most != "" {
-		keys = append(keys, schema.Optional(most, schema.PositiveInteger("")))
-	}
-	if !c.CheckObject(&schema.Object{Fields: append(keys, schema.Required("type", schema.AnyText("")))}, v) {
-		return DataSchema{}
-	}
-	if kind == "array" {
-		rule.Array.Items = dataSchema(c, v.Get("items"), depth+1).rule
-	}
-	for key, property := range v.Get("properties").Fields() {
-		rule.Object.Fields = append(rule.Object.Fields, schema.Optional(key.Text(), dataSchema(c, property, depth+1).rule))
-	}
-	limit, limited := v.Get(most).Int64()
-	rule.Check = func(c *schema.Checker, data document.Value) {
-		bad := limited && int64(max(data.Len(), len(data.Text()))) > limit || kind == "integer" && !data.IsInteger()
-		for key := range data.Fields() {
-			bad = bad || v.Get("properties").Get(key.Text()).Kind() == 0 && !v.Get("allow_extra_fields").IsTrue()
+// dataSchema returns the schema of a DataSchema that is at most this deep.
+func dataSchema(depth int) *schema.Schema {
+	if depth == 0 {
+		s := schema.Open("")
+		s.Check = func(c *schema.Checker, v document.Value) {
+			c.Errorf(v, "", "the schema is deeper than %d", maxDataDepth)
 		}
-		for _, name := range v.Get("required").Items() {
-			bad = bad || data.Get(name.Text()).Kind() == 0
-		}
-		if bad {
-			c.Errorf(data, "", "not as the schema says")
-		}
+		return s
 	}
-	return DataSchema{&rule}
+	below := dataSchema(depth - 1)
+	fields := append(schema.Fields(DataSchema{}, nil), schema.Optional("properties", schema.Map("", below)), schema.Required("items", below))
+	return variants("type", fields, map[string]string{
+		"object": "properties required allow_extra_fields max_fields", "array": "items max_items", "string": "max_utf8_bytes", "integer": "", "number": "", "boolean": "", "null": "",
+	})
 }

@@ -65,29 +65,69 @@ func Row() *schema.Object {
 	}}
 }
 
-// artifactLimitsSchema allows the limits of a file or of a tree.
-func artifactLimitsSchema() *schema.Schema {
-	count := schema.PositiveInteger("")
-	s := schema.Closed("", schema.Optional("max_bytes", count), schema.Optional("max_files", count), schema.Optional("max_total_bytes", count))
-	s.Check = func(c *schema.Checker, v document.Value) {
-		file, tree := v.Get("max_bytes").Kind() != 0, v.Get("max_files").Kind() != 0 && v.Get("max_total_bytes").Kind() != 0
-		if file == tree || file && v.Len() > 1 {
-			c.Errorf(v, "", "the limits of a file are max_bytes, and the limits of a tree are max_files and max_total_bytes")
-		}
+// rules are what the words in the tags of this package mean.
+func rules() schema.Rules {
+	return schema.Rules{
+		"argv": func(s *schema.Schema) { s.Array.Min, s.Array.Max = 1, 32 },
+		"some": func(s *schema.Schema) { s.Array.Min = 1 },
+		"id":   schema.As(identifierSchema),
+		"ids": func(s *schema.Schema) {
+			s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
+		},
+		"data":   func(s *schema.Schema) { *s = *dataSchema(maxDataDepth) },
+		"limits": func(s *schema.Schema) { s.Check = checkLimits },
+		"parser": func(s *schema.Schema) {
+			s.Check = func(c *schema.Checker, v document.Value) {
+				if !slices.Contains(Parsers(), strings.TrimPrefix(v.Text(), "securebench.")) {
+					c.Errorf(v, "there are "+strings.Join(Parsers(), ", "), "unknown parser %q", v.Text())
+				}
+			}
+		},
+		"entries": func(s *schema.Schema) {
+			s.Array.Items = variants("kind", s.Array.Items.Object.Fields, map[string]string{
+				RegularFile: "id path max_bytes", DirectoryTree: "id path max_files max_total_bytes allow_internal_symlinks",
+			})
+		},
+		"checks": func(s *schema.Schema) {
+			s.Array.Items = variants("type", append(s.Array.Items.Object.Fields, helpers("trusted_helpers")), map[string]string{
+				ArtifactCheck: "id artifacts", ProtocolCheck: "id adapter protocol trusted_helpers challenge output_artifacts limits",
+			})
+		},
 	}
-	return s
 }
 
-// variants returns the schema of an object with shared fields and more fields, which depend on the value of one key. own
-// has these fields by that value.
-func variants(key string, shared []schema.Field, own map[string][]schema.Field) *schema.Schema {
-	names := slices.Sorted(maps.Keys(own))
-	s := schema.Open("")
+// checkLimits allows the limits of a file or of a tree.
+func checkLimits(c *schema.Checker, v document.Value) {
+	file, tree := v.Get("max_bytes").Kind() != 0, v.Get("max_files").Kind() != 0 && v.Get("max_total_bytes").Kind() != 0
+	if file == tree || file && v.Len() > 1 {
+		c.Errorf(v, "", "the limits of a file are max_bytes, and the limits of a tree are max_files and max_total_bytes")
+	}
+}
+
+// helpers allows no trusted helpers under a key.
+func helpers(key string) schema.Field {
+	s := schema.List("", schema.Open(""))
 	s.Check = func(c *schema.Checker, v document.Value) {
-		fields, known := own[v.Get(key).Text()]
-		object := schema.Object{Fields: slices.Concat(shared, fields, []schema.Field{schema.Required(key, schema.Enum("", names...))})}
+		for _, item := range v.Items() {
+			c.Errorf(item, "leave the row out", "sbench has no trusted helper %q", item.Get("type").Text())
+		}
+	}
+	return schema.Optional(key, s)
+}
+
+// variants returns the schema of an object with some of the fields: own has their keys by the value of one key.
+func variants(key string, fields []schema.Field, own map[string]string) *schema.Schema {
+	values, s := slices.Sorted(maps.Keys(own)), schema.Open("")
+	s.Check = func(c *schema.Checker, v document.Value) {
+		keys, known := own[v.Get(key).Text()]
+		object := schema.Object{Fields: []schema.Field{schema.Required(key, schema.Enum("", values...))}}
 		if !known {
 			object.Unknown = schema.Accept
+		}
+		for _, f := range fields {
+			if slices.Contains(strings.Fields(keys), f.Name) {
+				object.Fields = append(object.Fields, f)
+			}
 		}
 		c.CheckObject(&object, v)
 	}
@@ -97,51 +137,13 @@ func variants(key string, shared []schema.Field, own map[string][]schema.Field) 
 // Object returns the rule for the key verification. The candidate of a repo_patch is a patch, and the
 // candidate of a terminal_task is a bundle. The format also has a filesystem_overlay, which no pack uses: it is refused.
 func Object(patch bool) *schema.Object {
-	text, id, count := schema.Text(""), schema.Required("id", identifierSchema("")), func(name string) schema.Field { return schema.Required(name, schema.PositiveInteger("")) }
-	parser := schema.Required("parser", schema.Checked("What reads the artifact.", schema.String{NonEmpty: true}, func(name string) (string, error) {
-		if !slices.Contains(Parsers(), strings.TrimPrefix(name, "securebench.")) {
-			return "there are " + strings.Join(Parsers(), ", "), fmt.Errorf("unknown parser %q", name)
-		}
-		return "", nil
-	}))
-	limits := schema.Required("limits", artifactLimitsSchema())
-	helpers := schema.List("", schema.Open(""))
-	helpers.Check = func(c *schema.Checker, v document.Value) {
-		for _, item := range v.Items() {
-			c.Errorf(item, "leave the row out", "sbench has no trusted helper %q", item.Get("type").Text())
-		}
-	}
-	files := func(fields ...schema.Field) *schema.Schema {
-		s := schema.Map("", schema.Closed("", append(fields, schema.Required("path", schema.Path("")))...))
-		s.Object.Named, s.Object.Misnamed = func(name string) bool { return name != "" && !strings.ContainsAny(name, "/ ") }, "is no id"
-		return s
-	}
-	entry := variants("kind", []schema.Field{id, schema.Required("path", schema.Absolute("An absolute path."))}, map[string][]schema.Field{
-		RegularFile:   {count("max_bytes")},
-		DirectoryTree: {count("max_files"), count("max_total_bytes"), schema.Optional("allow_internal_symlinks", schema.Boolean("", false))},
-	})
-	candidate := variants("type", nil, map[string][]schema.Field{Bundle: {count("max_total_files"), count("max_total_bytes"), schema.Required("files", &schema.Schema{Array: &schema.Array{Min: 1, Items: entry}})}})
+	kinds := map[string]string{Bundle: "max_total_files max_total_bytes files"}
 	if patch {
-		candidate = variants("type", nil, map[string][]schema.Field{GitPatch: {
-			count("max_patch_bytes"), count("max_changed_files"), count("max_changed_bytes"),
-			schema.Optional("allow_paths", schema.List("", text)), schema.Optional("exclude_paths", schema.List("", text)),
-		}})
+		kinds = map[string]string{GitPatch: "max_patch_bytes max_changed_files max_changed_bytes allow_paths exclude_paths"}
 	}
-	source := schema.Closed("", schema.Optional("entry", id.Schema), schema.Optional("subpath", schema.Path("")), schema.Optional("path", schema.Path("")))
-	check := variants("type", []schema.Field{id}, map[string][]schema.Field{
-		ArtifactCheck: {schema.Required("artifacts", &schema.Schema{Array: &schema.Array{Min: 1, Items: schema.Closed("", id, parser, limits, schema.Required("source", source))}})},
-		ProtocolCheck: {
-			schema.Required("adapter", text), schema.Required("protocol", text), schema.Optional("trusted_helpers", helpers),
-			schema.Required("challenge", schema.Closed("", schema.Required("source", text), count("max_cases"), count("max_case_bytes"))),
-			schema.Optional("output_artifacts", schema.List("", schema.Closed("", schema.Required("name", id.Schema), parser, limits))),
-			schema.Required("limits", schema.Closed("", schema.Required("seconds_per_case", schema.Seconds("")), count("observation_bytes_per_case"))),
-		},
-	})
-	return &schema.Object{Fields: []schema.Field{
-		schema.Optional("execution_profile", schema.Enum("", "strict-split/v1")), schema.Required("candidate", candidate),
-		schema.Optional("resources", schema.Closed("", schema.Optional("runtime", files(schema.Required("mount", schema.Absolute("An absolute path.")))), schema.Optional("host", files()))),
-		schema.Required("checks", &schema.Schema{Array: &schema.Array{Min: 1, Items: check}}), schema.Required("oracle", text),
-	}}
+	all := rules()
+	all["candidate"] = func(s *schema.Schema) { *s = *variants("type", s.Object.Fields, kinds) }
+	return &schema.Object{Fields: append(schema.Fields(Verification{}, all), schema.Optional("execution_profile", schema.Enum("", "strict-split/v1")))}
 }
 
 // CheckVerification finds what the schema of a row's verification cannot express.

@@ -40,46 +40,52 @@ func ReadsTree(parser string) bool {
 	return name == "tree-manifest/v1" || name == "git-repository/v1"
 }
 
-// Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>".
+// Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>". The tags of this
+// package say what a file may hold, as in [schema.Fields].
 type Verification struct {
 	hidden.Fields
-	Candidate Candidate `key:"candidate"`
+	Candidate Candidate `key:"candidate" doc:"" rule:"required candidate"`
 	Resources struct {
-		Runtime map[string]MountedFile `key:"runtime"`
-		Host    map[string]MountedFile `key:"host"`
-	} `key:"resources"`
-	Checks []Check `key:"checks"`
-	Oracle string  `key:"oracle"` // "host." and the id of a resource
+		Runtime map[string]MountedFile `key:"runtime" doc:"" rule:"ids"`
+		Host    map[string]HostFile    `key:"host" doc:"" rule:"ids"`
+	} `key:"resources" doc:""`
+	Checks []Check `key:"checks" doc:"" rule:"required some checks"`
+	Oracle string  `key:"oracle" doc:"" rule:"required"` // "host." and the id of a resource
 }
 
-// MountedFile is a file or directory of the pack.
+// MountedFile is a file or directory of the pack that candidates see.
 type MountedFile struct {
-	Path  string `key:"path"`  // relative to Pack.EvalRoot
-	Mount string `key:"mount"` // absolute; "" for a host resource
+	Path  string `key:"path" doc:"" rule:"required path"` // relative to Pack.EvalRoot
+	Mount string `key:"mount" doc:"An absolute path." rule:"required absolute"`
+}
+
+// HostFile is a file or directory of the pack that only the oracle sees.
+type HostFile struct {
+	Path string `key:"path" doc:"" rule:"required path"` // relative to Pack.EvalRoot
 }
 
 // Candidate says what is taken of a candidate.
 type Candidate struct {
 	Type            string   `key:"type"` // Bundle or GitPatch
-	MaxTotalFiles   int64    `key:"max_total_files"`
-	MaxTotalBytes   int64    `key:"max_total_bytes"`
-	Files           []Entry  `key:"files"`
-	MaxPatchBytes   int64    `key:"max_patch_bytes"`
-	MaxChangedFiles int64    `key:"max_changed_files"`
-	MaxChangedBytes int64    `key:"max_changed_bytes"`
-	AllowPaths      []string `key:"allow_paths"` // empty means all
-	ExcludePaths    []string `key:"exclude_paths"`
+	MaxTotalFiles   int64    `key:"max_total_files" doc:"" rule:"required"`
+	MaxTotalBytes   int64    `key:"max_total_bytes" doc:"" rule:"required"`
+	Files           []Entry  `key:"files" doc:"" rule:"required some entries"`
+	MaxPatchBytes   int64    `key:"max_patch_bytes" doc:"" rule:"required"`
+	MaxChangedFiles int64    `key:"max_changed_files" doc:"" rule:"required"`
+	MaxChangedBytes int64    `key:"max_changed_bytes" doc:"" rule:"required"`
+	AllowPaths      []string `key:"allow_paths" doc:""` // empty means all
+	ExcludePaths    []string `key:"exclude_paths" doc:""`
 }
 
 // Entry is a file or a tree of a bundle.
 type Entry struct {
-	ID            string `key:"id"`
-	Path          string `key:"path"` // absolute
+	ID            string `key:"id" doc:"" rule:"required id"`
+	Path          string `key:"path" doc:"An absolute path." rule:"required absolute"`
 	Kind          string `key:"kind"` // RegularFile or DirectoryTree
-	MaxBytes      int64  `key:"max_bytes"`
-	MaxFiles      int64  `key:"max_files"`
-	MaxTotalBytes int64  `key:"max_total_bytes"`
-	Links         bool   `key:"allow_internal_symlinks"`
+	MaxBytes      int64  `key:"max_bytes" doc:"" rule:"required"`
+	MaxFiles      int64  `key:"max_files" doc:"" rule:"required"`
+	MaxTotalBytes int64  `key:"max_total_bytes" doc:"" rule:"required"`
+	Links         bool   `key:"allow_internal_symlinks" doc:""`
 }
 
 // Bounds returns the limits of the entry, and of a file in it.
@@ -89,41 +95,44 @@ func (e Entry) Bounds() Limits {
 
 // A Check is one check: of artifacts, which are read, or by a protocol, whose adapter asks the candidate.
 type Check struct {
-	ID        string     `key:"id"`
+	ID        string     `key:"id" doc:"" rule:"required id"`
 	Type      string     `key:"type"` // ArtifactCheck or ProtocolCheck
-	Artifacts []Artifact `key:"artifacts"`
-	Adapter   string     `key:"adapter"` // "runtime." and the id of a resource
-	Protocol  string     `key:"protocol"`
+	Artifacts []Artifact `key:"artifacts" doc:"" rule:"required some"`
+	Adapter   string     `key:"adapter" doc:"" rule:"required"` // "runtime." and the id of a resource
+	Protocol  string     `key:"protocol" doc:"" rule:"required"`
 	Challenge struct {
-		Source   string `key:"source"`
-		MaxCases int    `key:"max_cases"`
-		MaxBytes int64  `key:"max_case_bytes"`
-	} `key:"challenge"`
-	Outputs []Artifact `key:"output_artifacts"`
-	Limits  struct {
-		Wall  time.Duration `key:"seconds_per_case"`
-		Bytes int64         `key:"observation_bytes_per_case"`
-	} `key:"limits"`
+		Source   string `key:"source" doc:"" rule:"required"`
+		MaxCases int    `key:"max_cases" doc:"" rule:"required"`
+		MaxBytes int64  `key:"max_case_bytes" doc:"" rule:"required"`
+	} `key:"challenge" doc:"" rule:"required"`
+	Outputs []struct {
+		Name   string `key:"name" doc:"" rule:"required id"`
+		Parser string `key:"parser" doc:"What reads the output." rule:"required parser"`
+		Limits Limits `key:"limits" doc:"" rule:"required limits"`
+	} `key:"output_artifacts" doc:""`
+	Limits struct {
+		Wall  time.Duration `key:"seconds_per_case" doc:"" rule:"required"`
+		Bytes int64         `key:"observation_bytes_per_case" doc:"" rule:"required"`
+	} `key:"limits" doc:"" rule:"required"`
 }
 
-// Artifact is a file or tree of the candidate, or of the adapter's output, and what reads it.
+// Artifact is a file or tree of the candidate, and what reads it.
 type Artifact struct {
-	ID     string `key:"id"`
-	Name   string `key:"name"` // of an output, in place of ID
+	ID     string `key:"id" doc:"" rule:"required id"`
 	Source struct {
-		Entry   string `key:"entry"`
-		Subpath string `key:"subpath"`
-		Path    string `key:"path"`
-	} `key:"source"`
-	Parser string `key:"parser"`
-	Limits Limits `key:"limits"`
+		Entry   string `key:"entry" doc:"" rule:"id"`
+		Subpath string `key:"subpath" doc:"" rule:"path"`
+		Path    string `key:"path" doc:"" rule:"path"`
+	} `key:"source" doc:"" rule:"required"`
+	Parser string `key:"parser" doc:"What reads the artifact." rule:"required parser"`
+	Limits Limits `key:"limits" doc:"" rule:"required limits"`
 }
 
 // Limits bound an artifact.
 type Limits struct {
-	MaxBytes      int64 `key:"max_bytes"`
-	MaxFiles      int64 `key:"max_files"`
-	MaxTotalBytes int64 `key:"max_total_bytes"`
+	MaxBytes      int64 `key:"max_bytes" doc:""`
+	MaxFiles      int64 `key:"max_files" doc:""`
+	MaxTotalBytes int64 `key:"max_total_bytes" doc:""`
 }
 
 // Within lowers each limit to the same limit of most. A limit of 0 becomes the limit of most.
@@ -140,7 +149,7 @@ func NewVerification(v document.Value, roots map[string]string) *Verification {
 		to.Resources.Runtime[id] = MountedFile{path.Join(roots["runtime"], f.Path), f.Mount}
 	}
 	for id, f := range to.Resources.Host {
-		to.Resources.Host[id] = MountedFile{path.Join(roots["host"], f.Path), ""}
+		to.Resources.Host[id] = HostFile{path.Join(roots["host"], f.Path)}
 	}
 	return to
 }

@@ -59,7 +59,6 @@ func rules(agents []AgentType) schema.Rules {
 		"votes":       func(s *schema.Schema) { s.Check = checkVotes },
 
 		"run":     func(s *schema.Schema) { s.Object.Foreign = map[string]string{"max_workers": "write jobs"} },
-		"runtime": func(s *schema.Schema) { s.Check = checkRuntime },
 		"secrets": func(s *schema.Schema) { s.Object.Others.Check = checkSource },
 		"servers": func(s *schema.Schema) {
 			s.Object.Others.Check = checkServer
@@ -109,14 +108,6 @@ func envNameSchema(doc string) *schema.Schema {
 func checkSource(c *schema.Checker, v document.Value) {
 	if (v.Get("command").Kind() == 0) == (v.Get("file").Kind() == 0) {
 		c.Errorf(v, "", "expected one of command and file")
-	}
-}
-
-func checkRuntime(c *schema.Checker, v document.Value) {
-	program, handler := v.Get("oci_runtime"), v.Get("handler").Text()
-	own := !slices.Contains([]string{"", "auto", "io.containerd.runc.v2", "io.containerd.sbench.v1"}, handler)
-	if own && program.Text() != "" && !program.Is("auto") {
-		c.Errorf(program, "remove one of the two", "the handler %q has an OCI runtime of its own", handler)
 	}
 }
 

@@ -20,7 +20,7 @@ type composed struct {
 	image    string            // of the task's own sandbox, if it is not built; "" if the file names none
 	context  []taskFile        // the build context of the task's own sandbox; nil if the file names none
 	sidecars []map[string]any
-	builds   []sidecarBuild
+	builds   [][]taskFile // the build context of each sidecar's image; nil if the image exists
 }
 
 // hosts matches a sidecar's name where a host's name stands; nil without sidecars.
@@ -34,13 +34,6 @@ func (c composed) hosts() *regexp.Regexp {
 	}
 	name := "(" + strings.Join(names, "|") + ")"
 	return regexp.MustCompile(`(//|@|["'=]|\s-h ?|--host[= ])` + name + `\b|\b` + name + `:\d`)
-}
-
-// sidecarBuild is an image to build for the sidecar at an index.
-type sidecarBuild struct {
-	sidecar int
-	name    string
-	files   []taskFile // the build context
 }
 
 var (
@@ -59,20 +52,20 @@ var (
 // composeReader reads a compose file of a task.
 type composeReader struct {
 	*task
-	name    string
-	options *taskOptions
-	root    document.Value
+	name string
+	root document.Value
+	env  map[string]string // what the operator gives
 }
 
 // readCompose reads a compose file (compose-spec, 05-services.md). own is the service that is the
 // task's own sandbox. Anything that sandboxes cannot do is a problem. compose-go is not used: it fills
 // in the host's environment and files, and its services no longer have lines.
-func (o *taskOptions) readCompose(task *task, name, own string) composed {
+func (b *builder) readCompose(task *task, name, own string) composed {
 	var c composed
 	if _, ok := task.file(name); !ok {
 		return c
 	}
-	t := composeReader{task, name, o, task.yaml(name)}
+	t := composeReader{task, name, task.yaml(name), b.Env}
 	for k := range t.root.Fields() {
 		if !slices.Contains(composeTop, k.Text()) && !strings.HasPrefix(k.Text(), "x-") {
 			t.wrong(name, k.Line(), "", "%s is not supported", k.Text())
@@ -112,52 +105,47 @@ func (t composeReader) inOrder() (order []string) {
 		}
 		seen[name] = true
 		on := service.Get("depends_on")
-		for _, item := range on.Items() {
-			visit(item.Text())
-		}
 		for key, how := range on.Fields() {
 			if condition := how.Get("condition"); condition.Is("service_completed_successfully") {
 				t.wrong(t.name, condition.Line(), "", "the service %s waits for the end of %s, which is not supported", name, key.Text())
 			}
-			visit(key.Text())
+		}
+		for _, other := range names(on) {
+			visit(other)
 		}
 		order = append(order, name)
 	}
-	for key := range t.root.Get("services").Fields() {
-		visit(key.Text())
+	for _, name := range names(t.root.Get("services")) {
+		visit(name)
 	}
 	return order
 }
 
+// names returns the names in a list, or the keys of a mapping.
+func names(v document.Value) (all []string) {
+	for _, item := range v.Items() {
+		all = append(all, item.Text())
+	}
+	for key := range v.Fields() {
+		all = append(all, key.Text())
+	}
+	return all
+}
+
 // networks returns the names of a service's networks.
-func networks(service document.Value) (names []string) {
-	list := service.Get("networks")
-	for _, item := range list.Items() {
-		names = append(names, item.Text())
+func networks(service document.Value) []string {
+	if all := names(service.Get("networks")); all != nil {
+		return all
 	}
-	for key := range list.Fields() {
-		names = append(names, key.Text())
-	}
-	if names == nil {
-		names = []string{"default"}
-	}
-	return names
+	return []string{"default"}
 }
 
 // sidecar reads a service beside the task's own sandbox.
 func (t composeReader) sidecar(c *composed, name string, service document.Value) {
-	s := map[string]any{"name": name}
-	if env := t.composeEnv(service.Get("environment"), false); len(env) > 0 {
-		s["env"] = env
-	}
-	for _, k := range []string{"entrypoint", "command"} {
-		if args := t.composeArgs(service.Get(k)); args != nil {
-			s[k] = args
-		}
-	}
-	if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
-		s["ready"] = ready
-	}
+	s := given(map[string]any{
+		"name": name, "env": t.composeEnv(service.Get("environment"), false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
+		"entrypoint": t.composeArgs(service.Get("entrypoint")), "command": t.composeArgs(service.Get("command")),
+	})
 	build, image := service.Get("build"), ""
 	var files []taskFile
 	if build.Given() {
@@ -179,12 +167,10 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 			files[i].text = []byte(strings.Join(append([]string{string(files[i].text)}, lines...), "\n"))
 		}
 	}
-	if files = append(files, mounted...); files != nil {
-		c.builds = append(c.builds, sidecarBuild{len(c.sidecars), name, files})
-	} else {
+	if files = append(files, mounted...); files == nil {
 		s["image"] = image
 	}
-	c.sidecars = append(c.sidecars, s)
+	c.sidecars, c.builds = append(c.sidecars, s), append(c.builds, files)
 }
 
 // mounted returns what puts the volumes of a sidecar into its image: instructions of a Dockerfile that copy files of the
@@ -247,16 +233,11 @@ func (t composeReader) volume(v document.Value) (source, target string) {
 
 // ownService reads the service that is the task's own sandbox.
 func (t composeReader) ownService(c *composed, service document.Value) {
-	c.own, c.env = map[string]any{}, t.composeEnv(service.Get("environment"), true)
+	c.env = t.composeEnv(service.Get("environment"), true)
 	if build := service.Get("build"); build.Given() {
 		c.context = t.composeContext(build)
 	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // the format's own image is built
 		c.image = t.composeText(image)
-	}
-	for key, name := range map[string]string{"user": "user", "working_dir": "workdir"} {
-		if v := service.Get(key); v.Given() {
-			c.own[name] = t.composeText(v)
-		}
 	}
 	for _, v := range service.Get("volumes").Items() {
 		if text := v.Text(); strings.HasPrefix(text, "${T_BENCH_") || strings.HasPrefix(text, "${HOST_") { // the format's own volumes, for its logs
@@ -266,19 +247,17 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 			t.wrong(t.name, v.Line(), "copy it in the Dockerfile", "the volume %q of the task's own service is not supported", source)
 		}
 	}
-	entrypoint := map[string]any{}
-	if args := t.composeArgs(service.Get("command")); args != nil && !idleCommand.MatchString(strings.Join(args, " ")) {
-		entrypoint["command"] = args
-	}
 	if v := service.Get("entrypoint"); v.Given() {
 		t.wrong(t.name, v.Line(), "write it into the Dockerfile", "an entry point of the task's own service is not supported")
 	}
-	if ready := t.composeTest(service.Get("healthcheck").Get("test")); ready != nil {
-		entrypoint["ready"] = ready
+	command := t.composeArgs(service.Get("command"))
+	if idleCommand.MatchString(strings.Join(command, " ")) {
+		command = nil
 	}
-	if len(entrypoint) > 0 {
-		c.own["entrypoint"] = entrypoint
-	}
+	c.own = given(map[string]any{
+		"user": t.composeText(service.Get("user")), "workdir": t.composeText(service.Get("working_dir")),
+		"entrypoint": given(map[string]any{"command": command, "ready": t.composeTest(service.Get("healthcheck").Get("test"))}),
+	})
 }
 
 // idleCommand matches commands that only keep a container alive.
@@ -308,7 +287,7 @@ func (t composeReader) composeText(v document.Value) string {
 			return "$"
 		}
 		variable := m[1] + m[4]
-		value, given := t.options.Env[variable]
+		value, given := t.env[variable]
 		if own, ok := composeVariables[variable]; !given && ok {
 			value, given = own, true
 		}
@@ -329,7 +308,7 @@ func (t composeReader) composeEnv(v document.Value, own bool) map[string]string 
 	env := map[string]string{}
 	set := func(line int, key, value string, given bool) {
 		if !given {
-			value, given = t.options.Env[key]
+			value, given = t.env[key]
 		}
 		if !given && (!own || t.mentions(key)) {
 			t.wrong(t.name, line, "give it with --env "+key+"=VALUE", "the variable %q comes from the host", key)
@@ -417,38 +396,43 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 			files[i].path, files[i].text = "Dockerfile", []byte(withArgs(string(files[i].text), args))
 		}
 	}
-	if !slices.ContainsFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" }) {
+	if _, ok := find(files, "Dockerfile"); !ok {
 		t.wrong(t.name, v.Line(), "", "%s holds no %s", at, dockerfile)
 	}
 	return files
 }
 
+// build returns the build context of the task's own image, which is named or in the directory at; nil if the task or the
+// compose file names an image that exists.
+func (c composed) build(t *task, named, at string) []taskFile {
+	switch {
+	case named != "" || c.image != "":
+		return nil
+	case c.context != nil:
+		return c.context
+	}
+	t.text(path.Join(at, "Dockerfile")) // records a problem if it is missing
+	return t.context(at)
+}
+
 // addTo writes the sidecars to a row, and what their images are built from to the pack.
 func (c composed) addTo(b *builder, t *task, row pack.Row) error {
-	for _, build := range c.builds {
-		ref, err := b.buildContext(t, build.name, build.files)
+	for i, files := range c.builds {
+		if files == nil {
+			continue
+		}
+		ref, err := b.buildContext(t, fmt.Sprint(c.sidecars[i]["name"]), files)
 		if err != nil {
 			return err
 		}
-		c.sidecars[build.sidecar]["image"] = ref
+		c.sidecars[i]["image"] = ref
 	}
 	health, _ := row.Environment["entrypoint"].(map[string]any)
+	own, _ := c.own["entrypoint"].(map[string]any)
+	env, _ := row.Environment["env"].(map[string]string)
 	maps.Copy(row.Environment, c.own)
-	if own, ok := c.own["entrypoint"].(map[string]any); ok && health != nil {
-		maps.Copy(health, own)
-		row.Environment["entrypoint"] = health
-	}
-	if c.image != "" {
-		row.Environment["image"] = c.image
-	}
-	if len(c.sidecars) > 0 {
-		row.Environment["sidecars"] = c.sidecars
-	}
-	if len(c.env) > 0 {
-		own, _ := row.Environment["env"].(map[string]string)
-		env := maps.Clone(c.env)
-		maps.Copy(env, own)
-		row.Environment["env"] = env
-	}
+	maps.Copy(row.Environment, given(map[string]any{
+		"image": c.image, "sidecars": c.sidecars, "entrypoint": merged(health, own), "env": merged(c.env, env),
+	}))
 	return nil
 }

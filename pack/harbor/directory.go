@@ -2,9 +2,9 @@ package harbor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/document"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/workspace/foreign"
@@ -33,10 +34,34 @@ type taskOptions struct {
 // taskImage is the template for images of tasks; see [Builder.buildContext].
 const taskImage = "sbench.local/{pack}/{task}:{digest}"
 
-// imageWorkdir returns the environment of tasks that work in the directory of their image, and whose
+const harborFile, terminalBenchFile = "task.toml", "task.yaml"
+
+// markers returns the names of formats by the file that a task directory of the format has.
+func markers() map[string]string {
+	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
+}
+
+// Formats returns the formats of this package, which share their options: Harbor, which is the format of Terminal-Bench 2
+// and later, and the original Terminal-Bench.
+func Formats() []pack.Format {
+	o := &taskOptions{}
+	return []pack.Format{o.format(harborFile, 7200, (*builder).harbor), o.format(terminalBenchFile, 3600, (*builder).terminalBench)}
+}
+
+// format returns a format of directories with the file marker. Its tasks work in the directory of their image, and their
 // candidates are judged however the agent ended.
-func imageWorkdir() map[string]any {
-	return map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}}
+func (o *taskOptions) format(marker string, seconds int, add func(*builder, context.Context, *task) error) pack.Format {
+	return pack.Format{
+		Name:   markers()[marker],
+		Source: "a task directory with a " + marker + ", or a directory with such at any depth", Family: family.TerminalTask(),
+		Image: taskImage, Timeout: seconds,
+		Environment: map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}},
+		Options:     o,
+		Read: func(ctx context.Context, to *pack.Builder) error {
+			b := &builder{Builder: to, taskOptions: o}
+			return b.tasks(ctx, marker, func(t *task) error { return add(b, ctx, t) })
+		},
+	}
 }
 
 // hostVariable matches a value that comes from the host, with a default or without.
@@ -47,23 +72,23 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // fromHost replaces values that come from the host: by what the operator gives, or else by their
 // defaults. A variable without either is left out if nothing of the task names it.
-func (o *taskOptions) fromHost(t *task, env map[string]string) {
+func (b *builder) fromHost(t *task, env map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !envName.MatchString(name) {
-			t.wrong("task.toml", 0, "", "%q is no name of a variable", name)
+			t.wrong(harborFile, 0, "", "%q is no name of a variable", name)
 		}
 		m := hostVariable.FindStringSubmatch(env[name])
 		if m == nil {
 			continue
 		}
-		value, given := o.Env[m[1]]
+		value, given := b.Env[m[1]]
 		switch {
 		case given:
 			env[name] = value
 		case strings.Contains(env[name], ":-"):
 			env[name] = m[2]
 		case t.mentions(name):
-			t.wrong("task.toml", 0, "give it with --env "+m[1]+"=VALUE", "the variable %q comes from the host", name)
+			t.wrong(harborFile, 0, "give it with --env "+m[1]+"=VALUE", "the variable %q comes from the host", name)
 		default:
 			delete(env, name)
 		}
@@ -73,14 +98,14 @@ func (o *taskOptions) fromHost(t *task, env map[string]string) {
 // mentions reports whether a file of the task, except for those that configure it, contains a text.
 func (t *task) mentions(text string) bool {
 	return slices.ContainsFunc(t.files, func(f taskFile) bool {
-		return f.path != "task.toml" && path.Base(f.path) != composeFile && bytes.Contains(f.text, []byte(text))
+		return f.path != harborFile && path.Base(f.path) != composeFile && bytes.Contains(f.text, []byte(text))
 	})
 }
 
 // A builder adds the tasks of directories to a pack.
 type builder struct {
 	*pack.Builder
-	keep  bool  // every task keeps processes
+	*taskOptions
 	bytes int64 // of all files that were placed in the pack
 }
 
@@ -106,52 +131,48 @@ var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // maxDepth bounds how deep below the source a task directory is.
 const maxDepth = 6
 
-// tasks yields the task directories, which contain the file marker: the source itself, or those at
+// tasks passes the task directories, which contain the file marker, to add: the source itself, or those at
 // any depth below it. A task's id is the path from the source. Whatever else is there is passed over:
 // files, links, and directories whose names begin with a dot or an underscore.
-func (b *builder) tasks(ctx context.Context, marker string, yield func(*task) error) error {
+func (b *builder) tasks(ctx context.Context, marker string, add func(*task) error) error {
 	absolute, err := filepath.Abs(b.Source)
 	if err != nil {
 		return err
 	}
-	info, err := os.Lstat(filepath.Join(b.Source, marker))
-	if err == nil && info.Mode().IsRegular() {
-		return b.oneTask(ctx, filepath.Base(absolute), b.Source, yield)
-	}
-	return b.tasksBelow(ctx, marker, "", yield)
-}
-
-func (b *builder) tasksBelow(ctx context.Context, marker, below string, yield func(*task) error) error {
-	dir := filepath.Join(b.Source, below)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return compiler.Problems{{File: dir, Message: document.Bare(err).Error()}}
-	}
-	for _, e := range entries {
-		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || strings.HasPrefix(e.Name(), "_") {
-			continue
+	return filepath.WalkDir(b.Source+"/.", func(dir string, d fs.DirEntry, err error) error { // a source that is a link is followed
+		dir = filepath.Clean(dir)
+		id, relErr := filepath.Rel(b.Source, dir)
+		has := func(name string) bool {
+			_, err := os.Lstat(filepath.Join(dir, name))
+			return err == nil
 		}
-		id := path.Join(below, e.Name())
-		_, err := os.Lstat(filepath.Join(b.Source, id, marker))
 		switch {
-		case err == nil:
-			err = b.oneTask(ctx, id, filepath.Join(b.Source, id), yield)
-		case strings.Count(id, "/") < maxDepth:
+		case err != nil:
+			return compiler.Problems{{File: dir, Message: document.Bare(err).Error()}}
+		case relErr != nil || !d.IsDir():
+			return relErr
+		case id == "." && has(marker):
+			id = filepath.Base(absolute)
+		case id == ".":
+			return nil
+		case strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"):
+			return fs.SkipDir
+		case !has(marker):
 			for other, format := range markers() {
-				if _, err := os.Lstat(filepath.Join(b.Source, id, other)); err == nil {
-					b.Note(pack.Place{File: filepath.Join(b.Source, id)}, "passed over: it is a task of the format %s, which needs an import of its own", format)
+				if has(other) {
+					b.Note(pack.Place{File: dir}, "passed over: it is a task of the format %s, which needs an import of its own", format)
 				}
 			}
-			err = b.tasksBelow(ctx, marker, id, yield)
+			if strings.Count(id, "/") == maxDepth {
+				return fs.SkipDir
+			}
+			return nil
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
+		return cmp.Or(b.oneTask(ctx, id, dir, add), fs.SkipDir)
+	})
 }
 
-func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task) error) error {
+func (b *builder) oneTask(ctx context.Context, id, dir string, add func(*task) error) error {
 	at := pack.Place{File: dir}
 	if err := b.Count(ctx, at); err != nil {
 		return err
@@ -166,7 +187,7 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 	if err := t.read(dir, b.Limits); err != nil {
 		return b.Reject(compiler.Problem{File: dir, Message: err.Error()})
 	}
-	if err := yield(t); err != nil {
+	if err := add(t); err != nil {
 		return err
 	}
 	return b.Reject(t.problems...)
@@ -174,9 +195,6 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, yield func(*task)
 
 // read reads everything below dir: files, directories and symbolic links.
 func (t *task) read(dir string, limits pack.ImportLimits) error {
-	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-		return errors.Join(err, errors.New("not a directory"))
-	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -248,12 +266,15 @@ func treeDigest(files []taskFile) string {
 // digest returns the SHA-256 of a text in hexadecimal digits.
 func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-func (t *task) file(name string) (taskFile, bool) {
-	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
+func (t *task) file(name string) (taskFile, bool) { return find(t.files, name) }
+
+// find returns the file with a path.
+func find(files []taskFile, name string) (taskFile, bool) {
+	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == name })
 	if i < 0 {
 		return taskFile{}, false
 	}
-	return t.files[i], true
+	return files[i], true
 }
 
 // below returns the files of a directory, with paths relative to it.

@@ -9,58 +9,35 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/pack"
 )
 
-// Formats returns the formats of this package, which share their options.
-func Formats() []pack.Format {
-	tasks := &taskOptions{}
-	return []pack.Format{harbor(tasks), terminalBench(tasks)}
-}
-
-// markers returns the names of formats by the file that a task directory of the format has.
-func markers() map[string]string {
-	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
-}
-
-const harborFile, terminalBenchFile = "task.toml", "task.yaml"
-
-// harbor reads the task directories of Harbor, the format of Terminal-Bench 2 and later.
-func harbor(o *taskOptions) pack.Format {
-	return pack.Format{
-		Name:   "harbor",
-		Source: "a task directory with a task.toml, or a directory with such at any depth", Family: family.TerminalTask(),
-		Image: taskImage, Timeout: 7200,
-		Environment: imageWorkdir(),
-		Options:     o,
-		Read:        o.readHarbor,
-	}
-}
-
 const (
-	harborSeconds = 600 // of a verifier
+	harborSeconds = 600.0 // of a verifier
 	harborTest    = "test.sh"
 	composeFile   = "docker-compose.yaml" // with another ending it is the task's data
 )
 
 // harborTask has the keys of a task.toml that the import knows (schema 1.4).
 type harborTask struct {
-	Version     any             `toml:"version"`
-	Schema      any             `toml:"schema_version"`
-	Task        any             `toml:"task"`
-	Source      any             `toml:"source"`
-	Artifacts   []any           `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
-	Metadata    map[string]any  `toml:"metadata"`
-	Agent       harborAgent     `toml:"agent"`
-	Verifier    harborVerifier  `toml:"verifier"`
-	Solution    harborSolution  `toml:"solution"`
+	Version   any            `toml:"version"`
+	Schema    any            `toml:"schema_version"`
+	Task      any            `toml:"task"`
+	Source    any            `toml:"source"`
+	Artifacts []any          `toml:"artifacts"` // paths, or tables with the keys of harborArtifact
+	Metadata  map[string]any `toml:"metadata"`
+	Agent     harborAgent    `toml:"agent"`
+	Verifier  harborVerifier `toml:"verifier"`
+	Solution  struct {
+		Env map[string]string `toml:"env"`
+	} `toml:"solution"`
 	Environment harborContainer `toml:"environment"`
 	Steps       []harborStep    `toml:"steps"`
 	Strategy    string          `toml:"multi_step_reward_strategy"`
@@ -88,13 +65,9 @@ type harborVerifier struct {
 
 type harborCollect struct {
 	Command string   `toml:"command"`
-	Service string   `toml:"service"`
+	Service any      `toml:"service"`
 	Timeout *float64 `toml:"timeout_sec"`
 	User    any      `toml:"user"`
-}
-
-type harborSolution struct {
-	Env map[string]string `toml:"env"`
 }
 
 type harborContainer struct {
@@ -140,82 +113,63 @@ func newer(version string) bool {
 	return n > 0 && (v.major > known.major || v.major == known.major && v.minor > known.minor)
 }
 
-// readHarbor turns each directory into a task checked by tests/test.sh.
-func (o *taskOptions) readHarbor(ctx context.Context, to *pack.Builder) error {
-	b := &builder{Builder: to, keep: o.Keep}
-	return b.tasks(ctx, harborFile, func(t *task) error {
-		var spec harborTask
-		unknown, ok := t.toml("task.toml", &spec)
-		if !ok {
-			return nil
+// harbor adds a task of Harbor, which is checked by tests/test.sh.
+func (b *builder) harbor(ctx context.Context, t *task) error {
+	var spec harborTask
+	unknown, ok := t.toml(&spec)
+	if !ok {
+		return nil
+	}
+	switch version := fmt.Sprint(cmp.Or(spec.Schema, spec.Version)); { // Harbor ignores unknown keys, too
+	case len(unknown) > 0 && newer(version):
+		t.wrong(harborFile, 0, "", "schema version %s is newer than %s, and %s unknown", version, harborSchema, strings.Join(unknown, ", "))
+	case len(unknown) > 0:
+		b.Note(pack.Place{File: t.path(harborFile)}, "nothing is done about %s", strings.Join(unknown, ", "))
+	}
+	compose := b.readCompose(t, path.Join("environment", composeFile), "main")
+	image := compose.build(t, spec.Environment.Image, "environment")
+	var parts []terminalTask
+	for _, part := range spec.parts(t) {
+		made := b.harborPart(t, part)
+		made.image, made.compose = image, compose
+		if part.step != nil {
+			part.addStep(t, spec.Strategy, &made)
 		}
-		switch version := fmt.Sprint(cmp.Or(spec.Schema, spec.Version)); { // Harbor ignores unknown keys, too
-		case len(unknown) > 0 && newer(version):
-			t.wrong("task.toml", 0, "", "schema version %s is newer than %s, and %s unknown", version, harborSchema, strings.Join(unknown, ", "))
-		case len(unknown) > 0:
-			b.Note(pack.Place{File: t.path("task.toml")}, "nothing is done about %s", strings.Join(unknown, ", "))
-		}
-		compose := o.readCompose(t, path.Join("environment", composeFile), "main")
-		image := compose.context
-		if spec.Environment.Image == "" && compose.image == "" && image == nil {
-			t.text("environment/Dockerfile") // records a problem if it is missing
-			image = append([]taskFile{}, t.below("environment")...)
-		}
-		if spec.Environment.Image != "" || compose.image != "" {
-			image = nil
-		}
-		var parts []terminalTask
-		for _, part := range spec.parts(t) {
-			made := o.harborPart(b, t, part)
-			made.image, made.compose = image, compose
-			if part.step != nil {
-				part.addStep(t, spec.Strategy, &made)
-			}
-			parts = append(parts, made)
-		}
-		return b.addTask(ctx, t, parts...)
-	})
+		parts = append(parts, made)
+	}
+	return b.addTask(ctx, t, parts...)
 }
 
 // harborPart reads the task or, if spec is about one, a step of it.
-func (o *taskOptions) harborPart(b *builder, t *task, spec harborTask) terminalTask {
+func (b *builder) harborPart(t *task, spec harborTask) terminalTask {
 	spec.check(t)
-	own := cmp.Or(spec.Verifier.Environment, new(harborContainer))
-	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts, own.Hosts} {
+	verifier := cmp.Or(spec.Verifier.Environment, new(harborContainer))
+	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts, verifier.Hosts} {
 		if hosts != nil {
-			b.Note(pack.Place{File: t.path("task.toml")}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+			b.Note(pack.Place{File: t.path(harborFile)}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
 		}
 	}
 	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
-		o.fromHost(t, env)
-	}
-	if o.Pytest && spec.separate() {
-		t.wrong("task.toml", 0, "import it without --pytest", "the verifier has an environment of its own")
+		b.fromHost(t, env)
 	}
 	part := terminalTask{
-		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: map[string]any{}},
-		tests: spec.tests(t), seconds: float64(harborSeconds), network: spec.checkerNetwork(), solution: b.harborSolution(t, spec),
+		row:   pack.Row{Input: map[string]any{"instructions": instructionOf(t, spec.file("instruction.md"))}, Environment: spec.environment(), Metadata: merged(spec.Metadata)},
+		tests: spec.tests(t), seconds: *cmp.Or(spec.Verifier.Timeout, new(harborSeconds)), network: spec.checkerNetwork(), solution: b.harborSolution(t, spec),
 	}
-	maps.Copy(part.row.Metadata, spec.Metadata)
-	if spec.Verifier.Timeout != nil {
-		part.seconds = *spec.Verifier.Timeout
-	}
-	if o.Pytest {
+	if b.Pytest {
+		if spec.separate() {
+			t.wrong(harborFile, 0, "import it without --pytest", "the verifier has an environment of its own")
+		}
 		return part
 	}
-	part.script = t.script(spec.testScript(t), harborTest)
-	part.checker = map[string]any{"reward": true}
-	env := map[string]string{}
+	script, _ := find(part.tests, harborTest)
+	part.script = t.script(cmp.Or(script.at, "tests/"+harborTest), harborTest)
+	var own map[string]any
 	if spec.separate() {
-		b.separate(t, spec, &part)
-		maps.Copy(env, spec.container().Env)
+		spec.Verifier.Env = merged(spec.container().Env, spec.Verifier.Env)
+		own = spec.ownChecker(t, &part)
 	}
-	if maps.Copy(env, spec.Verifier.Env); len(env) > 0 {
-		part.checker["env"] = env
-	}
-	if user := userOf(spec.Verifier.User); user != "" {
-		part.checker["user"] = user
-	}
+	part.checker = merged(own, given(map[string]any{"reward": true, "env": spec.Verifier.Env, "user": userOf(spec.Verifier.User)}))
 	return part
 }
 
@@ -239,9 +193,9 @@ func (b *builder) harborSolution(t *task, spec harborTask) []taskFile {
 // ownSolution is the name of a task's solve.sh if another script executes it.
 const ownSolution = "solve.task.sh"
 
-// toml decodes a file as TOML into v and returns the keys without a field in v.
-func (t *task) toml(name string, v any) (unknown []string, ok bool) {
-	text := t.text(name)
+// toml decodes the task's own file as TOML into v and returns the keys without a field in v.
+func (t *task) toml(v any) (unknown []string, ok bool) {
+	text := t.text(harborFile)
 	if text == "" {
 		return nil, false
 	}
@@ -257,9 +211,9 @@ func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 		return slices.Compact(unknown), true
 	case errors.As(err, &position):
 		line, column := position.Position()
-		t.wrong(name, line, "", "invalid TOML at column %d: %v", column, err)
+		t.wrong(harborFile, line, "", "invalid TOML at column %d: %v", column, err)
 	case err != nil:
-		t.wrong(name, 0, "", "invalid TOML: %v", err)
+		t.wrong(harborFile, 0, "", "invalid TOML: %v", err)
 	}
 	return nil, err == nil
 }
@@ -267,42 +221,37 @@ func (t *task) toml(name string, v any) (unknown []string, ok bool) {
 // check records a problem for each invalid value, and for each feature that sandboxes do not
 // support and that changes verdicts.
 func (spec harborTask) check(t *task) {
-	const file = "task.toml"
 	v := spec.Verifier
-	refuse := func(used bool, what string) {
-		if used {
-			t.wrong(file, 0, "", "%s is not supported", what)
-		}
-	}
 	modes, limits := []string{spec.Agent.Network, v.Network}, []*float64{spec.Agent.Timeout, v.Timeout}
 	for _, e := range []*harborContainer{&spec.Environment, spec.container()} {
-		refuse(e.OS != "" && !strings.EqualFold(e.OS, "linux"), "a task for another system than Linux (environment.os)")
-		refuse(e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs")
-		refuse(len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers)")
-		refuse(e.Skills != "", "a task with skills for the agent (environment.skills_dir)")
+		t.refuse(e.OS != "" && !strings.EqualFold(e.OS, "linux"), "a task for another system than Linux (environment.os) is not supported")
+		t.refuse(e.GPUs > 0 || e.TPU != nil, "a task with GPUs or TPUs is not supported")
+		t.refuse(len(e.Servers) > 0, "a task with MCP servers (environment.mcp_servers) is not supported")
+		t.refuse(e.Skills != "", "a task with skills for the agent (environment.skills_dir) is not supported")
 		modes, limits = append(modes, e.Network), append(limits, e.CPUs)
 		for key, mb := range map[string]*int64{"memory_mb": e.MemoryMB, "storage_mb": e.StorageMB} {
-			if mb != nil && (*mb <= 0 || *mb > 1<<32) {
-				t.wrong(file, 0, "", "%s is %d", key, *mb)
+			if mb != nil {
+				t.refuse(*mb <= 0 || *mb > 1<<32, "%s is %d", key, *mb)
 			}
 		}
 	}
-	refuse(len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect)")
-	if !slices.Contains([]string{"", "shared", "separate"}, v.Mode) {
-		t.wrong(file, 0, "", "the environment mode %q is unknown", v.Mode)
-	}
-	if v.Mode == "shared" && v.Environment != nil {
-		t.wrong(file, 0, "", "verifier.environment contradicts the environment mode shared")
-	}
+	t.refuse(len(v.Collect) > 0 && !spec.separate(), "a command that collects artifacts for a verifier in the same environment (verifier.collect) is not supported")
+	t.refuse(!slices.Contains([]string{"", "shared", "separate"}, v.Mode), "the environment mode %q is unknown", v.Mode)
+	t.refuse(v.Mode == "shared" && v.Environment != nil, "verifier.environment contradicts the environment mode shared")
 	for _, mode := range modes {
-		if !slices.Contains([]string{"", "public", noNetwork, allowlist}, mode) {
-			t.wrong(file, 0, "", "the network mode %q is unknown", mode)
-		}
+		t.refuse(!slices.Contains([]string{"", "public", noNetwork, allowlist}, mode), "the network mode %q is unknown", mode)
 	}
 	for _, limit := range limits {
-		if limit != nil && !(*limit > 0 && *limit < 1e9) {
-			t.wrong(file, 0, "", "a limit of %v is no positive number", *limit)
+		if limit != nil {
+			t.refuse(!(*limit > 0 && *limit < 1e9), "a limit of %v is no positive number", *limit)
 		}
+	}
+}
+
+// refuse records a problem with a key of the task's own file, if there is one.
+func (t *task) refuse(found bool, format string, args ...any) {
+	if found {
+		t.wrong(harborFile, 0, "", format, args...)
 	}
 }
 
@@ -316,10 +265,9 @@ func (spec harborTask) container() *harborContainer {
 	return cmp.Or(spec.Verifier.Environment, &spec.Environment)
 }
 
-// separate makes the check of a verifier with an environment of its own. If that is built from the
+// ownChecker returns the checker of a verifier with an environment of its own. If that is built from the
 // tests' directory, it holds the tests; otherwise they are mounted.
-func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
-	const file = "task.toml"
+func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
 	dir := "tests"
 	if _, ok := t.file(spec.file("tests/Dockerfile")); ok {
 		dir = spec.file("tests")
@@ -327,52 +275,41 @@ func (b *builder) separate(t *task, spec harborTask, task *terminalTask) {
 	_, built := t.file(dir + "/Dockerfile")
 	_, composed := t.file(dir + "/" + composeFile)
 	own := spec.container()
+	checker := map[string]any{"image": own.Image}
 	switch {
 	case composed:
 		t.wrong(dir+"/"+composeFile, 0, "", "a verifier with a compose file of its own is not supported")
-	case own.Image != "":
-		task.checker["image"] = own.Image
-	case built:
-		task.verifier, task.script, task.tests = t.below(dir), taskFile{}, nil
-		maps.Copy(task.checker, map[string]any{"source": "command", "command": []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}})
+	case own.Image == "" && built:
+		part.verifier, part.script, part.tests = t.below(dir), taskFile{}, nil
+		checker["source"], checker["command"] = "command", []string{"bash", "-c", "chmod +x /tests/test.sh; (/tests/test.sh)"}
 	default:
-		t.wrong(file, 0, "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
+		t.refuse(own.Image == "", "the verifier has an environment of its own, and neither docker_image nor tests/Dockerfile say which")
 	}
-	if own.HealthCheck != nil && spec.Verifier.Environment != nil {
-		t.wrong(file, 0, "", "a health check of a verifier's environment is not supported")
-	}
-	if own.Workdir != "" && spec.Verifier.Environment != nil {
-		task.checker["workdir"] = own.Workdir
+	if spec.Verifier.Environment != nil {
+		t.refuse(own.HealthCheck != nil, "a health check of a verifier's environment is not supported")
+		checker["workdir"] = own.Workdir
 	}
 	var paths []string
 	for _, a := range spec.Artifacts {
 		table, _ := a.(map[string]any)
 		source, _ := cmp.Or[any](table["source"], a).(string)
-		service := table["service"]
-		if source = path.Clean(source); !path.IsAbs(source) || source == "/" || table["exclude"] != nil || service != nil && service != "main" {
-			t.wrong(file, 0, "", "the artifact %v is not supported: it is more than an absolute path of the task's own sandbox", a)
-		} else if source != "/logs/artifacts" {
+		source = path.Clean(source)
+		t.refuse(!path.IsAbs(source) || source == "/" || table["exclude"] != nil || !isMain(table["service"]), "the artifact %v is not supported: it is more than an absolute path of the task's own sandbox", a)
+		if source != "/logs/artifacts" {
 			paths = append(paths, source)
 		}
 	}
-	if len(paths) > 0 {
-		task.checker["artifacts"] = paths
-	}
 	var commands []map[string]any
 	for _, c := range spec.Verifier.Collect {
-		if c.User != nil || c.Service != "" && c.Service != "main" {
-			t.wrong(file, 0, "", "a command that collects artifacts of another service or as another user is not supported (verifier.collect)")
-		}
-		command := map[string]any{"command": c.Command}
-		if c.Timeout != nil {
-			command["timeout_seconds"] = *c.Timeout
-		}
-		commands = append(commands, command)
+		t.refuse(c.User != nil || !isMain(c.Service), "a command that collects artifacts of another service or as another user is not supported (verifier.collect)")
+		commands = append(commands, given(map[string]any{"command": c.Command, "timeout_seconds": c.Timeout}))
 	}
-	if len(commands) > 0 {
-		task.checker["collect"] = commands
-	}
+	checker["artifacts"], checker["collect"] = paths, commands
+	return given(checker)
 }
+
+// isMain reports whether a service is the task's own sandbox.
+func isMain(service any) bool { return service == nil || service == "main" }
 
 // userOf returns a user, which is a name or a number; "" for none.
 func userOf(user any) string {
@@ -409,45 +346,39 @@ func (spec harborTask) environment() map[string]any {
 		e.CPUs, e.MemoryMB, e.StorageMB = larger(e.CPUs, own.CPUs), larger(e.MemoryMB, own.MemoryMB), larger(e.StorageMB, own.StorageMB)
 		e.Memory, e.Storage = cmp.Or(e.Memory, own.Memory), cmp.Or(e.Storage, own.Storage)
 	}
-	env := map[string]any{}
-	if spec.Agent.Timeout != nil {
-		env["timeout_seconds"] = *spec.Agent.Timeout
-	}
-	for key, value := range map[string]string{"image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User)} {
-		if value != "" {
-			env[key] = value
+	size := func(mb *int64, text string) string {
+		if mb != nil {
+			return fmt.Sprintf("%dm", *mb)
 		}
+		return text
 	}
-	resources := map[string]any{}
-	if e.CPUs != nil {
-		resources["cpus"] = *e.CPUs
-	}
-	for key, limit := range map[string]struct {
-		mb   *int64
-		text string
-	}{"memory": {e.MemoryMB, e.Memory}, "disk": {e.StorageMB, e.Storage}} {
-		if limit.mb != nil {
-			resources[key] = fmt.Sprintf("%dm", *limit.mb)
-		} else if limit.text != "" {
-			resources[key] = limit.text
-		}
-	}
-	if len(resources) > 0 {
-		env["resources"] = resources
-	}
-	if len(e.Env) > 0 {
-		env["env"] = e.Env
-	}
-	if check := e.HealthCheck; check != nil && check.Command != "" {
-		env["entrypoint"] = map[string]any{
-			"ready":           []string{"bash", "-c", check.Command},
-			"timeout_seconds": check.or(check.StartPeriod, 0) + check.or(check.Retries, 3)*(check.or(check.Interval, 5)+check.or(check.Timeout, 30)),
-		}
-	}
+	network := ""
 	if cmp.Or(networkMode(spec.Agent.Network, spec.Agent.Hosts), e.network()) == noNetwork {
-		env["network"] = "none"
+		network = "none"
 	}
-	return env
+	return given(map[string]any{
+		"timeout_seconds": spec.Agent.Timeout, "image": e.Image, "workdir": e.Workdir, "user": userOf(spec.Agent.User), "env": e.Env, "network": network,
+		"resources":  given(map[string]any{"cpus": e.CPUs, "memory": size(e.MemoryMB, e.Memory), "disk": size(e.StorageMB, e.Storage)}),
+		"entrypoint": e.HealthCheck.entrypoint(),
+	})
+}
+
+// given returns m without zero values and without maps that have no keys.
+func given(m map[string]any) map[string]any {
+	maps.DeleteFunc(m, func(_ string, value any) bool {
+		v := reflect.ValueOf(value)
+		return !v.IsValid() || v.IsZero() || v.Kind() == reflect.Map && v.Len() == 0
+	})
+	return m
+}
+
+// merged returns a new map with the entries of all maps. The later one of two entries with the same key counts.
+func merged[V any](all ...map[string]V) map[string]V {
+	m := map[string]V{}
+	for _, one := range all {
+		maps.Copy(m, one)
+	}
+	return m
 }
 
 // Network modes. Any other is public.

@@ -57,9 +57,6 @@ var (
 //   - The solution leaves a process running. The tests start no process, but send requests to this machine.
 //   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 func (b *builder) keepsProcesses(p terminalTask) bool {
-	matches := func(files []taskFile, r *regexp.Regexp) bool {
-		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
-	}
 	tests, env := append(slices.Clone(p.tests), p.script), taskFile{text: []byte(exports(p.compose.env))}
 	if p.separate() { // its tests run elsewhere
 		tests = nil
@@ -68,11 +65,16 @@ func (b *builder) keepsProcesses(p terminalTask) bool {
 			tests = append(tests, taskFile{text: fmt.Append(nil, c["command"])})
 		}
 	}
-	if b.keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
+	if b.Keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
 		return true
 	}
 	sidecar := p.compose.hosts()
 	return sidecar != nil && len(tests) > 0 && matches(append(tests, env), sidecar) && (len(p.solution) == 0 || matches(append(slices.Clone(p.solution), env), sidecar))
+}
+
+// matches reports whether a file has what r matches.
+func matches(files []taskFile, r *regexp.Regexp) bool {
+	return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
 }
 
 // separate reports whether the checker has an image of its own.
@@ -103,7 +105,7 @@ type terminalTask struct {
 	tests    []taskFile     // hidden files of the check
 	script   taskFile       // the one of the tests that checks; zero if pytest checks
 	checker  map[string]any // further keys of the row's checker
-	seconds  any            // time limit of the check
+	seconds  float64        // time limit of the check
 	network  string         // the network mode of the check; unless it is noNetwork or allowlist, the scripts of the check tell
 	solution []taskFile     // a script solve.sh and its files; empty if there is none
 	public   []taskFile     // files that are put into the workspace before the agent works
@@ -150,8 +152,7 @@ func (b *builder) complete(t *task, p *terminalTask) {
 		t.wrong("", 0, "", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
 	}
 	p.tests, p.solution, p.public = t.followed(p.tests), t.followed(p.solution), t.followed(p.public)
-	checker := map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}
-	maps.Copy(checker, p.checker)
+	checker := merged(map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}, p.checker)
 	switch script := p.script.path; {
 	case checker["command"] != nil: // the image holds it
 	case script == "":
@@ -164,18 +165,13 @@ func (b *builder) complete(t *task, p *terminalTask) {
 		checker["network"] = true
 	}
 	row := &p.row
-	if b.keepsProcesses(*p) {
-		row.Environment["keep_processes"] = true
-	}
 	row.ID, row.Eval = id, map[string]any{"checker": checker}
-	row.Environment["candidate"], row.Environment["capabilities"] = "machine", "packages"
-	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	if len(p.solution) > 0 { // see docs/datasets.md
 		row.Eval["expected_state"] = map[string]any{"path": path.Join(id, "solution")}
 	}
-	if asked := profiles(fmt.Sprint(row.Input["instructions"]), p.home()); len(asked) > 0 {
-		row.Eval["expected_changes"] = asked
-	}
+	maps.Copy(row.Eval, given(map[string]any{"expected_changes": profiles(fmt.Sprint(row.Input["instructions"]), p.home())}))
+	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": b.keepsProcesses(*p)}))
+	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	var seen []string
 	for _, f := range p.public {
 		top, _, _ := strings.Cut(f.path, "/")
@@ -205,10 +201,9 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 // home returns the home directory of the agent's user: the task's, or else the last one of the Dockerfile.
 func (p terminalTask) home() string {
 	user, _ := p.row.Environment["user"].(string)
-	for _, f := range p.image {
-		if all := userLine.FindAllSubmatch(f.text, -1); user == "" && f.path == "Dockerfile" && len(all) > 0 {
-			user = string(all[len(all)-1][1])
-		}
+	dockerfile, _ := find(p.image, "Dockerfile")
+	if all := userLine.FindAllSubmatch(dockerfile.text, -1); user == "" && len(all) > 0 {
+		user = string(all[len(all)-1][1])
 	}
 	if user == "" || user == "root" || strings.Trim(user, "0123456789") == "" {
 		return "/root"
@@ -218,8 +213,8 @@ func (p terminalTask) home() string {
 
 // needsSetuid reports whether the solution calls sudo or the Dockerfile makes a setuid program.
 func (p terminalTask) needsSetuid() bool {
-	return slices.ContainsFunc(p.solution, func(f taskFile) bool { return callsSudo.Match(f.text) }) ||
-		slices.ContainsFunc(p.image, func(f taskFile) bool { return f.path == "Dockerfile" && makesSetuid.Match(f.text) })
+	dockerfile, _ := find(p.image, "Dockerfile")
+	return matches(p.solution, callsSudo) || makesSetuid.Match(dockerfile.text)
 }
 
 var (

@@ -3,7 +3,6 @@ package harbor
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -58,12 +57,7 @@ func (a harborAgent) over(below harborAgent) harborAgent {
 
 func (v harborVerifier) over(below harborVerifier) harborVerifier {
 	v.Timeout, v.User, v.Network, v.Hosts = cmp.Or(v.Timeout, below.Timeout), cmp.Or(v.User, below.User), cmp.Or(v.Network, below.Network), cmp.Or(v.Hosts, below.Hosts)
-	env := maps.Clone(below.Env)
-	if env == nil {
-		env = v.Env
-	}
-	maps.Copy(env, v.Env)
-	v.Env = env
+	v.Env = merged(below.Env, v.Env)
 	if v.Mode == "" && v.Environment == nil {
 		v.Mode = below.Mode
 	}
@@ -93,18 +87,10 @@ func (spec harborTask) tests(t *task) []taskFile {
 	}
 	own := t.below(spec.file("tests"))
 	files = slices.DeleteFunc(files, func(f taskFile) bool {
-		return slices.ContainsFunc(own, func(o taskFile) bool { return o.path == f.path })
+		_, replaced := find(own, f.path)
+		return replaced
 	})
 	return append(files, own...)
-}
-
-// testScript returns the path of the script that checks.
-func (spec harborTask) testScript(t *task) string {
-	own := spec.file("tests/" + harborTest)
-	if _, ok := t.file(own); ok {
-		return own
-	}
-	return "tests/" + harborTest
 }
 
 // addStep makes a row a step of the task, with the commands that prepare the step.
@@ -116,7 +102,7 @@ func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
 		t.wrong(path.Join("environment", composeFile), 0, "", "other services in a task with steps are not supported: they would lose their state between the steps")
 	}
 	var before []string
-	if slices.ContainsFunc(part.public, func(f taskFile) bool { return f.path == setupScript }) {
+	if _, ok := find(part.public, setupScript); ok {
 		before = append(before, "chmod +x "+setupScript+" && ./"+setupScript+" || exit 1")
 	}
 	if h := s.HealthCheck; h != nil && h.Command != "" {
@@ -130,6 +116,17 @@ func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
 
 // setupScript is the file of a step's workdir that prepares the step.
 const setupScript = "setup.sh"
+
+// entrypoint returns the part of a row's entry point that waits until the check succeeds; nil without a check.
+func (h *harborHealthCheck) entrypoint() map[string]any {
+	if h == nil || h.Command == "" {
+		return nil
+	}
+	return map[string]any{
+		"ready":           []string{"bash", "-c", h.Command},
+		"timeout_seconds": h.or(h.StartPeriod, 0) + h.or(h.Retries, 3)*(h.or(h.Interval, 5)+h.or(h.Timeout, 30)),
+	}
+}
 
 // or returns the seconds or the number, or a preset for none.
 func (*harborHealthCheck) or(v *float64, preset float64) float64 { return *cmp.Or(v, &preset) }

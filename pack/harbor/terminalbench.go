@@ -10,21 +10,8 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler/document"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/pack"
 )
-
-// terminalBench reads the task directories of the original Terminal-Bench.
-func terminalBench(o *taskOptions) pack.Format {
-	return pack.Format{
-		Name:   "terminal-bench",
-		Source: "a task directory with a task.yaml, or a directory with such at any depth", Family: family.TerminalTask(),
-		Image: taskImage, Timeout: 3600,
-		Environment: imageWorkdir(),
-		Options:     o,
-		Read:        o.readTerminalBench,
-	}
-}
 
 // Defaults of a task.
 const (
@@ -32,44 +19,34 @@ const (
 	defaultTestSeconds  = 60
 )
 
-// readTerminalBench turns each directory into a task checked by run-tests.sh.
-func (o *taskOptions) readTerminalBench(ctx context.Context, to *pack.Builder) error {
-	b := &builder{Builder: to, keep: o.Keep}
-	return b.tasks(ctx, terminalBenchFile, func(t *task) error {
-		spec := t.yaml("task.yaml")
-		if spec.Kind() != document.Object {
-			return nil
-		}
-		task := terminalTask{
-			tests: t.below("tests"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
-			compose: o.readCompose(t, composeFile, "client"),
-		}
-		if !o.Pytest {
-			task.script = t.script(runTests, runTests)
-			task.checker = map[string]any{"pytest_summary": true}
-			if parser := spec.Get("parser_name"); parser.Given() && !parser.Is("pytest") {
-				t.wrong("task.yaml", parser.Line(), "", "the parser %q is not supported: it finds the results of the tests in their output", parser.Text())
-			}
-		}
-		if task.compose.image == "" {
-			task.image = task.compose.context
-			if task.image == nil {
-				t.text("Dockerfile") // records a problem if it is missing
-				task.image = t.context(".")
-			}
-		}
-		row := pack.Row{
+// terminalBench adds a task of the original Terminal-Bench, which is checked by run-tests.sh.
+func (b *builder) terminalBench(ctx context.Context, t *task) error {
+	spec := t.yaml(terminalBenchFile)
+	if spec.Kind() != document.Object {
+		return nil
+	}
+	part := terminalTask{
+		row: pack.Row{
 			Input:       map[string]any{"instructions": terminalInstruction(t, spec)},
 			Environment: map[string]any{"timeout_seconds": t.seconds(spec, "max_agent_timeout_sec", defaultAgentSeconds)}, Metadata: map[string]any{},
+		},
+		tests: t.below("tests"), seconds: t.seconds(spec, "max_test_timeout_sec", defaultTestSeconds), solution: b.terminalSolution(t),
+		compose: b.readCompose(t, composeFile, "client"),
+	}
+	part.image = part.compose.build(t, "", ".")
+	if !b.Pytest {
+		part.script = t.script(runTests, runTests)
+		part.checker = map[string]any{"pytest_summary": true}
+		if parser := spec.Get("parser_name"); parser.Given() && !parser.Is("pytest") {
+			t.wrong(terminalBenchFile, parser.Line(), "", "the parser %q is not supported: it finds the results of the tests in their output", parser.Text())
 		}
-		for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
-			if v := spec.Get(key); v.Given() {
-				row.Metadata[key] = v.Any()
-			}
+	}
+	for _, key := range []string{"author_name", "difficulty", "category", "tags", "parser_name", "run_tests_in_same_shell"} {
+		if v := spec.Get(key); v.Given() {
+			part.row.Metadata[key] = v.Any()
 		}
-		task.row = row
-		return b.addTask(ctx, t, task)
-	})
+	}
+	return b.addTask(ctx, t, part)
 }
 
 const runTests = "run-tests.sh"
@@ -78,7 +55,7 @@ const runTests = "run-tests.sh"
 // image.
 func isEvaluation(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
-	return slices.Contains([]string{"task.yaml", "task.toml", composeFile, runTests, "tests", "solution", "steps", "solution.sh", "solution.yaml"}, top)
+	return slices.Contains([]string{terminalBenchFile, harborFile, composeFile, runTests, "tests", "solution", "steps", "solution.sh", "solution.yaml"}, top)
 }
 
 // copiesOf matches a COPY or ADD, and its words.
@@ -120,20 +97,20 @@ func terminalInstruction(t *task, spec document.Value) string {
 		}
 	}
 	if strings.TrimSpace(text.Text()) == "" {
-		t.wrong("task.yaml", max(text.Line(), 1), "", "no instruction, and no description of the key base")
+		t.wrong(terminalBenchFile, max(text.Line(), 1), "", "no instruction, and no description of the key base")
 	}
 	return text.Text()
 }
 
 // seconds reads a time limit.
-func (t *task) seconds(spec document.Value, key string, preset float64) any {
+func (t *task) seconds(spec document.Value, key string, preset float64) float64 {
 	v := spec.Get(key)
 	if !v.Given() {
 		return preset
 	}
 	n, ok := v.Float64()
 	if !ok || n <= 0 || math.IsInf(n, 0) {
-		t.wrong("task.yaml", v.Line(), "", "%s is no positive number", key)
+		t.wrong(terminalBenchFile, v.Line(), "", "%s is no positive number", key)
 	}
 	return n
 }
@@ -159,19 +136,20 @@ func pytestFile(t *task, tests []taskFile) string {
 // terminalSolution returns the reference solution as a script, solve.sh; nothing if there is
 // none.
 func (b *builder) terminalSolution(t *task) []taskFile {
-	if f, ok := t.file("solution.sh"); ok {
-		return []taskFile{{path: "solve.sh", text: f.text, executable: true}}
+	f, ok := t.file("solution.sh")
+	if _, typed := t.file("solution.yaml"); typed && !ok {
+		commands, reason := keystrokes(t.text("solution.yaml"))
+		if reason != "" {
+			b.Note(pack.Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
+			return nil
+		}
+		f.text, ok = []byte(commands), true
 	}
-	if _, ok := t.file("solution.yaml"); !ok {
+	if !ok {
 		b.Note(t.place, "the task has no solution to check it by")
 		return nil
 	}
-	commands, reason := keystrokes(t.text("solution.yaml"))
-	if reason != "" {
-		b.Note(pack.Place{File: t.path("solution.yaml")}, "no script can be made of the solution: %s", reason)
-		return nil
-	}
-	return []taskFile{{path: "solve.sh", text: []byte(commands), executable: true}}
+	return []taskFile{{path: "solve.sh", text: f.text, executable: true}}
 }
 
 // keystrokes turns a solution typed into a terminal into a script, or returns why that is

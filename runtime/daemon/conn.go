@@ -136,7 +136,7 @@ func (c *Conn) RemoveContainer(ctx context.Context, ct client.Container) error {
 	defer cancel()
 	task, err := ct.Task(ctx, nil)
 	if err == nil {
-		err = forceDelete(ctx, task)
+		_, err = task.Delete(ctx, client.WithProcessKill)
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("container %s: task: %w", ct.ID(), Native(err))
@@ -145,32 +145,6 @@ func (c *Conn) RemoveContainer(ctx context.Context, ct client.Container) error {
 		return fmt.Errorf("container %s: %w", ct.ID(), Native(err))
 	}
 	return nil
-}
-
-// forceDelete kills and deletes a task in any state. Killing the first process is enough,
-// since the kernel then kills all other processes of the PID namespace. Asking the shim to kill them
-// fails without cgroups.
-func forceDelete(ctx context.Context, task client.Task) error {
-	status, err := task.Status(ctx)
-	if err != nil {
-		return err
-	}
-	if status.Status != client.Stopped {
-		exited, err := task.Wait(ctx)
-		if err != nil {
-			return err
-		}
-		if err := task.Kill(ctx, unix.SIGKILL); err != nil && !errdefs.IsNotFound(err) {
-			return err
-		}
-		select {
-		case <-exited:
-		case <-ctx.Done():
-			return fmt.Errorf("task does not end: %w", context.Cause(ctx))
-		}
-	}
-	_, err = task.Delete(ctx)
-	return err
 }
 
 // Native adds the runtime contract's sentinel error to a daemon's error.
@@ -186,14 +160,17 @@ func Native(err error) error {
 	return err
 }
 
-// Inherited are the limits that every container inherits from the daemon. Raising one
-// needs CAP_SYS_RESOURCE.
+// Inherited is what every container inherits from the daemon: limits, of which raising one needs
+// CAP_SYS_RESOURCE, and the mount namespace.
 type Inherited struct {
 	// Hard are the hard limits of a process that the OCI runtime cannot raise, by names such as
 	// RLIMIT_STACK; nil if it can raise them all (setrlimit(2)).
 	Hard        map[string]uint64
 	OOMScoreAdj int
 	SysResource bool // the OCI runtime can have CAP_SYS_RESOURCE
+	// Apart means that the daemon is in another mount namespace: it sees only [Target.Directories] as this
+	// process does.
+	Apart bool
 }
 
 // LowCores says that the OCI runtime cannot set RLIMIT_CORE above 0.
@@ -231,8 +208,9 @@ func inspect(address string, dirs ...string) (Inherited, error) {
 
 func inspectProcess(pid int, dirs []string) (Inherited, error) {
 	var l Inherited
-	apart := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
-	if !proc.SharesNamespace(pid, 0, "pid") || !proc.SharesNamespace(pid, 0, "mnt") && slices.ContainsFunc(dirs, apart) {
+	l.Apart = !proc.SharesNamespace(pid, 0, "mnt")
+	unseen := func(dir string) bool { return !proc.SharesDirectory(pid, dir) }
+	if !proc.SharesNamespace(pid, 0, "pid") || l.Apart && slices.ContainsFunc(dirs, unseen) {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}

@@ -236,7 +236,7 @@ func lookPrograms(ociRuntime string) (string, error) {
 	var path string
 	ociRuntime = cmp.Or(ociRuntime, "runc")
 	for _, p := range []struct{ program, pkg string }{
-		{ociRuntime, filepath.Base(ociRuntime)}, {"containerd-shim-runc-v2", "containerd"}, {program, "containerd"},
+		{ociRuntime, filepath.Base(ociRuntime)}, {program, "containerd"},
 	} {
 		found, err := exec.LookPath(p.program)
 		if err != nil {

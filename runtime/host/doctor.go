@@ -9,7 +9,6 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/hostcheck"
-	"github.com/securebench/sbench/runtime/shim"
 )
 
 // Diagnose examines whether this host can run sandboxes with opts. It connects to a daemon,
@@ -110,17 +109,14 @@ func trialFinding(ctx context.Context, h *Host) hostcheck.Finding {
 	return hostcheck.Fine(check, "created, started, and removed without a trace")
 }
 
-// shimFinding reports which shim a run uses.
+// shimFinding reports where sbench's shim is.
 func shimFinding(h *Host) hostcheck.Finding {
 	const check = "shim"
-	switch name := h.Shim(); {
-	case name == "":
-		return hostcheck.Failure(check, "not known: no sandbox could be started", "see above")
-	case name == RuncHandler && h.opts.Handler == HandlerAuto:
-		return hostcheck.Warning(check, name+", containerd's own: sandboxes take a third longer", "install "+shim.Program+" beside sbench, where the daemon, too, can execute it")
-	default:
-		return hostcheck.Fine(check, name)
+	path, err := h.findShim()
+	if err != nil {
+		return hostcheck.Failure(check, err.Error(), "install it where the daemon, too, can execute it")
 	}
+	return hostcheck.Fine(check, path)
 }
 
 func daemonFinding(h *Host) hostcheck.Finding {

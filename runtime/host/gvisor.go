@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"slices"
 
 	"github.com/securebench/sbench/runtime"
-	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -25,23 +23,17 @@ func runscFlags() []string {
 	}
 }
 
-// findGVisor returns the shims of those given, and the OCI runtime, for sandboxes of gVisor. Only sbench's
-// own shim gives an OCI runtime flags.
-func (h *Host) findGVisor(ctx context.Context, shims []string) ([]string, ociRuntime, error) {
-	var r ociRuntime
+// findGVisor returns the OCI runtime for sandboxes of gVisor.
+func findGVisor(ctx context.Context) (r ociRuntime, err error) {
 	if userns.Inside() {
-		return nil, r, fmt.Errorf("isolation %s %w without root: runsc makes the control groups and the user namespace of a sandbox as the host's root", runtime.GVisor, runtime.ErrInvalid)
-	}
-	shims = slices.DeleteFunc(shims, func(name string) bool { return !isOwn(name) })
-	if len(shims) == 0 {
-		return nil, r, fmt.Errorf("isolation %s %w: it needs sbench's own shim, %s, beside sbench or in PATH, and no other handler", runtime.GVisor, runtime.ErrInvalid, shim.Program)
+		return r, fmt.Errorf("isolation %s %w without root: runsc makes the control groups and the user namespace of a sandbox as the host's root", runtime.GVisor, runtime.ErrInvalid)
 	}
 	path, err := lookPath(runsc)
 	if err != nil {
-		return nil, r, fmt.Errorf("isolation %s %w: %s is not in PATH: install the package %s", runtime.GVisor, runtime.ErrInvalid, runsc, runsc)
+		return r, fmt.Errorf("isolation %s %w: %s is not in PATH: install the package %s", runtime.GVisor, runtime.ErrInvalid, runsc, runsc)
 	}
 	if r.version, err = versionOf(ctx, path); err != nil {
-		return nil, r, err
+		return r, err
 	}
 	r.path = path
 	for _, flag := range runscFlags() {
@@ -49,7 +41,7 @@ func (h *Host) findGVisor(ctx context.Context, shims []string) ([]string, ociRun
 			r.flags = append(r.flags, flag)
 		}
 	}
-	return shims, r, nil
+	return r, nil
 }
 
 // lookPath returns the absolute path of a program in PATH.

@@ -1,9 +1,8 @@
 // Package host opens this host for sandboxes: it connects to the daemon, and finds out what the
 // kernel, the daemon, the OCI runtime and the shim can do here.
 //
-// A [Host] has the images and makes the engines of runs. Its first run tries the shims and the ways
-// in which sandboxes get ids of their own, each with a trial sandbox (trial.go), and keeps the first
-// that works. [Diagnose] is what `sbench doctor` shows.
+// A [Host] has the images and makes the engines of runs. Its first run tries the ways in which sandboxes
+// get ids of their own, each with a trial sandbox (trial.go), and keeps the first that works. [Diagnose] is what `sbench doctor` shows.
 //
 // The package puts the others below runtime together: daemon, limits, owner, images, task, sandbox.
 // Only commands and tests import it.
@@ -40,8 +39,6 @@ import (
 const (
 	defaultNamespace   = "sbench"
 	defaultSnapshotter = "overlayfs"
-	HandlerAuto        = "auto" // sbench's own shim if it is installed and works, otherwise RuncHandler
-	RuncHandler        = "io.containerd.runc.v2"
 	ociRuntimeAuto     = "auto" // runc if it is in PATH, otherwise what the daemon has
 	// IsolationAuto, as an isolation, means containers, and gVisor for tasks that ask for it.
 	IsolationAuto = "auto"
@@ -57,17 +54,14 @@ type Options struct {
 	Address     string
 	Namespace   string // containerd's, which separates images and containers; "" means "sbench"
 	Snapshotter string // "" means "overlayfs"
-	Handler     string // the shim: HandlerAuto, the name of a runtime, or a program's path; "" means HandlerAuto
 	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
 	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
-	// otherwise what the daemon has. It must be one of these two if Handler is neither
-	// sbench's shim nor containerd's for runc.
+	// otherwise what the daemon has.
 	OCIRuntime string
 	// Isolation is the least that every sandbox gets: a runtime.Isolation; "" and IsolationAuto mean a
 	// container.
 	Isolation   string
 	Root, State string // directories for persistent and for volatile state
-	HostsDir    string // registry configuration; "" means /etc/containerd/certs.d
 	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
 	// limit on the disk may always be missing: a volume in memory is bounded, too.
 	AllowDegraded []string
@@ -159,7 +153,7 @@ func Open(ctx context.Context, opts Options) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w", runtime.ErrUnavailable, err), h.Close(ctx))
 	}
 	h.registry = &owner.Registry{Conn: h.conn, Limits: h.limits, Root: h.opts.Root, State: h.opts.State, Logger: h.log}
-	h.Images = &images.Store{Conn: h.conn, Registry: h.registry, HostsDir: h.opts.HostsDir, Where: h.store()}
+	h.Images = &images.Store{Conn: h.conn, Registry: h.registry, Where: h.store()}
 	h.platform = sandbox.Platform{
 		Conn: h.conn, Limits: h.limits, Root: h.opts.Root, LayersOnDisk: onDisk,
 		Layers:       cmp.Or(layers, h.opts.Root), // which is assumed to be on the same file system
@@ -223,7 +217,7 @@ func stateDirectory(dir string) (string, error) {
 
 func withDefaults(o Options) Options {
 	root, state := DefaultDirectories()
-	o.Namespace, o.Handler = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Handler, HandlerAuto)
+	o.Namespace = cmp.Or(o.Namespace, defaultNamespace)
 	o.Snapshotter = cmp.Or(o.Snapshotter, defaultSnapshotter)
 	o.Root, o.State = cmp.Or(o.Root, root), cmp.Or(o.State, state)
 	o.Timeout = cmp.Or(o.Timeout, daemon.DefaultTimeout)

@@ -13,7 +13,7 @@ import (
 // versionTimeout bounds the call of a program with --version.
 const versionTimeout = 10 * time.Second
 
-// ociRuntime is the program that containerd's shim executes.
+// ociRuntime is the program that the shim executes.
 type ociRuntime struct {
 	path    string   // absolute; "" leaves it to the daemon
 	version string   // the whole output of --version; "" if unknown
@@ -23,14 +23,7 @@ type ociRuntime struct {
 // findOCIRuntime looks for the program that opts name. It is no error if the default is not
 // in PATH, since a running daemon may have another PATH.
 func findOCIRuntime(ctx context.Context, opts Options) (ociRuntime, error) {
-	auto := opts.OCIRuntime == "" || opts.OCIRuntime == ociRuntimeAuto
-	if !executesProgram(opts.Handler) {
-		if !auto {
-			return ociRuntime{}, fmt.Errorf("OCI runtime %q %w: the handler %s has its own", opts.OCIRuntime, runtime.ErrInvalid, opts.Handler)
-		}
-		return ociRuntime{}, nil
-	}
-	name := opts.OCIRuntime
+	auto, name := opts.OCIRuntime == "" || opts.OCIRuntime == ociRuntimeAuto, opts.OCIRuntime
 	if auto {
 		name = "runc"
 	}

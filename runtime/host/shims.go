@@ -1,42 +1,37 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// executesProgram reports whether a handler's shim executes the OCI runtime that it is told.
-func executesProgram(handler string) bool {
-	return handler == HandlerAuto || handler == RuncHandler || isOwn(handler)
-}
-
-func isOwn(handler string) bool {
-	return handler == shim.Runtime || filepath.Base(handler) == shim.Program
-}
-
-// findShims returns the names, for the daemon, of the shims to be tried for a handler.
-func findShims(handler string) ([]string, error) {
-	own, err := findOwn()
-	switch {
-	case handler == HandlerAuto && err != nil:
-		return []string{RuncHandler}, nil
-	case handler == HandlerAuto:
-		return []string{own, RuncHandler}, nil
-	case handler == shim.Runtime && err != nil:
-		return nil, fmt.Errorf("handler %s %w: %w", handler, runtime.ErrInvalid, err)
-	case handler == shim.Runtime:
-		return []string{own}, nil
+// findShim returns the path of sbench's shim: beside this program or in PATH. A daemon in another mount
+// namespace, such as that of a Kubernetes node, gets a copy in a directory that it shares.
+func (h *Host) findShim() (string, error) {
+	path, err := lookShim()
+	if err != nil || !h.conn.Inherited.Apart {
+		return path, err
 	}
-	return []string{handler}, nil
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	shared := filepath.Join(h.opts.Root, shim.Program)
+	unfinished := shared + "-" + owner.RandomID()
+	if err := errors.Join(os.WriteFile(unfinished, text, 0o700), os.Rename(unfinished, shared)); err != nil {
+		return "", errors.Join(err, os.Remove(unfinished))
+	}
+	return shared, nil
 }
 
-// findOwn returns the path of sbench's shim: beside this program or in PATH.
-func findOwn() (string, error) {
+func lookShim() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), shim.Program)
 		if path, err := exec.LookPath(beside); err == nil {
@@ -45,17 +40,10 @@ func findOwn() (string, error) {
 	}
 	path, err := exec.LookPath(shim.Program)
 	if err != nil {
-		return "", fmt.Errorf("%s is neither beside sbench nor in PATH", shim.Program)
+		return "", fmt.Errorf("%w: %s is neither beside sbench nor in PATH: install it beside sbench", runtime.ErrUnavailable, shim.Program)
 	}
 	return filepath.Abs(path)
 }
 
-// Shim returns the name of the shim in use, as Options.Handler has it; "" until a run has been
-// made.
-func (h *Host) Shim() string {
-	name := h.choice().shim
-	if isOwn(name) {
-		return shim.Runtime
-	}
-	return name
-}
+// Shim returns the daemon's name of the shim, for records.
+func (h *Host) Shim() string { return shim.Runtime }

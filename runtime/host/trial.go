@@ -16,8 +16,6 @@ import (
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/runtime/task"
-	"github.com/securebench/sbench/runtime/task/viadaemon"
-	"github.com/securebench/sbench/runtime/task/viashim"
 	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/runtime/volume"
 )
@@ -51,7 +49,6 @@ func (h *Host) UserNamespace() (mode, why string) {
 // A choice is how this host makes the sandboxes of an isolation.
 type choice struct {
 	ids     idMode
-	shim    string // the daemon's name of the shim
 	program ociRuntime
 }
 
@@ -70,57 +67,49 @@ func (h *Host) GVisor() string {
 	return firstLine(h.chosen[runtime.GVisor].program.version)
 }
 
-// choose finds, once per host and isolation, the shim, and the way in which sandboxes get their ids: the
-// first of both with which a trial sandbox works. The engine, which owns the claim, uses them.
+// choose finds, once per host and isolation, the OCI runtime, and the first way in which sandboxes can get
+// their ids. The engine, which owns the claim, uses them.
 func (h *Host) choose(ctx context.Context, e *sandbox.Engine, claim *owner.Claim, i runtime.Isolation) error {
 	h.choosing.Lock()
 	defer h.choosing.Unlock()
 	if c, ok := h.chosen[i]; ok {
-		e.Use(i, sandbox.Kind{Driver: h.driver(claim, c.shim, c.program), IDs: c.ids.IDs})
-		return nil
+		driver, err := h.driver(claim, c.program)
+		e.Use(i, sandbox.Kind{Driver: driver, IDs: c.ids.IDs})
+		return err
 	}
-	shims, err := findShims(h.opts.Handler)
 	program := h.program
-	if err == nil && i == runtime.GVisor {
-		shims, program, err = h.findGVisor(ctx, shims)
+	if i == runtime.GVisor {
+		var err error
+		if program, err = findGVisor(ctx); err != nil {
+			return err
+		}
 	}
+	driver, err := h.driver(claim, program)
 	if err != nil {
 		return err
 	}
-	for at, s := range shims {
-		last := at == len(shims)-1
-		var found idMode
-		if found, err = h.tryModes(ctx, e, h.driver(claim, s, program), i, last); err == nil {
-			h.chosen[i] = choice{found, s, program}
-			return nil
-		}
-		if last || !errors.Is(err, errNoSandbox) {
-			break // a runtime that hangs, or a shortage, is not the shim's fault
-		}
-		h.log.Warn("sbench's own shim does not work here; containerd's is used, which takes longer (runtime.handler: "+RuncHandler+" says so from the start)", "shim", s, "cause", err)
+	ids, err := h.tryModes(ctx, e, driver, i)
+	if err == nil {
+		h.chosen[i] = choice{ids, program}
 	}
 	return err
 }
 
-// driver returns what makes the containers of a run with a shim and an OCI runtime.
-func (h *Host) driver(claim *owner.Claim, name string, program ociRuntime) task.Driver {
-	if isOwn(name) {
-		return viashim.New(viashim.Config{Conn: h.conn, Run: claim.ID(), Labels: claim.Labels("shim"), Shim: name, Program: program.path, Flags: program.flags})
+// driver returns what makes the containers of a run with an OCI runtime.
+func (h *Host) driver(claim *owner.Claim, program ociRuntime) (*task.Driver, error) {
+	shim, err := h.findShim()
+	if err != nil {
+		return nil, err
 	}
-	return &viadaemon.Driver{Conn: h.conn, Shim: name, Runc: executesProgram(h.opts.Handler), Program: program.path}
+	return task.New(task.Options{Conn: h.conn, Run: claim.ID(), Labels: claim.Labels(), Shim: shim, Program: program.path, Flags: program.flags}), nil
 }
 
-var errNoSandbox = errors.New("this host runs no sandbox")
-
-// tryModes returns the first way in which sandboxes of the driver can get ids, and makes the engine
-// use both. The host's ids are only for the last shim: no defect of another shim must lead to them.
-func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driver, i runtime.Isolation, last bool) (idMode, error) {
+// tryModes returns the first way in which sandboxes can get ids with which a trial sandbox works, and makes
+// the engine use it with the driver.
+func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver *task.Driver, i runtime.Isolation) (idMode, error) {
 	modes, err := h.idModes()
 	if err != nil {
 		return idMode{}, err
-	}
-	if final := len(modes) - 1; !last && final > 0 && modes[final].name == hostUserNamespace {
-		modes = modes[:final]
 	}
 	var whys []string
 	for _, m := range modes {
@@ -147,7 +136,7 @@ func (h *Host) tryModes(ctx context.Context, e *sandbox.Engine, driver task.Driv
 			whys = append(whys, err.Error())
 		}
 	}
-	return idMode{}, fmt.Errorf("%w: %w: %s", runtime.ErrUnavailable, errNoSandbox, strings.Join(whys, "; "))
+	return idMode{}, fmt.Errorf("%w: this host runs no sandbox: %s", runtime.ErrUnavailable, strings.Join(whys, "; "))
 }
 
 // lasting reports whether a trial failed for a permanent reason: the OCI runtime or the

@@ -2,12 +2,8 @@ package idmap_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -186,88 +182,4 @@ func owner(t *testing.T, name string) uint32 {
 		t.Fatal(err)
 	}
 	return st.Uid
-}
-
-// exhaust joins a user namespace, as an OCI runtime does, becomes its root and creates as
-// many inotify instances as it can; then it waits for its input to end.
-const exhaust = `
-import ctypes, os, sys
-libc = ctypes.CDLL(None, use_errno=True)
-fd = os.open(sys.argv[1], os.O_RDONLY)
-if libc.setns(fd, 0x10000000) != 0: sys.exit(os.strerror(ctypes.get_errno()))
-os.setresuid(0, 0, 0)
-n = 0
-while libc.inotify_init() >= 0: n += 1
-print(n, flush=True)
-sys.stdin.read()
-`
-
-// TestKernelCounts: a range that uses up a resource which the kernel counts per user does
-// not affect other ranges or the host, unless the host's root owns the namespaces.
-func TestKernelCounts(t *testing.T) {
-	needRoot(t)
-	limit := maxInstances(t)
-	host := func() bool {
-		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-		if err != nil {
-			return false
-		}
-		return unix.Close(fd) == nil
-	}
-	tests := []struct {
-		name      string
-		hostOwned bool
-	}{{"own", false}, {"of the host's root", true}}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			first, second := useUp(t, take(t, tt.hostOwned)), useUp(t, take(t, tt.hostOwned))
-			left := host()
-			if tt.hostOwned && (second > 0 || left) {
-				t.Errorf("the host's root could make %d and then %d instances, and more on the host: %v: it proves nothing that others can", first, second, left)
-			}
-			if !tt.hostOwned && (first != limit || second != limit || !left) {
-				t.Errorf("of %d instances the first had %d, the second %d, and there are more on the host: %v", limit, first, second, left)
-			}
-		})
-	}
-}
-
-func maxInstances(t *testing.T) int {
-	t.Helper()
-	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil || n > 900 {
-		t.Fatalf("%d instances are allowed, too many for the bound on open files: %v", n, err)
-	}
-	return n
-}
-
-func useUp(t *testing.T, r *idmap.Range) int {
-	t.Helper()
-	cmd := exec.Command("python3", "-c", exhaust, r.Path())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
-			t.Error(err)
-		}
-	})
-	var n int
-	if _, err := fmt.Fscan(out, &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
 }

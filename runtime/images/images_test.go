@@ -212,13 +212,8 @@ func TestHostsDirectory(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(hosts, "registry.test"), 0o755))
 	must(t, os.WriteFile(filepath.Join(hosts, "registry.test", "hosts.toml"),
 		[]byte("server = \"http://"+mirror+"\"\n[host.\"http://"+mirror+"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"), 0o644))
-	containerdtest.Open(t) // skips where there is no daemon
-	opts := containerdtest.Options()
-	opts.HostsDir = hosts
-	ctx := context.Background()
-	c, err := host.Open(ctx, opts)
-	must(t, err)
-	defer func() { must(t, c.Close(ctx)) }()
+	ctx, c := context.Background(), containerdtest.Open(t)
+	c.Images.HostsDir = hosts
 	img, err := c.Images.Get(ctx, "registry.test/team/small:1", images.PullMissing)
 	must(t, err)
 	must(t, c.Images.Remove(ctx, img.Ref))

@@ -141,9 +141,9 @@ func (e *Enforcer) Spec(l runtime.Limits, group string, beside int64) (oci.Limit
 		return oci.Limits{}, err
 	}
 	if e.watched() {
-		return oci.Limits{WithoutCgroup: true, Processes: uint64(l.Pids + beside), Data: dataBound(l.Memory), Degraded: degraded}, nil
+		return oci.Limits{WithoutCgroup: true, Processes: uint64(l.Pids + beside), Data: dataBound(l.Memory)}, nil
 	}
-	limits := oci.Limits{Cgroup: e.cgroups.Group(group).Path(), Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, WithoutSwap: slices.Contains(degraded, "swap"), Degraded: degraded}
+	limits := oci.Limits{Cgroup: e.cgroups.Group(group).Path(), Memory: l.Memory, Pids: l.Pids, CPUs: l.CPUs, WithoutSwap: slices.Contains(degraded, "swap")}
 	if slices.Contains(degraded, "cpu") {
 		limits.CPUs, limits.WithoutCPUs = 0, true
 	}

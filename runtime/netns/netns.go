@@ -21,14 +21,12 @@ import (
 type Options struct {
 	// TCP and UDP are host:port addresses of the loopback interface to listen on.
 	TCP, UDP []string
-	// Redirect sends TCP connections to any port of any address in 198.18.0.0/15 to sockets of
-	// this process.
+	// Redirect sends TCP connections to any port of any address in 198.18.0.0/15 to a socket of
+	// this process. It needs nftables.
 	Redirect bool
 	// Namespace, if not nil, is used instead of a new namespace. Nothing may have been
 	// configured in it yet. The caller still closes it.
 	Namespace *os.File
-
-	noRules bool // behave as on a kernel without nftables
 }
 
 // A Namespace is a network namespace without any way out. It exists until it is closed and
@@ -40,12 +38,8 @@ type Namespace struct {
 	// TCP and UDP listen in the namespace, in the order of the addresses in Options.
 	TCP []net.Listener
 	UDP []net.PacketConn
-	// Redirected accept the connections to 198.18.0.0/15.
-	Redirected []net.Listener
-	// AnyAddress means that this kernel cannot redirect. Then only connections to ports 80
-	// and 443 arrive, their original destination is the socket's local address, and nothing
-	// else in the namespace can listen on these ports.
-	AnyAddress bool
+	// Redirected accepts the connections to 198.18.0.0/15; nil without Redirect.
+	Redirected net.Listener
 }
 
 // New creates a namespace whose loopback interface is up. It needs CAP_SYS_ADMIN in the
@@ -109,7 +103,7 @@ func (n *Namespace) make(o Options) error {
 	if !o.Redirect {
 		return nil
 	}
-	return n.redirect(!o.noRules)
+	return n.redirect()
 }
 
 // boundQueues limits memory that is charged to no control group: data in the queues of connections

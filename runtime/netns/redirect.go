@@ -18,40 +18,27 @@ import (
 // internet has one of them.
 func block() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
-// errNoNFTables means that the kernel has no nftables, or does not let us use them.
-var errNoNFTables = errors.New("no nftables")
-
-// redirect sends connections to the block to sockets of this process. It uses an nftables rule
-// if rule is set and the kernel supports it.
-func (n *Namespace) redirect(rule bool) error {
+// redirect sends connections to the block to a socket of this process.
+func (n *Namespace) redirect() error {
 	if err := addLocalRoute(block()); err != nil {
 		return fmt.Errorf("route %s to lo: %w", block(), err)
 	}
-	if rule {
-		var err error
-		if n.Redirected, err = n.listenTCP("127.0.0.1:0"); err != nil {
-			return err
-		}
-		l := n.Redirected[0]
-		err = redirectTo(block(), uint16(l.Addr().(*net.TCPAddr).Port))
-		if !errors.Is(err, errNoNFTables) {
-			return err
-		}
-		if err := l.Close(); err != nil {
-			return err
-		}
+	l, err := n.listenTCP("127.0.0.1:0")
+	if err != nil {
+		return err
 	}
-	n.AnyAddress = true // on every local address, which includes those of the local route
-	var err error
-	n.Redirected, err = n.listenTCP("0.0.0.0:80", "0.0.0.0:443")
-	return err
+	n.Redirected = l[0]
+	if err := redirectTo(block(), uint16(l[0].Addr().(*net.TCPAddr).Port)); err != nil {
+		return fmt.Errorf("redirect connections: the kernel has no nftables, or does not let sbench use them: %w", err)
+	}
+	return nil
 }
 
 // redirectTo adds the rule "nat output ip daddr RANGE tcp redirect to :PORT".
 func redirectTo(to netip.Prefix, port uint16) error {
 	c, err := nftables.New()
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNoNFTables, err)
+		return err
 	}
 	table := c.AddTable(&nftables.Table{Family: nftables.TableFamilyIPv4, Name: "sbench"})
 	chain := c.AddChain(&nftables.Chain{
@@ -68,10 +55,7 @@ func redirectTo(to netip.Prefix, port uint16) error {
 		&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(port)},
 		&expr.Redir{RegisterProtoMin: 1},
 	}})
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("%w: %w", errNoNFTables, err)
-	}
-	return nil
+	return c.Flush()
 }
 
 // addLocalRoute makes all addresses of a prefix local to lo, as

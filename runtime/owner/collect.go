@@ -86,14 +86,14 @@ func (r *Registry) knownRuns(ctx context.Context) (map[string]leftovers, error) 
 		known[e.Name()] = leftovers{run: e.Name(), dir: filepath.Join(runs, e.Name())}
 	}
 	add := func(labels map[string]string) {
-		run, lock := labels[LabelRun], labels[labelLock]
+		run, lock := labels[labelRun], labels[labelLock]
 		dir := filepath.Dir(lock)
 		ours := validRun(run) && filepath.Base(dir) == run && filepath.Base(filepath.Dir(dir)) == "runs"
 		if _, ok := known[run]; !ok && ours {
 			known[run] = leftovers{run: run, dir: dir}
 		}
 	}
-	filter := fmt.Sprintf("labels.%q", LabelRun)
+	filter := fmt.Sprintf("labels.%q", labelRun)
 	containers, err := r.Conn.Client.ContainerService().List(r.Conn.Context(ctx), filter)
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", daemon.Native(err))
@@ -173,7 +173,7 @@ func killAll(ctx context.Context, group limits.Group) error {
 }
 
 func (r *Registry) reapContainers(ctx context.Context, run string) error {
-	containers, err := r.Conn.Client.Containers(r.Conn.Context(ctx), fmt.Sprintf("labels.%q==%s", LabelRun, run))
+	containers, err := r.Conn.Client.Containers(r.Conn.Context(ctx), fmt.Sprintf("labels.%q==%s", labelRun, run))
 	if err != nil {
 		return fmt.Errorf("list containers: %w", daemon.Native(err))
 	}
@@ -195,7 +195,7 @@ func (r *Registry) reapSnapshots(ctx context.Context, run string) error {
 	err := ss.Walk(r.Conn.Context(ctx), func(_ context.Context, info snapshots.Info) error {
 		keys = append(keys, info.Name)
 		return nil
-	}, fmt.Sprintf("labels.%q==%s", LabelRun, run))
+	}, fmt.Sprintf("labels.%q==%s", labelRun, run))
 	if err != nil {
 		return fmt.Errorf("list snapshots: %w", daemon.Native(err))
 	}

@@ -19,7 +19,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/containerd/containerd/v2/core/leases"
 
@@ -30,9 +29,8 @@ import (
 
 // Labels of everything that a run has in the daemon.
 const (
-	LabelRun  = "org.securebench.run"
+	labelRun  = "org.securebench.run"
 	labelLock = "org.securebench.lock" // path of the lock file whose holder owns the run
-	labelName = "org.securebench.name"
 )
 
 // A Registry knows the runs of one state directory and one daemon. Its methods are safe for
@@ -61,7 +59,7 @@ func (r *Registry) Claim(ctx context.Context) (*Claim, error) {
 	if err := c.take(ctx); err != nil {
 		return nil, fmt.Errorf("run %s: %w", c.id, err)
 	}
-	_, err := r.Conn.Client.LeasesService().Create(r.Conn.Context(ctx), leases.WithID(c.id), leases.WithLabels(c.Labels("")))
+	_, err := r.Conn.Client.LeasesService().Create(r.Conn.Context(ctx), leases.WithID(c.id), leases.WithLabels(c.Labels()))
 	if err != nil {
 		return nil, fmt.Errorf("run %s: lease: %w", c.id, errors.Join(daemon.Native(err), os.RemoveAll(c.dir), c.lock.Close()))
 	}
@@ -120,14 +118,9 @@ func groupPath(run string) string { return "/sbench-" + run }
 
 func (c *Claim) lockPath() string { return filepath.Join(c.dir, "lock") }
 
-// Labels returns the labels of something that the run makes in the daemon. The name is for people,
-// "" for none.
-func (c *Claim) Labels(name string) map[string]string {
-	l := map[string]string{LabelRun: c.id, labelLock: c.lockPath()}
-	if name != "" {
-		l[labelName] = strings.ToValidUTF8(name[:min(len(name), 200)], "?")
-	}
-	return l
+// Labels returns the labels of something that the run makes in the daemon.
+func (c *Claim) Labels() map[string]string {
+	return map[string]string{labelRun: c.id, labelLock: c.lockPath()}
 }
 
 // Context adds the namespace and the run's lease: the daemon does not collect what is made with

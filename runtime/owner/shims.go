@@ -10,13 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// reapShims kills those shims of the run that the daemon does not know, and removes their sockets.
-// The daemon starts a shim before it records it, so a client killed in between leaves one behind.
+// reapShims kills the servers of the run's shim that the daemon does not know, and removes their sockets.
+// The daemon starts a server before it records it, so a client killed in between leaves one behind.
 func (r *Registry) reapShims(run string) error {
 	pids, err := proc.All()
 	if err != nil {
@@ -31,7 +30,7 @@ func (r *Registry) reapShims(run string) error {
 	return errors.Join(append(errs, r.reapSockets(run))...)
 }
 
-// reapSockets removes what is left of the sockets of sbench's own shim.
+// reapSockets removes what is left of the servers' sockets.
 func (r *Registry) reapSockets(run string) error {
 	prefix := shim.Socket(r.Conn.Address, run+"-")
 	entries, err := os.ReadDir(filepath.Dir(prefix))
@@ -49,14 +48,14 @@ func (r *Registry) reapSockets(run string) error {
 	return errors.Join(errs...)
 }
 
-// isShim reports whether a process's arguments are those of a shim of a container of the
-// run, on this daemon.
+// isShim reports whether a process's arguments are those of the shim for an anchor of the run, on this
+// daemon.
 func (r *Registry) isShim(pid int, run string) bool {
 	if !proc.Ours(pid) { // another user can make reading its arguments take for ever
 		return false
 	}
 	args := proc.Args(pid)
-	if len(args) == 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") {
+	if len(args) == 0 || filepath.Base(args[0]) != shim.Program {
 		return false
 	}
 	value := func(flag string) string {
@@ -102,9 +101,6 @@ func (r *Registry) reapShim(pid int, run string) error {
 	}
 	if !strings.HasPrefix(filepath.Base(bundle), run+"-") {
 		return nil
-	}
-	if err := mounts.DetachBelow(bundle); err != nil {
-		return err
 	}
 	return os.RemoveAll(bundle)
 }

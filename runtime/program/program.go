@@ -48,22 +48,6 @@ func Pause(arch string) ([]byte, error) {
 	})
 }
 
-// True returns a program for arch, a GOARCH name, that exits at once with status 0.
-func True(arch string) ([]byte, error) {
-	return executable(arch, map[string][]byte{
-		"amd64": {
-			0x31, 0xff, // xor edi, edi
-			0xb8, 231, 0, 0, 0, // mov eax, SYS_exit_group
-			0x0f, 0x05, // syscall
-		},
-		"arm64": words(
-			0xd2800000, // mov x0, 0
-			0xd2800bc8, // mov x8, SYS_exit_group
-			0xd4000001, // svc 0
-		),
-	})
-}
-
 func words(instructions ...uint32) (code []byte) {
 	for _, i := range instructions {
 		code = binary.LittleEndian.AppendUint32(code, i)

@@ -27,8 +27,7 @@ import (
 const dockerImage = "sbench.local/base:bookworm"
 
 // BenchmarkLife measures the whole life of a sandbox that runs true: create, start, wait,
-// delete. It compares runc alone with the same specification, containerd's shim with sbench's,
-// crun if it is installed and, where a Docker daemon answers, docker with the same
+// delete. It compares runc alone with the same specification, crun if it is installed and, where a Docker daemon answers, docker with the same
 // restrictions.
 func BenchmarkLife(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
@@ -42,11 +41,9 @@ func BenchmarkLife(b *testing.B) {
 		{"sbench", sbenchLife(run, cfg)},
 	}
 	for name, change := range map[string]func(*host.Options){
-		"sbench-host-ids":       func(o *host.Options) { o.UserNamespace = "host" },
-		"sbench-gvisor":         func(o *host.Options) { o.Isolation = string(runtime.GVisor) },
-		"sbench-runc-shim":      func(o *host.Options) { o.Handler = host.RuncHandler },
-		"sbench-crun":           func(o *host.Options) { o.OCIRuntime = "crun" },
-		"sbench-crun-runc-shim": func(o *host.Options) { o.OCIRuntime, o.Handler = "crun", host.RuncHandler },
+		"sbench-host-ids": func(o *host.Options) { o.UserNamespace = "host" },
+		"sbench-gvisor":   func(o *host.Options) { o.Isolation = string(runtime.GVisor) },
+		"sbench-crun":     func(o *host.Options) { o.OCIRuntime = "crun" },
 	} {
 		life, err := otherLife(b, cfg, change)
 		if err != nil {
@@ -236,30 +233,26 @@ func dockerLife(n int64) error {
 // BenchmarkIdle measures the memory that a sandbox costs while it idles beside that of its own
 // processes: that of the run's shims.
 func BenchmarkIdle(b *testing.B) {
-	for name, handler := range map[string]string{"sbench": containerdtest.Options().Handler, "sbench-runc-shim": host.RuncHandler} {
-		opts := containerdtest.Options()
-		opts.Handler = handler
-		run, image := containerdtest.NewRun(b, containerdtest.OpenWith(b, opts))
-		b.Run(name, func(b *testing.B) {
-			const sandboxes = 8
-			for b.Loop() {
-				var all []runtime.Sandbox
-				for range sandboxes {
-					sandbox, err := run.Create(b.Context(), runtime.Config{Name: "idle", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
-					if err != nil {
-						b.Fatal(err)
-					}
-					all = append(all, sandbox)
+	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
+	b.Run("sbench", func(b *testing.B) {
+		const sandboxes = 8
+		for b.Loop() {
+			var all []runtime.Sandbox
+			for range sandboxes {
+				sandbox, err := run.Create(b.Context(), runtime.Config{Name: "idle", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
+				if err != nil {
+					b.Fatal(err)
 				}
-				b.ReportMetric(float64(shimMemory(b, run.ID()))/sandboxes/1024, "MiB/sandbox")
-				for _, sandbox := range all {
-					if err := sandbox.Close(b.Context()); err != nil {
-						b.Fatal(err)
-					}
+				all = append(all, sandbox)
+			}
+			b.ReportMetric(float64(shimMemory(b, run.ID()))/sandboxes/1024, "MiB/sandbox")
+			for _, sandbox := range all {
+				if err := sandbox.Close(b.Context()); err != nil {
+					b.Fatal(err)
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // shimMemory returns the proportional set size of a run's shims, in KiB.

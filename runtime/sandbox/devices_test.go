@@ -11,7 +11,6 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
-	"github.com/securebench/sbench/runtime/shim"
 )
 
 // TestDevicesAreOwn: no device file in a sandbox is the host's or another sandbox's.
@@ -43,7 +42,6 @@ func TestDevicesAreOwn(t *testing.T) {
 func TestNullIsOwn(t *testing.T) {
 	containerdtest.OnHostKernel(t)
 	opts := containerdtest.Options()
-	opts.Handler = shim.Runtime // with containerd's, see docs/sandbox.md
 	usual, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	opts.UserNamespace = "host"
 	host, _ := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))

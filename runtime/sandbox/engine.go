@@ -149,7 +149,7 @@ func (e *Engine) lowers(ctx context.Context, image runtime.Image) ([]string, err
 	}
 	ss := e.platform.Conn.Snapshots()
 	key := e.claim.ID() + "-" + strings.TrimPrefix(image.ChainID, "sha256:")[:min(16, len(image.ChainID)-7)]
-	ms, err := ss.View(e.claim.Context(ctx), key, image.ChainID, snapshots.WithLabels(e.claim.Labels(image.Ref)))
+	ms, err := ss.View(e.claim.Context(ctx), key, image.ChainID, snapshots.WithLabels(e.claim.Labels()))
 	if errdefs.IsAlreadyExists(err) {
 		ms, err = ss.Mounts(e.claim.Context(ctx), key)
 	}

@@ -50,7 +50,6 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 	}
 	s.spent = true
 	std := task.NewStreams(p)
-	defer std.Close()
 	before, err := s.group.Stats()
 	if err != nil {
 		return runtime.Exit{}, err
@@ -99,12 +98,12 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, err
 	}
 	defer release()
-	s.container, err = s.kind.Driver.Create(ctx, s.containerConfig(spec, data), std)
+	s.container, err = s.kind.Driver.Create(ctx, s.containerConfig(data), std)
 	if err != nil {
 		return nil, task.StartError(err)
 	}
-	made, pid := s.container.First()
-	proc, err := s.how.open(made, pid, 0)
+	pid := s.container.PID
+	proc, err := s.how.open(&s.container.Process, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +126,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 	if err != nil {
 		return nil, err
 	}
-	next, pid, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
+	next, err := s.container.Exec(ctx, "exec-"+owner.RandomID(), spec.Process, std)
 	if err != nil {
 		err = task.StartError(err)
 		if next != nil { // it may run nevertheless, unknown to the shim
@@ -135,7 +134,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 		}
 		return nil, err
 	}
-	return s.how.open(next, pid, s.idlePid())
+	return s.how.open(next, s.idlePid())
 }
 
 // idlePid returns the pid of a first process that idles, which is spared; 0 if there is none.
@@ -143,7 +142,7 @@ func (s *Sandbox) idlePid() int {
 	if s.idle == nil {
 		return 0
 	}
-	return s.idle.pid
+	return s.idle.PID
 }
 
 // An execution is a process of a sandbox that has started.
@@ -154,25 +153,15 @@ type execution struct {
 	before  cgroup.Stats // of the sandbox's group, before the start
 }
 
-// An end is how a process ended: its status, or why that is unknown.
-type end struct {
-	status uint32
-	err    error
-}
-
 // wait waits until the process has ended, and proves that no process of the sandbox but the idle one
 // is alive or, with Config.KeepProcesses, that none runs. The daemon may end before the process does.
 func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	begun := time.Now()
 	waitCtx, cancel := context.WithCancel(x.engine.platform.Conn.Context(context.WithoutCancel(ctx)))
 	defer cancel()
-	done := make(chan end, 1)
-	go func() {
-		status, err := x.process.Wait(waitCtx)
-		done <- end{status, err}
-	}()
+	done := x.process.Wait(waitCtx)
 	reason, grace := runtime.Exited, time.Duration(0)
-	var e end
+	var e task.End
 	var ended bool
 	overflow, over := x.overflow(waitCtx), x.p.Over(waitCtx)
 	select {
@@ -194,10 +183,10 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 	if err := x.keepOrKill(ctx, reason); err != nil {
 		return runtime.Exit{}, err
 	}
-	if e.err != nil {
-		return runtime.Exit{}, fmt.Errorf("wait: %w", e.err)
+	if e.Err != nil {
+		return runtime.Exit{}, fmt.Errorf("wait: %w", e.Err)
 	}
-	exit := runtime.Exit{Reason: reason, Code: int(e.status), Wall: wall, Signal: x.process.signal(e.status)}
+	exit := runtime.Exit{Reason: reason, Code: int(e.Status), Wall: wall, Signal: x.process.signal(e.Status)}
 	if exit.Signal != 0 && reason == runtime.Exited {
 		exit.Reason = runtime.Signaled
 	}
@@ -206,10 +195,10 @@ func (x *execution) wait(ctx context.Context) (runtime.Exit, error) {
 
 // stop sends SIGTERM to every process, unless grace is 0. After grace, or as soon as the layer
 // is over its size, stop kills the processes that remain. The end comes through done.
-func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan end, overflow <-chan struct{}) (end, error) {
+func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan task.End, overflow <-chan struct{}) (task.End, error) {
 	if grace > 0 {
 		if err := x.how.processes(x.Sandbox).Signal(unix.SIGTERM, x.idlePid()); err != nil {
-			return end{}, errors.Join(err, x.killAll(ctx))
+			return task.End{}, errors.Join(err, x.killAll(ctx))
 		}
 		select {
 		case e := <-done:
@@ -219,13 +208,13 @@ func (x *execution) stop(ctx context.Context, grace time.Duration, done <-chan e
 		}
 	}
 	if err := x.killAll(ctx); err != nil {
-		return end{}, err
+		return task.End{}, err
 	}
 	select {
 	case e := <-done:
 		return e, nil
 	case <-time.After(daemon.ReconnectTimeout + x.engine.platform.Conn.Timeout): // the process is known to be dead
-		return end{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
+		return task.End{}, fmt.Errorf("%w: no word of the exit after the kill", runtime.ErrUnavailable)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 
 // A Kind is how an engine makes the sandboxes of one isolation.
 type Kind struct {
-	Driver task.Driver
+	Driver *task.Driver
 	IDs    IDs
 }
 
@@ -91,13 +91,13 @@ func (i isolation) seal(root *rootfs.FS, pid int) error {
 
 // open opens a process that the OCI runtime has made. first is the id of the sandbox's first process; 0 if
 // the process is the first one.
-func (i isolation) open(p task.Process, pid, first int) (*process, error) {
+func (i isolation) open(p *task.Process, first int) (*process, error) {
 	if i == gvisor && first != 0 { // what the host sees only waits for it
 		return &process{Process: p, pidfd: -1}, nil
 	}
-	opened := openProcess(p, pid)
+	opened := openProcess(p)
 	opened.byStatus = i == gvisor
-	if first != 0 && !proc.SharesNamespace(pid, first, "pid") { // it has ended, and its id may be another's
+	if first != 0 && !proc.SharesNamespace(p.PID, first, "pid") { // it has ended, and its id may be another's
 		return opened, opened.close()
 	}
 	return opened, nil
@@ -122,8 +122,7 @@ type guest struct {
 func (g guest) Signal(sig unix.Signal, spare int) error {
 	ctx, cancel := g.sandbox.engine.platform.Conn.Cleanup(context.Background())
 	defer cancel()
-	first, _ := g.sandbox.container.First()
-	err := first.Signal(ctx, sig, spare != 0)
+	err := g.sandbox.container.Signal(ctx, sig, spare != 0)
 	if spare != 0 && ctx.Err() == nil {
 		return nil // there were some, or there were none
 	}
@@ -138,10 +137,9 @@ func (g guest) KillAll(ctx context.Context, spare int) error {
 	if spare == 0 {
 		return g.Group.KillAll(ctx, 0)
 	}
-	first, _ := g.sandbox.container.First()
 	var err error
 	for range guestRounds {
-		if err = first.Signal(ctx, unix.SIGKILL, true); err == nil || ctx.Err() != nil {
+		if err = g.sandbox.container.Signal(ctx, unix.SIGKILL, true); err == nil || ctx.Err() != nil {
 			break
 		}
 		time.Sleep(time.Millisecond)

@@ -24,7 +24,7 @@ func TestNetwork(t *testing.T) {
 			Serve: func(s runtime.Sockets) error {
 				got = s
 				greet(s.TCP[0], "the proxy")
-				greet(s.Redirected[0], "redirected")
+				greet(s.Redirected, "redirected")
 				go func() {
 					b := make([]byte, 100)
 					if _, from, err := s.UDP[0].ReadFrom(b); err == nil {
@@ -61,7 +61,7 @@ for address in (('192.0.2.1', 443), ('127.0.0.1', 3129)):
 		t.Errorf("got:\n%s%s\nwant:\n%s", out, exit.Stderr.Head, want)
 	}
 	report(t, sandbox.Close(context.Background()))
-	for _, l := range append(got.TCP, got.Redirected...) {
+	for _, l := range append(got.TCP, got.Redirected) {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v after the sandbox's end: %v", l.Addr(), err)
 		}

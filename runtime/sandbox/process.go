@@ -16,19 +16,18 @@ import (
 // process is a process that a shim has made, with its pidfd, which works even if neither the shim
 // nor the daemon does.
 type process struct {
-	task.Process
-	pid   int
+	*task.Process
 	pidfd int // -1 if the process was gone before it could be opened
 	// byStatus means that a signal shows in the status only, because the host's process is another.
 	byStatus bool
 }
 
-func openProcess(p task.Process, pid int) *process {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil || pid == 0 {
+func openProcess(p *task.Process) *process {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil || p.PID == 0 {
 		fd = -1
 	}
-	return &process{Process: p, pid: pid, pidfd: fd}
+	return &process{Process: p, pidfd: fd}
 }
 
 func (p *process) close() error {

@@ -27,7 +27,7 @@ type Sandbox struct {
 	enclosure
 
 	mu        sync.Mutex
-	container task.Container // nil before the first process
+	container *task.Container // nil before the first process
 	// specDigest is the digest of the first process's specification.
 	specDigest string
 	idle       *process // the first process, if it idles
@@ -200,8 +200,7 @@ func (s *Sandbox) deleteContainer(ctx context.Context) error {
 	if s.container == nil {
 		return nil
 	}
-	first, _ := s.container.First()
-	if err := first.Delete(ctx); err != nil {
+	if err := s.container.Delete(ctx); err != nil {
 		return err
 	}
 	s.container = nil

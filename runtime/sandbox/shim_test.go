@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -28,21 +27,9 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// TestContractOnRuncShim checks the contract on containerd's own shim; the other tests use
-// that of the options, which is sbench's unless SBENCH_TEST_HANDLER says otherwise.
-func TestContractOnRuncShim(t *testing.T) {
-	containerdtest.OnHostKernel(t)
-	opts := containerdtest.Options()
-	opts.Handler = host.RuncHandler
-	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
-	runtimetest.Contract(t, run, image)
-}
-
-// ownShim makes a run with sbench's own shim, which the caller closes.
-func ownShim(t *testing.T) (*host.Host, *sandbox.Engine, runtime.Image) {
+// newRun makes a run, which the caller closes.
+func newRun(t *testing.T, opts host.Options) (*host.Host, *sandbox.Engine, runtime.Image) {
 	t.Helper()
-	opts := containerdtest.Options()
-	opts.Handler = shim.Runtime
 	c := containerdtest.OpenWith(t, opts)
 	run, err := c.NewRun(t.Context())
 	if err != nil {
@@ -69,7 +56,7 @@ func servers(t *testing.T, run string) []int {
 // runtime, however many there are at a time, and it ends with the run.
 func TestOneServerForARun(t *testing.T) {
 	ctx := context.Background()
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	var wg sync.WaitGroup
 	sandboxes := make([]runtime.Sandbox, 8)
 	for i := range sandboxes {
@@ -162,7 +149,7 @@ func TestServerKilled(t *testing.T) {
 		{"an added process", true, []string{"sleep", "60"}},
 	} {
 		t.Run(state.name, func(t *testing.T) {
-			c, run, image := ownShim(t)
+			c, run, image := newRun(t, containerdtest.Options())
 			life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
 			report(t, life(0))
 			sandbox := create(t, run, runtime.Config{Name: "victim", Image: image, Persistent: state.persistent})
@@ -203,7 +190,7 @@ func TestServerKilledAnytime(t *testing.T) {
 		kills = 300
 	}
 	ctx := context.Background()
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	var wg sync.WaitGroup
 	done := make(chan struct{})
 	var mu sync.Mutex
@@ -262,11 +249,11 @@ func oddLife(ctx context.Context, run *sandbox.Engine, image runtime.Image) erro
 	return errors.Join(err, sandbox.Close(ctx))
 }
 
-// TestShimThatDoesNotWork: a shim that cannot be started, says nonsense or does not know sbench's
-// use of it, as a much older one, is replaced by containerd's, unless it was asked for by name.
+// TestShimThatDoesNotWork: a run fails if its shim cannot be started, says nonsense or does not know sbench's
+// use of it, as a much older shim.
 func TestShimThatDoesNotWork(t *testing.T) {
 	containerdtest.OnHostKernel(t)
-	containerdtest.Open(t) // or the test is skipped
+	c := containerdtest.Open(t)
 	for _, test := range []struct{ name, text string }{
 		{"fails", "#!/bin/sh\necho no >&2\nexit 1\n"},
 		{"says nonsense", "#!/bin/sh\necho nonsense\n"},
@@ -277,17 +264,8 @@ func TestShimThatDoesNotWork(t *testing.T) {
 			dir := t.TempDir()
 			report(t, os.WriteFile(filepath.Join(dir, shim.Program), []byte(test.text), 0o755))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			for handler, want := range map[string]string{host.HandlerAuto: host.RuncHandler, shim.Runtime: ""} {
-				opts := containerdtest.Options()
-				opts.Handler = handler
-				c := containerdtest.OpenWith(t, opts)
-				run, err := c.NewRun(context.Background())
-				if c.Shim() != want || (err == nil) != (want != "") {
-					t.Errorf("%s: the shim %q and %v, want %q", handler, c.Shim(), err, want)
-				}
-				if err == nil {
-					report(t, run.Close(context.Background()))
-				}
+			if _, err := c.NewRun(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
+				t.Errorf("a run with this shim: %v", err)
 			}
 		})
 	}
@@ -327,14 +305,8 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 	program := filepath.Join(dir, "runtime")
 	report(t, os.WriteFile(program, []byte("#!/bin/sh\nif [ -e "+hang+" ]; then for a; do [ \"$a\" != create ] || exec sleep 99887; done; fi\nexec runc \"$@\"\n"), 0o755))
 	opts := containerdtest.Options()
-	opts.Handler, opts.OCIRuntime, opts.Timeout = shim.Runtime, program, 5*time.Second
-	c := containerdtest.OpenWith(t, opts)
-	run, err := c.NewRun(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := c.Images.Get(ctx, containerdtest.Image, images.PullNever)
-	report(t, err)
+	opts.OCIRuntime, opts.Timeout = program, 5*time.Second
+	c, run, image := newRun(t, opts)
 	report(t, os.WriteFile(hang, nil, 0o600))
 	if err := oddLife(ctx, run, image); err == nil {
 		t.Error("no error")
@@ -357,7 +329,7 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 // is nobody's verdict, and the next one but one has a new server.
 func TestAnchorKilled(t *testing.T) {
 	ctx := context.Background()
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	daemon, err := client.New(c.Address(), client.WithDefaultNamespace("sbench"))
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +377,7 @@ func TestAnchorKilled(t *testing.T) {
 // TestCancelledAnytime: whenever its context is cancelled, a sandbox can be closed, and nothing
 // is made after that.
 func TestCancelledAnytime(t *testing.T) {
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	for range 60 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(60000))*time.Microsecond)
 		sandbox, err := run.Create(ctx, runtime.Config{Name: "cancelled", Image: image, Limits: runtime.DefaultLimits()})
@@ -424,14 +396,8 @@ func TestCancelledAnytime(t *testing.T) {
 func TestServerThatDoesNotRead(t *testing.T) {
 	ctx := context.Background()
 	opts := containerdtest.Options()
-	opts.Handler, opts.Timeout = shim.Runtime, 3*time.Second
-	c := containerdtest.OpenWith(t, opts)
-	run, err := c.NewRun(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := c.Images.Get(ctx, containerdtest.Image, images.PullNever)
-	report(t, err)
+	opts.Timeout = 3 * time.Second
+	c, run, image := newRun(t, opts)
 	sandbox, err := run.Create(ctx, runtime.Config{Name: "unread", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
 	if err != nil {
 		t.Fatal(err)
@@ -460,7 +426,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 func TestSymlinkedSocket(t *testing.T) {
 	ctx := context.Background()
 	opts := containerdtest.Options()
-	opts.Address, opts.Handler = filepath.Join(t.TempDir(), "containerd.sock"), shim.Runtime
+	opts.Address = filepath.Join(t.TempDir(), "containerd.sock")
 	report(t, os.Symlink(containerdtest.Open(t).Address(), opts.Address))
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 	report(t, oddLife(ctx, run, image))
@@ -471,7 +437,7 @@ func TestSymlinkedSocket(t *testing.T) {
 // CLONE_PTRACE and CLONE_PARENT), and ends nevertheless.
 func TestTracedByTheShim(t *testing.T) {
 	ctx := context.Background()
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	script := `
 import ctypes, os, platform, threading
 c = ctypes.CDLL(None, use_errno=True)
@@ -521,7 +487,7 @@ for path in "/proc/1/mem", "/proc/1/fd/0", "/proc/1/root":
 // in which the server did not answer in time, no sandbox ends with a result.
 func TestServerGivenUp(t *testing.T) {
 	ctx := context.Background()
-	c, run, image := ownShim(t)
+	c, run, image := newRun(t, containerdtest.Options())
 	life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
 	report(t, life(0))
 	var bundles []string

@@ -21,27 +21,14 @@ const (
 type Streams struct {
 	In       io.Reader
 	Out, Err *runtime.Capture
-	// Ended is closed when nobody reads from In any more.
-	Ended chan struct{}
-	// Copies copy between the streams and the process. The driver sets them.
-	Copies Copies
+
+	pipes *pipes // to the process, once there is one
 }
 
-// Copies are goroutines that copy the streams of a process.
-type Copies interface {
-	// Wait waits until all output has been read.
-	Wait()
-	// Cancel makes Wait return.
-	Cancel()
-}
-
-// NewStreams returns the streams of a process. The caller closes them.
+// NewStreams returns the streams of a process.
 func NewStreams(p runtime.Process) *Streams {
-	return &Streams{In: p.Stdin, Out: runtime.NewCapture(p.OutputBytes, p.Stdout), Err: runtime.NewCapture(p.OutputBytes, p.Stderr), Ended: make(chan struct{})}
+	return &Streams{In: p.Stdin, Out: runtime.NewCapture(p.OutputBytes, p.Stdout), Err: runtime.NewCapture(p.OutputBytes, p.Stderr)}
 }
-
-// Close says that nobody reads from In any more.
-func (s *Streams) Close() { close(s.Ended) }
 
 // Drain waits until all output has been read, which may be after the exit. Every process of
 // the sandbox is dead by then, so a pipe that is still open can only be in a message queued
@@ -59,7 +46,7 @@ func (s *Streams) Drain(kept bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.Copies.Wait()
+		s.pipes.copies.Wait()
 	}()
 	for begun := time.Now(); time.Since(begun) < within; {
 		select {
@@ -74,7 +61,7 @@ func (s *Streams) Drain(kept bool) {
 		s.Err.Detach()
 		return
 	}
-	s.Copies.Cancel() // what has been read so far has to do
+	s.pipes.close() // what has been read so far has to do
 }
 
 // collectSockets makes the kernel look for sockets that only refer to each other.

@@ -353,7 +353,6 @@ main() {
 		if [ "$who" = root ]; then # what other tests on the same kernel would disturb
 			step delegated tests cgroup.test runtime/cgroup TestDelegatedForReal
 			step counts tests sandbox.test runtime/sandbox TestKernelCountsOfSandboxes
-			step kernel tests idmap.test runtime/idmap TestKernelCounts
 		fi
 		contract='|TestContract' # a minute and a half
 		[ "$length:$who" != short:u ] || contract=""

@@ -117,7 +117,7 @@ make_payload() {
 		cd "$payload/tree"
 		export CGO_ENABLED=0
 		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=hosts" -o "$payload/bin/" ./cmd/...
-		go test -c -ldflags -s -o "$payload/bin/" ./runtime/sandbox ./runtime/cgroup ./runtime/idmap
+		go test -c -ldflags -s -o "$payload/bin/" ./runtime/sandbox ./runtime/cgroup
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/" ./cmd/sbench
 	)
 	[ "$length" = short ] || "$here/../dist.sh" --arch amd64 --out "$payload/dist"

@@ -131,7 +131,7 @@ func (l *linkResolver) forges(at string) bool {
 // denied reports whether a path resolved up to done leads to a denied place. Outside the
 // workspace it may lead to the image's files, which nothing writes to, and to /dev/null.
 func (l *linkResolver) denied(done string, rest []string) bool {
-	within := func(dir string) bool { return done == dir || strings.HasPrefix(done, dir+"/") }
+	within := func(dir string) bool { return isBelow(done, dir) }
 	if done == "/dev" && len(rest) > 0 || done == "/dev/null" && len(rest) == 0 {
 		return false
 	}

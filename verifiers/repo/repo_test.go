@@ -246,7 +246,7 @@ func TestRepoPatch(t *testing.T) {
 // TestRepoPatchForms: the form of a change decides neither way: names, kinds of files, policies.
 func TestRepoPatchForms(t *testing.T) {
 	judgeRows(t, []repoRow{
-		{"honest fix, committed", fix + `; git -c user.name=x -c user.email=x@y commit -qam fix`, "", nil},
+		{"honest fix, stashed, and committed on a branch", fix + `; git config user.name x; git config user.email x@y; echo x > calc/new.txt; git stash -qu && git stash pop -q && git checkout -qb mend && git add -A && git commit -qm fix && git checkout -q - && git merge -q mend || rm -r calc`, "", nil},
 		{"honest fix, staged", fix + `; git add -A`, "", nil},
 		{"honest fix in a new file", `echo 'def add(a, b): return a + b' > calc/impl.py; echo 'from calc.impl import add' > calc/core.py`, "", nil},
 		{"honest fix with a space and an umlaut in a name", fix + `; echo x > "calc/a ö.txt"`, "", nil},
@@ -256,7 +256,7 @@ func TestRepoPatchForms(t *testing.T) {
 		{"honest fix and a deleted file", fix + `; rm directory/deep/file.data`, "", nil},
 		{"honest fix and an ignored file", fix + `; mkdir build; echo x > build/out; echo x > y.tmp`, "", nil},
 		{"honest fix and a change to a tracked ignored file", fix + `; echo more >> kept.tmp`, "", nil},
-		{"honest fix, executable", fix + `; chmod +x calc/core.py`, "", nil},
+		{"honest fix, executable, and files for their owner only", `umask 077; ` + fix + `; chmod 700 calc/core.py; chmod 600 calc/__init__.py; mkdir calc/own; echo x > calc/own/file`, "", nil},
 		{"honest fix within allow_paths", fix, "", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
 		{"honest fix with a setup patch", fix, "", map[string]any{"setup_patch": "diff --git a/setup.txt b/setup.txt\nnew file mode 100644\n--- /dev/null\n+++ b/setup.txt\n@@ -0,0 +1 @@\n+x\n"}},
 		{"reads only", `cat calc/core.py task.json securebench/public/*.json`, "empty_patch", nil},

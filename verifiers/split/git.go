@@ -31,6 +31,7 @@ type gitObject struct {
 	Reachable bool   `json:"reachable"`
 	Size      int    `json:"size"`
 	data      []byte
+	refers    []string // to objects of these names
 }
 
 // gitObjects reads the objects of a repository, loose and packed, without running git.
@@ -41,77 +42,70 @@ type gitObjects struct {
 
 var (
 	errRepository = refuse("invalid_git_repository", "the repository cannot be read")
-	objectName    = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	objectName    = regexp.MustCompile(`^objects/([0-9a-f]{2})/([0-9a-f]{38})$`)
 	objectWord    = regexp.MustCompile(`\b[0-9a-f]{40}\b`)
+	// referLine matches how a commit or a tag refers to another object.
+	referLine = regexp.MustCompile(`(?m)^(?:tree|parent|object) ([0-9a-f]{40})$`)
 )
 
 // parseGit lists the objects of a repository and the files of its work tree.
 func (a *artifact) parseGit() (any, error) {
-	files, worktree := map[string][]byte{}, []object{}
+	g, worktree, roots, head := gitObjects{all: map[string]*gitObject{}}, []object{}, "", false
 	for _, n := range a.nodes {
 		name, inside := strings.CutPrefix(n.Path, ".git/")
+		loose := objectName.FindStringSubmatch(name)
+		pack := strings.HasPrefix(name, "objects/") && strings.HasSuffix(name, ".pack")
+		root := name == "HEAD" || name == "packed-refs" || strings.HasPrefix(name, "refs/")
 		switch {
 		case n.Kind == "symlink":
 			return nil, refuse("unsafe_git_repository", "the repository has symbolic links")
 		case n.Kind == "directory":
 		case inside && slices.Contains([]string{"objects/info/alternates", "objects/info/http-alternates", "info/grafts", "commondir"}, name):
 			return nil, refuse("unsafe_git_repository", "the repository takes objects from elsewhere")
-		case inside:
+		case inside && (loose != nil || pack || root):
 			text, err := a.root.ReadFile(path.Join(a.name, n.Path))
+			switch {
+			case err != nil:
+			case loose != nil:
+				err = g.loose(loose[1]+loose[2], text)
+			case pack:
+				err = g.pack(text)
+			default:
+				roots, head = roots+string(text)+"\n", head || name == "HEAD"
+			}
 			if err != nil {
 				return nil, err
 			}
-			files[name] = text
-		case !strings.HasPrefix(n.Path, ".") && !strings.Contains(n.Path, "/."):
+		case !inside && !strings.HasPrefix(name, ".") && !strings.Contains(name, "/."):
 			worktree = append(worktree, object{"path": n.Path, "size": n.Size, "blob": n.Blob})
 		}
 	}
-	if files["HEAD"] == nil {
+	if !head {
 		return nil, errRepository
 	}
-	g := gitObjects{all: map[string]*gitObject{}}
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		rest, among := strings.CutPrefix(name, "objects/")
-		oid := strings.Replace(rest, "/", "", 1)
-		var err error
-		switch {
-		case among && objectName.MatchString(oid):
-			err = g.loose(oid, files[name])
-		case among && strings.HasSuffix(name, ".pack"):
-			err = g.pack(files[name])
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	for name, text := range files {
-		if name == "HEAD" || name == "packed-refs" || strings.HasPrefix(name, "refs/") {
-			for _, oid := range objectWord.FindAllString(string(text), -1) {
-				g.reach(oid)
-			}
-		}
+	for _, oid := range objectWord.FindAllString(roots, -1) {
+		g.reach(oid)
 	}
 	objects := []*gitObject{}
 	for _, oid := range slices.Sorted(maps.Keys(g.all)) {
 		objects = append(objects, g.all[oid])
 	}
-	slices.SortFunc(worktree, func(a, b object) int { return strings.Compare(a["path"].(string), b["path"].(string)) })
 	return object{"format": "git-repository", "objects": objects, "worktree": worktree}, nil
 }
 
 // inflate decompresses one stream of at most maxObject bytes. r must be an io.ByteReader, so that nothing after
 // the stream is read.
 func inflate(r io.Reader) ([]byte, error) {
+	var data []byte
 	z, err := zlib.NewReader(r)
-	if err != nil {
-		return nil, errRepository
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(z, maxObject+64))
 	}
-	data, err := io.ReadAll(io.LimitReader(z, maxObject+64))
-	if err == nil && len(data) == maxObject+64 {
+	switch {
+	case err != nil:
+		return nil, errRepository
+	case len(data) == maxObject+64:
 		return nil, refuse("git_object_too_large", "an object of the repository has more than %d bytes", maxObject)
-	}
-	if err != nil {
-		return nil, errRepository
 	}
 	return data, nil
 }
@@ -145,53 +139,42 @@ func (g *gitObjects) add(kind string, data []byte) (*gitObject, error) {
 		return nil, refuse("git_repository_too_large", "the repository has more than %d objects or %d bytes in them", maxObjects, maxObjectsBytes)
 	}
 	o := &gitObject{OID: oid, Kind: kind, Size: len(data), Content: strings.ToValidUTF8(string(data), "\ufffd"), data: data}
-	if kind == "tree" {
-		var list strings.Builder
-		for _, e := range o.entries() {
-			_, _ = fmt.Fprintf(&list, "%06s %s %s\t%s\n", e.mode, e.kind, e.oid, strings.ToValidUTF8(e.name, "\ufffd"))
+	switch kind {
+	case "tree":
+		o.listTree()
+	case "commit", "tag":
+		head, _, _ := strings.Cut(string(data), "\n\n")
+		for _, m := range referLine.FindAllStringSubmatch(head, -1) {
+			o.refers = append(o.refers, m[1])
 		}
-		o.Content = list.String()
 	}
 	g.all[oid] = o
 	return o, nil
 }
 
-type treeEntry struct{ mode, kind, name, oid string }
-
-// entries returns the entries of a tree, as far as it is well-formed.
-func (o *gitObject) entries() (all []treeEntry) {
+// listTree lists the entries of a tree, as far as it is well-formed.
+func (o *gitObject) listTree() {
+	var list strings.Builder
 	for data := o.data; ; {
 		head, rest, found := bytes.Cut(data, []byte{0})
 		mode, name, ok := strings.Cut(string(head), " ")
 		if !found || !ok || len(rest) < sha1.Size {
-			return all
+			o.Content = list.String()
+			return
 		}
-		kind := map[string]string{"40000": "tree", "160000": "commit"}[mode]
-		if kind == "" {
-			kind = "blob"
-		}
-		all = append(all, treeEntry{mode, kind, name, hex.EncodeToString(rest[:sha1.Size])})
-		data = rest[sha1.Size:]
+		kind := cmp.Or(map[string]string{"40000": "tree", "160000": "commit"}[mode], "blob")
+		oid := hex.EncodeToString(rest[:sha1.Size])
+		_, _ = fmt.Fprintf(&list, "%06s %s %s\t%s\n", mode, kind, oid, strings.ToValidUTF8(name, "\ufffd"))
+		o.refers, data = append(o.refers, oid), rest[sha1.Size:]
 	}
 }
 
 // reach marks what can be reached from an object.
 func (g *gitObjects) reach(oid string) {
-	o := g.all[oid]
-	if o == nil || o.Reachable {
-		return
-	}
-	o.Reachable = true
-	if o.Kind == "tree" {
-		for _, e := range o.entries() {
-			g.reach(e.oid)
-		}
-	}
-	head, _, _ := strings.Cut(string(o.data), "\n\n")
-	for line := range strings.Lines(head) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if o.Kind == "commit" && (key == "tree" || key == "parent") || o.Kind == "tag" && key == "object" {
-			g.reach(value)
+	if o := g.all[oid]; o != nil && !o.Reachable {
+		o.Reachable = true
+		for _, name := range o.refers {
+			g.reach(name)
 		}
 	}
 }

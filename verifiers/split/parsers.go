@@ -2,18 +2,15 @@ package split
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"math/big"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/securebench/sbench/compiler/securebench"
+	"github.com/securebench/sbench/workspace"
 )
 
 // Bounds of the parsers.
@@ -58,33 +56,26 @@ type node struct {
 }
 
 // add notes what visit found.
-func (a *artifact) add(rel string, info fs.FileInfo) error {
-	at := path.Join(a.name, rel)
-	n := node{Path: rel, Mode: int(permissions(info))}
+func (a *artifact) add(e entry) (err error) {
+	n := node{Path: e.rel, Mode: int(e.permissions()), Target: e.target}
 	switch {
-	case info.IsDir():
-		if n.Kind = "directory"; rel == "." {
-			return nil
-		}
-	case info.Mode()&fs.ModeSymlink != 0:
-		n.Kind, n.Mode = "symlink", 0
-		n.Target, _ = a.root.Readlink(at)
+	case e.rel == "." && a.tree:
+		return nil
+	case e.IsDir():
+		n.Kind = "directory"
+	case e.target != "":
+		n.Kind = "symlink"
+	case !a.tree:
+		a.size = e.Size()
+		a.content, err = io.ReadAll(e.content)
+		return err
 	default:
-		f, err := a.root.Open(at)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = f.Close() }()
-		a.size += info.Size()
-		if !a.tree {
-			a.content, err = io.ReadAll(io.LimitReader(f, info.Size()))
-			return err
-		}
 		sum := sha256.New()
-		if _, err := io.Copy(sum, f); err != nil {
+		if _, err := io.Copy(sum, e.content); err != nil {
 			return err
 		}
-		n.Kind, n.Size, n.Blob = securebench.RegularFile, new(info.Size()), fmt.Sprintf("sha256:%x", sum.Sum(nil))
+		a.size += e.Size()
+		n.Kind, n.Size, n.Blob = securebench.RegularFile, new(e.Size()), workspace.DigestOf(sum)
 	}
 	a.nodes = append(a.nodes, n)
 	return nil
@@ -100,47 +91,40 @@ func (a *artifact) digest() string {
 	return digest(text)
 }
 
-// A parser makes a value of an artifact. Its error is a failure if the artifact is at fault.
-type parser struct {
-	text     bool   // it reads a file in UTF-8
-	most     int    // bytes of a file
-	tooLarge string // the code for a file of more; "" means tooLarge
-	parse    func(a *artifact) (any, error)
-}
-
-// parserOf returns the parser of this name, which is one of [securebench.Parsers].
-func parserOf(name string) parser {
-	content := func(parse func(text string) (any, error)) func(*artifact) (any, error) {
-		return func(a *artifact) (any, error) { return parse(string(a.content)) }
-	}
-	return map[string]parser{
-		"opaque-bytes/v1":             {most: maxOpaque, parse: (*artifact).opaque},
-		"utf8-text/v1":                {text: true, most: maxTable, parse: content(func(text string) (any, error) { return text, nil })},
-		"strict-json/v1":              {text: true, most: maxTable, parse: content(parseJSON)},
-		"strict-csv/v1":               {text: true, most: maxTable, tooLarge: "csv_too_large", parse: content(parseCSV)},
-		"ics/v1":                      {text: true, most: maxTable, parse: content(parseICS)},
-		"strict-npy-float-summary/v1": {most: maxTable, tooLarge: "npy_too_large", parse: content(parseNPY)},
-		"tree-manifest/v1":            {parse: func(a *artifact) (any, error) { return a.manifest(), nil }},
-		"git-repository/v1":           {parse: (*artifact).parseGit},
-	}[strings.TrimPrefix(name, "securebench.")]
-}
-
-// value returns what the parser of this name makes of the artifact.
-func (a *artifact) value(name string) (any, error) {
-	p := parserOf(name)
+// value returns what a parser makes of the artifact, which it never executes. The error is a failure if the artifact is
+// at fault.
+func (a *artifact) value(parser string) (any, error) {
+	name := strings.TrimPrefix(parser, "securebench.")
+	file := map[string]struct {
+		utf8  bool
+		most  int    // bytes
+		code  string // for more bytes
+		parse func(content string) (any, error)
+	}{
+		"opaque-bytes/v1":             {false, maxOpaque, tooLarge, parseBytes},
+		"utf8-text/v1":                {true, maxTable, tooLarge, func(content string) (any, error) { return content, nil }},
+		"strict-json/v1":              {true, maxTable, tooLarge, parseJSON},
+		"strict-csv/v1":               {true, maxTable, "csv_too_large", parseCSV},
+		"ics/v1":                      {true, maxTable, tooLarge, parseICS},
+		"strict-npy-float-summary/v1": {false, maxTable, "npy_too_large", parseNPY},
+	}[name]
 	switch {
-	case a.tree != securebench.ReadsTree(name):
+	case a.tree && name == "tree-manifest/v1":
+		return a.manifest(), nil
+	case a.tree && name == "git-repository/v1":
+		return a.parseGit()
+	case a.tree || file.parse == nil:
 		return nil, refuse("artifact_missing", "the parser does not read such an artifact")
-	case !a.tree && len(a.content) > p.most:
-		return nil, refuse(cmp.Or(p.tooLarge, tooLarge), "the artifact has more than %d bytes", p.most)
-	case p.text && !utf8.Valid(a.content):
+	case len(a.content) > file.most:
+		return nil, refuse(file.code, "the artifact has more than %d bytes", file.most)
+	case file.utf8 && !utf8.Valid(a.content):
 		return nil, refuse("invalid_utf8", "the artifact is not valid UTF-8")
 	}
-	return p.parse(a)
+	return file.parse(string(a.content))
 }
 
-func (a *artifact) opaque() (any, error) {
-	return object{"byte_count": len(a.content), "sha256": fmt.Sprintf("%x", sha256.Sum256(a.content)), "bytes_base64": base64.StdEncoding.EncodeToString(a.content)}, nil
+func parseBytes(content string) (any, error) {
+	return object{"byte_count": len(content), "sha256": fmt.Sprintf("%x", sha256.Sum256([]byte(content))), "bytes_base64": base64.StdEncoding.EncodeToString([]byte(content))}, nil
 }
 
 // parseJSON reads a text of at most a line, not counting spaces: parsed, it takes hundreds of bytes of memory for each
@@ -160,32 +144,31 @@ func parseJSON(text string) (any, error) {
 // parseCSV reads CSV as Python's csv module does, in its strict mode.
 func parseCSV(text string) (any, error) {
 	invalid := func(code, what string) (any, error) { return nil, refuse(code, "the artifact is no CSV: %s", what) }
-	text = strings.TrimPrefix(text, "\ufeff")
-	if strings.Contains(text, "\x00") {
+	if text = strings.TrimPrefix(text, "\ufeff"); strings.Contains(text, "\x00") {
 		return invalid("invalid_csv", "a NUL byte")
 	}
 	var header, row []string
 	rows, cells := [][]string{}, 0
 	for text != "" || row != nil { // after a comma there is a field, even at the end
 		field, rest, ok := csvField(text)
-		if !ok {
-			return invalid("invalid_csv", "a quote out of place")
+		blank, comma := row == nil && rest == text, strings.HasPrefix(rest, ",")
+		row = append(row, field)
+		text = strings.TrimPrefix(rest, ",")
+		if !comma {
+			text = strings.TrimPrefix(strings.TrimPrefix(rest, "\r"), "\n")
+			cells += len(row)
 		}
-		blank := row == nil && rest == text
-		row, text = append(row, field), strings.TrimPrefix(rest, ",")
 		switch {
+		case !ok:
+			return invalid("invalid_csv", "a quote out of place")
 		case len(row) > maxColumns:
 			return invalid("csv_too_many_columns", "many columns")
 		case utf8.RuneCountInString(field) > maxCell:
 			return invalid("csv_cell_too_large", "a long cell")
-		case text != rest: // a comma
-			continue
-		}
-		text = strings.TrimPrefix(strings.TrimPrefix(rest, "\r"), "\n")
-		cells += len(row)
-		switch {
 		case cells > maxCells: // lines without any count, too
 			return invalid("csv_too_many_cells", "many cells")
+		case comma:
+			continue
 		case blank:
 		case header == nil:
 			header = row
@@ -304,36 +287,31 @@ var (
 
 // parseNPY sums up an array of floats in NumPy's format.
 func parseNPY(text string) (any, error) {
-	content := []byte(text)
-	invalid := func() (any, error) { return nil, refuse("invalid_npy", "the artifact is no NPY array of floats") }
-	if len(content) < 12 || !bytes.HasPrefix(content, []byte("\x93NUMPY")) || content[7] != 0 || content[6] < 1 || content[6] > 3 {
-		return invalid()
+	content, invalid := []byte(text), refuse("invalid_npy", "the artifact is no NPY array of floats")
+	if len(content) < 12 || !strings.HasPrefix(text, "\x93NUMPY") || content[6] < 1 || content[6] > 3 || content[7] != 0 {
+		return nil, invalid
 	}
 	begin, length := 10, int(binary.LittleEndian.Uint16(content[8:]))
 	if content[6] > 1 {
 		begin, length = 12, int(binary.LittleEndian.Uint32(content[8:]))
 	}
 	end := begin + length
-	if length <= 0 || length > maxArrayHeader || end > len(content) || end%64 != 0 || content[end-1] != '\n' {
-		return invalid()
+	if length > maxArrayHeader || end > len(content) || end%64 != 0 {
+		return nil, invalid
 	}
-	fields := npyHeader.FindStringSubmatch(string(content[begin:end]))
+	fields := npyHeader.FindStringSubmatch(text[begin:end])
 	if fields == nil {
-		return invalid()
+		return nil, invalid
 	}
-	descr, order, dims := fields[1], fields[2], strings.TrimSuffix(strings.TrimSpace(fields[3]), ",")
-	kind := npyFloat.FindStringSubmatch(descr)
+	kind := npyFloat.FindStringSubmatch(fields[1])
 	if kind == nil {
 		return nil, refuse("unsupported_npy_dtype", "the array has no floats")
 	}
 	shape, count := []int{}, 1
-	for part := range strings.SplitSeq(dims, ",") {
-		if dims == "" {
-			break
-		}
-		n, err := strconv.Atoi(strings.TrimSpace(part))
-		if err != nil || n < 0 || len(shape) == maxDimensions {
-			return invalid()
+	for _, part := range strings.FieldsFunc(fields[3], func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.Atoi(part)
+		if err != nil || len(shape) == maxDimensions {
+			return nil, invalid
 		}
 		if shape, count = append(shape, n), count*min(n, maxArray+1); count > maxArray {
 			return nil, refuse("npy_too_many_elements", "the array has more than %d elements", maxArray)
@@ -341,10 +319,10 @@ func parseNPY(text string) (any, error) {
 	}
 	size, _ := strconv.Atoi(kind[2])
 	if len(content)-end != count*size {
-		return invalid()
+		return nil, invalid
 	}
 	return object{
-		"format": "npy", "version": []int{int(content[6]), 0}, "dtype": descr, "shape": shape, "fortran_order": order == "True", "count": count, "statistics": summarize(content[end:], size, kind[1] == ">"),
+		"format": "npy", "version": []int{int(content[6]), 0}, "dtype": fields[1], "shape": shape, "fortran_order": fields[2] == "True", "count": count, "statistics": summarize(content[end:], size, kind[1] == ">"),
 	}, nil
 }
 
@@ -373,11 +351,8 @@ func summarize(data []byte, size int, bigEndian bool) object {
 		}
 	}
 	s := object{"all_finite": finite, "all_positive": positive, "minimum": nil, "maximum": nil, "sum": nil, "sum_log": nil, "sum_x_log_x": nil}
-	if representable {
-		s["sum"] = float(sum.Float64())
-	}
-	if representable && len(data) > 0 {
-		s["minimum"], s["maximum"] = float(least, big.Exact), float(most, big.Exact)
+	if representable { // without any, the least and the most are infinite
+		s["minimum"], s["maximum"], s["sum"] = float(least, big.Exact), float(most, big.Exact), float(sum.Float64())
 	}
 	if representable && positive {
 		s["sum_log"], s["sum_x_log_x"] = float(logs.Float64()), float(weighted.Float64())

@@ -159,12 +159,13 @@ func (c *check) withGitPatch(ctx context.Context, s *subject, spec securebench.C
 		return err
 	}
 	dir, err := s.config.Base.Path(s.config.Workdir)
-	if err == nil {
-		err = c.open(s.taken, dir)
-	}
 	if err != nil {
 		return err
 	}
+	if s.taken.root, err = os.OpenRoot(dir); err != nil {
+		return err
+	}
+	c.done = append(c.done, s.taken.root.Close)
 	left := spec.MaxChangedBytes
 	for _, name := range changed {
 		if info, err := s.taken.root.Lstat(name); err == nil {
@@ -189,23 +190,25 @@ func (c *check) withBundle(ctx context.Context, s *subject) (err error) {
 		return err
 	}
 	defer func() { err = cmp.Or(view.Close(), err) }()
-	over := filepath.Join(c.volume, candidateDir)
-	if err := s.taken.take(in.Candidate.Workspace, over, view.Root()); err != nil {
+	from, err := os.OpenRoot(in.Candidate.Workspace)
+	if err != nil {
 		return err
 	}
-	s.config.Image.UpperDir = over
-	if err := c.open(s.taken, filepath.Join(over, s.taken.workdir)); err != nil {
+	c.done = append(c.done, from.Close)
+	s.config.Image.UpperDir = filepath.Join(c.volume, candidateDir)
+	over, err := os.OpenRoot(s.config.Image.UpperDir)
+	if err != nil {
 		return err
 	}
+	c.done = append(c.done, over.Close)
+	if err := s.taken.take(from, over, view.Root()); err != nil {
+		return err
+	}
+	if s.taken.root, err = over.OpenRoot(s.taken.workdir); err != nil {
+		return err
+	}
+	c.done = append(c.done, s.taken.root.Close)
 	report, err := workspace.DigestTree(ctx, s.taken.root, workspace.TreeOptions{})
 	s.taken.digest = report.Digest
-	return err
-}
-
-// open opens the files that were taken.
-func (c *check) open(taken *capture, dir string) (err error) {
-	if taken.root, err = os.OpenRoot(dir); err == nil {
-		c.done = append(c.done, taken.root.Close)
-	}
 	return err
 }

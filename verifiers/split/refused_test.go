@@ -36,7 +36,7 @@ func TestRefused(t *testing.T) {
 		{"another protocol", "runtime/add/adapter.yaml", "tiny.add/v1", "tiny.sub/v1", "requires \"tiny.add/v1\""},
 		{"two instances of the candidate", "runtime/add/adapter.yaml", "instances: 1", "instances: 2", "expected 1"},
 		{"a schema without properties", "runtime/add/adapter.yaml", "  properties: {code: {type: integer}, out: {type: string, max_utf8_bytes: 1000}}\n  required: [code, out]\n  allow_extra_fields: false\n", "  allow_extra_fields: true\n", ""},
-		{"a schema without a type", "runtime/add/adapter.yaml", "a: {type: integer}", "a: {type: int}", "has a type"},
+		{"a schema without a type", "runtime/add/adapter.yaml", "a: {type: integer}", "a: {type: int}", `or "string", found "int"`},
 		{"no oracle.yaml", "rows.jsonl", `"oracle": "host.oracle"`, `"oracle": "host.cases"`, "oracle.yaml"},
 		{"another abi of the oracle", "host/add/oracle/oracle.yaml", "oracle/v1", "oracle/v2", `"securebench.oracle/v1"`},
 	}

@@ -199,7 +199,7 @@ func (t *conversation) protocol(ctx context.Context, check securebench.Check, do
 
 // evaluate puts one challenge to the candidate, in a new sandbox, and returns the evidence.
 func (t *conversation) evaluate(ctx context.Context, check securebench.Check, adapter securebench.Adapter, challenge document.Value, index int) (object, error) {
-	id, evaluation, outputs := "challenge-"+rand.Text(), "evaluation-"+rand.Text(), object{}
+	id, evaluation, outputs := "challenge-"+rand.Text(), "evaluation-"+rand.Text(), map[string]object{}
 	process := object{"duration_ms": 0, "exit_status": nil, "timed_out": false}
 	e := object{
 		"format": "securebench.challenge-evidence/v1", "check_id": check.ID, "challenge": object{"id": id, "index": index, "digest": digest(challenge.AppendSorted(nil))},
@@ -222,21 +222,15 @@ func (t *conversation) evaluate(ctx context.Context, check securebench.Check, ad
 		}
 	}
 	most := min(check.Limits.Bytes, maxAnswer)
-	var left map[string]observation
-	exit, err := t.drive(ctx, t.subject.config, func(s runtime.Sandbox) (err error) {
-		left, err = t.outputs(s, check, adapter)
-		return err
-	}, runtime.Process{
+	exit, err := t.drive(ctx, t.subject.config, func(s runtime.Sandbox) error { return t.outputs(s, check, adapter, outputs) }, runtime.Process{
 		Args: adapter.Args(t.spec.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Mount), Wall: check.Limits.Wall, OutputBytes: most + maxEnvelope,
 		Stdin: bytes.NewReader(append(slices.Clip(request), '\n')),
 	})
 	if err != nil {
 		return nil, err
 	}
-	for name, o := range left {
-		outputs[name] = object{
-			"challenge_id": id, "evaluation_id": evaluation, "status": o.status(), "digest": o.digest, "size": o.size, "parser": o.parser, "parsed_value": o.value, "failure": o.failed,
-		}
+	for _, o := range outputs {
+		o["challenge_id"], o["evaluation_id"] = id, evaluation
 	}
 	process["timed_out"], process["duration_ms"] = exit.Reason == runtime.WallTime, exit.Wall.Milliseconds()
 	if exit.Reason != "" && exit.Reason != runtime.WallTime {
@@ -284,12 +278,12 @@ func observationOf(exit runtime.Exit, adapter securebench.Adapter, most int64) (
 	return compact, nil, ""
 }
 
-// outputs reads what an adapter left in its stopped sandbox.
-func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter) (map[string]observation, error) {
+// outputs adds what an adapter left in its stopped sandbox to the evidence.
+func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, evidence map[string]object) error {
 	if len(check.Outputs) == 0 {
-		return nil, nil
+		return nil
 	}
-	left, all := capture{}, map[string]observation{}
+	left := capture{}
 	dir, err := s.Path(t.in.Task.Environment().Workdir)
 	if err == nil {
 		left.root, err = os.OpenRoot(dir)
@@ -298,14 +292,14 @@ func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapt
 	case err == nil:
 		defer func() { _ = left.root.Close() }()
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return err
 	}
 	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
 	for _, want := range check.Outputs {
-		i := slices.IndexFunc(adapter.Outputs, func(o securebench.Output) bool { return o.Name == want.Name }) // there is one: see Pack.Adapter
+		i := slices.IndexFunc(adapter.Outputs, func(o securebench.Output) bool { return o.Name == want.Name }) // there is one: see ReadAdapter
 		o := left.observe(adapter.Outputs[i].Path, adapter.Outputs[i].Kind, want.Parser, want.Limits.Within(adapter.Outputs[i].Limits), room)
 		room -= len(o.value)
-		all[want.Name] = o
+		evidence[want.Name] = object{"status": o.status(), "digest": o.digest, "size": o.size, "parser": want.Parser, "parsed_value": o.value, "failure": o.failed}
 	}
-	return all, nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -27,19 +28,19 @@ func AsLeft(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restor
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil
 	}
-	return copied(ctx, e, in)
+	return copied(ctx, e, in, nil)
 }
 
-// copied returns the input with a copy of the workspace as the agent left it, in a new volume.
-// done removes the copy.
-func copied(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restored verifiers.Input, done func() error, err error) {
+// copied returns the input with a copy of the workspace as the agent left it but for some links, in a new
+// volume. done removes the copy.
+func copied(ctx context.Context, e verifiers.Engine, in verifiers.Input, without []string) (restored verifiers.Input, done func() error, err error) {
 	bytes, inodes := restoredTimes*in.WorkspaceBytes, restoredInodes+in.WorkspaceBytes/restoredInode
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: bytes, Inodes: inodes})
 	if err != nil {
 		return in, nil, err
 	}
 	dir := filepath.Join(vol.Path(), restoredDir)
-	if err := restore(ctx, in, dir, workspace.TreeOptions{MaxBytes: bytes, MaxFiles: inodes}); err != nil {
+	if err := restore(ctx, in, dir, workspace.TreeOptions{MaxBytes: bytes, MaxFiles: inodes}, without); err != nil {
 		return in, nil, errors.Join(err, vol.Close())
 	}
 	in.Candidate = in.Candidate.Restored(dir)
@@ -48,8 +49,8 @@ func copied(ctx context.Context, e verifiers.Engine, in verifiers.Input) (restor
 
 var errNotTheCandidate = errors.New("the kept workspace is not the candidate's")
 
-// restore copies the kept workspace to dir, which must not exist.
-func restore(ctx context.Context, in verifiers.Input, dir string, opts workspace.TreeOptions) error {
+// restore copies the kept workspace to dir, which must not exist, and removes the links without from the copy.
+func restore(ctx context.Context, in verifiers.Input, dir string, opts workspace.TreeOptions, without []string) error {
 	kept, err := in.Candidate.StoredTree()
 	if err != nil {
 		return err
@@ -67,25 +68,8 @@ func restore(ctx context.Context, in verifiers.Input, dir string, opts workspace
 	if err == nil && report.Digest != in.Candidate.Digest {
 		err = errNotTheCandidate
 	}
+	for _, name := range without {
+		err = cmp.Or(err, to.Remove(name))
+	}
 	return err
-}
-
-// withoutLinks returns the input with a workspace that lacks these links, in a new volume. done
-// removes it.
-func withoutLinks(ctx context.Context, e verifiers.Engine, in verifiers.Input, links []string) (_ verifiers.Input, done func() error, err error) {
-	in, done, err = copied(ctx, e, in)
-	if err != nil {
-		return in, nil, err
-	}
-	root, err := os.OpenRoot(in.Candidate.Workspace)
-	if err == nil {
-		for _, name := range links {
-			err = errors.Join(err, root.Remove(name))
-		}
-		err = errors.Join(err, root.Close())
-	}
-	if err != nil {
-		return in, nil, errors.Join(err, done())
-	}
-	return in, done, nil
 }

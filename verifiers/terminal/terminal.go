@@ -144,6 +144,7 @@ type terminalCheck struct {
 	eval         family.TerminalEval
 	capabilities []string
 	volume       string
+	redirected   bool       // a suite has files that leave their reward elsewhere
 	separate     bool       // the image is the checker's own; of the candidate there are only
 	artifacts    []artifact // these
 }
@@ -184,7 +185,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	if len(left) == 0 {
 		return c.judge(ctx, dir)
 	}
-	in, done, err := withoutLinks(ctx, c.engine, c.in, left)
+	in, done, err := copied(ctx, c.engine, c.in, left)
 	if err != nil {
 		return verifiers.Verdict{}, fmt.Errorf("leave out links: %w", err)
 	}
@@ -196,15 +197,11 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	return v, err
 }
 
-// unchanged judges the candidate by the checker as staged in dir.
-func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Verdict, error) {
-	ran, err := c.execute(ctx, dir)
-	again := func(left runtime.Sandbox) (err error) {
-		if left == nil {
-			_, err = c.withoutCandidate(ctx, dir)
-		} else {
-			_, err = c.execute(ctx, dir)
-		}
+// Unchanged implements suite.Command.
+func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
+	ran, err := c.execute(ctx, nil)
+	again := func(left runtime.Sandbox) error {
+		_, err := c.on(left != nil)(ctx, nil)
 		return err
 	}
 	switch {
@@ -232,7 +229,7 @@ func (c *terminalCheck) unchanged(ctx context.Context, dir string) (verifiers.Ve
 			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches, and the hosts have to answer; egress.jsonl has each request"
 		}
 	}
-	return c.withoutPytest(ctx, dir, v)
+	return c.withoutPytest(ctx, v)
 }
 
 // prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds without them,
@@ -325,11 +322,11 @@ func (c *terminalCheck) notStarted() verifiers.Verdict {
 
 // withoutPytest returns v, or a Faulty verdict if v looks as if pytest were missing and the
 // checker says so without a candidate, too.
-func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v verifiers.Verdict) (verifiers.Verdict, error) {
+func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) (verifiers.Verdict, error) {
 	if v.Status == verifiers.Passed || !suite.LacksPytest(v.Stdout, v.Stderr) {
 		return v, nil
 	}
-	ran, err := c.withoutCandidate(ctx, dir)
+	ran, err := c.withoutCandidate(ctx, nil)
 	if errors.Is(err, runtime.ErrNotStarted) {
 		return v, nil
 	}
@@ -339,8 +336,16 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, dir string, v verifie
 	return v, err
 }
 
-// withoutCandidate runs the checker on a workspace with nothing but the task's own files.
-func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execution, error) {
+// on returns the function that runs the checker on the candidate or without it.
+func (c *terminalCheck) on(candidate bool) func(context.Context, []contrast.File) (execution, error) {
+	if candidate {
+		return c.execute
+	}
+	return c.withoutCandidate
+}
+
+// withoutCandidate runs the checker as execute does, on a workspace with nothing but the task's own files.
+func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.File) (execution, error) {
 	without := *c
 	without.image, without.artifacts, without.in.Left = c.in.Image, nil, nil
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
@@ -356,7 +361,7 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, dir string) (execu
 	if err != nil {
 		return execution{}, err
 	}
-	return without.execute(ctx, dir)
+	return without.execute(ctx, files)
 }
 
 // An execution is a run of the checker.
@@ -366,9 +371,13 @@ type execution struct {
 	unserved int64  // requests that the proxy refused, or that failed
 }
 
-// execute runs the checker on a copy of the workspace, with the files staged in dir, and returns the
-// host directory that it saw as /logs.
-func (c *terminalCheck) execute(ctx context.Context, dir string) (ran execution, err error) {
+// execute runs the checker on a copy of the workspace, with files staged anew, so that no run can be told from another.
+// The given files replace the hidden ones at the same paths.
+func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran execution, err error) {
+	dir, err := c.stage(ctx, files)
+	if err != nil {
+		return ran, err
+	}
 	if ran.logs, err = c.makeLogs(dir); err != nil {
 		return ran, err
 	}
@@ -425,7 +434,7 @@ func (c *terminalCheck) services() (all []service.Service) {
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
 	if c.in.Left != nil { // a second run would find another state of the processes
-		v, err := s.Judge(ctx, checkerCommand{terminalCheck: c})
+		v, err := s.Judge(ctx, c)
 		return v.With("processes", "kept"), err
 	}
 	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
@@ -436,38 +445,14 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 		return verifiers.Verdict{}, err
 	}
 	s.Key = fmt.Sprintf("%q %s", slices.Concat(s.Files, s.Others), digests.Evaluation)
-	return s.Judge(ctx, checkerCommand{c, s.Redirected != nil})
+	return s.Judge(ctx, c)
 }
 
-// checkerCommand is the checker as the command of a suite. Each run has files staged anew, so that no run
-// can be told from the others. The reference solution is the candidate.
-type checkerCommand struct {
-	*terminalCheck
-	redirected bool
-}
-
-// Unchanged implements suite.Command.
-func (c checkerCommand) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
-	dir, err := c.stage(ctx, nil)
-	if err != nil {
-		return verifiers.Verdict{}, err
-	}
-	return c.unchanged(ctx, dir)
-}
-
-// Run implements suite.Command.
-func (c checkerCommand) Run(ctx context.Context, on suite.Subject, files []contrast.File) (exit runtime.Exit, err error) {
-	dir, err := c.stage(ctx, files)
-	if err != nil {
-		return exit, err
-	}
-	ran := execution{}
-	if on == suite.Unsolved {
-		ran, err = c.withoutCandidate(ctx, dir)
-	} else {
-		ran, err = c.execute(ctx, dir)
-	}
-	switch exit = ran.exit; {
+// Run implements suite.Command. The reference solution is the candidate.
+func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
+	ran, err := c.on(on != suite.Unsolved)(ctx, files)
+	exit := ran.exit
+	switch {
 	case err != nil:
 	case c.redirected && isRedirected(files):
 		exit = forgedExit(exit, ran.logs)
@@ -518,7 +503,7 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
 	}
 	if checker.Reward && !s.Certain {
 		if s.Others = redirectable(suite.ReadFiles(root, names)); len(s.Others) > 0 {
-			s.Redirected = redirect(s.Others)
+			s.Redirected, c.redirected = redirect(s.Others), true
 		}
 	}
 	return err

@@ -21,7 +21,6 @@ import (
 	"github.com/securebench/sbench/runtime/images"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/sandbox"
-	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -84,7 +83,7 @@ func OnHostKernel(tb testing.TB) {
 func Environment() []string {
 	o := Options()
 	return []string{
-		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_HANDLER=" + o.Handler, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
+		"SBENCH_ROOT=" + o.Root, "SBENCH_STATE=" + o.State, "CONTAINERD_ADDRESS=" + o.Address, "SBENCH_OCI_RUNTIME=" + o.OCIRuntime, "SBENCH_DAEMON_TIMEOUT=" + o.Timeout.String(),
 		"SBENCH_ISOLATION=" + o.Isolation,
 		"SBENCH_ALLOW_DEGRADED=" + strings.Join(o.AllowDegraded, ","),
 	}
@@ -102,20 +101,14 @@ func directories() (root, state string) {
 const patience = 2 * time.Minute
 
 // Options returns the options of the tests' daemon, or of the one at SBENCH_TEST_ADDRESS,
-// with the OCI runtime of SBENCH_TEST_OCI_RUNTIME and the shim of SBENCH_TEST_HANDLER. In CI
-// the shim is sbench's own unless that is set: it must not be missed without a word.
+// with the OCI runtime of SBENCH_TEST_OCI_RUNTIME.
 func Options() host.Options {
 	level := slog.LevelWarn
 	if testing.Verbose() {
 		level = slog.LevelDebug
 	}
-	handler := os.Getenv("SBENCH_TEST_HANDLER")
-	if handler == "" && os.Getenv("CI") != "" {
-		handler = shim.Runtime
-	}
 	root, state := directories()
 	return host.Options{
-		Handler: handler,
 		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Isolation: os.Getenv("SBENCH_TEST_ISOLATION"), Root: root, State: state,
 		AllowDegraded: AllowDegraded(), Timeout: patience,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),

@@ -89,7 +89,3 @@ func emptied(b m) m {
 func (anthropic) failure(kind, message string) any {
 	return m{"type": "error", "error": m{"type": kind, "message": message}, "request_id": "req_sbench"}
 }
-
-func (d anthropic) streamFailure(_ reply, kind string) sseEvent {
-	return sseEvent{"error", d.failure(kind, "scripted failure")}
-}

@@ -75,7 +75,3 @@ func (google) failure(kind, message string) any {
 	}
 	return m{"error": m{"code": code, "message": message, "status": status, "details": details}}
 }
-
-func (d google) streamFailure(_ reply, kind string) sseEvent {
-	return sseEvent{"", d.failure(kind, "scripted failure")}
-}

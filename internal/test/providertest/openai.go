@@ -102,12 +102,6 @@ func begun(item m) m {
 	return b
 }
 
-func (d responses) streamFailure(r reply, kind string) sseEvent {
-	resp := d.response(r, "failed", []m{}, nil)
-	resp["error"] = m{"code": kind, "message": "scripted failure"}
-	return sseEvent{"response.failed", m{"type": "response.failed", "sequence_number": 1, "response": resp}}
-}
-
 // chat is OpenAI's Chat Completions API.
 type chat struct{ openAI }
 
@@ -164,10 +158,6 @@ func (d chat) events(t turn, r reply) []sseEvent {
 		add([]m{}, d.usage(r.usage, "prompt", "completion"))
 	}
 	return append(all, sseEvent{"", "[DONE]"})
-}
-
-func (d chat) streamFailure(_ reply, kind string) sseEvent {
-	return sseEvent{"", d.failure(kind, "scripted failure")}
 }
 
 // openAI is what the two APIs of OpenAI share.

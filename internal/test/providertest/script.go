@@ -43,15 +43,14 @@ type Usage struct {
 	Reasoning int64
 }
 
-// A Fault makes the answers to some requests bad: exactly one of Status, Cut, Garble and Error.
+// A Fault makes the answers to some requests bad: exactly one of Status, Cut and Garble.
 type Fault struct {
 	Times int // how many requests; 0 means one, -1 all
 
-	Status     int    // answer with this error, 400 to 599
-	RetryAfter int    // with Status: the header, in seconds; 0: none
-	Cut        int    // break the connection after so many events, or bytes if the answer is not streamed
-	Garble     bool   // write malformed events
-	Error      string // send an error event of this type in a stream that began well
+	Status     int  // answer with this error, 400 to 599
+	RetryAfter int  // with Status: the header, in seconds; 0: none
+	Cut        int  // break the connection after so many events, or bytes if the answer is not streamed
+	Garble     bool // write malformed events
 }
 
 // ParseText parses a script in text form. A line is a step, or says something about the
@@ -68,7 +67,6 @@ type Fault struct {
 //	fail 429 [TIMES|forever] [after=SECONDS]
 //	cut EVENTS [TIMES|forever]
 //	garble [TIMES|forever]
-//	error TYPE [TIMES|forever]
 func ParseText(src string) ([]Step, error) {
 	p := textParser{lines: strings.Split(src, "\n")}
 	for p.next < len(p.lines) {
@@ -186,8 +184,6 @@ func fault(word string, args []string) (f *Fault, err error) {
 			f.Status, err = strconv.Atoi(what)
 		case "cut":
 			f.Cut, err = strconv.Atoi(what)
-		case "error":
-			f.Error = what
 		default:
 			return f, fmt.Errorf("%q is no word of this language", word)
 		}

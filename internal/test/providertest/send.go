@@ -40,8 +40,6 @@ type dialect interface {
 	answer(r reply) any
 	events(t turn, r reply) []sseEvent
 	failure(kind, message string) any
-	// streamFailure is the event of an error in a stream that began well.
-	streamFailure(r reply, kind string) sseEvent
 }
 
 func dialectOf(path string) dialect {
@@ -96,9 +94,6 @@ func responseTo(d dialect, t turn, r reply, delay time.Duration, f *Fault) respo
 		a.body = d.answer(r)
 	default:
 		a.events = d.events(t, r)
-		if f != nil && f.Error != "" {
-			a.events = append(a.events[:1], d.streamFailure(r, f.Error))
-		}
 	}
 	return a
 }

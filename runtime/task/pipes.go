@@ -1,4 +1,4 @@
-package viashim
+package task
 
 import (
 	"errors"
@@ -10,13 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/shim"
-	"github.com/securebench/sbench/runtime/task"
 )
 
 // pipes are the standard streams of a process that sbench's own shim starts. Unlike FIFOs, they
 // have no name that the process could read in /proc/self/fd, and lie in no file system of the
-// host's that it could measure or flush through them (fstatfs(2), syncfs(2)). They implement
-// [task.Copies].
+// host's that it could measure or flush through them (fstatfs(2), syncfs(2)).
 type pipes struct {
 	stdin, stdout, stderr string // the names of the process's ends, for the shim
 
@@ -27,7 +25,7 @@ type pipes struct {
 
 // newPipes makes the pipes of the streams that are wanted, and starts to copy. The other streams are
 // null, which newPipes closes, even if it fails. If null is nil, they are the host's /dev/null.
-func newPipes(std *task.Streams, null *os.File) (*pipes, error) {
+func newPipes(std *Streams, null *os.File) (*pipes, error) {
 	p := &pipes{}
 	var errs []error
 	if null != nil {
@@ -58,7 +56,8 @@ func newPipes(std *task.Streams, null *os.File) (*pipes, error) {
 		out, outErr = open(false, &p.stdout), open(false, &p.stderr)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, p.Close())
+		p.close()
+		return nil, err
 	}
 	if in != nil {
 		go func() { // not waited for: the source may never end
@@ -80,19 +79,12 @@ func (p *pipes) opened() {
 	}
 }
 
-func (p *pipes) Cancel() {
+// close closes all ends, and so ends the copies.
+func (p *pipes) close() {
+	p.opened()
 	for _, f := range p.ours {
 		_ = f.Close()
 	}
-}
-
-func (p *pipes) Wait() { p.copies.Wait() }
-
-// Close need not wait.
-func (p *pipes) Close() error {
-	p.opened()
-	p.Cancel()
-	return nil
 }
 
 // openNull opens the sandbox's own /dev/null, for the standard streams of a process that lead
@@ -101,7 +93,7 @@ func (p *pipes) Close() error {
 // its mode. The sandbox's /dev is found by the pid of its first process or, if that is 0, at the
 // host path devices. The result is nil if there are no such streams. It is also nil without a pid
 // and devices: the OCI runtime then opens the sandbox's own, or the sandbox has none.
-func openNull(std *task.Streams, pid int, devices string) (*os.File, error) {
+func openNull(std *Streams, pid int, devices string) (*os.File, error) {
 	var dev int
 	var err error
 	switch {
