@@ -74,6 +74,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"calc/crlf.txt":            "one\r\ntwo\r\n",
 		"calc/latin.txt":           "caf\xe9\n",
 		"tests/test_old.py":        "def test_old():\n    assert True\n",
+		"tests/test_kept.py":       "from calc.core import add\n\ndef test_kept():\n    assert add(3, 0) == 3\ndef test_kept_too():\n    assert add(9, 0) == 9\n",
 		"bin/test":                 "#!/bin/sh\nexec python3 -m pytest -q tests\n",
 		"bin/tox":                  likeTox,
 		"manage.py":                likeDjango,
