@@ -22,8 +22,8 @@ declare -Ar completions=(
 	[fish]=share/fish/vendor_completions.d/sbench.fish
 )
 # What the pages of docs/ refer to lies where they look for it.
-readonly documents=(README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs benchmarks examples
-	scripts/base-image.sh scripts/debian-root.sh scripts/oci-archive.sh)
+readonly documents=(README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs benchmarks
+	examples/agents examples/split scripts/base-image.sh scripts/debian-root.sh scripts/oci-archive.sh)
 
 # tracked prints the files of the documentation, each ended by a NUL.
 tracked() {

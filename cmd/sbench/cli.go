@@ -139,7 +139,7 @@ func (a *app) options(t *testerfile.File) host.Options {
 	f := a.flags
 	o := host.Options{
 		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Isolation: f.Isolation, Timeout: f.Timeout,
-		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
+		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded, IsShim: true,
 	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)

@@ -15,6 +15,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
@@ -27,6 +28,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/shim"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
@@ -34,6 +36,9 @@ import (
 var version = "devel"
 
 func main() {
+	if filepath.Base(os.Args[0]) == shim.Program {
+		os.Exit(shim.Main(version))
+	}
 	terminal.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)

@@ -20,7 +20,6 @@ import (
 	"github.com/securebench/sbench/runtime/passwd"
 	"github.com/securebench/sbench/runtime/program"
 	"github.com/securebench/sbench/runtime/rootfs"
-	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/runtime/watchdog"
 )
@@ -263,15 +262,6 @@ func (n *enclosure) spec(p runtime.Process) (*specs.Spec, error) {
 
 func (n *enclosure) environment(extra []string) []string {
 	return slices.Concat([]string{defaultPath, "HOME=" + n.user.Home, "HOSTNAME=" + oci.Hostname}, n.cfg.Image.Env, n.cfg.Env, extra)
-}
-
-// containerConfig returns what the driver needs to make the container of a specification.
-func (n *enclosure) containerConfig(spec []byte) task.Config {
-	c := task.Config{ID: n.id, Dir: n.dir, Spec: spec}
-	if n.ids.own != nil {
-		c.Base, c.Devices = n.ids.own.Base(), n.root.Devices()
-	}
-	return c
 }
 
 // attach lets the watchdog, if there is one, watch the sandbox's first process before it starts.

@@ -14,10 +14,10 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -74,6 +74,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"calc/crlf.txt":            "one\r\ntwo\r\n",
 		"calc/latin.txt":           "caf\xe9\n",
 		"tests/test_old.py":        "def test_old():\n    assert True\n",
+		"tests/test_kept.py":       "from calc.core import add\n\ndef test_kept():\n    assert add(3, 0) == 3\ndef test_kept_too():\n    assert add(9, 0) == 9\n",
 		"bin/test":                 "#!/bin/sh\nexec python3 -m pytest -q tests\n",
 		"bin/tox":                  likeTox,
 		"manage.py":                likeDjango,
@@ -173,16 +174,8 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
 	verdicttest.Must(t, err)
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), append(row, '\n'), 0o644))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	verdicttest.Must(t, err)
-	for task, err := range pack.Tasks() {
-		verdicttest.Must(t, err)
-		return task, pack
-	}
-	t.Fatal("no task")
-	return nil, nil
+	pack, tasks := packtest.Open(t, dir, packtest.Manifest, string(row))
+	return tasks[0], pack
 }
 
 // attempt runs a shell script as the agent, and judges what it leaves.

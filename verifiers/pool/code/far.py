@@ -108,7 +108,9 @@ def made(names, text, args):
 
 
 class Far:
-    """Something of the candidate: a path of names below a thing with a number."""
+    # Something of the candidate: a path of names below a thing with a number. A text here would be its __doc__.
+
+    __doc__ = property(lambda self: self.__getattr__("__doc__"))
 
     def __init__(self, *where):
         object.__setattr__(self, "_far", where)
