@@ -1,5 +1,5 @@
 // Command containerd-shim-sbench-v1 is sbench's shim, which containerd executes; see package
-// shim. People have no use for it.
+// shim. In sandboxes it also is run-candidate and with-services; see [service.Inside]. People have no use for it.
 package main
 
 import (
@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/runtime/shim"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
+	service.Inside()
 	var call shim.Call
 	flags := flag.NewFlagSet(shim.Program, flag.ExitOnError)
 	flags.StringVar(&call.Namespace, "namespace", "", "the daemon's namespace")

@@ -27,14 +27,14 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
-	"github.com/securebench/sbench/verifiers/terminal"
+	"github.com/securebench/sbench/runtime/service"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
-	terminal.Inside()
+	service.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/machine"
 	"github.com/securebench/sbench/verifiers/repo"
@@ -38,8 +39,8 @@ func (c *check) config() (runtime.Config, error) {
 		return cfg, nil
 	}
 	cfg.Env = append(cfg.Env, "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1")
-	program, err := os.Executable()
-	cfg.Mounts = []runtime.Mount{{Source: program, Dest: "/usr/local/bin/" + machine.RunCandidate}}
+	own, err := service.MountCandidate()
+	cfg.Mounts = []runtime.Mount{own}
 	return cfg, err
 }
 

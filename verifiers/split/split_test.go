@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // splitWorld judges candidates of split tasks.
@@ -323,7 +323,7 @@ func must(tb testing.TB, err error) {
 }
 
 func TestMain(m *testing.M) {
-	terminal.Inside()
+	service.Inside()
 	containerdtest.Enter()
 	os.Exit(m.Run())
 }
