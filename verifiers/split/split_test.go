@@ -277,9 +277,10 @@ func sbCases() []sbCase {
 func TestSecureBench(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
-	tests := append(sbCases(),
-		sbCase{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
-		sbCase{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0})
+	tests := slices.Concat([]sbCase{{"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
+		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
+		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
+	})
 	if os.Getenv("SBENCH_SOAK") == "" {
 		tests = tests[:2]
 	}
