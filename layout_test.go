@@ -63,7 +63,7 @@ func layout() map[string][]string {
 		"oci":                           {},
 		"proxy":                         {"proxy/domain"},
 		"proxy/domain":                  {},
-		"internal/test":                 {"report", "verifiers", "candidate", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
+		"internal/test":                 {"report", "verifiers", "candidate", "compiler", "compiler/family", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"}, // which only tests may import
 	}
 }
 

@@ -20,9 +20,10 @@ const (
 	maxUsers = 60 << 10
 )
 
-// Unreadable reports whether an OCI runtime would fail on an entry; see maxUsers.
+// Unreadable reports whether an OCI runtime may fail on an entry: it reads the users, through links, too.
 func Unreadable(e *layer.Entry) bool {
-	return e.Size > maxUsers && (e.Path == "etc/passwd" || e.Path == "etc/group")
+	users := e.Path == "etc/passwd" || e.Path == "etc/group"
+	return users && e.Kind != layer.Removed && (e.Kind != layer.File || e.Size > maxUsers)
 }
 
 // Machine puts the candidate's changes over an image, in a new volume. maxBytes is what bounded the

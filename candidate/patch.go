@@ -17,6 +17,8 @@ const (
 	maxPatchBytes = 16 << 20
 	patchTimeout  = 5 * time.Minute
 	patchInodes   = 1 << 18
+
+	left = "/candidate" // where the agent's files are mounted
 )
 
 // Engine is what extracting, restoring and judging a candidate need from the runtime. Its methods
@@ -34,9 +36,8 @@ type Engine interface {
 type PatchSource struct {
 	Image runtime.Image
 	Repo  string // path of the repository in the image
-	// Tree is the host directory with the repository's directory as the agent left it.
-	// Nothing may write to it any more.
-	Tree     string
+	// Left is the sandbox in which the agent has worked. Repo is a directory there, too.
+	Left     runtime.Sandbox
 	Exclude  []string // paths of sbench's own files, relative to the repository
 	Ignored  bool     // take files that git ignores, too
 	User     string   // the agent's user, who can read the agent's files
@@ -62,7 +63,7 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, f
 		Name: "extraction", Image: s.Image, Limits: s.Limits, User: s.User, Workdir: "/", Persistent: true,
 		Mounts: []runtime.Mount{
 			{Source: scripts, Dest: trustedgit.Dest},
-			{Source: s.Tree, Dest: "/candidate"},
+			{Left: s.Left, Dest: left},
 			{Source: scratch, Dest: trustedgit.Scratch, Writable: true, Chown: true},
 		},
 	})
@@ -82,7 +83,7 @@ func (s PatchSource) diff(ctx context.Context, sandbox runtime.Sandbox) (string,
 	}
 	for _, form := range []string{"text", "binary"} {
 		exit, err := sandbox.Exec(ctx, runtime.Process{
-			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, "/candidate", form}, s.Exclude...), Env: env,
+			Args: append([]string{"sh", trustedgit.Dest + "/diff.sh", s.Repo, left + s.Repo, form}, s.Exclude...), Env: env,
 			Wall: patchTimeout, OutputBytes: 2 * maxPatchBytes,
 		})
 		if err != nil {

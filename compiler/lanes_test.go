@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 )
 
 const secret = "correct-horse-battery"
@@ -40,24 +39,6 @@ func secretRows() string {
 		rows[i] = strings.TrimSuffix(row, "}") + `,"metadata":{"note":"` + secret + `"},"environment":{"image":"i","note":"` + secret + `"},"assets":[{"path":"a"}]}`
 	}
 	return strings.Join(rows, "\n")
-}
-
-func openTasks(t testing.TB, manifest, rows string) (*compiler.Pack, []*compiler.Task) {
-	t.Helper()
-	dir := t.TempDir()
-	filetest.Write(t, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tasks []*compiler.Task
-	for task, err := range pack.Tasks() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		tasks = append(tasks, task)
-	}
-	return pack, tasks
 }
 
 // reach visits every byte that can be reached from a value by following
@@ -118,7 +99,7 @@ func (r *reach) visit(path string, v reflect.Value) {
 // TestAgentViewReachesNoSecret proves that evaluation inputs, hidden values and
 // metadata cannot be reached from an AgentView.
 func TestAgentViewReachesNoSecret(t *testing.T) {
-	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {environment: {hint: "+secret+"}}\n", secretRows())
+	_, tasks := packtest.Open(t, t.TempDir(), "id: p\nversion: 1\ndefaults: {environment: {hint: "+secret+"}}\n", secretRows())
 	for _, task := range tasks {
 		t.Run(task.ID(), func(t *testing.T) {
 			view := task.AgentView()
@@ -182,7 +163,7 @@ func TestAgentViewTypes(t *testing.T) {
 // TestNothingPrintsSecrets prints, logs and marshals all types with values that are not public, in every way there
 // is, and looks for the values.
 func TestNothingPrintsSecrets(t *testing.T) {
-	pack, tasks := openTasks(t, "id: p\nversion: 1\n", secretRows())
+	pack, tasks := packtest.Open(t, t.TempDir(), packtest.Manifest, secretRows())
 	for _, task := range tasks {
 		values := map[string]any{
 			"task": task, "task value": *task, "pack": pack,
@@ -238,7 +219,7 @@ func checkPrints(t *testing.T, v any) {
 // commands are hidden.
 func TestSplitViews(t *testing.T) {
 	const row = `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"split":{"questions":1,"driver":{"path":"a/driver"},"oracle":{"path":"a/oracle"}}}}`
-	_, tasks := openTasks(t, "id: p\nversion: 1\n", row)
+	_, tasks := packtest.Open(t, t.TempDir(), packtest.Manifest, row)
 	names := func(v []compiler.Resource) (names []string) {
 		for _, r := range v {
 			names = append(names, r.Name)
@@ -305,7 +286,7 @@ func TestViews(t *testing.T) {
 			if diff := cmp.Diff(slices.Sorted(slices.Values(fields)), slices.Sorted(slices.Values(written))); diff != "" {
 				t.Fatalf("not every eval field is here with its lane: %s", diff)
 			}
-			_, tasks := openTasks(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+family.Name+`",`+tt.row+`}`)
+			_, tasks := packtest.Open(t, t.TempDir(), packtest.Manifest, `{"id":"a","family":"`+family.Name+`",`+tt.row+`}`)
 			public := lane(compiler.Public, tt.public)
 			if diff := cmp.Diff(slices.Concat(public, lane(compiler.EvaluationInputs, tt.inputs)), names(tasks[0].Resources(compiler.TestSandbox))); diff != "" {
 				t.Error(diff)
@@ -319,7 +300,7 @@ func TestViews(t *testing.T) {
 
 func TestResourceSummary(t *testing.T) {
 	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
-	_, tasks := openTasks(t, "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
+	_, tasks := packtest.Open(t, t.TempDir(), "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
 	text, err := json.Marshal(tasks[0].ResourceSummary())
 	if err != nil {
 		t.Fatal(err)

@@ -18,11 +18,12 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 )
 
 func oneTask(t *testing.T, manifest, row string) *compiler.Task {
 	t.Helper()
-	_, tasks := openTasks(t, manifest, row)
+	_, tasks := packtest.Open(t, t.TempDir(), manifest, row)
 	if len(tasks) != 1 {
 		t.Fatalf("%d tasks", len(tasks))
 	}

@@ -296,20 +296,14 @@ const probeWall = 2 * time.Minute
 
 // assignFault returns ErrProvider if the provider is at fault for how an attempt ended, and sets
 // Ended if the agent used up a budget. An agent must not be able to turn its failure into an error,
-// so only what the relay itself saw counts. The provider is at fault in three cases:
-//   - It refused every request of the attempt for a reason that no request causes: no connection,
-//     429, 503 or 529. No model was asked anything, so the attempt measured nothing.
-//   - It failed at every request of the attempt in any way, and now serves the first request. The
-//     later requests prove nothing, because an agent can provoke their failures.
+// so only what the relay itself saw counts. The provider is at fault in two cases:
+//   - It failed at every request of the attempt in any way, and now serves the first request. Failures
+//     alone prove nothing: an agent can provoke them, a 429 by a request that exceeds the rate limit.
 //   - It did not serve the last request, and does not serve a request of sbench's own either. sbench
 //     makes this request if no request was served, or if the harness ended badly.
 func assignFault(ctx context.Context, result Result, how ending, provider relay.Config, ask prober) (Result, error) {
 	facts := result.Egress.Relay
 	name := fmt.Sprintf("%s, %s", provider.Provider, provider.Host())
-	refused := fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
-	if facts.Sent > 0 && facts.Unavailable == facts.Sent {
-		return result, refused
-	}
 	if facts.Unserved() || how.bad && facts.ProviderFailed() || how.silent {
 		asking, cancel := context.WithTimeout(ctx, probeWall)
 		defer cancel()
@@ -319,7 +313,7 @@ func assignFault(ctx context.Context, result Result, how ending, provider relay.
 		case ctx.Err() != nil:
 			return result, context.Cause(ctx)
 		case servesFirst:
-			return result, refused
+			return result, fmt.Errorf("%w (%s): it refused each request of the attempt, %d in all: %s", ErrProvider, name, facts.Sent, facts.LastCause)
 		case probed.Unknown() && facts.Unknown():
 			return result, fmt.Errorf("%w (%s): it answers every request with 404: it does not know the model %q, or the base_url leads elsewhere", ErrProvider, name, provider.Model)
 		case probed.Sent == 0, probed.Unserved() && !probed.Unknown():

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,11 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -93,6 +94,27 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadIsLinear: what sbench spends on an event does not grow faster than the event.
+func TestReadIsLinear(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	for agent, list := range map[string][3]string{ // what is before and after the elements of a list, and an element
+		"codex":          {`{"type":"item.completed","item":{"type":"todo_list","items":[`, `]}}`, `{"text":"` + long + `"}`},
+		"codex, changes": {`{"type":"item.completed","item":{"type":"file_change","changes":[`, `]}}`, `{"path":"` + long + `"}`},
+		"claude_code":    {`{"type":"user","message":{"content":[{"type":"tool_result","content":[`, `]}]}}`, `{"type":"text","text":"` + long + `"}`},
+	} {
+		name, _, _ := strings.Cut(agent, ",")
+		cli, _ := harness.CLIOf(name)
+		line := []byte(list[0] + strings.TrimSuffix(strings.Repeat(list[2]+",", 2000), ",") + list[1])
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		steps, _ := cli.Read(line)
+		goruntime.ReadMemStats(&after)
+		if spent := after.TotalAlloc - before.TotalAlloc; spent > 30*uint64(len(line)) || len(steps) != 1 || len(steps[0].Text+steps[0].Output) < 1_000_000 {
+			t.Errorf("%s: %d bytes of memory for a line of %d", agent, spent, len(line))
+		}
+	}
+}
+
 func TestCredentials(t *testing.T) {
 	for _, name := range []string{"OPENAI_API_KEY", "CODEX_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY"} {
 		if !harness.IsCredential(name) {
@@ -106,18 +128,8 @@ func TestCredentials(t *testing.T) {
 
 // agentView compiles one row and returns what an agent may know about the task.
 func agentView(t *testing.T, row string) (compiler.AgentView, compiler.CandidateKind) {
-	t.Helper()
-	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(row+"\n"), 0o644))
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(t, err)
-	for task, err := range pack.Tasks() {
-		must(t, err)
-		return task.AgentView(), task.CandidateKind()
-	}
-	t.Fatal("no task")
-	return compiler.AgentView{}, ""
+	task, _ := packtest.Task(t, row)
+	return task.AgentView(), task.CandidateKind()
 }
 
 // TestPrompt: a prompt has the public input and how the result is collected, and nothing hidden.

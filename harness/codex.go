@@ -2,6 +2,7 @@ package harness
 
 import (
 	"encoding/json"
+	"strings"
 )
 
 // readCodex parses a line of "codex exec --json".
@@ -55,21 +56,21 @@ func (i codexItem) step() Step {
 	case "command_execution":
 		return Step{Kind: StepCommand, Text: i.Command, Output: i.Output, Exit: i.ExitCode}
 	case "file_change":
-		s := Step{Kind: StepFiles, Failed: i.Status == "failed"}
+		var changes strings.Builder
 		for _, c := range i.Changes {
-			s.Text += c.Kind + " " + c.Path + "\n"
+			changes.WriteString(c.Kind + " " + c.Path + "\n")
 		}
-		return s
+		return Step{Kind: StepFiles, Text: changes.String(), Failed: i.Status == "failed"}
 	case "mcp_tool_call":
 		return Step{Kind: StepTool, Title: words(i.Server, i.Tool), Text: string(i.Arguments), Failed: i.Status == "failed"}
 	case "web_search":
 		return Step{Kind: StepTool, Title: i.Type, Text: i.Query}
 	case "todo_list":
-		s := Step{Kind: StepNote, Title: "plan"}
+		var plan strings.Builder
 		for _, todo := range i.Items {
-			s.Text += map[bool]string{true: "[x] ", false: "[ ] "}[todo.Completed] + todo.Text + "\n"
+			plan.WriteString(map[bool]string{true: "[x] ", false: "[ ] "}[todo.Completed] + todo.Text + "\n")
 		}
-		return s
+		return Step{Kind: StepNote, Title: "plan", Text: plan.String()}
 	case "error":
 		return Step{Kind: StepError, Text: words(i.Message, i.Text)}
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// TestAssignFault: the provider is at fault if it refused everything for a reason that no request
-// causes, or if it does not serve a request of sbench's own either. Nothing else is an error.
+// TestAssignFault: the provider is at fault if it failed at everything and serves the first request now, or if it
+// does not serve a request of sbench's own either. Nothing else is an error.
 func TestAssignFault(t *testing.T) {
 	up := relay.Facts{Sent: 1, Succeeded: 1, Statuses: []int{200}}
 	down := relay.Facts{Sent: 4, Outage: 4, LastCause: relay.ServerError, Statuses: []int{500, 500, 500, 500}}
 	unknown := relay.Facts{Sent: 1, Statuses: []int{404}}
-	limited := relay.Facts{Sent: 4, Unavailable: 4, Outage: 4, LastCause: relay.RateLimited, Statuses: []int{429, 429, 429, 429}}
+	limited := relay.Facts{Sent: 4, Failed: map[relay.Cause]int64{relay.RateLimited: 4}, Outage: 4, LastCause: relay.RateLimited, Statuses: []int{429, 429, 429, 429}}
 	garbage := relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Outage: 3, LastCause: relay.ServerError, Statuses: []int{500, 500, 500}}
-	flooded := relay.Facts{Sent: 99, Succeeded: 2, Unavailable: 97, Outage: 97, LastCause: relay.RateLimited, Statuses: []int{429}}
+	flooded := relay.Facts{Sent: 99, Succeeded: 2, Failed: map[relay.Cause]int64{relay.RateLimited: 97}, Outage: 97, LastCause: relay.RateLimited, Statuses: []int{429}}
 	left := relay.Facts{Sent: 1, Left: 1, Statuses: []int{0}}
 	tests := []struct {
 		name        string
@@ -30,8 +30,8 @@ func TestAssignFault(t *testing.T) {
 		{"nothing happened", relay.Facts{}, false, false, relay.Facts{}, 0, ""},
 		{"nothing happened, badly", relay.Facts{}, true, false, relay.Facts{}, 0, ""},
 		{"all went well", up, true, false, relay.Facts{}, 0, ""},
-		{"limited, ended well", limited, false, false, relay.Facts{}, 0, "(openai, api.openai.com): it refused each request of the attempt, 4 in all: rate_limited"},
-		{"limited, ended badly", limited, true, false, up, 0, "rate_limited"},
+		{"limited, and still so", limited, false, false, limited, 1, "(openai, api.openai.com): rate_limited, for the agent and for a request of sbench's own"},
+		{"limited, by a request that exceeds the rate limit", limited, true, false, up, 2, ""},
 		{"500 alone, provoked", garbage, true, false, up, 2, ""},
 		{"500 alone, of a provider that is down", garbage, false, false, down, 1, "server_error, for the agent and for a request of sbench's own"},
 		{"limited after answers, ended well", flooded, false, false, relay.Facts{}, 0, ""},
@@ -62,7 +62,8 @@ func TestAssignFault(t *testing.T) {
 		want  bool
 	}{
 		"failed at all, and serves the first now": {garbage, true},
-		"provoked with what was left":             {relay.Facts{Sent: 9, Left: 8, Unavailable: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Outage: 1, Statuses: []int{0, 429}}, false},
+		"limited, and serves the first now":       {limited, true},
+		"provoked with what was left":             {relay.Facts{Sent: 9, Left: 8, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Outage: 1, Statuses: []int{0, 429}}, false},
 	} {
 		if _, err := harness.AssignFault(t.Context(), tt.facts, true, false, &harness.Prober{Probed: up, Repeated: up}); (err != nil) != tt.want {
 			t.Errorf("%s: %v", name, err)

@@ -34,7 +34,9 @@ const (
 	stateDir      = "state"     // within the volume
 	taskDir       = "task"      // within the volume, for paths.TaskMount
 	outsideDir    = "outside"   // within the volume, for public files outside the workspace
-	inodeBytes    = 8 << 10     // of a workspace volume, per inode
+	excludeFile   = "exclude"   // within the volume, for gitExclude
+	gitExclude    = ".git/info/exclude"
+	inodeBytes    = 8 << 10 // of a workspace volume, per inode
 	phaseProducer = "producer"
 	// PrepareFailed is the reason if environment.prepare failed.
 	PrepareFailed = "prepare_failed"
@@ -296,6 +298,10 @@ func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
 			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && isAtOrBelow(name, e.Dest) })
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Chown: true})
 		}
+		exclude := filepath.Join(filepath.Dir(dir), excludeFile)
+		if _, err := os.Lstat(exclude); err == nil {
+			mounts = append(mounts, runtime.Mount{Source: exclude, Dest: path.Join(workdir, gitExclude), Writable: true, Chown: true})
+		}
 	}
 	// Read-only assets are mounted over themselves, so that even their owner cannot change them.
 	for _, e := range r.Plan.Entries {
@@ -322,13 +328,28 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 	env := r.Task.Environment()
 	err = candidate.CheckOwner(view.Root(), env.Workdir, cmp.Or(env.User, r.Image.User))
 	places, placesErr := workspace.Places(dir, view.Root(), env.Workdir)
-	return places, errors.Join(err, placesErr, view.Close())
+	excludeErr := writeExclude(view.Root(), env.Workdir, places, filepath.Join(filepath.Dir(dir), excludeFile))
+	return places, errors.Join(err, placesErr, excludeErr, view.Close())
+}
+
+// writeExclude writes the repository's own file of excluded paths with the places, so that git does not stash,
+// commit and remove the task's files with the agent's work. It writes none if the image has no such directory.
+func writeExclude(root *os.Root, workdir string, places []string, to string) error {
+	at := path.Join(strings.TrimPrefix(workdir, "/"), gitExclude)
+	if info, err := root.Lstat(path.Dir(at)); err != nil || !info.IsDir() {
+		return nil
+	}
+	text, err := root.ReadFile(at)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return os.WriteFile(to, append(text, "\n/"+strings.Join(places, "\n/")+"\n"...), 0o644)
 }
 
 // takePatch compares the repository in the stopped sandbox with the image's.
 func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
 	env := r.Task.Environment()
-	tree, err := sandbox.Path(env.Workdir)
+	_, err := sandbox.Path(env.Workdir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
 	}
@@ -336,7 +357,7 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 		return "", nil, err
 	}
 	return candidate.ExtractPatch(ctx, e, candidate.PatchSource{
-		Image: r.Image, Repo: env.Workdir, Tree: tree, Exclude: places, Ignored: env.SecureBench, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
+		Image: r.Image, Repo: env.Workdir, Left: sandbox, Exclude: places, Ignored: env.SecureBench, User: env.User, Limits: r.Limits, MaxBytes: r.WorkspaceBytes,
 	})
 }
 

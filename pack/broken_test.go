@@ -200,7 +200,6 @@ func TestDestination(t *testing.T) {
 		"no directory to fill":   {Out: filepath.Join(dir, "none"), Fill: true},
 		"holds no manifest":      {Out: filepath.Join(dir, "nested", "directory"), Fill: true},
 		"holds directory, which": {Out: filepath.Join(dir, "nested"), Fill: true},
-		"no such file":           {Out: filepath.Join(dir, "no", "where", "out")},
 		"no id matches the sel":  {Tasks: []string{"B/*"}},
 		"a row of this format":   {Image: "x/{nonsense}"},
 	} {

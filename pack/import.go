@@ -78,9 +78,6 @@ func checkOut(out string, o Options) error {
 	case errors.Is(err, fs.ErrNotExist) && o.Fill:
 		return at.problem("", "there is no directory to fill")
 	case errors.Is(err, fs.ErrNotExist):
-		if _, err := os.Stat(filepath.Dir(out)); err != nil {
-			return at.problem("", "%v", document.Bare(err))
-		}
 		return nil
 	case err != nil:
 		return at.problem("", "%v", document.Bare(err))
@@ -112,6 +109,9 @@ func brought(name string) bool {
 
 // once makes the pack unless validation finds tasks unfit, which it then returns.
 func once(ctx context.Context, f Format, o Options, out string, leave map[Place]bool) (report Report, unfit map[Place]compiler.Problem, err error) {
+	if err = os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return report, nil, Place{File: o.Out}.problem("", "%v", document.Bare(err))
+	}
 	dir, err := os.MkdirTemp(filepath.Dir(out), ".sbench-import-*")
 	if err != nil {
 		return report, nil, Place{File: o.Out}.problem("", "%v", document.Bare(err))

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"net"
 	"os"
 	"syscall"
 
@@ -47,9 +46,15 @@ func boundBuffers(c syscall.RawConn) error {
 // BoundHost sets the sizes of the kernel's buffers for a connection to a host. It is a net.Dialer's Control.
 func BoundHost(_, _ string, c syscall.RawConn) error { return boundBuffers(c) }
 
-// BoundClient sets the sizes of the kernel's buffers for a connection from a sandbox.
-func BoundClient(c *net.TCPConn) error {
-	raw, err := c.SyscallConn()
+// Bound sets the sizes of the kernel's buffers for a connection from a sandbox, or for the connections that a listener
+// accepts from then on. The handshake fixes a connection's window by the sizes of its listener. What is no socket,
+// such as a [Queue] and a pipe within this process, has no buffers.
+func Bound(of any) error {
+	socket, ok := of.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ type client struct {
 // returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
 	tcp, ok := conn.(*net.TCPConn)
-	if !ok || BoundClient(tcp) != nil {
+	if !ok || Bound(tcp) != nil {
 		_ = conn.Close()
 		return nil
 	}

@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/proxy"
 )
@@ -69,6 +71,45 @@ func TestTooManyRequests(t *testing.T) {
 	log.none(t)
 	if got, want := p.Totals(), (proxy.Totals{Connections: 6, Denied: 6, Unlogged: 2}); got != want {
 		t.Errorf("totals %+v, want %+v", got, want)
+	}
+}
+
+// TestSlowloris: the proxy cuts a connection with an endless head or ClientHello, and serves others meanwhile.
+func TestSlowloris(t *testing.T) {
+	w := newWorld(t)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: 500 * time.Millisecond, HelloTime: 500 * time.Millisecond}})
+	address := serveLocal(t, p)
+	hello := string(captureHello(t, helloFor("allowed.test")))
+	var cut sync.WaitGroup
+	for begin, drip := range map[string]string{"GET http://allowed.test/ HTTP/1.1\r\n": strings.Repeat("X-A: b\r\n", 100), "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n": hello} {
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		cut.Go(func() {
+			_, err := io.WriteString(c, begin)
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
+			for i := 0; err == nil && i < len(drip); i++ {
+				_, err = io.WriteString(c, drip[i:i+1])
+				<-tick.C
+			}
+			if err == nil {
+				t.Errorf("%q: open after %d bytes", begin, len(drip))
+			}
+		})
+	}
+	if got := converse(t, address, "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.Contains(got, "HIT") {
+		t.Error(got)
+	}
+	cut.Wait()
+	count := map[string]int{}
+	for range 3 {
+		count[words(log.next(t))]++
+	}
+	if count["malformed deny header_timeout"] != 1 || count["http allow"] != 1 || count["connect deny hello_timeout"] != 1 {
+		t.Errorf("%v", count)
 	}
 }
 

@@ -158,6 +158,9 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 		return ErrClosed
 	}
 	defer done()
+	if err := Bound(l); err != nil {
+		return err
+	}
 	for wait := time.Millisecond; ; {
 		conn, err := l.Accept()
 		switch {

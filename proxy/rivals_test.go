@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -99,52 +98,15 @@ func benchProxy(origin string) *proxy.Proxy {
 type rival struct {
 	name    string
 	address string // "" means to connect to the origin
-	target  string // of the CONNECT
 	pid     int
 }
 
-// startRival starts a proxy that reaches the origin. missing says that it is not
-// installed.
-func startRival(b *testing.B, name, origin string) (r rival, missing string) {
+// startRival starts a proxy that reaches the origin.
+func startRival(b *testing.B, name, origin string) rival {
 	b.Helper()
-	switch name {
-	case "direct":
-		return rival{name: name}, ""
-	case "sbench", "library":
-		return startOwn(b, name, origin), ""
+	if name == "direct" {
+		return rival{name: name}
 	}
-	program, err := exec.LookPath(name)
-	if err != nil {
-		return rival{}, name + " is not installed: NOT MEASURED"
-	}
-	l := listenLocal(b)
-	r = rival{name: name, address: l.Addr().String(), target: origin}
-	_, port, _ := net.SplitHostPort(r.address)
-	_, originPort, _ := net.SplitHostPort(origin)
-	_ = l.Close()
-	dir := b.TempDir()
-	file := filepath.Join(dir, "conf")
-	conf, args := tinyproxyConf(port, originPort), []string{"-d", "-c", file}
-	if name == "squid" {
-		conf, args = squidConf(port, dir), []string{"-N", "-f", file}
-	}
-	if err := os.WriteFile(file, []byte(conf), 0o644); err != nil {
-		b.Fatal(err)
-	}
-	return startProcess(b, r, exec.Command(program, args...)), ""
-}
-
-func tinyproxyConf(port, originPort string) string {
-	return fmt.Sprintf("Port %s\nListen 127.0.0.1\nTimeout 600\nMaxClients 5000\nAllow 127.0.0.1\nConnectPort %s\nLogLevel Critical\n", port, originPort)
-}
-
-func squidConf(port, dir string) string {
-	return fmt.Sprintf("http_port 127.0.0.1:%s\nhttp_access allow all\ncache deny all\naccess_log none\ncache_log /dev/null\npid_filename none\n"+
-		"coredump_dir %s\nshutdown_lifetime 0 seconds\npinger_enable off\nnetdb_filename none\nmax_filedescriptors 16384\n", port, dir)
-}
-
-func startOwn(b *testing.B, name, origin string) rival {
-	b.Helper()
 	l := listenLocal(b)
 	file, err := l.(*net.TCPListener).File()
 	if err != nil {
@@ -159,7 +121,7 @@ func startOwn(b *testing.B, name, origin string) rival {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = stdin.Close() })
-	return startProcess(b, rival{name: name, address: l.Addr().String(), target: "allowed.test:443"}, cmd)
+	return startProcess(b, rival{name: name, address: l.Addr().String()}, cmd)
 }
 
 func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {

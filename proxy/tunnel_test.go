@@ -95,8 +95,6 @@ func readHead(t testing.TB, c net.Conn) string {
 	return head
 }
 
-func echo(c net.Conn) { _, _ = io.Copy(c, c) }
-
 // silent keeps a connection open without sending, until the other side ends.
 func silent(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 

@@ -40,17 +40,13 @@ func TestOutside(t *testing.T) {
 		}
 		line, err := json.Marshal(map[string]any{"task_id": "t", "verification_status": "failed", "candidate_workspace": path, "logs": []map[string]any{{"path": path}}})
 		check(t, err)
-		check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), line, 0o644))
-		s, err := report.Open(t.Context(), dir)
-		check(t, err)
-		d, err := s.Detail(t.Context(), 0, 1<<20)
+		d, err := opened(t, dir, string(line)).Detail(t.Context(), 0, 1<<20)
 		check(t, err)
 		data, err := json.Marshal(d)
 		check(t, err)
 		if len(d.Logs) > 0 || len(d.Missing) == 0 || strings.Contains(string(data), "SECRET") {
 			t.Errorf("%q: %s", path, data)
 		}
-		check(t, s.Close())
 	}
 }
 
@@ -58,13 +54,10 @@ func TestOutside(t *testing.T) {
 func TestEgress(t *testing.T) {
 	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 1, status: "passed", producer: 60}}
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(records[0].line(0)+records[1].line(5)), 0o644))
 	f, err := os.Create(filepath.Join(dir, "egress.jsonl"))
 	check(t, err)
 	log := proxy.NewLog(f)
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
+	s := opened(t, dir, records[0].line(0)+records[1].line(5))
 	at := s.Attempts[1].Started
 	log.Write(proxy.Entry{Time: at.Add(-1), Task: "t", Attempt: 2, Kind: proxy.KindDNS, Host: "early.example", Verdict: proxy.Deny})
 	log.Write(proxy.Entry{Time: at, Task: "other", Attempt: 2, Kind: proxy.KindDNS, Host: "other.example", Verdict: proxy.Deny})
@@ -100,12 +93,8 @@ func TestEgress(t *testing.T) {
 // another attempt's page.
 func TestChanged(t *testing.T) {
 	dir := t.TempDir()
-	name := filepath.Join(dir, "candidates.jsonl")
-	check(t, os.WriteFile(name, []byte(a{task: "one", status: "passed"}.line(0)), 0o644))
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
-	check(t, os.WriteFile(name, []byte(a{task: "two", status: "passed"}.line(0)), 0o644))
+	s := opened(t, dir, a{task: "one", status: "passed"}.line(0))
+	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(a{task: "two", status: "passed"}.line(0)), 0o644))
 	if _, err := s.Detail(t.Context(), 0, 1<<20); err == nil {
 		t.Error("no error")
 	}
@@ -154,12 +143,7 @@ func TestNumbersForPeople(t *testing.T) {
 
 // TestRead: details show the answer that the verifier read.
 func TestRead(t *testing.T) {
-	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`), 0o644))
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
-	d, err := s.Detail(t.Context(), 0, 1<<20)
+	d, err := directory(t, `{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`).Detail(t.Context(), 0, 1<<20)
 	check(t, err)
 	if diff := cmp.Diff(&report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read); diff != "" {
 		t.Error(diff)
@@ -170,11 +154,7 @@ func TestRead(t *testing.T) {
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "t", "verification_status": "failed", "logs": [{"path": "x.txt", "bytes": 4, "cut": 9}]}`), 0o644))
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
-	d, err := s.Detail(t.Context(), 0, 1<<20)
+	d, err := opened(t, dir, `{"task_id": "t", "verification_status": "failed", "logs": [{"path": "x.txt", "bytes": 4, "cut": 9}]}`).Detail(t.Context(), 0, 1<<20)
 	check(t, err)
 	if diff := cmp.Diff([]string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing) + cmp.Diff([]report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs); diff != "" {
 		t.Error(diff)

@@ -32,6 +32,7 @@ func (s *Source) Find(task string, attempt int) (at, of int, err error) {
 		return 0, 0, fmt.Errorf("%q matches %d tasks: name one, such as %q", task, len(ids), ids[0])
 	}
 	all := indices[ids[0]]
+	slices.SortStableFunc(all, func(i, j int) int { return s.Attempts[i].Number - s.Attempts[j].Number })
 	i := slices.IndexFunc(all, func(i int) bool {
 		if attempt > 0 {
 			return s.Attempts[i].Number == attempt

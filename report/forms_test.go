@@ -30,12 +30,8 @@ func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
 	}
 	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned": n})
 	check(t, err)
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), text.Bytes(), 0o644))
 	check(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))
-	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	t.Cleanup(func() { check(t, s.Close()) })
-	return s
+	return opened(t, dir, text.String())
 }
 
 const evil = "=HYPERLINK(\"http://evil.example\")\t\r\n;=1+1\x00\x1b[31m]]><x a='&'>\u202e\ufffe\xff, \"q\""

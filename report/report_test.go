@@ -2,7 +2,6 @@ package report_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -51,11 +50,13 @@ func (r a) line(n int) string {
 }
 
 // directory writes records to a new directory and opens it.
-func directory(t *testing.T, text string) *report.Source {
+func directory(t *testing.T, text string) *report.Source { return opened(t, t.TempDir(), text) }
+
+// opened writes records to a directory and opens it.
+func opened(t *testing.T, dir, text string) *report.Source {
 	t.Helper()
-	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(text), 0o644))
-	s, err := report.Open(context.Background(), dir)
+	s, err := report.Open(t.Context(), dir)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
 	return s

@@ -1,12 +1,10 @@
 package run
 
 import (
-	"path/filepath"
 	"testing"
 
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/run/admission"
 )
 
@@ -28,19 +26,9 @@ func TestNeed(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config{Plan: Plan{Inputs: Inputs{Tester: &testerfile.File{}}}}
 			c.Tester.Runtime.Limits.WorkspaceBytes = 1000 * mib
-			dir := t.TempDir()
-			filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": tt.row})
-			pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for task, err := range pack.Tasks() {
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := c.need(task); got != tt.want {
-					t.Errorf("got %+v, want %+v", got, tt.want)
-				}
+			task, _ := packtest.Task(t, tt.row)
+			if got := c.need(task); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
 	}

@@ -178,7 +178,7 @@ func (s *session) spend(rec record.Record) {
 	cost := s.cost
 	s.mu.Unlock()
 	if most := s.cfg.Tester.Run.MaxCostUSD; most > 0 && cost >= most && !s.startNoMore.Swap(true) {
-		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.2f USD, and run.max_cost_usd is %.2f: no more attempts are started", cost, most)})
+		s.emit(Event{Kind: Notice, Detail: fmt.Sprintf("the run has cost %.4f USD, and run.max_cost_usd is %g: no more attempts are started", cost, most)})
 	}
 }
 

@@ -28,11 +28,18 @@ func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 	t.Helper()
 	for i := 1; i <= count; i++ {
 		cfg.Shard, cfg.Output = &run.Shard{Index: i, Count: count}, filepath.Join(dir, fmt.Sprint("shard-", i))
-		_, err := runs(t.Context(), cfg)
-		must(t, err)
+		ran(t, cfg)
 		dirs = append(dirs, cfg.Output)
 	}
 	return dirs
+}
+
+// merge merges shards.
+func merge(t *testing.T, dirs []string, to string, sign *record.Key) record.MergeReport {
+	t.Helper()
+	report, err := record.Merge(t.Context(), dirs, to, record.MergeOptions{Sign: sign})
+	must(t, err)
+	return report
 }
 
 // TestMerge: shards become one run, with the same verdicts as a run that is not sharded. The merged run
@@ -44,23 +51,20 @@ func TestMerge(t *testing.T) {
 	}
 	cfg, _ := config(t, append(rows, row("flood", "flood and fail", ""))...)
 	cfg.Attempts = 2
-	_, err := runs(t.Context(), cfg)
-	must(t, err)
+	ran(t, cfg)
 	all := outcomes(records(t, cfg))
 
 	dir := t.TempDir()
 	dirs := shards(t, cfg, 3, dir)
 	merged := filepath.Join(dir, "merged")
-	first, err := record.Merge(t.Context(), dirs[1:], merged, record.MergeOptions{})
-	must(t, err)
+	first := merge(t, dirs[1:], merged, nil)
 	if len(first.Missing) != 1 || first.Missing[0] != "shard 1 of 3" || first.Attempts >= first.Planned {
 		t.Errorf("%+v", first)
 	}
 	verified(t, merged)
 	key := newKey(t)
 	slices.Reverse(dirs)
-	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{Sign: key})
-	must(t, err)
+	report := merge(t, dirs, merged, key)
 	if report.Attempts != 22 || report.Planned != 22 || report.Shards != 3 || len(report.Missing) > 0 {
 		t.Errorf("%+v", report)
 	}
@@ -76,8 +80,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	again := filepath.Join(dir, "again")
-	_, err = record.Merge(t.Context(), []string{dirs[1], dirs[2], dirs[0]}, again, record.MergeOptions{})
-	must(t, err)
+	merge(t, []string{dirs[1], dirs[2], dirs[0]}, again, nil)
 	for _, name := range []string{record.ManifestFile, record.RecordsFile, record.SealFile} {
 		a, err := os.ReadFile(filepath.Join(merged, name))
 		must(t, err)
@@ -104,8 +107,7 @@ func TestMergeRefuses(t *testing.T) {
 	others := shards(t, other, 2, t.TempDir())
 	whole := cfg
 	whole.Output = filepath.Join(dir, "whole")
-	_, err := runs(t.Context(), whole)
-	must(t, err)
+	ran(t, whole)
 	version := cfg
 	version.Version.Version = "2"
 	versions := shards(t, version, 2, t.TempDir())
@@ -177,8 +179,7 @@ func TestMergeRefuses(t *testing.T) {
 		t.Errorf("unsigned shards: %v", err)
 	}
 	merged := filepath.Join(dir, "merged")
-	_, err = record.Merge(t.Context(), dirs, merged, record.MergeOptions{})
-	must(t, err)
+	merge(t, dirs, merged, nil)
 	if _, err := record.Merge(t.Context(), dirs[:1], merged, record.MergeOptions{}); err == nil || !strings.Contains(err.Error(), "shard 2 was merged before") {
 		t.Errorf("a shard was dropped: %v", err)
 	}
@@ -195,8 +196,7 @@ func TestMergedHeads(t *testing.T) {
 	cfg, _ := config(t, row("a", "do it right", ""), row("b", "do it wrong", ""), row("c", "do it wrong", ""), row("d", "do it right", ""))
 	dir := t.TempDir()
 	merged := filepath.Join(dir, "merged")
-	_, err := record.Merge(t.Context(), shards(t, cfg, 2, dir), merged, record.MergeOptions{Sign: newKey(t)})
-	must(t, err)
+	merge(t, shards(t, cfg, 2, dir), merged, newKey(t))
 	forge(t, merged)
 	v, err := record.Verify(t.Context(), merged, nil)
 	if err != nil || v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "not those that were merged") {
@@ -259,19 +259,17 @@ func TestShardsThatFail(t *testing.T) {
 			fail()
 			lose(t, luck, cfg.Output)
 		}
-		_, err := runs(t.Context(), cfg)
-		must(t, err)
+		ran(t, cfg)
 	}
 	merged := filepath.Join(dir, "merged")
 	start := time.Now()
-	report, err := record.Merge(t.Context(), dirs, merged, record.MergeOptions{})
-	must(t, err)
+	report := merge(t, dirs, merged, nil)
 	t.Logf("merged in %.1f s", time.Since(start).Seconds())
 	if report.Attempts != tasks*attempts || report.Planned != tasks*attempts || len(report.Missing) > 0 {
 		t.Errorf("%d of %d, missing %v", report.Attempts, report.Planned, report.Missing)
 	}
 	seen := map[string]int{}
-	_, err = record.Read(merged, record.Trust{}, func(r record.Record) error {
+	_, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
 		if r.VerificationStatus == record.Passed {
 			seen[fmt.Sprint(r.TaskID, " ", r.Attempt)]++
 		}

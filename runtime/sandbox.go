@@ -216,7 +216,10 @@ type Sockets struct {
 
 // A Mount makes a host path visible inside the sandbox.
 type Mount struct {
-	Source   string // absolute host path of a directory or regular file
+	Source string // absolute host path of a directory or regular file
+	// Left, instead of Source, is a one-shot sandbox of the same engine in which the process has ended. Its
+	// root file system is mounted read-only, without its mounts.
+	Left     Sandbox
 	Dest     string // absolute path inside
 	Writable bool   // the zero value is read-only
 	// Copy gives the sandbox a copy-on-write view of the directory Source, which is never

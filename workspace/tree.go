@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTooBig means that a tree exceeds one of its bounds.
+// ErrTooBig means that a tree exceeds one of its bounds, or that the file system of the copy does not take a name
+// or the target of a link.
 var ErrTooBig = errors.New("tree is too big")
 
 const (
@@ -102,6 +103,9 @@ func newTreeWalk(ctx context.Context, opts TreeOptions) *treeWalk {
 // tree walks the whole tree src. It returns a report even with an error, which begins with what.
 func (w *treeWalk) tree(what string, src, dst *os.Root) (TreeReport, error) {
 	err := w.root(src, dst)
+	if errors.Is(err, unix.ENAMETOOLONG) { // of a link's target, XFS takes less than ext4
+		err = fmt.Errorf("%w: %w", ErrTooBig, err)
+	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/remove"
+	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -137,6 +139,32 @@ func TestTreeBounds(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a link to which the destination gives less room", func(t *testing.T) {
+		links := tempDir(t)
+		must(t, os.Symlink(strings.Repeat("x", 1500), filepath.Join(links, "link")))
+		_, err := workspace.CopyTree(t.Context(), openRoot(t, links), openRoot(t, shortLinks(t)), workspace.TreeOptions{})
+		if !errors.Is(err, workspace.ErrTooBig) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// shortLinks returns a directory on a file system whose links have targets of less than 1 KiB, as those of XFS.
+func shortLinks(t *testing.T) string {
+	t.Helper()
+	if !volume.Images() {
+		t.Skip("no image files can be mounted")
+	}
+	dir, image := tempDir(t), filepath.Join(tempDir(t), "image")
+	write(t, image, strings.Repeat("\x00", 1<<20), 0o600)
+	for _, command := range []string{"mke2fs -q -F -t ext2 -b 1024 " + image, "mount -o loop " + image + " " + dir} {
+		args := strings.Fields(command)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	return dir
 }
 
 func TestCopyTreeKeepsHoles(t *testing.T) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -19,34 +18,11 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/providertest"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
 const realKey = "sk-real-0123456789abcdef-of-the-operator"
-
-// agentRecord is what these tests read of a record.
-type agentRecord struct {
-	TaskID  string `json:"task_id"`
-	Status  string `json:"verification_status"`
-	Reason  string `json:"failure_reason"`
-	Message string `json:"failure_message"`
-	Stderr  string `json:"producer_stderr"`
-	Patch   string `json:"candidate_patch"`
-	Egress  struct {
-		Relay struct {
-			Sent     int64                         `json:"sent"`
-			Usage    struct{ Input, Output int64 } `json:"usage"`
-			Stripped map[string]int64              `json:"stripped"`
-			External map[string]int64              `json:"external"`
-		} `json:"relay"`
-		Proxy struct {
-			Denied int64 `json:"denied"`
-		} `json:"proxy"`
-	} `json:"egress"`
-	Agent struct {
-		Name, Version string
-	} `json:"agent"`
-}
 
 // agentRun is a run of one agent on one task against a scripted provider.
 type agentRun struct {
@@ -54,7 +30,7 @@ type agentRun struct {
 	provider *providertest.Provider
 	output   string
 	stderr   string
-	record   agentRecord
+	record   record.Record // the last one
 }
 
 // dead begins a script in which the provider is gone from the first generation on.
@@ -113,13 +89,7 @@ harness:
 	r := agentRun{host: h, provider: provider, output: filepath.Join(h.dir, "out")}
 	h.env = append(h.env, name+"="+realKey)
 	_, r.stderr = h.sbench(code, "run", "--config", tester, "--task", task, "--show-agent-output", "--retries", "0")
-	f, err := os.Open(filepath.Join(r.output, "candidates.jsonl"))
-	must(t, err)
-	defer func() { must(t, f.Close()) }()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 64<<20)
-	for lines.Scan() {
-		must(t, json.Unmarshal(lines.Bytes(), &r.record))
+	for _, r.record = range recordsOf(t, r.output) {
 	}
 	r.noKey(t)
 	return r
@@ -177,17 +147,17 @@ func TestCustomAgent(t *testing.T) {
 				code = codeInfrastructure
 			}
 			r := runAgent(t, ownAgent, tt.pack, tt.task, tt.script, tt.config, code)
-			if got := r.record.Status + " " + r.record.Reason; got != tt.want {
-				t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.Message, tt.want, r.stderr, r.record.Stderr)
+			if got := string(r.record.VerificationStatus) + " " + r.record.FailureReason; got != tt.want {
+				t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.FailureMessage, tt.want, r.stderr, r.record.ProducerStderr)
 			}
 			for _, request := range r.provider.Problems() {
 				t.Error(request)
 			}
-			if tt.want == none && !strings.Contains(r.record.Message, "the provider failed (openai, 127.0.0.1:") {
-				t.Error(r.record.Message)
+			if tt.want == none && !strings.Contains(r.record.FailureMessage, "the provider failed (openai, 127.0.0.1:") {
+				t.Error(r.record.FailureMessage)
 			}
-			if tt.name == "patch, out of time" && !strings.Contains(r.record.Patch, "+# mended") {
-				t.Errorf("the patch is not kept: %q", r.record.Patch)
+			if tt.name == "patch, out of time" && (r.record.CandidatePatch == nil || !strings.Contains(*r.record.CandidatePatch, "+# mended")) {
+				t.Error("the patch is not kept")
 			}
 			if tt.want == passed && (r.record.Agent.Name != "command" || r.record.Egress.Relay.Usage.Input < 20) {
 				t.Errorf("%+v", r.record)
@@ -205,7 +175,7 @@ func TestMaxCost(t *testing.T) {
 	args := []string{"run", tester, "--output-dir", out, "--jobs", "1", "--set", "run.max_cost_usd=50", "--progress", "plain"}
 	for _, more := range [][]string{nil, {"--resume"}} {
 		stdout, stderr := r.host.sbench(0, append(args, more...)...)
-		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.00 USD, and run.max_cost_usd is 50.00") {
+		if !strings.Contains(stdout, "total=2 planned=5 verification=partial") || !strings.Contains(stderr, "the run has cost 80.0000 USD, and run.max_cost_usd is 50:") {
 			t.Errorf("%v:\n%s%s", more, stdout, stderr)
 		}
 	}
@@ -285,7 +255,7 @@ func TestAgentsSolve(t *testing.T) {
 			t.Run(agent+"/"+tt.pack, func(t *testing.T) {
 				t.Parallel()
 				r := runAgent(t, agent, tt.pack, tt.task, tt.script, "", 0)
-				if r.record.Status != "passed" {
+				if r.record.VerificationStatus != "passed" {
 					t.Errorf("%+v\nproblems %v\n%s", r.record, r.provider.Problems(), r.stderr)
 				}
 				if u := r.record.Egress.Relay.Usage; u.Input < 20 || u.Output < 10 {
@@ -350,8 +320,8 @@ func TestAgentsProvider(t *testing.T) {
 					code = codeInfrastructure
 				}
 				r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", tt.script, tt.config, code)
-				if got := r.record.Status + " " + r.record.Reason; got != want {
-					t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.Message, want, r.stderr, r.record.Stderr)
+				if got := string(r.record.VerificationStatus) + " " + r.record.FailureReason; got != want {
+					t.Errorf("%s (%s), want %s\n%s\n%s", got, r.record.FailureMessage, want, r.stderr, r.record.ProducerStderr)
 				}
 			})
 		}
@@ -378,7 +348,7 @@ say Nothing to be found.`
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
 			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", hunt, "", 0)
-			if r.record.Reason != "checker_failed" {
+			if r.record.FailureReason != "checker_failed" {
 				t.Errorf("%+v\n%s", r.record, r.stderr)
 			}
 			saw := ""
@@ -435,7 +405,7 @@ say The file is there.`
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
 			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", script, "", 0)
-			if r.record.Status != "passed" || r.record.Egress.Proxy.Denied == 0 {
+			if r.record.VerificationStatus != "passed" || r.record.Egress.Proxy.Denied == 0 {
 				t.Errorf("%+v\n%s", r.record, r.stderr)
 			}
 			denied, relayed, stripped := false, 0, false
@@ -460,7 +430,7 @@ say The file is there.`
 // reach the provider.
 func TestAgentsRefusedTool(t *testing.T) {
 	r := runAgent(t, "codex", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", on_external_tools: refuse", 0)
-	if r.record.Status != "failed" || r.record.Egress.Relay.Sent != 0 || len(r.record.Egress.Relay.External) == 0 {
+	if r.record.VerificationStatus != "failed" || r.record.Egress.Relay.Sent != 0 || len(r.record.Egress.Relay.External) == 0 {
 		t.Errorf("%+v\n%s", r.record, r.stderr)
 	}
 	for _, line := range r.egress(t) {
@@ -488,7 +458,7 @@ func TestAgentsTogether(t *testing.T) {
 			wg.Wait()
 			for i, r := range both {
 				own, other := fmt.Sprint("left-by-", i), fmt.Sprint("left-by-", 1-i)
-				if r.record.Status != "passed" || !strings.Contains(r.stderr, "\n"+own) && strings.Count(r.stderr, own) < 3 || strings.Contains(r.stderr, other) {
+				if r.record.VerificationStatus != "passed" || !strings.Contains(r.stderr, "\n"+own) && strings.Count(r.stderr, own) < 3 || strings.Contains(r.stderr, other) {
 					t.Errorf("%+v\n%s", r.record, r.stderr)
 				}
 			}
@@ -505,10 +475,9 @@ func TestAgentDoesNotRun(t *testing.T) {
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
 	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), image.Ref)) })
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '"+image.Ref+"'}}\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n"), 0o644))
+	writePack(t, dir, taskRow("one", "true", `, "environment": {"image": "`+image.Ref+`"}`), "")
 	r := runAgentOn(t, "claude_code", dir, "one", greet, "", codeInfrastructure)
-	if r.record.Status != "error" || !strings.Contains(r.record.Message, "does not run in this image") {
+	if r.record.VerificationStatus != "error" || !strings.Contains(r.record.FailureMessage, "does not run in this image") {
 		t.Errorf("%+v", r.record)
 	}
 }

@@ -15,6 +15,21 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
+// sampleRun returns the directory of a run with one record.
+func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "run")
+	l, err := record.Create(dir, record.Manifest{RunID: "r"})
+	must(t, err)
+	_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
+	must(t, err)
+	if seal {
+		must(t, l.Seal(record.Seal{}, key))
+	}
+	must(t, l.Close())
+	return dir
+}
+
 // TestReportBelieves: the report sums up records that the key signed. It sums up unsigned records only with
 // --accept-unsigned, and says so.
 func TestReportBelieves(t *testing.T) {
@@ -31,30 +46,18 @@ func TestReportBelieves(t *testing.T) {
 	must(t, err)
 	der, err = x509.MarshalPKIXPublicKey(public)
 	publicFile := write("PUBLIC KEY", der, err)
-	directory := func(seal bool, key *record.Key) string {
-		dir := filepath.Join(t.TempDir(), "run")
-		l, err := record.Create(dir, record.Manifest{RunID: "r"})
-		must(t, err)
-		_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-		must(t, err)
-		if seal {
-			must(t, l.Seal(record.Seal{}, key))
-		}
-		must(t, l.Close())
-		return dir
-	}
 	for _, c := range []struct {
 		name, dir string
 		cmd       reportCmd
 		refused   bool
 		says      string
 	}{
-		{"signed", directory(true, key), reportCmd{runDirs: runDirs{Key: publicFile}}, false, ""},
-		{"sealed, no key", directory(true, nil), reportCmd{}, false, ""},
-		{"sealed, a key", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
-		{"sealed, a key, accepted", directory(true, nil), reportCmd{runDirs: runDirs{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
-		{"going on", directory(false, nil), reportCmd{}, false, "no seal"},
-		{"going on, a key", directory(false, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
+		{"signed", sampleRun(t, true, key), reportCmd{runDirs: runDirs{Key: publicFile}}, false, ""},
+		{"sealed, no key", sampleRun(t, true, nil), reportCmd{}, false, ""},
+		{"sealed, a key", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
+		{"going on", sampleRun(t, false, nil), reportCmd{}, false, "no seal"},
+		{"going on, a key", sampleRun(t, false, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr strings.Builder
@@ -82,15 +85,7 @@ func TestVerifySays(t *testing.T) {
 		{"ended", true, "1 records, sealed, no signature checked: is what was written\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "run")
-			l, err := record.Create(dir, record.Manifest{RunID: "r"})
-			must(t, err)
-			_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-			must(t, err)
-			if c.seal {
-				must(t, l.Seal(record.Seal{}, nil))
-			}
-			must(t, l.Close())
+			dir := sampleRun(t, c.seal, nil)
 			var stdout strings.Builder
 			must(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
 			if !strings.HasSuffix(stdout.String(), c.want) {

@@ -139,7 +139,7 @@ func (a *app) options(t *testerfile.File) host.Options {
 	f := a.flags
 	o := host.Options{
 		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Isolation: f.Isolation, Timeout: f.Timeout,
-		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded,
+		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded, IsShim: true,
 	}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
@@ -261,7 +261,7 @@ func exitCode(ctx context.Context, err error) int {
 		return codeMeasured
 	case ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, run.ErrStopped):
 		return codeInterrupted
-	case errors.As(err, &problems), errors.Is(err, errUsage), errors.As(err, new(build.Fault)):
+	case errors.As(err, &problems), errors.Is(err, errUsage), errors.Is(err, report.ErrUntrusted), errors.As(err, new(build.Fault)):
 		return codeUsage
 	case errors.Is(err, errNotVerified):
 		return codeNotVerified

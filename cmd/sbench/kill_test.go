@@ -2,20 +2,18 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // host is where a test runs sbench: state directories and the daemon to use. After
@@ -76,15 +74,10 @@ func (h testHost) sbench(code int, args ...string) (stdout, stderr string) {
 func (h testHost) start(name string, seconds int, flags ...string) (cmd *exec.Cmd, output string, lines *bufio.Scanner) {
 	h.t.Helper()
 	pack := filepath.Join(h.dir, name)
-	filetest.Write(h.t, pack, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl": `{"id": "one", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n" +
-			`{"id": "two", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
-			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)),
-	})
+	tester := writePack(h.t, pack, taskRow("one", "true", "")+taskRow("two", "true", ""),
+		fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %d & sleep %d', %s]}}\n", seconds, seconds, h.mark(name)))
 	output = filepath.Join(pack, "out")
-	cmd = exec.Command("sbench", append([]string{"run", "--config", filepath.Join(pack, "tester.yaml"), "--progress", "json"}, flags...)...)
+	cmd = exec.Command("sbench", append([]string{"run", "--config", tester, "--progress", "json"}, flags...)...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
 	must(h.t, err)
@@ -117,29 +110,39 @@ func (h testHost) await(name string) {
 	h.t.Fatalf("no process of %s", name)
 }
 
-func (h testHost) alive(name string) bool {
+func (h testHost) alive(name string) bool { return h.pidOf(name) != "" }
+
+// pidOf returns a process of the harness; "" for none.
+func (h testHost) pidOf(name string) string {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	must(h.t, err)
 	for _, f := range found {
 		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
-			return true
+			return filepath.Base(filepath.Dir(f))
 		}
 	}
-	return false
+	return ""
 }
 
 // runs lists the directories of runs.
 func (h testHost) runs() []string {
 	h.t.Helper()
-	entries, err := os.ReadDir(filepath.Join(h.state, "runs"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		h.t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
+	names, err := filepath.Glob(filepath.Join(h.state, "runs", "*"))
+	must(h.t, err)
+	for i, name := range names {
+		names[i] = filepath.Base(name)
 	}
 	return names
+}
+
+// cleared requires that nothing of some runs is left.
+func (h testHost) cleared(runs ...string) {
+	h.t.Helper()
+	for _, run := range runs {
+		if left := h.left(run); len(left) > 0 {
+			h.t.Errorf("left behind: %v", left)
+		}
+	}
 }
 
 // left lists the remains of a run on the host: mounts, cgroups, processes, directories.
@@ -163,10 +166,8 @@ func (h testHost) left(run string) []string {
 			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
 		}
 	}
-	for _, name := range h.runs() {
-		if name == run {
-			left = append(left, "directory")
-		}
+	if slices.Contains(h.runs(), run) {
+		left = append(left, "directory")
 	}
 	return left
 }
@@ -192,9 +193,7 @@ func TestKilledRun(t *testing.T) {
 	if !strings.Contains(out, killed[0]) || strings.Contains(out, only[0]) {
 		t.Errorf("gc printed %q, want %s and not %s", out, killed[0], only[0])
 	}
-	if left := h.left(killed[0]); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	h.cleared(killed...)
 	if h.alive("dead") {
 		t.Error("its process is alive")
 	}
@@ -240,11 +239,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 		t.Error("the harness goes on")
 	}
 	h.sbench(0, "gc")
-	for _, r := range runs {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
+	h.cleared(runs...)
 }
 
 // TestInterrupted: Ctrl-C ends the run with 130, records no incomplete attempt, and
@@ -264,36 +259,20 @@ func TestInterrupted(t *testing.T) {
 	if got := statuses(t, output); got != "" {
 		t.Errorf("recorded %q", got)
 	}
-	for _, r := range ours {
-		if left := h.left(r); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-	}
+	h.cleared(ours...)
 }
 
 func statuses(t *testing.T, output string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(output, "candidates.jsonl"))
-	must(t, err)
 	var all []string
-	for line := range strings.Lines(string(text)) {
-		var r struct {
-			Status string `json:"verification_status"`
-		}
-		must(t, json.Unmarshal([]byte(line), &r))
-		all = append(all, r.Status)
+	for _, r := range recordsOf(t, output) {
+		all = append(all, string(r.VerificationStatus))
 	}
 	return strings.Join(all, " ")
 }
 
 func difference(now, before []string) []string {
-	var added []string
-	for _, n := range now {
-		if !strings.Contains(strings.Join(before, " "), n) {
-			added = append(added, n)
-		}
-	}
-	return added
+	return slices.DeleteFunc(now, func(n string) bool { return slices.Contains(before, n) })
 }
 
 // TestKilledImport: gc removes what a killed import has made.

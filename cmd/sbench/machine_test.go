@@ -97,13 +97,11 @@ func TestMachineTasks(t *testing.T) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			dir := filepath.Join(out, "reference")
-			_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, dir) {
 				if r.VerificationStatus != record.Passed {
 					t.Logf("%s: %s: %s\n%s%s\n%+v", r.TaskID, r.FailureReason, r.FailureMessage, r.ProducerStdout, r.ProducerStderr, privateOf(t, dir, r))
 				}
-				return nil
-			})
-			must(t, err)
+			}
 		}
 	})
 	expect(t, codeMeasured, "checked "+count+" task(s): reference passed "+count+", empty passed 0",
@@ -123,14 +121,12 @@ func TestMachineTasks(t *testing.T) {
 			must(t, err)
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
-			_, err = record.Read(out, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, out) {
 				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" {
 					t.Errorf("%s: %s, %s in %s: %s", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage)
 				}
 				t.Logf("%s: %s, restored %v", r.TaskID, r.FailureReason, r.VerifierMetadata["restored"])
-				return nil
-			})
-			must(t, err)
+			}
 		})
 	}
 }
@@ -151,20 +147,10 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 
 // setupPack writes a pack of one task with set-up commands, and returns the path of its tester file.
 func setupPack(t *testing.T, commands ...string) string {
-	t.Helper()
-	dir := t.TempDir()
-	row, err := json.Marshal(map[string]any{
-		"id": "machine/setup", "family": "terminal_task", "input": map[string]any{"instructions": "Write go to /etc/answer."},
-		"eval":        map[string]any{"checker": map[string]any{"command": "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup"}},
-		"environment": map[string]any{"image": containerdtest.Image, "candidate": "machine", "setup": commands},
-	})
+	environment, err := json.Marshal(map[string]any{"candidate": "machine", "setup": commands})
 	must(t, err)
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: machine\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
-		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "setup", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
-"harness": {"type": "command", "config": {"command": "cat /etc/setup && echo go > /etc/answer"}}, "runtime": {"allow_capabilities": true}}`,
-	})
-	return filepath.Join(dir, "tester.yaml")
+	row := taskRow("machine/setup", "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup", `, "environment": `+string(environment))
+	return writePack(t, t.TempDir(), row, commandHarness("cat /etc/setup && echo go > /etc/answer")+"runtime: {allow_capabilities: true}\n")
 }
 
 // TestSetup: set-up commands change the image of the harness and of the verifier, once.
@@ -199,6 +185,8 @@ func TestMachineBroken(t *testing.T) {
 		"users behind a link":          {solved + "mv /etc/passwd /p; ln -s /p /etc/passwd", "passed=1"},
 		"another root":                 {solved + "sed -i 's#^root:.*#root:x:1000:1000::/opt/h:/bin/sh#' /etc/passwd", "passed=1"},
 		"no users":                     {solved + "rm /etc/passwd /etc/group", "verified=1"},
+		"users in a directory":         {solved + "rm /etc/passwd; mkdir /etc/passwd", "passed=1"},
+		"users without end":            {solved + "ln -sf /dev/zero /etc/group; ln -f /bin/bash /etc/passwd", "passed=1"},
 		"an endless line":              {solved + "head -c 200000 /dev/zero | tr '\\0' x >> /etc/passwd", "passed=1"},
 		"mount points of another kind": {solved + "rm -rf /tmp /run /logs; : > /tmp; : > /run; ln -s /etc /logs; mkdir -p /usr/local/bin/run-candidate", "passed=1"},
 		"nothing is left":              {"rm -rf /etc /var /root /home /opt /srv 2>/dev/null; true", "passed=0"},
@@ -290,13 +278,11 @@ func TestCaptureFullDisk(t *testing.T) {
 	output := filepath.Join(disk, "out")
 	args := bigMachine(t, output)
 	h.sbench(codeInfrastructure, args...)
-	_, err := record.Read(output, record.Trust{}, func(r record.Record) error {
+	for _, r := range recordsOf(t, output) {
 		if r.VerificationStatus != record.Error || !strings.Contains(r.FailureMessage, "no space left on device") {
 			t.Errorf("%s: %s", r.VerificationStatus, r.FailureMessage)
 		}
-		return nil
-	})
-	must(t, err)
+	}
 	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=300m"))
 	h.sbench(codeMeasured, append(args, "--resume")...)
 	h.sbench(codeMeasured, "verify", output)

@@ -15,6 +15,7 @@ import (
 	"log"
 	"log/slog"
 	"os"
+	"path/filepath"
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
@@ -28,12 +29,16 @@ import (
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/service"
+	"github.com/securebench/sbench/runtime/shim"
 )
 
 // version is set by the linker.
 var version = "devel"
 
 func main() {
+	if filepath.Base(os.Args[0]) == shim.Program {
+		os.Exit(shim.Main(version))
+	}
 	service.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)

@@ -15,6 +15,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -60,6 +62,45 @@ func scripts(t *testing.T, dir string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 	})
+}
+
+// writePack writes a pack of terminal tasks in the tests' image, with a tester file for a run that is named after dir. It
+// returns the tester file's path. sections are the sections of the tester file that it does not write.
+func writePack(tb testing.TB, dir, rows, sections string) (tester string) {
+	tb.Helper()
+	filetest.Write(tb, dir, map[string]string{
+		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
+		"tasks.jsonl":   rows,
+		"tester.yaml":   "schema_version: '0.2'\nrun: {id: '" + filepath.Base(dir) + "', output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" + sections,
+	})
+	return filepath.Join(dir, "tester.yaml")
+}
+
+// taskRow returns a row whose checker is a command. more has more fields, which begin with a comma.
+func taskRow(id, checker, more string) string {
+	return fmt.Sprintf(`{"id": %q, "input": {"instructions": "x"}, "eval": {"checker": {"command": %q}}%s}`+"\n", id, checker, more)
+}
+
+// taskRows returns n rows, with ids that begin at task-00.
+func taskRows(n int, checker, more string) string {
+	var rows strings.Builder
+	for i := range n {
+		rows.WriteString(taskRow(fmt.Sprintf("task-%02d", i), checker, more))
+	}
+	return rows.String()
+}
+
+// commandHarness returns the section of a tester file for a harness that runs a command in a shell.
+func commandHarness(command string) string {
+	return fmt.Sprintf("harness: {type: command, config: {command: [bash, -c, %q]}}\n", command)
+}
+
+// recordsOf returns the records of a run, signed or not.
+func recordsOf(t *testing.T, dir string) (all []record.Record) {
+	t.Helper()
+	_, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })
+	must(t, err)
+	return all
 }
 
 // exits CODE COMMAND... runs a command, requires exactly that exit code, and writes its

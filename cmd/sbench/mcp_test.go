@@ -23,7 +23,7 @@ func TestAgentsServers(t *testing.T) {
 					`call tool_call {"name": "mcp__notes__keep_note", "arguments": {"text": "hello, sandbox"}}`
 			}
 			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", script+"\nsay It is kept.", config, 0)
-			if r.record.Status != "passed" {
+			if r.record.VerificationStatus != "passed" {
 				t.Errorf("%+v\nproblems %v\n%s", r.record, r.provider.Problems(), r.stderr)
 			}
 			if trace := r.trace(t); !strings.Contains(trace, "kept in /workspace/greeting.txt") {

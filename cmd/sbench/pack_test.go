@@ -18,6 +18,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/examples"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/pack"
@@ -183,19 +184,12 @@ checked 3 task(s): reference passed 1, empty passed 1
 	})
 }
 
-// splitPack is a pack of two split tasks. The driver of one lets the candidate write its output.
+// splitPack is a pack of two split tasks. One driver, hidden/good, is missing. The other lets the candidate write its output.
 const splitPack = `-- manifest.yaml --
 {id: split, version: 1, defaults: {family: terminal_task, environment: {workdir: /work}}}
 -- tasks.jsonl --
-{"id": "good", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "good", "command": "python3 /tests/good"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
+{"id": "good", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "good", "command": "sh /tests/good"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
 {"id": "bad", "input": {"instructions": "i"}, "eval": {"split": {"questions": 1, "driver": {"path": "bad", "command": "sh /tests/bad"}, "oracle": {"path": "oracle", "command": "sh /tests/oracle"}}, "expected_state": {"path": "solution"}}}
--- hidden/good --
-import json, subprocess
-try:
-    p = subprocess.run(["run-candidate", "sh", "prog.sh"], stdin=subprocess.DEVNULL, capture_output=True, timeout=3)
-    print(json.dumps(p.stdout[:100].decode("utf-8", "replace")))
-except subprocess.TimeoutExpired:
-    print(0)
 -- hidden/bad --
 read -r question
 test -e prog.sh || { echo 0; exit; }
@@ -204,7 +198,7 @@ sh prog.sh
 read -r start
 echo 1
 read -r evidence
-case $evidence in *'"answer":"3\n"}'|*'"answer":3}') echo '{"passed": true}';; *) echo '{"passed": false}';; esac
+case $evidence in *'"answer":"3"}'|*'"answer":3}') echo '{"passed": true}';; *) echo '{"passed": false}';; esac
 -- hidden/solution/solve.sh --
 echo 'echo 3' > prog.sh
 `
@@ -239,17 +233,22 @@ func securebenchPack(t *testing.T) *txtar.Archive {
 	return pack
 }
 
-// TestPackHostile: pack check finds a driver that hostile candidates break. It takes a directory, or a tester file, which
+// TestPackHostile: pack check finds a driver that hostile candidates break, and they do not break the driver that
+// init --split writes. It takes a directory, or a tester file, which
 // names its pack.
 func TestPackHostile(t *testing.T) {
 	containerdtest.Open(t)
+	good, err := examples.Split.ReadFile("split/hidden/double/driver.sh")
+	must(t, err)
+	split := txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image)))
+	split.Files = append(split.Files, txtar.File{Name: "hidden/good", Data: bytes.ReplaceAll(good, []byte("double.sh"), []byte("prog.sh"))})
 	for _, test := range []struct {
 		name string
 		pack *txtar.Archive
 		arg  string // below the directory of the pack
 		want string
 	}{
-		{"split", txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image))), ".", `"bad": hostile: stays failed driver_broken
+		{"split", split, ".", `"bad": hostile: stays failed driver_broken
 "bad": hostile: kills failed driver_broken
 "bad": hostile: floods failed driver_broken
 "bad": hostile: exits failed driver_broken

@@ -81,16 +81,7 @@ func TestHopelessAgent(t *testing.T) {
 	}))
 	t.Cleanup(registry.Close)
 	dir := t.TempDir()
-	var rows strings.Builder
-	for n := range 164 {
-		fmt.Fprintf(&rows, `{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", n)
-	}
-	write := func(name, text string) {
-		t.Helper()
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
-	}
-	write("manifest.yaml", "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: 'sbench.local/none:1'}}\n")
-	write("tasks.jsonl", rows.String())
+	rows := taskRows(164, "true", `, "environment": {"image": "sbench.local/none:1"}`)
 	for _, tt := range []struct {
 		name, agent, base, version string
 		code                       int
@@ -104,12 +95,8 @@ func TestHopelessAgent(t *testing.T) {
 		for _, format := range []string{"plain", "json"} {
 			t.Run(tt.name+"/"+tt.agent+"/"+format, func(t *testing.T) {
 				name := map[string]string{"codex": "OPENAI_API_KEY", "claude_code": "ANTHROPIC_API_KEY"}[tt.agent]
-				write("tester.yaml", fmt.Sprintf(`schema_version: "0.2"
-run: {id: hopeless, output_dir: out}
-benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
-harness: {type: %s, env: [%s], config: {model: m, version: %q, base_url: %q}}
-`, tt.agent, name, tt.version, tt.base))
-				cmd := exec.CommandContext(t.Context(), "sbench", "run", "--config", filepath.Join(dir, "tester.yaml"), "--progress", format)
+				tester := writePack(t, dir, rows, fmt.Sprintf("harness: {type: %s, env: [%s], config: {model: m, version: %q, base_url: %q}}\n", tt.agent, name, tt.version, tt.base))
+				cmd := exec.CommandContext(t.Context(), "sbench", "run", "--config", tester, "--progress", format)
 				cmd.Env = append(os.Environ(), name+"=sk-wrong-0123456789abcdef", "SBENCH_CACHE="+filepath.Join(dir, "cache"), "npm_config_registry="+registry.URL)
 				var stderr bytes.Buffer
 				cmd.Stderr = &stderr

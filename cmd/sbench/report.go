@@ -93,7 +93,7 @@ func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
 	sources, err := report.OpenAll(ctx, cmd.RunDirs, report.OpenOptions{Key: key, AcceptUnsigned: cmd.AcceptUnsigned, Private: cmd.Private})
 	switch {
 	case errors.Is(err, report.ErrUntrusted):
-		err = fmt.Errorf("%w: %w: --accept-unsigned sums them up all the same", errUsage, err)
+		err = fmt.Errorf("%w: --accept-unsigned sums them up all the same", err)
 	case errors.Is(err, report.ErrNoRun):
 		err = marked(errUsage, err)
 	}

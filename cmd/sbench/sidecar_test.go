@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
-	"github.com/securebench/sbench/run/record"
 )
 
 const (
@@ -25,23 +23,11 @@ http.server.HTTPServer(("", 8080), Handler).serve_forever()`
 // sidecarPack writes a pack of one task with a sidecar, and a tester file with a harness that runs the script. It
 // returns the path of the tester file.
 func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
-	t.Helper()
-	dir := t.TempDir()
 	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
-	row, err := json.Marshal(map[string]any{
-		"id": "shop", "family": "terminal_task", "input": map[string]any{"instructions": "Write the answer of http://web:8080/ to answer.txt."},
-		"eval":        map[string]any{"checker": map[string]any{"command": `test "$(cat answer.txt)" = "$(` + askAnswer + `)"`}},
-		"environment": map[string]any{"image": containerdtest.Image, "sidecars": []any{sidecar}},
-	})
+	environment, err := json.Marshal(map[string]any{"sidecars": []any{sidecar}})
 	must(t, err)
-	command, err := json.Marshal([]string{"bash", "-c", script})
-	must(t, err)
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: sidecars\nversion: 1\n", "tasks.jsonl": string(row) + "\n",
-		"tester.yaml": `{"schema_version": "0.2", "run": {"id": "sidecars", "output_dir": "out"}, "benchmark": {"manifest": "manifest.yaml", "tasks": "tasks.jsonl"},
-"harness": {"type": "command", "config": {"command": ` + string(command) + `}}}`,
-	})
-	return filepath.Join(dir, "tester.yaml")
+	row := taskRow("shop", `test "$(cat answer.txt)" = "$(`+askAnswer+`)"`, `, "environment": `+string(environment))
+	return writePack(t, t.TempDir(), row, commandHarness(script))
 }
 
 // TestSidecars: the harness and the checker each reach a fresh sidecar by name, and can see nothing else of it.
@@ -73,13 +59,11 @@ func TestSidecars(t *testing.T) {
 			}
 			_, _ = h.sbench(code, "run", sidecarPack(t, tt.sidecar, tt.script), "-o", out, "--quiet")
 			h.sbench(codeMeasured, "verify", out)
-			_, err := record.Read(out, record.Trust{}, func(r record.Record) error {
+			for _, r := range recordsOf(t, out) {
 				if string(r.VerificationStatus) != tt.status || !strings.Contains(r.FailureMessage, tt.message) || r.Sidecars["web"] != r.ImageID {
 					t.Errorf("%s: %s, sidecars %v\n%s%s", r.VerificationStatus, r.FailureMessage, r.Sidecars, r.ProducerStdout, r.ProducerStderr)
 				}
-				return nil
-			})
-			must(t, err)
+			}
 		})
 	}
 	h.sbench(codeMeasured, "gc")

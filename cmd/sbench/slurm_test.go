@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -149,18 +148,8 @@ func awaited(t *testing.T, what string, holds func() bool) {
 func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out string) {
 	c.t.Helper()
 	dir := filepath.Join(c.testHost.dir, name)
-	rows := ""
-	for i := range tasks {
-		rows += fmt.Sprintf(`{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}`+"\n", i)
-	}
-	must(c.t, os.MkdirAll(dir, 0o755))
-	filetest.Write(c.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl":   rows,
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: " + name + ", output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\nruntime: {limits: {memory: 256m}}\n" +
-			fmt.Sprintf("harness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name)),
-	})
-	return filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "out")
+	sections := fmt.Sprintf("runtime: {limits: {memory: 256m}}\nharness: {type: command, config: {command: [sh, -c, 'sleep %g', %s]}}\n", seconds, c.mark(name))
+	return writePack(c.t, dir, taskRows(tasks, "true", ""), sections), filepath.Join(dir, "out")
 }
 
 // submit submits a job that sbench prints, and returns the file of its script and the job's id.
@@ -199,13 +188,11 @@ func (c *cluster) merged(t *testing.T, out, id string, attempts int) {
 	c.sbench(0, "merge", out, "--output-dir", merged)
 	c.sbench(0, "verify", merged)
 	passed := map[string]int{}
-	_, err := record.Read(merged, record.Trust{}, func(r record.Record) error {
+	for _, r := range recordsOf(t, merged) {
 		if r.VerificationStatus == record.Passed {
 			passed[r.TaskID]++
 		}
-		return nil
-	})
-	must(t, err)
+	}
 	for task, n := range passed {
 		if n != 1 {
 			t.Errorf("%s was measured %d times", task, n)
@@ -265,11 +252,9 @@ func (c *cluster) verdicts(t *testing.T) {
 // recorded returns what the records of a run say, in the order of the tasks.
 func recorded(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
+	for _, r := range recordsOf(t, dir) {
 		all = append(all, fmt.Sprint(r.TaskID, " ", r.Attempt, " ", r.VerificationStatus, " ", r.FailureReason, " ", r.CandidateDigest, " ", r.Provenance.Inputs))
-		return nil
-	})
-	must(t, err)
+	}
 	slices.Sort(all)
 	return all
 }

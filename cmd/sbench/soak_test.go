@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/userns"
@@ -27,20 +26,8 @@ import (
 // fortyTasks writes a pack with 40 tasks, and returns its tester file. The harness solves half of the tasks. In the other
 // tasks it prints a lot or takes a while, and fails.
 func (h testHost) fortyTasks() string {
-	h.t.Helper()
-	dir := filepath.Join(h.dir, "forty")
-	must(h.t, os.MkdirAll(dir, 0o755))
-	var rows strings.Builder
-	for i := range 40 {
-		fmt.Fprintf(&rows, `{"id": "task-%02d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}, "environment": {"resources": {"memory": 67108864}}}`+"\n", i)
-	}
-	filetest.Write(h.t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl":   rows.String(),
-		"tester.yaml": `schema_version: '0.2'
-run: {id: forty, output_dir: out}
-benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
-runtime: {limits: {workspace_bytes: 16777216}}
+	rows := taskRows(40, "grep -q right answer", `, "environment": {"resources": {"memory": 67108864}}`)
+	return writePack(h.t, filepath.Join(h.dir, "forty"), rows, `runtime: {limits: {workspace_bytes: 16777216}}
 harness:
   type: command
   config:
@@ -50,9 +37,7 @@ harness:
         *task-?5*) head -c 300000 /dev/zero | tr '\0' x; echo wrong > answer ;;
         *) sleep 0.2; exit 3 ;;
       esac
-`,
-	})
-	return filepath.Join(dir, "tester.yaml")
+`)
 }
 
 // verdicts reads a run's directory and returns the outcome of each task. The records must verify. A task with two

@@ -14,7 +14,6 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run"
-	"github.com/securebench/sbench/run/record"
 )
 
 // TestStrangers runs a directory of tasks in Harbor's form as people write them: each reference passes, each empty
@@ -54,13 +53,12 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	kept := false
-	_, err = record.Read(filepath.Join(out, "reference"), record.Trust{}, func(r record.Record) error {
+	for _, r := range recordsOf(t, filepath.Join(out, "reference")) {
 		for _, l := range privateOf(t, filepath.Join(out, "reference"), r).Logs {
 			kept = kept || l.Name == "reward.json"
 		}
-		return nil
-	})
-	if must(t, err); !kept {
+	}
+	if !kept {
 		t.Error("the checker's files were not kept")
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/pty"
 )
 
@@ -26,15 +24,7 @@ func start(t *testing.T, p *pty.Terminal, h testHost, args ...string) *exec.Cmd 
 
 // sleeper writes a pack with one task, and returns a tester file with a harness that sleeps.
 func sleeper(t *testing.T, seconds string) (config string) {
-	t.Helper()
-	dir := t.TempDir()
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "', timeout_seconds: 300}}\n",
-		"tasks.jsonl":   `{"id": "sleeps", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}}` + "\n",
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: live, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
-			"harness: {type: command, config: {command: [sleep, '" + seconds + "']}}\n",
-	})
-	return filepath.Join(dir, "tester.yaml")
+	return writePack(t, filepath.Join(t.TempDir(), "live"), taskRow("sleeps", "true", ""), commandHarness("sleep "+seconds))
 }
 
 // TestPtyRun: the bar stays above the verdicts, and the last line of a whole run, and of its

@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
 )
 
 // BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has the base image, it also
@@ -54,18 +53,7 @@ func rate(b *testing.B, begun time.Time) {
 }
 
 func trivialPack(b *testing.B, dir string, n int) string {
-	b.Helper()
-	var rows strings.Builder
-	for i := range n {
-		fmt.Fprintf(&rows, `{"id": "task-%d", "input": {"instructions": "x"}, "eval": {"checker": {"command": "grep -q right answer"}}}`+"\n", i)
-	}
-	filetest.Write(b, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: '" + containerdtest.Image + "'}}\n",
-		"tasks.jsonl":   rows.String(),
-		"tester.yaml": "schema_version: '0.2'\nrun: {id: r, output_dir: out}\nbenchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}\n" +
-			"harness: {type: command, config: {command: 'echo right > answer'}}\n",
-	})
-	return filepath.Join(dir, "tester.yaml")
+	return writePack(b, dir, taskRows(n, "grep -q right answer", ""), commandHarness("echo right > answer"))
 }
 
 func dockerTasks(b *testing.B, jobs int) {

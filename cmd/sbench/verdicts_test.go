@@ -139,12 +139,8 @@ func slowness(t *testing.T) int {
 
 func readVerdicts(t *testing.T, output string) []verdict {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(output, record.RecordsFile))
-	must(t, err)
 	var all []verdict
-	for line := range strings.Lines(string(text)) {
-		var r record.Record
-		must(t, json.Unmarshal([]byte(line), &r))
+	for _, r := range recordsOf(t, output) {
 		v := verdict{
 			Task: r.BenchmarkID + " " + r.TaskID, Status: r.VerificationStatus, Passed: r.Passed, Score: r.Score, Reason: r.FailureReason, Phase: r.FailurePhase,
 			End: r.ProducerMetadata["exit_reason"], Reached: r.ProducerMetadata["limits_reached"],

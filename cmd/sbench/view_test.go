@@ -5,19 +5,13 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/securebench/sbench/run/record"
 )
 
 // TestView: the command prints the address, and ends well when it is interrupted.
 func TestView(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run")
-	l, err := record.Create(dir, record.Manifest{RunID: "r"})
-	must(t, err)
-	must(t, l.Close())
+	dir := sampleRun(t, true, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error)

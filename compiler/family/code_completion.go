@@ -88,7 +88,7 @@ func (e CodeCompletionEval) Continue(code string) string {
 // fence matches a line that opens or closes a block of Markdown, thought the text up to the end of a model's
 // thoughts, declaration the first line of a function or class.
 var (
-	fence       = regexp.MustCompile("(?m)^ {0,3}```+[ \t]*(\\w*).*\n?")
+	fence       = regexp.MustCompile("(?m)^ {0,3}(?:```+|~~~+)[ \t]*(\\w*).*\n?")
 	thought     = regexp.MustCompile(`(?is)^.*</(?:think|thinking|reasoning)>`)
 	declaration = regexp.MustCompile(`(?m)^(?:(?:async[ \t]+)?def|class)[ \t]+([A-Za-z_]\w*)`)
 )
@@ -131,7 +131,7 @@ func fencedCode(answer string) string {
 			end = marks[i+1][0]
 		}
 		mark := answer[marks[i][0]:marks[i][1]]
-		margin := "\n" + mark[:strings.IndexByte(mark, '`')]
+		margin := "\n" + mark[:strings.IndexAny(mark, "`~")]
 		if block := strings.ReplaceAll("\n"+answer[marks[i][1]:end], margin, "\n")[1:]; compiler.IsPython(tag(i)) {
 			blocks = append(blocks, block)
 		} else {

@@ -25,6 +25,7 @@ func TestProgram(t *testing.T) {
 		{"an example after it", starter, "```python\n" + whole + "```\nUse:\n```python\nprint(add(1, 2))\n```", whole},
 		{"its output after it", starter, "```python\n" + whole + "```\n```text\nlong long long long long output\n```\n", whole},
 		{"two functions in two fences", starter, "```python\nimport math\ndef one():\n    return 1\n```\nand\n```python\n" + whole + "```", "import math\ndef one():\n    return 1\n\n" + whole},
+		{"a fence of tildes", starter, "~~~python\n" + whole + "~~~\n", whole},
 		{"a fence in a list", starter, "1. Add:\n\n   ```python\n   def add(a, b):\n       return a + b\n   ```\n", whole},
 		{"a thought before it", starter, "<think>\n```python\ndef add(a, b): return 0\n```\n</think>\n```python\n" + whole + "```", whole},
 		{"a body", starter, "    return a + b", body},

@@ -46,9 +46,20 @@ func (h *Value[T]) Decode(v document.Value) {
 // Fields hides the fields of a struct that embeds it: for every verb and flag, the struct prints as "<redacted>".
 type Fields struct{}
 
-func (Fields) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, Redacted) }
-func (Fields) String() string               { return Redacted }
-func (Fields) GoString() string             { return Redacted }
+// Format implements [fmt.Formatter].
+func (Fields) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Redacted) }
+
+// String implements [fmt.Stringer].
+func (Fields) String() string { return Redacted }
+
+// GoString implements [fmt.GoStringer].
+func (Fields) GoString() string { return Redacted }
+
+// MarshalJSON implements [encoding/json.Marshaler].
 func (Fields) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `"`), nil }
+
+// MarshalText implements [encoding.TextMarshaler].
 func (Fields) MarshalText() ([]byte, error) { return []byte(Redacted), nil }
-func (Fields) LogValue() slog.Value         { return slog.StringValue(Redacted) }
+
+// LogValue implements [slog.LogValuer].
+func (Fields) LogValue() slog.Value { return slog.StringValue(Redacted) }

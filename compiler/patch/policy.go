@@ -32,7 +32,7 @@ var rules = sync.OnceValue(func() []Rule {
 		rule("loaded by an interpreter by itself", "", `sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
 			entry_points.txt pyvenv.cfg .npmrc .yarnrc* .node-version .nvmrc .python-version .tool-versions .envrc .env`),
 		rule("Python", "python python2 python3 pytest py.test unittest doctest coverage tox nox nosetests nose2 trial django-admin", ""),
-		rule("shell", "bats shellspec", "*.sh *.bash *.zsh *.fish *.bats .bashrc .bash_profile .profile"),
+		rule("shell", "bats shellspec", "*.bats .bashrc .bash_profile .profile"),
 		rule("make and the like", "make gmake cmake ctest ninja meson just task bazel bazelisk scons docker podman", `makefile gnumakefile *.mk justfile taskfile.y*ml
 			cmakelists.txt *.cmake meson.build meson.options meson_options.txt configure configure.ac sconstruct sconscript build.bazel module.bazel workspace.bazel *.bzl
 			dockerfile* containerfile docker-compose*.y*ml compose.y*ml`),

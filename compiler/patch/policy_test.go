@@ -58,7 +58,7 @@ func TestSteering(t *testing.T) {
 		{"a version", []string{"/usr/bin/python3.11", "-m", "unittest"}, []string{"setup.cfg"}, []string{"Makefile"}},
 		{"cargo", []string{"cargo", "test", "--offline"}, []string{"Cargo.toml", ".cargo/config.toml", "build.rs"}, []string{"Makefile", "src/lib.rs"}},
 		{"npm", []string{"npm", "test"}, []string{"package.json", "jest.config.js"}, []string{"go.mod"}},
-		{"a script, which may start anything", []string{"./run-all", "java", "pytest"}, []string{"Makefile", "bin/deploy.sh", "package.json", "go.mod", "conftest.py"}, []string{"src/a.py"}},
+		{"a script, which may start anything", []string{"./run-all", "java", "pytest"}, []string{"Makefile", "package.json", "go.mod", "conftest.py", ".bashrc"}, []string{"src/a.py", "lib/text.sh"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -58,7 +58,10 @@ func rules(agents []AgentType) schema.Rules {
 		"variable":    matching(`^[A-Za-z_][A-Za-z0-9_]*$`, "letters, digits and _"),
 		"votes":       func(s *schema.Schema) { s.Check = checkVotes },
 
-		"run":     func(s *schema.Schema) { s.Object.Foreign = map[string]string{"max_workers": "write jobs"} },
+		"run": func(s *schema.Schema) { s.Object.Foreign = map[string]string{"max_workers": "write jobs"} },
+		"runtime": func(s *schema.Schema) {
+			s.Object.Foreign = map[string]string{"handler": "remove it: sbench's own shim runs all sandboxes"}
+		},
 		"secrets": func(s *schema.Schema) { s.Object.Others.Check = checkSource },
 		"servers": func(s *schema.Schema) {
 			s.Object.Others.Check = checkServer

@@ -134,9 +134,9 @@ type HarnessConfig struct {
 	MaxRequestsMinute   int64         `key:"max_requests_per_minute" doc:"How fast all attempts of a run together may ask the provider; a request that is too early waits."`
 	MaxCostUSD          float64       `key:"max_cost_usd" doc:"What an attempt may cost at the prices, in US dollars."`
 	Prices              *PricesConfig `key:"prices" rule:"null" doc:"What the provider asks for a million tokens, in US dollars."`
-	NoPromptCache       bool          `key:"prompt_cache" is:"off" enum:"shared,off" doc:"Whether the provider may keep the agent's prompts in its cache, which attempts with one key share (shared, the default), or not (off)."`
+	NoPromptCache       bool          `key:"prompt_cache" is:"off" enum:"shared,off" doc:"shared, the default: the provider may keep the agent's prompts in a cache, which all attempts with one key share; off: it may not."`
 	// WorkingClock says that time does not count for the timeout in which the provider makes the harness wait.
-	WorkingClock          bool                 `key:"clock" is:"working" enum:"wall,working" doc:"What counts for the timeout: all time (wall, the default), or all but up to an hour in which the load of the provider makes the harness wait (working)."`
+	WorkingClock          bool                 `key:"clock" is:"working" enum:"wall,working" doc:"What counts for the timeout. wall, the default: all time; working: not the time, up to an hour, in which the harness waits because the provider has too much load."`
 	SidecarsReachProvider bool                 `key:"sidecars_reach_provider" doc:"Let the sidecars of a task ask the provider, at the operator's cost."`
 	MCPServers            map[string]MCPServer `key:"mcp_servers" json:",omitempty" rule:"null servers" items:"A server: one of command and url." doc:"Servers of the Model Context Protocol that the agent is told of, by name."`
 	// Own are the values of AgentType.Config that the file sets: strings without surrounding

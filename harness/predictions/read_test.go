@@ -12,8 +12,8 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness/predictions"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -31,13 +31,7 @@ const rows = `{"id": "code/1", "family": "code_completion", "input": {"prompt": 
 `
 
 func openPack(t *testing.T) *compiler.Pack {
-	t.Helper()
-	dir := t.TempDir()
-	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
-	must(t, os.WriteFile(manifest, []byte("id: p\nversion: 1\n"), 0o644))
-	must(t, os.WriteFile(tasks, []byte(rows), 0o644))
-	pack, err := family.OpenPack(manifest, tasks)
-	must(t, err)
+	pack, _ := packtest.Open(t, t.TempDir(), packtest.Manifest, rows)
 	return pack
 }
 

@@ -396,7 +396,7 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 			files[i].path, files[i].text = "Dockerfile", []byte(withArgs(string(files[i].text), args))
 		}
 	}
-	if !slices.ContainsFunc(files, func(f taskFile) bool { return f.path == "Dockerfile" }) {
+	if _, ok := find(files, "Dockerfile"); !ok {
 		t.wrong(t.name, v.Line(), "", "%s holds no %s", at, dockerfile)
 	}
 	return files

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -196,9 +195,6 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, add func(*task) e
 
 // read reads everything below dir: files, directories and symbolic links.
 func (t *task) read(dir string, limits pack.ImportLimits) error {
-	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
-		return errors.Join(err, errors.New("not a directory"))
-	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -270,12 +266,15 @@ func treeDigest(files []taskFile) string {
 // digest returns the SHA-256 of a text in hexadecimal digits.
 func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-func (t *task) file(name string) (taskFile, bool) {
-	i := slices.IndexFunc(t.files, func(f taskFile) bool { return f.path == name })
+func (t *task) file(name string) (taskFile, bool) { return find(t.files, name) }
+
+// find returns the file with a path.
+func find(files []taskFile, name string) (taskFile, bool) {
+	i := slices.IndexFunc(files, func(f taskFile) bool { return f.path == name })
 	if i < 0 {
 		return taskFile{}, false
 	}
-	return t.files[i], true
+	return files[i], true
 }
 
 // below returns the files of a directory, with paths relative to it.

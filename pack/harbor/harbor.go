@@ -162,7 +162,8 @@ func (b *builder) harborPart(t *task, spec harborTask) terminalTask {
 		}
 		return part
 	}
-	part.script = t.script(spec.testScript(t), harborTest)
+	script, _ := find(part.tests, harborTest)
+	part.script = t.script(cmp.Or(script.at, "tests/"+harborTest), harborTest)
 	var own map[string]any
 	if spec.separate() {
 		spec.Verifier.Env = merged(spec.container().Env, spec.Verifier.Env)

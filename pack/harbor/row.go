@@ -57,9 +57,6 @@ var (
 //   - The solution leaves a process running. The tests start no process, but send requests to this machine.
 //   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 func (b *builder) keepsProcesses(p terminalTask) bool {
-	matches := func(files []taskFile, r *regexp.Regexp) bool {
-		return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
-	}
 	tests, env := append(slices.Clone(p.tests), p.script), taskFile{text: []byte(exports(p.compose.env))}
 	if p.separate() { // its tests run elsewhere
 		tests = nil
@@ -73,6 +70,11 @@ func (b *builder) keepsProcesses(p terminalTask) bool {
 	}
 	sidecar := p.compose.hosts()
 	return sidecar != nil && len(tests) > 0 && matches(append(tests, env), sidecar) && (len(p.solution) == 0 || matches(append(slices.Clone(p.solution), env), sidecar))
+}
+
+// matches reports whether a file has what r matches.
+func matches(files []taskFile, r *regexp.Regexp) bool {
+	return slices.ContainsFunc(files, func(f taskFile) bool { return r.Match(f.text) })
 }
 
 // separate reports whether the checker has an image of its own.
@@ -199,10 +201,9 @@ func (b *builder) writePart(t *task, p terminalTask) error {
 // home returns the home directory of the agent's user: the task's, or else the last one of the Dockerfile.
 func (p terminalTask) home() string {
 	user, _ := p.row.Environment["user"].(string)
-	for _, f := range p.image {
-		if all := userLine.FindAllSubmatch(f.text, -1); user == "" && f.path == "Dockerfile" && len(all) > 0 {
-			user = string(all[len(all)-1][1])
-		}
+	dockerfile, _ := find(p.image, "Dockerfile")
+	if all := userLine.FindAllSubmatch(dockerfile.text, -1); user == "" && len(all) > 0 {
+		user = string(all[len(all)-1][1])
 	}
 	if user == "" || user == "root" || strings.Trim(user, "0123456789") == "" {
 		return "/root"
@@ -212,8 +213,8 @@ func (p terminalTask) home() string {
 
 // needsSetuid reports whether the solution calls sudo or the Dockerfile makes a setuid program.
 func (p terminalTask) needsSetuid() bool {
-	return slices.ContainsFunc(p.solution, func(f taskFile) bool { return callsSudo.Match(f.text) }) ||
-		slices.ContainsFunc(p.image, func(f taskFile) bool { return f.path == "Dockerfile" && makesSetuid.Match(f.text) })
+	dockerfile, _ := find(p.image, "Dockerfile")
+	return matches(p.solution, callsSudo) || makesSetuid.Match(dockerfile.text)
 }
 
 var (

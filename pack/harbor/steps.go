@@ -87,18 +87,10 @@ func (spec harborTask) tests(t *task) []taskFile {
 	}
 	own := t.below(spec.file("tests"))
 	files = slices.DeleteFunc(files, func(f taskFile) bool {
-		return slices.ContainsFunc(own, func(o taskFile) bool { return o.path == f.path })
+		_, replaced := find(own, f.path)
+		return replaced
 	})
 	return append(files, own...)
-}
-
-// testScript returns the path of the script that checks.
-func (spec harborTask) testScript(t *task) string {
-	own := spec.file("tests/" + harborTest)
-	if _, ok := t.file(own); ok {
-		return own
-	}
-	return "tests/" + harborTest
 }
 
 // addStep makes a row a step of the task, with the commands that prepare the step.
@@ -110,7 +102,7 @@ func (spec harborTask) addStep(t *task, strategy string, part *terminalTask) {
 		t.wrong(path.Join("environment", composeFile), 0, "", "other services in a task with steps are not supported: they would lose their state between the steps")
 	}
 	var before []string
-	if slices.ContainsFunc(part.public, func(f taskFile) bool { return f.path == setupScript }) {
+	if _, ok := find(part.public, setupScript); ok {
 		before = append(before, "chmod +x "+setupScript+" && ./"+setupScript+" || exit 1")
 	}
 	if h := s.HealthCheck; h != nil && h.Command != "" {

@@ -48,7 +48,7 @@ var accountID = regexp.MustCompile(`\b(org-|proj_|wrkspc_)[A-Za-z0-9]{6,}`)
 // forwardError forwards an error answer. It replaces an error about the credential, because such an
 // error shows parts of the real key.
 func (x *exchange) forwardError(resp *http.Response) outcome {
-	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode), unavailable: unavailable(resp.StatusCode)}
+	out := outcome{status: resp.StatusCode, cause: causeOf(resp.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxError+1))
 	if x.relay.cfg.Provider == Google && wrongKey(resp.StatusCode, body) {
 		out.cause = BadKey
@@ -92,8 +92,7 @@ func causeOf(status int) Cause {
 // statusOverloaded is Anthropic's status for overload.
 const statusOverloaded = 529
 
-// unavailable reports whether a status says that the provider did not look at the request at all. The
-// request may cause any other error: some gateways answer 500 to a request that they cannot read.
+// unavailable reports whether a status is about the provider's load.
 func unavailable(status int) bool {
 	return status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable || status == statusOverloaded
 }

@@ -72,7 +72,9 @@ func TestBounds(t *testing.T) {
 		{relay.OpenAI, responsesPath, `{"model":"m","max_output_tokens":"x"}`, 128 << 10},
 		{relay.OpenAI, responsesPath, `{"model":"m","max_output_tokens":6999.5}`, 7000},
 		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1,"max_completion_tokens":7000,"n":3}`, 21000},
-		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1e300,"n":1e300}`, 128 << 10},
+		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":1e300,"n":null}`, 128 << 10},
+		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":7,"n":1e300}`, 7 << 10},
+		{relay.OpenAI, chatPath, `{"model":"m","max_tokens":7,"n":" 3 "}`, 7 << 10},
 	} {
 		if _, found, err := relay.Inspect(c.provider, c.path, []byte(c.body)); err != nil || found.Output != c.want {
 			t.Errorf("%s: %d, %v, want %d", c.body, found.Output, err, c.want)

@@ -330,7 +330,7 @@ func (x *exchange) unreachable(cause Cause, worst bool) outcome {
 	}
 	status := x.entry.Status // 0 unless the provider answered
 	x.answer(http.StatusBadGateway, string(cause), "the provider cannot be reached or gave no usable answer")
-	return outcome{status: status, cause: cause, unavailable: !x.sent.Load(), usage: x.unreadUsage(worst)}
+	return outcome{status: status, cause: cause, usage: x.unreadUsage(worst)}
 }
 
 // unreadUsage returns the charge for a request without reading its answer.

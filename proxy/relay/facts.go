@@ -45,13 +45,10 @@ type Facts struct {
 	Other    int64 `json:"other,omitempty"` // other requests sent to the provider, for lists of models and counts of tokens
 	Sent     int64 `json:"sent"`            // generations sent to the provider, including retries; 0 if no model was asked
 
-	Succeeded int64           `json:"succeeded"`        // of Sent, answered with 2xx and to the end
-	Failed    map[Cause]int64 `json:"failed,omitempty"` // of Sent, failed on the provider's side
-	// Unavailable counts the failures that no request can cause: there was no connection, or the
-	// answer was 429, 503 or 529.
-	Unavailable int64 `json:"unavailable,omitempty"`
-	Left        int64 `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
-	Statuses    []int `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
+	Succeeded int64           `json:"succeeded"`          // of Sent, answered with 2xx and to the end
+	Failed    map[Cause]int64 `json:"failed,omitempty"`   // of Sent, failed on the provider's side
+	Left      int64           `json:"left,omitempty"`     // of Sent, ended early by the agent or by Close
+	Statuses  []int           `json:"statuses,omitempty"` // of the last generations, at most 16, in the order of their ends; 0: no answer
 
 	// Outage is how many of the latest generations failed in a row on the provider's side. Any
 	// other answer resets it. A request that the agent ended early does not change it. LastCause is
@@ -75,7 +72,7 @@ type Facts struct {
 func (f Facts) Plus(g Facts) Facts {
 	g.Seen, g.Refused, g.Unlogged, g.Sent = f.Seen+g.Seen, f.Refused+g.Refused, f.Unlogged+g.Unlogged, f.Sent+g.Sent
 	g.Other, g.ProviderWait = f.Other+g.Other, f.ProviderWait+g.ProviderWait
-	g.Succeeded, g.Unavailable, g.Left = f.Succeeded+g.Succeeded, f.Unavailable+g.Unavailable, f.Left+g.Left
+	g.Succeeded, g.Left = f.Succeeded+g.Succeeded, f.Left+g.Left
 	g.Failed, g.Stripped, g.External = added(f.Failed, g.Failed), added(f.Stripped, g.Stripped), added(f.External, g.External)
 	g.Statuses = slices.Concat(f.Statuses, g.Statuses)
 	g.Statuses = g.Statuses[max(0, len(g.Statuses)-maxStatuses):]

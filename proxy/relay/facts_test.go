@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"sync"
@@ -28,9 +27,9 @@ func TestFacts(t *testing.T) {
 	}{
 		{"never asked", nil, relay.Facts{}},
 		{"good", []int{good, good}, relay.Facts{Sent: 2, Succeeded: 2, Statuses: []int{200, 200}}},
-		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Unavailable: 1, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
-		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Unavailable: 2, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
-		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Unavailable: 2, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
+		{"rate, then good", []int{429, good}, relay.Facts{Sent: 2, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 1}, Statuses: []int{429, 200}, LastCause: relay.RateLimited}},
+		{"rate to the end", []int{good, 429, 429}, relay.Facts{Sent: 3, Succeeded: 1, Failed: map[relay.Cause]int64{relay.RateLimited: 2}, Statuses: []int{200, 429, 429}, Outage: 2, LastCause: relay.RateLimited}},
+		{"server to the end", []int{500, 529, 503}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.ServerError: 3}, Statuses: []int{500, 529, 503}, Outage: 3, LastCause: relay.ServerError}},
 		{"errors in streams that are the agent's", []int{500, 7}, relay.Facts{Sent: 2, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 200}, LastCause: relay.ServerError}},
 		{"bad key", []int{401, 403, 402}, relay.Facts{Sent: 3, Failed: map[relay.Cause]int64{relay.BadKey: 3}, Statuses: []int{401, 403, 402}, Outage: 3, LastCause: relay.BadKey}},
 		{"asked badly", []int{500, 400, 404, 413}, relay.Facts{Sent: 4, Failed: map[relay.Cause]int64{relay.ServerError: 1}, Statuses: []int{500, 400, 404, 413}, LastCause: relay.ServerError}},
@@ -312,19 +311,6 @@ func TestUnserved(t *testing.T) {
 		if got := c.of.Unserved(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
-	}
-}
-
-// TestUnavailable: a provider is unavailable only for reasons that no request can cause.
-func TestUnavailable(t *testing.T) {
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	r := newRig(t, relay.OpenAI, gone.URL, nil)
-	for range 2 {
-		text(t, r.post(responsesPath, `{"model":"m"}`))
-	}
-	if f := r.relay.Facts(); f.Sent != 2 || f.Unavailable != 2 || f.Usage != (proxy.Usage{}) {
-		t.Errorf("%+v", f)
 	}
 }
 

@@ -150,12 +150,11 @@ func (l *ledger) exceeded(b Budget) error {
 
 // An outcome is how one generation ended.
 type outcome struct {
-	status      int   // 0: no answer
-	cause       Cause // empty unless failed on the provider's side
-	unavailable bool  // no request can cause the failure; see Facts.Unavailable
-	left        bool  // the agent gave up, or the relay was closed
-	good        bool  // answered with 2xx and to the end
-	usage       proxy.Usage
+	status int   // 0: no answer
+	cause  Cause // empty unless failed on the provider's side
+	left   bool  // the agent gave up, or the relay was closed
+	good   bool  // answered with 2xx and to the end
+	usage  proxy.Usage
 }
 
 // complete ends a generation that admit counted with the same reservation.
@@ -176,9 +175,6 @@ func (l *ledger) complete(reserve proxy.Usage, o outcome) {
 	case o.cause != "":
 		f.Failed[o.cause]++
 		f.Outage++
-		if o.unavailable {
-			f.Unavailable++
-		}
 		f.LastCause = o.cause
 	default:
 		f.Outage = 0

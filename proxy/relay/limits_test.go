@@ -29,7 +29,7 @@ func TestSlowAgents(t *testing.T) {
 		name, send, reason string
 		limits             relay.HostLimits
 	}{
-		{"head", "POST /v1/mess", "malformed_head", relay.HostLimits{Head: 50 * time.Millisecond}},
+		{"head", "POST /v1/mess", "malformed_head", relay.HostLimits{Head: time.Second}},
 		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", relay.HostLimits{Upload: 50 * time.Millisecond}},
 		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", relay.HostLimits{Download: 100 * time.Millisecond}},
 	} {

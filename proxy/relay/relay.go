@@ -89,6 +89,9 @@ func (r *Relay) Serve(l net.Listener) error {
 		return ErrClosed
 	}
 	defer r.work.Done()
+	if err := proxy.Bound(l); err != nil {
+		return errors.Join(fmt.Errorf("provider relay: %w", err), l.Close())
+	}
 	if err := r.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("provider relay: %w", err)
 	}
@@ -118,8 +121,7 @@ type connKey struct{}
 // calls it before connState.
 func (r *Relay) connContext(ctx context.Context, c net.Conn) context.Context {
 	pending := &atomic.Int64{}
-	tcp, ok := c.(*net.TCPConn)
-	bounded := !ok || proxy.BoundClient(tcp) == nil // a connection from this process has no buffers
+	bounded := proxy.Bound(c) == nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if bounded && len(r.conns) < r.cfg.Limits.Conns && r.ctx.Err() == nil {

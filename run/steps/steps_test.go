@@ -2,12 +2,9 @@ package steps_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"testing"
 
-	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/steps"
 )
@@ -38,34 +35,16 @@ func TestSum(t *testing.T) {
 			for i := range tt.made {
 				rows += fmt.Sprintf(`{"id": "t/%d", "family": "terminal_task", "step": {"task": "t"}, "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "x", "candidate": "machine"}}`+"\n", i)
 			}
+			task, _ := packtest.Task(t, rows)
 			var rec record.Record
 			for _, status := range tt.made {
 				rec.Steps = append(rec.Steps, record.Step{Status: status})
 			}
-			steps.Sum(&rec, stepsOf(t, rows), tt.rewards, "")
+			steps.Sum(&rec, task.Steps(), tt.rewards, "")
 			steps.Round(&rec)
 			if rec.VerificationStatus != tt.want || *rec.Score != tt.score {
 				t.Errorf("%s, %v, %v", rec.VerificationStatus, *rec.Score, rec.VerifierMetadata)
 			}
 		})
 	}
-}
-
-// stepsOf returns the steps of the only task of these rows.
-func stepsOf(t *testing.T, rows string) []*compiler.Task {
-	t.Helper()
-	dir := t.TempDir()
-	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for task, err := range pack.Tasks() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return task.Steps()
-	}
-	t.Fatal("no task")
-	return nil
 }

@@ -22,11 +22,7 @@ func (h Hierarchies) Claim() error {
 	if h.to == nil || len(h.to.can) == 0 {
 		return nil
 	}
-	own, err := ownGroup()
-	if err == nil {
-		err = h.claim(own, os.Getpid())
-	}
-	if err != nil {
+	if err := h.claim(ownGroup(), os.Getpid()); err != nil {
 		return fmt.Errorf("claim control group %s: %w", h.to.group, err)
 	}
 	return nil

@@ -71,11 +71,7 @@ func Usable() (Hierarchies, error) {
 	if err != nil || userns.HostRoot() {
 		return h.contained(), err
 	}
-	own, err := ownGroup()
-	if err != nil {
-		return Hierarchies{}, err
-	}
-	return h.delegatedTo(own, os.Getpid(), askManager), nil
+	return h.delegatedTo(ownGroup(), os.Getpid(), askManager), nil
 }
 
 // contained returns the hierarchies of the host's root. The top of a container's tree is an ordinary
@@ -115,18 +111,7 @@ func (g *Group) shown() string { return filepath.Join("/", g.h.top, g.Path()) }
 
 // ownGroup returns this process's group in version 2, as /proc shows it; "" if version 2
 // is not mounted.
-func ownGroup() (string, error) {
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(text)) {
-		if group, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); ok {
-			return group, nil
-		}
-	}
-	return "", nil
-}
+func ownGroup() string { return proc.Field("/proc/self/cgroup", "0::") }
 
 // delegatedTo is Usable for the process self in the group own. delegates reports whether a
 // unit of the user's systemd is delegated.

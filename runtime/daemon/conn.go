@@ -214,11 +214,8 @@ func inspectProcess(pid int, dirs []string) (Inherited, error) {
 		return l, errors.New("it runs in another mount or pid namespace, where it cannot see the sandboxes' files: " +
 			"run sbench beside it, or let sbench start one of its own (--address none)")
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-	if err == nil {
-		l.OOMScoreAdj, err = strconv.Atoi(strings.TrimSpace(string(text)))
-	}
-	if err == nil {
+	var err error
+	if l.OOMScoreAdj, err = strconv.Atoi(proc.Text(fmt.Sprintf("/proc/%d/oom_score_adj", pid))); err == nil {
 		l.SysResource, err = mayHave(pid, unix.CAP_SYS_RESOURCE)
 	}
 	if err == nil && !(l.SysResource && userns.HostRoot()) {
@@ -244,15 +241,9 @@ func hardLimits(pid int) (map[string]uint64, error) {
 
 // mayHave reports whether a capability is in a process's bounding set.
 func mayHave(pid int, capability uint) (bool, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	bits, err := strconv.ParseUint(proc.Field(fmt.Sprintf("/proc/%d/status", pid), "CapBnd:"), 16, 64)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("bounding set of process %d: %w", pid, err)
 	}
-	for line := range strings.Lines(string(text)) {
-		if set, ok := strings.CutPrefix(line, "CapBnd:"); ok {
-			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
-			return bits&(1<<capability) != 0, err
-		}
-	}
-	return false, fmt.Errorf("no bounding set in the status of process %d", pid)
+	return bits&(1<<capability) != 0, nil
 }

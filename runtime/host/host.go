@@ -58,6 +58,8 @@ type Options struct {
 	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
 	// otherwise what the daemon has.
 	OCIRuntime string
+	// IsShim says that this program is the shim, too, when it is executed by the name shim.Program.
+	IsShim bool
 	// Isolation is the least that every sandbox gets: a runtime.Isolation; "" and IsolationAuto mean a
 	// container.
 	Isolation   string

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,26 +10,43 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// findShim returns the path of sbench's shim: beside this program or in PATH. A daemon in another mount
-// namespace, such as that of a Kubernetes node, gets a copy in a directory that it shares.
+// findShim returns the path of sbench's shim: beside this program, in PATH, or else this program by the shim's name, if it can
+// be the shim. A daemon in another mount namespace, such as that of a Kubernetes node, gets a copy in a directory that it
+// shares.
 func (h *Host) findShim() (string, error) {
+	path, err := h.lookShim()
+	if err != nil || !h.conn.Inherited.Apart && filepath.Base(path) == shim.Program {
+		return path, err
+	}
+	named := filepath.Join(h.opts.Root, shim.Program)
+	unfinished := named + "-" + owner.RandomID()
+	if h.conn.Inherited.Apart {
+		var text []byte
+		if text, err = os.ReadFile(path); err == nil {
+			err = os.WriteFile(unfinished, text, 0o700)
+		}
+	} else {
+		err = os.Symlink(path, unfinished)
+	}
+	if err == nil {
+		err = os.Rename(unfinished, named)
+	}
+	if err != nil {
+		_ = os.Remove(unfinished)
+		return "", fmt.Errorf("give the shim its name: %w", err)
+	}
+	return named, nil
+}
+
+func (h *Host) lookShim() (string, error) {
 	path, err := shim.Look()
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
-	}
-	if !h.conn.Inherited.Apart {
+	switch {
+	case err == nil:
 		return path, nil
+	case h.opts.IsShim:
+		return os.Executable()
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	shared := filepath.Join(h.opts.Root, shim.Program)
-	unfinished := shared + "-" + owner.RandomID()
-	if err := errors.Join(os.WriteFile(unfinished, text, 0o700), os.Rename(unfinished, shared)); err != nil {
-		return "", errors.Join(err, os.Remove(unfinished))
-	}
-	return shared, nil
+	return "", fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 }
 
 // Shim returns the daemon's name of the shim, for records.

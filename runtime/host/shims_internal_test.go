@@ -9,7 +9,8 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// TestFindShim: a daemon in another mount namespace gets a copy of the shim in the directory that it shares.
+// TestFindShim: a daemon in another mount namespace gets a copy of the shim in the directory that it shares,
+// and sbench without a shim is the shim itself.
 func TestFindShim(t *testing.T) {
 	programs, root := t.TempDir(), t.TempDir()
 	t.Setenv("PATH", programs)
@@ -26,5 +27,20 @@ func TestFindShim(t *testing.T) {
 				t.Errorf("apart %v: %s %q, want %s %q: %v, %v", apart, path, got, want, text, err, readErr)
 			}
 		}
+	}
+
+	t.Setenv("PATH", t.TempDir())
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := Host{opts: Options{Root: root, IsShim: true}, conn: &daemon.Conn{}}
+	path, err := h.findShim()
+	if is, linkErr := os.Readlink(path); path != shared || is != self || err != nil || linkErr != nil {
+		t.Errorf("without a shim: %s is %q, want %s to be %s: %v, %v", path, is, shared, self, err, linkErr)
+	}
+	h.opts.IsShim = false
+	if path, err := h.findShim(); err == nil {
+		t.Errorf("a program that is no shim: %s", path)
 	}
 }

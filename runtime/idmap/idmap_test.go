@@ -137,27 +137,6 @@ func TestMountReadOnly(t *testing.T) {
 	}
 }
 
-// TestCannotShift: overlayfs cannot shift ids, and Mount reports that.
-func TestCannotShift(t *testing.T) {
-	needRoot(t)
-	r := take(t, false)
-	lower, merged := mountPoint(t)
-	more := filepath.Join(filepath.Dir(lower), "more")
-	shown := filepath.Join(filepath.Dir(lower), "shown")
-	if err := errors.Join(os.Mkdir(more, 0o755), os.Mkdir(shown, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Mount(merged, shown, false); !errors.Is(err, idmap.ErrCannotShift) {
-		t.Errorf("got %v", err)
-	}
-	if err := (*idmap.Range)(nil).Mount(merged, shown, false); err != nil {
-		t.Errorf("without shifting: %v", err)
-	}
-}
-
 // TestShiftsTmpfs compares the result with that of a mount.
 func TestShiftsTmpfs(t *testing.T) {
 	needRoot(t)

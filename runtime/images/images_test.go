@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -91,7 +92,7 @@ func push(t *testing.T, ref string, img v1.Image) v1.Hash {
 	t.Helper()
 	r, err := name.ParseReference(ref)
 	must(t, err)
-	must(t, remote.Write(r, img, remote.WithAuthFromKeychain(keychain())))
+	must(t, remote.Write(r, img, remote.WithAuthFromKeychain(authn.DefaultKeychain)))
 	digest, err := img.Digest()
 	must(t, err)
 	return digest

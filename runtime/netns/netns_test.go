@@ -31,24 +31,6 @@ func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	return n
 }
 
-func TestNew(t *testing.T) {
-	n := newNamespace(t, netns.Options{})
-	for range 50 { // often enough that the scheduler also picks the process's first thread
-		newNamespace(t, netns.Options{})
-	}
-	inside, err := os.Readlink(n.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	host, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if inside == host || inside == "" {
-		t.Errorf("namespace %q, the host's is %q", inside, host)
-	}
-}
-
 // answer accepts one connection, and writes to it what name returns.
 func answer(t *testing.T, l net.Listener, name func(c *net.TCPConn) string) {
 	t.Helper()

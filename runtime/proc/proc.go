@@ -29,6 +29,18 @@ func Text(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
+// Field returns what follows key at the beginning of a line of a small file, without surrounding space; ""
+// if there is no such line.
+func Field(file, key string) string {
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, key); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
 // Stat is the content of /proc/PID/stat (proc(5)) from field 3, the state, on.
 type Stat []string
 

@@ -22,14 +22,15 @@ import (
 
 // Config says what a root file system is made of.
 type Config struct {
-	Dir      string          // an empty directory for its mounts
-	Lower    []string        // directories below the layer, topmost first
-	Layer    *volume.Volume  // takes what is written over the root and over mounts with Copy
-	IDs      *idmap.Range    // the sandbox's ids; nil if it has the ids of this process
-	Files    []File          // small files that are mounted read-only
-	Mounts   []runtime.Mount // the caller's
-	Workdir  string          // a directory to make unless it exists
-	Writable bool            // otherwise the root itself is read-only
+	Dir      string              // an empty directory for its mounts
+	Lower    []string            // directories below the layer, topmost first
+	Layer    *volume.Volume      // takes what is written over the root and over mounts with Copy
+	IDs      *idmap.Range        // the sandbox's ids; nil if it has the ids of this process
+	Files    []File              // small files that are mounted read-only
+	Mounts   []runtime.Mount     // the caller's
+	Left     map[string][]string // the directories of the mounts with Left, topmost first, by Dest
+	Workdir  string              // a directory to make unless it exists
+	Writable bool                // otherwise the root itself is read-only
 	// Untrusted says that an agent may have put anything at the mount points.
 	Untrusted bool
 }
@@ -115,7 +116,7 @@ func (f *FS) Chown(uid, gid uint32) error {
 	}
 	for _, m := range f.Mounts {
 		var err error
-		if m.Copy { // files below the top keep their owners
+		if m.Copy && m.Left == nil { // files below the top keep their owners
 			err = os.Lchown(m.Source, f.shifter.hostID(uid), f.shifter.hostID(gid))
 		}
 		if m.Chown && err == nil {
@@ -168,19 +169,25 @@ func (f *FS) writeFiles() error {
 	return errors.Join(errs...)
 }
 
-// mountCopies makes an overlay of the source of each mount with Copy, as the mount's new
+// mountCopies makes an overlay of the source of each mount with Copy or Left, as the mount's new
 // source.
 func (f *FS) mountCopies() error {
 	for i := range f.Mounts {
-		m := &f.Mounts[i]
-		if !m.Copy {
-			continue
+		m, name := &f.Mounts[i], fmt.Sprintf("copy-%d", i)
+		switch {
+		case m.Left != nil:
+			at := filepath.Join(f.Dir, name)
+			if err := errors.Join(os.Mkdir(at, 0o711), f.shifter.overlay(f.Left[m.Dest], name, at)); err != nil {
+				return fmt.Errorf("what is left for %s: %w", m.Dest, err)
+			}
+			m.Source, m.Copy, m.Writable = at, true, false
+		case m.Copy:
+			merged, err := f.shifter.overlayOf(m.Source, name)
+			if err != nil {
+				return fmt.Errorf("copy of %s: %w", m.Source, err)
+			}
+			m.Source, m.Writable = merged, true
 		}
-		merged, err := f.shifter.overlayOf(m.Source, fmt.Sprintf("copy-%d", i))
-		if err != nil {
-			return fmt.Errorf("copy of %s: %w", m.Source, err)
-		}
-		m.Source, m.Writable = merged, true
 	}
 	return nil
 }

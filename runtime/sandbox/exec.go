@@ -98,7 +98,11 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, err
 	}
 	defer release()
-	s.container, err = s.kind.Driver.Create(ctx, s.containerConfig(data), std)
+	container := task.Config{ID: s.id, Dir: s.dir, Spec: data}
+	if s.ids.own != nil {
+		container.Base, container.Devices = s.ids.own.Base(), s.root.Devices()
+	}
+	s.container, err = s.kind.Driver.Create(ctx, container, std)
 	if err != nil {
 		return nil, task.StartError(err)
 	}

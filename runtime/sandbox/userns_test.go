@@ -242,7 +242,7 @@ func TestOwnersOnDisk(t *testing.T) {
 }
 
 // TestOwnersOfWhatIsLeft: a verifier on top of an agent's layer, and the directory from
-// which sbench takes a candidate, show the owners that the agent saw.
+// which sbench takes a candidate, as a mount or on the host, show the owners that the agent saw.
 func TestOwnersOfWhatIsLeft(t *testing.T) {
 	_, run, image := ownIDs(t)
 	agent := create(t, run, runtime.Config{Name: "agent", Image: image, WritableRoot: true, User: "0:0", Workdir: "/left"})
@@ -256,6 +256,14 @@ func TestOwnersOfWhatIsLeft(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("as %s the owners are %s, want %s", user, got, want)
+		}
+	}
+	for user, want := range map[string]string{"0:0": "0:0:600 0:0:700 y", "1000:1000": "0:0:600 0:0:700 refused"} {
+		mounts := []runtime.Mount{{Left: agent, Dest: "/agent"}}
+		got := output(t, create(t, run, runtime.Config{Name: "extraction", Image: image, Mounts: mounts, User: user}), "sh", "-c",
+			"stat -c %u:%g:%a /agent/left/root /agent/left/private | tr '\n' ' '; cat /agent/left/private/file 2>/dev/null || echo refused")
+		if got != want {
+			t.Errorf("as %s the mount has %s, want %s", user, got, want)
 		}
 	}
 	left, err := agent.Path("/left")

@@ -114,7 +114,8 @@ func (c Call) spawn(socket string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(self, "-namespace", c.Namespace, "-address", c.Address, "-id", c.ID, "serve")
+	cmd := exec.Command(self)
+	cmd.Args = []string{Program, "-namespace", c.Namespace, "-address", c.Address, "-id", c.ID, "serve"}
 	cmd.Dir = "/"
 	// Not NOTIFY_SOCKET, which systemd gives to containerd: runc would mount a socket for it in
 	// every sandbox, and pass on to systemd what sandboxes say there.

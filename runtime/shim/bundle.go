@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -150,14 +149,6 @@ func lastError(file string) string {
 		}
 	}
 	return said
-}
-
-func readPid(file string) (int, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
 // release lets a created container's process execute its program. Before the process goes on, it writes

@@ -3,11 +3,14 @@ package shim
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // process is a process of a sandbox: its first, or one that was added.
@@ -35,9 +38,9 @@ func newProcess(stdin, stdout, stderr string, spec []byte) *process {
 // adopt takes up the process whose pid the OCI runtime wrote to a file. It is a child of
 // this process, because its parent was the runtime, which has ended.
 func (p *process) adopt(pidFile string) error {
-	pid, err := readPid(pidFile)
+	pid, err := strconv.Atoi(proc.Text(pidFile))
 	if err != nil {
-		return err
+		return fmt.Errorf("what the OCI runtime wrote to %s: %w", pidFile, err)
 	}
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -46,7 +49,8 @@ func (p *process) adopt(pidFile string) error {
 	defer reapThreadsOf(pid) // those that ended before reapThreads knew of the process
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pid, p.pidfd, p.namespace = pid, os.NewFile(uintptr(fd), "pidfd"), pidNamespace(pid)
+	p.pid, p.pidfd = pid, os.NewFile(uintptr(fd), "pidfd")
+	p.namespace, _ = proc.Namespace(pid, "pid")
 	go p.reap(pid, p.pidfd)
 	return nil
 }

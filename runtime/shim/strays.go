@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // awaitEnd waits for the end of a process, unless it was never made, and with the first process for the
@@ -51,7 +53,7 @@ func (t *task) reapStrays() {
 	}
 	known := t.living()
 	for _, pid := range children() {
-		if !slices.Contains(known, pid) && pidNamespace(pid) == first.namespace {
+		if space, _ := proc.Namespace(pid, "pid"); !slices.Contains(known, pid) && space == first.namespace {
 			reapThreadsOf(pid)
 			_, _ = unix.Wait4(pid, nil, unix.WNOHANG|unix.WALL, nil) // if it has not ended, then later
 		}
@@ -131,11 +133,4 @@ func children() (pids []int) {
 		}
 	}
 	return pids
-}
-
-// pidNamespace returns the name of a process's PID namespace, also if it has ended; "" if it was
-// reaped.
-func pidNamespace(pid int) string {
-	name, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
-	return name
 }

@@ -33,10 +33,22 @@ func Run(f func() error) error {
 	return <-done
 }
 
-// RaiseCapabilities makes all permitted capabilities of this thread effective again, after a
+// Become makes id the effective user and group of only this thread, also for access to files, and keeps its
+// capabilities. It uses raw system calls, since the functions of package syscall change all threads.
+func Become(id uint32) error {
+	const same = ^uintptr(0)
+	for _, number := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
+		if _, _, errno := unix.RawSyscall(number, same, uintptr(id), same); errno != 0 {
+			return fmt.Errorf("become id %d: %w", id, errno)
+		}
+	}
+	return raiseCapabilities()
+}
+
+// raiseCapabilities makes all permitted capabilities of this thread effective again, after a
 // change of its user id from 0 has cleared some or all of them (capabilities(7), "Effect of
 // user ID changes on capabilities").
-func RaiseCapabilities() error {
+func raiseCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {

@@ -35,7 +35,7 @@ func New(owner uint32, mappings []Mapping) (*Namespace, error) {
 	n := &Namespace{mappings: mappings}
 	err := thread.Run(func() error {
 		if owner != 0 {
-			if err := becomeEffective(owner); err != nil {
+			if err := thread.Become(owner); err != nil {
 				return err
 			}
 		}
@@ -71,18 +71,6 @@ func (n *Namespace) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// becomeEffective makes id the effective user and group of only this thread. It uses raw
-// system calls, since the functions of package syscall change all threads.
-func becomeEffective(id uint32) error {
-	const same = ^uintptr(0)
-	for _, number := range []uintptr{unix.SYS_SETRESGID, unix.SYS_SETRESUID} {
-		if _, _, errno := unix.RawSyscall(number, same, uintptr(id), same); errno != 0 {
-			return fmt.Errorf("become id %d: %w", id, errno)
-		}
-	}
-	return thread.RaiseCapabilities()
 }
 
 // start opens the namespaces of a child process and then kills the child, which does nothing.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // Bounded reports whether the kernel bounds the volume, as it does unless
@@ -91,11 +93,8 @@ func nameless(pid int) []unix.Stat_t {
 		if unix.Stat(fd, &st) != nil || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)))
-		for line := range strings.Lines(string(text)) {
-			if mount, ok := strings.CutPrefix(line, "mnt_id:"); ok && overlays[strings.TrimSpace(mount)] {
-				found = append(found, st)
-			}
+		if overlays[proc.Field(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(fd)), "mnt_id:")] {
+			found = append(found, st)
 		}
 	}
 	return found

@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/code"
@@ -82,7 +80,6 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 			eval[name] = value
 		}
 	}
-	dir := tb.TempDir()
 	row, err := json.Marshal(map[string]any{
 		"id": "t", "family": "code_completion", "input": input,
 		"eval":        eval,
@@ -91,19 +88,7 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	filetest.Write(tb, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n"})
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	for task, err := range pack.Tasks() {
-		if err != nil {
-			tb.Fatal(err)
-		}
-		return task, pack
-	}
-	tb.Fatal("no task")
-	return nil, nil
+	return packtest.Task(tb, string(row))
 }
 
 func (w codeWorld) judge(tb testing.TB, c codeTask, program string) (verifiers.Verdict, error) {

@@ -78,6 +78,8 @@ type Calibration struct {
 	// with an edit of every function, where Others fail without a solution. A set without edits is
 	// not used.
 	Sets []Set `json:"sets,omitempty"`
+	// Seen says that the sets change only what authors of candidates can read.
+	Seen bool `json:"seen,omitempty"`
 	// Canary and Broken are those of the [Listing].
 	Canary []Edit   `json:"canary,omitempty"`
 	Broken []string `json:"broken,omitempty"`

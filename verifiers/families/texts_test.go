@@ -3,13 +3,11 @@ package families_test
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/families"
 )
@@ -60,23 +58,6 @@ func textTask(t *testing.T, name string, input, eval any) *compiler.Task {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
-	for file, text := range map[string]string{manifest: "id: p\nversion: 1\n", tasks: string(row) + "\n"} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pack, err := family.OpenPack(manifest, tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for task, err := range pack.Tasks() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		return task
-	}
-	t.Fatal("no task")
-	return nil
+	task, _ := packtest.Task(t, string(row))
+	return task
 }

@@ -136,6 +136,9 @@ func (j *Judge) calibrate(ctx context.Context, m Model, q Question, r *Result) (
 func (j *Judge) majority(ctx context.Context, m Model, q Question, about, text string, r *Result) (bool, error) {
 	for yes, no := 0, 0; ; {
 		v, err := vote(ctx, m, q, text)
+		if ofCandidate := about == "answer" || about == "contrast"; err != nil && ofCandidate {
+			v, err = voteAgain(ctx, m, q, text, err)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -170,6 +173,19 @@ func vote(ctx context.Context, m Model, q Question, text string) (Vote, error) {
 	}
 	v.Pass, v.Reason = verdict(reply, id)
 	return v, nil
+}
+
+// voteAgain is vote for a candidate's text at which the provider has failed. If it fails again, but serves the
+// reference answer, the text is at fault: no candidate may turn its failure into an error.
+func voteAgain(ctx context.Context, m Model, q Question, text string, failed error) (Vote, error) {
+	if _, err := vote(ctx, m, q, q.Reference); err != nil {
+		return Vote{}, failed
+	}
+	v, err := vote(ctx, m, q, text)
+	if err != nil && ctx.Err() == nil {
+		v.Reason, err = "the provider fails at this text, and serves the reference answer", nil
+	}
+	return v, err
 }
 
 func nonce() string {

@@ -153,6 +153,7 @@ func TestHonest(t *testing.T) {
 type replies struct {
 	gullible
 	reply func(id string) (string, error)
+	gone  *bool // from now on, it fails at everything
 }
 
 func (r *replies) Ask(ctx context.Context, system, user string) (string, error) {
@@ -160,11 +161,16 @@ func (r *replies) Ask(ctx context.Context, system, user string) (string, error) 
 	if m != nil && m[2] == "answer" {
 		return r.reply(m[4])
 	}
+	if *r.gone {
+		return "", errGone
+	}
 	return r.gullible.Ask(ctx, system, user)
 }
 
-// TestReplies: only a reply in the form that was asked for is a verdict.
+// TestReplies: only a reply in the form that was asked for is a verdict. An answer at which the provider always fails
+// does not pass, and a provider that fails at everything is an error.
 func TestReplies(t *testing.T) {
+	gone, once := false, true
 	for name, tt := range map[string]struct {
 		reply func(id string) (string, error)
 		err   error
@@ -177,9 +183,18 @@ func TestReplies(t *testing.T) {
 		}, nil},
 		"other words": {func(id string) (string, error) { return fmt.Sprintf(`{"id": %q, "verdict": "passed"}`, id), nil }, nil},
 		"refused":     {func(string) (string, error) { return "", judge.ErrRefused }, nil},
-		"gone":        {func(string) (string, error) { return "", errGone }, errGone},
+		"gone at it":  {func(string) (string, error) { return "", errGone }, nil},
+		"gone":        {func(string) (string, error) { gone = true; return "", errGone }, errGone},
+		"gone once": {func(id string) (string, error) {
+			if once {
+				once = false
+				return "", errGone
+			}
+			return fmt.Sprintf(`{"id": %q, "verdict": "fail"}`, id), nil
+		}, nil},
 	} {
-		m := &replies{*newGullible(func(string) bool { return false }), tt.reply}
+		gone = false
+		m := &replies{*newGullible(func(string) bool { return false }), tt.reply, &gone}
 		r, err := (&judge.Judge{Votes: 1}).Grade(t.Context(), m, sky(), "answer")
 		if r.Pass || !errors.Is(err, tt.err) {
 			t.Errorf("%s: %+v, %v", name, r, err)

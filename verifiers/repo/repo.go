@@ -203,6 +203,9 @@ func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, 
 		Reference: err == nil, // otherwise there is none, or none that parses
 	}
 	command := &testCommand{repoCheck: c, candidate: prepared, tests: slices.Concat(files, others), gold: gold}
+	if s.Seen, err = c.seen(ctx, files); err != nil {
+		return verifiers.Verdict{}, err
+	}
 	v, err := s.Judge(ctx, command)
 	if command.reference != nil {
 		err = errors.Join(err, command.reference.Close(ctx))
@@ -331,6 +334,24 @@ func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) 
 	return suite.ReadTests(root, slices.DeleteFunc(suite.TestsBelow(root, workdir), changed)), nil, nil
 }
 
+// seen returns the texts that the image has of the files and of those that test_patch renames: agents can read them.
+func (c *repoCheck) seen(ctx context.Context, files []contrast.File) (seen []string, err error) {
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return nil, err
+	}
+	names := c.touched()
+	for _, f := range files {
+		names = append(names, f.Path)
+	}
+	for _, name := range names {
+		if text, err := view.Root().ReadFile(strings.TrimPrefix(path.Join(c.repo(), name), "/")); err == nil {
+			seen = append(seen, string(text))
+		}
+	}
+	return seen, view.Close()
+}
+
 // selected returns the files that words of a command name, and the Python test files in
 // directories they name.
 func selected(root *os.Root, workdir string, args []string) []string {
@@ -351,9 +372,10 @@ func selected(root *os.Root, workdir string, args []string) []string {
 	return slices.Compact(names)
 }
 
-// stageInputs writes the task's other files that the tests see.
+// stageInputs writes the task's public files. Of the evaluation inputs it writes none: one is the text of the
+// tests' patch, which would show a candidate whether the tests are changed.
 func (c *repoCheck) stageInputs(ctx context.Context) error {
-	plan, err := workspace.PlanTestSandbox(c.in.Task, c.in.Pack)
+	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)
 	if err != nil {
 		return err
 	}

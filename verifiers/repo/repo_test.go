@@ -14,10 +14,10 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -74,6 +74,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"calc/crlf.txt":            "one\r\ntwo\r\n",
 		"calc/latin.txt":           "caf\xe9\n",
 		"tests/test_old.py":        "def test_old():\n    assert True\n",
+		"tests/test_kept.py":       "from calc.core import add\n\ndef test_kept():\n    assert add(3, 0) == 3\ndef test_kept_too():\n    assert add(9, 0) == 9\n",
 		"bin/test":                 "#!/bin/sh\nexec python3 -m pytest -q tests\n",
 		"bin/tox":                  likeTox,
 		"manage.py":                likeDjango,
@@ -173,16 +174,8 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
 	verdicttest.Must(t, err)
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), append(row, '\n'), 0o644))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte("id: p\nversion: 1\n"), 0o644))
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	verdicttest.Must(t, err)
-	for task, err := range pack.Tasks() {
-		verdicttest.Must(t, err)
-		return task, pack
-	}
-	t.Fatal("no task")
-	return nil, nil
+	pack, tasks := packtest.Open(t, dir, packtest.Manifest, string(row))
+	return tasks[0], pack
 }
 
 // attempt runs a shell script as the agent, and judges what it leaves.
@@ -254,7 +247,7 @@ func TestRepoPatch(t *testing.T) {
 // TestRepoPatchForms: the form of a change decides neither way: names, kinds of files, policies.
 func TestRepoPatchForms(t *testing.T) {
 	judgeRows(t, []repoRow{
-		{"honest fix, committed", fix + `; git -c user.name=x -c user.email=x@y commit -qam fix`, "", nil},
+		{"honest fix, stashed, and committed on a branch", fix + `; git config user.name x; git config user.email x@y; echo x > calc/new.txt; git stash -qu && git stash pop -q && git checkout -qb mend && git add -A && git commit -qm fix && git checkout -q - && git merge -q mend || rm -r calc`, "", nil},
 		{"honest fix, staged", fix + `; git add -A`, "", nil},
 		{"honest fix in a new file", `echo 'def add(a, b): return a + b' > calc/impl.py; echo 'from calc.impl import add' > calc/core.py`, "", nil},
 		{"honest fix with a space and an umlaut in a name", fix + `; echo x > "calc/a ö.txt"`, "", nil},
@@ -264,7 +257,7 @@ func TestRepoPatchForms(t *testing.T) {
 		{"honest fix and a deleted file", fix + `; rm directory/deep/file.data`, "", nil},
 		{"honest fix and an ignored file", fix + `; mkdir build; echo x > build/out; echo x > y.tmp`, "", nil},
 		{"honest fix and a change to a tracked ignored file", fix + `; echo more >> kept.tmp`, "", nil},
-		{"honest fix, executable", fix + `; chmod +x calc/core.py`, "", nil},
+		{"honest fix, executable, and files for their owner only", `umask 077; ` + fix + `; chmod 700 calc/core.py; chmod 600 calc/__init__.py; mkdir calc/own; echo x > calc/own/file`, "", nil},
 		{"honest fix within allow_paths", fix, "", map[string]any{"candidate_policy": map[string]any{"allow_paths": []string{"calc/**"}}}},
 		{"honest fix with a setup patch", fix, "", map[string]any{"setup_patch": "diff --git a/setup.txt b/setup.txt\nnew file mode 100644\n--- /dev/null\n+++ b/setup.txt\n@@ -0,0 +1 @@\n+x\n"}},
 		{"reads only", `cat calc/core.py task.json securebench/public/*.json`, "empty_patch", nil},

@@ -32,9 +32,21 @@ func (s suite) draw(ctx context.Context) (c contrast.Calibration, err error) {
 	if err != nil && !neverStarted(err) {
 		return c, err
 	}
-	c.Sets = sets(s.functions(found.Edits, exit))
+	unseen := slices.DeleteFunc(slices.Clone(found.Edits), s.seen)
+	if c.Seen = len(unseen) == 0; c.Seen {
+		unseen = slices.Clone(found.Edits)
+	}
+	c.Sets = sets(s.functions(unseen, exit), s.functions(found.Edits, exit))
 	c.Sets[allSet].Others = slices.DeleteFunc(slices.Clone(c.Sets[allSet].Edits), func(e contrast.Edit) bool { return !reported(exit, e) })
 	return c, nil
+}
+
+// seen reports whether an edit changes a line that authors of candidates can read.
+func (s suite) seen(e contrast.Edit) bool {
+	text := s.Files[slices.IndexFunc(s.Files, func(f contrast.File) bool { return f.Path == e.Path })].Text
+	after, _, _ := strings.Cut(text[e.End:], "\n")
+	line := "\n" + text[strings.LastIndexByte(text[:e.Start], '\n')+1:e.End] + after + "\n"
+	return slices.ContainsFunc(s.Seen, func(seen string) bool { return strings.Contains("\n"+seen+"\n", line) })
 }
 
 // maxChanged bounds the changed functions, so that the output holds all their failures.
@@ -93,7 +105,7 @@ func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 	return of[:min(len(of), maxChanged)]
 }
 
-// sets draws the sets of two runs, and returns a third set with every function:
+// sets draws the sets of two runs from functions, and returns a third set with every function in all:
 //
 //	every function                the first edit is in one of the two sets
 //	the first function            an edit of another assertion, or of another row of its table, is in the other set
@@ -103,7 +115,7 @@ func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]c
 //
 // The first function fails without a solution, if any function does. The task's description may tell
 // the answer to the assertion at which it fails, and so another assertion is changed, too.
-func sets(of [][]contrast.Edit) []contrast.Set {
+func sets(of, all [][]contrast.Edit) []contrast.Set {
 	drawn := make([]contrast.Set, 3)
 	add := func(set int, edits []contrast.Edit, wanted func(contrast.Edit) bool) (e contrast.Edit, ok bool) {
 		i := slices.IndexFunc(edits, func(e contrast.Edit) bool { return wanted(e) && !slices.ContainsFunc(drawn[set].Edits, e.Overlaps) })
@@ -130,8 +142,10 @@ func sets(of [][]contrast.Edit) []contrast.Set {
 				drawn[n].Edits = append(drawn[n].Edits, row)
 			}
 		}
-		add(allSet, own, func(e contrast.Edit) bool { return e.Users == "" })
 		half = 1 - half
+	}
+	for _, own := range all {
+		add(allSet, own, func(e contrast.Edit) bool { return e.Users == "" })
 	}
 	return drawn
 }

@@ -35,6 +35,9 @@ type Suite struct {
 	Input  verifiers.Input
 	Key    string          // names the evaluation in the store of calibrations
 	Files  []contrast.File // hidden tests in Python
+	// Seen are texts of tests that authors of candidates can read. A candidate that finds a line of them
+	// changed knows in which run it is.
+	Seen []string
 	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
 	// Certain says that the command surely uses the files, so that it is a fault of the pack if
@@ -288,7 +291,9 @@ func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.
 	if sum.Followed > 0 {
 		return refuse(v, contrast.Reason, "the tests still pass after what they expect has been changed", sum), true
 	}
-	v.Assurance, v.Contrast = verifiers.Contrasted, &sum
+	if v.Assurance, v.Contrast = verifiers.Contrasted, &sum; c.Seen {
+		v.Assurance = verifiers.Executed
+	}
 	return v, true
 }
 
@@ -419,7 +424,7 @@ func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration, end
 // tests, and, if none does, whether the canary does. If the candidate is the reference, its runs, in which it
 // passed the unchanged tests, are not made again.
 func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
-	c.Reference = true
+	c.Reference, c.Seen = true, drawn.Seen
 	exits := map[int]runtime.Exit{}
 	if s.Input.Reference {
 		exits = maps.Clone(ends)

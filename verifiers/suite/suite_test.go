@@ -73,40 +73,46 @@ func (idle) Doing(string)                  {}
 // TestRuns: how often the tests run, by the effort, by whether there is a calibration, and by whether the
 // candidate is the reference; one after the other and at the same time.
 func TestRuns(t *testing.T) {
-	drawn := contrast.Calibration{Sets: []contrast.Set{
-		{Edits: []contrast.Edit{edit("test_a", "1", "3")}}, {Edits: []contrast.Edit{edit("test_b", "2", "4")}},
-		{Edits: []contrast.Edit{edit("test_a", "1", "3"), edit("test_b", "2", "4")}},
-	}}
-	for _, e := range []contrast.Edit{edit("test_a", "1", ""), edit("test_b", "2", "")} {
-		e.Start, e.New = e.End, "; raise AssertionError"
-		drawn.Canary = append(drawn.Canary, e)
+	drawn := func(seen bool) contrast.Calibration {
+		drawn := contrast.Calibration{Seen: seen, Sets: []contrast.Set{
+			{Edits: []contrast.Edit{edit("test_a", "1", "3")}}, {Edits: []contrast.Edit{edit("test_b", "2", "4")}},
+			{Edits: []contrast.Edit{edit("test_a", "1", "3"), edit("test_b", "2", "4")}},
+		}}
+		for _, e := range []contrast.Edit{edit("test_a", "1", ""), edit("test_b", "2", "")} {
+			e.Start, e.New = e.End, "; raise AssertionError"
+			drawn.Canary = append(drawn.Canary, e)
+		}
+		return drawn
 	}
 	type runs struct{ Candidate, Reference, Later int } // Later are the candidate's, once the calibration is stored
 	tests := []struct {
 		name                              string
 		effort                            contrast.Effort
 		follows, isReference, noReference bool
+		seen                              bool // authors of candidates can read what is changed
 		want                              runs
 		assurance                         verifiers.Assurance
 		reason                            string
 	}{
-		{"honest", "", false, false, false, runs{3, 3, 3}, verifiers.Contrasted, ""},
-		{"honest, quick", contrast.Quick, false, false, false, runs{2, 3, 2}, verifiers.Contrasted, ""},
-		{"honest, off", contrast.Off, false, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
-		{"the reference", "", false, true, false, runs{3, 0, 3}, verifiers.Contrasted, ""},
-		{"the reference, quick", contrast.Quick, false, true, false, runs{2, 1, 2}, verifiers.Contrasted, ""},
-		{"follows", "", true, false, false, runs{3, 3, 3}, "", contrast.Reason},
-		{"follows, quick", contrast.Quick, true, false, false, runs{2, 3, 2}, "", contrast.Reason},
-		{"follows, off", contrast.Off, true, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
-		{"without a reference", "", false, false, true, runs{3, 0, 3}, verifiers.Executed, ""},
-		{"without a reference, quick", contrast.Quick, false, false, true, runs{2, 0, 2}, verifiers.Executed, ""},
+		{"honest", "", false, false, false, false, runs{3, 3, 3}, verifiers.Contrasted, ""},
+		{"honest, quick", contrast.Quick, false, false, false, false, runs{2, 3, 2}, verifiers.Contrasted, ""},
+		{"honest, off", contrast.Off, false, false, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
+		{"the reference", "", false, true, false, false, runs{3, 0, 3}, verifiers.Contrasted, ""},
+		{"the reference, quick", contrast.Quick, false, true, false, false, runs{2, 1, 2}, verifiers.Contrasted, ""},
+		{"follows", "", true, false, false, false, runs{3, 3, 3}, "", contrast.Reason},
+		{"follows, quick", contrast.Quick, true, false, false, false, runs{2, 3, 2}, "", contrast.Reason},
+		{"follows, off", contrast.Off, true, false, false, false, runs{1, 0, 1}, verifiers.Executed, ""},
+		{"without a reference", "", false, false, true, false, runs{3, 0, 3}, verifiers.Executed, ""},
+		{"without a reference, quick", contrast.Quick, false, false, true, false, runs{2, 0, 2}, verifiers.Executed, ""},
+		{"seen", "", false, false, false, true, runs{3, 3, 3}, verifiers.Executed, ""},
+		{"seen, follows", "", true, false, false, true, runs{3, 3, 3}, "", contrast.Reason},
 	}
 	for _, tt := range tests {
 		for _, pace := range []verifiers.Pace{nil, idle{}} {
 			t.Run(tt.name, func(t *testing.T) {
 				s := suite.Suite{Key: "k", Files: []contrast.File{{Path: "t.py", Text: source}}, Certain: true, Reference: !tt.noReference}
 				s.Input = verifiers.Input{Contrast: tt.effort, Pace: pace, Reference: tt.isReference, Calibrations: contrast.NewStore("")}
-				if _, err := s.Input.Calibrations.Get(t.Context(), contrast.Key("", "k", "drawn"), func() (contrast.Calibration, error) { return drawn, nil }); err != nil {
+				if _, err := s.Input.Calibrations.Get(t.Context(), contrast.Key("", "k", "drawn"), func() (contrast.Calibration, error) { return drawn(tt.seen), nil }); err != nil {
 					t.Fatal(err)
 				}
 				var got runs

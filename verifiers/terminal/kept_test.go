@@ -3,14 +3,12 @@ package terminal_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/securebench/sbench/candidate"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/fake"
-	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -33,13 +31,7 @@ func (e crowded) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 // TestCheckerKeptOut: processes that keep the checker's sandbox from starting make a failure, and a host that does an
 // error.
 func TestCheckerKeptOut(t *testing.T) {
-	dir := t.TempDir()
-	filetest.Write(t, dir, map[string]string{
-		"manifest.yaml": "id: p\nversion: 1\n",
-		"tasks.jsonl":   `{"id": "t", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "x", "keep_processes": true}}`,
-	})
-	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	verdicttest.Must(t, err)
+	task, pack := packtest.Task(t, `{"id": "t", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": {"image": "x", "keep_processes": true}}`)
 	succeeds := func([]string) fake.Program {
 		return func(context.Context, *fake.Proc) fake.Status { return fake.Status{} }
 	}
@@ -58,15 +50,12 @@ func TestCheckerKeptOut(t *testing.T) {
 			e := &fake.Engine{Lookup: succeeds, Directory: t.TempDir()}
 			left, err := e.Create(t.Context(), runtime.Config{Limits: runtime.DefaultLimits()})
 			verdicttest.Must(t, err)
-			for task, err := range pack.Tasks() {
-				verdicttest.Must(t, err)
-				v, err := terminal.Family().Verify(t.Context(), crowded{e, tt.fails}, verifiers.Input{
-					Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: t.TempDir()}, Left: left,
-					Limits: runtime.DefaultLimits(), Timeout: time.Minute, WorkspaceBytes: 1 << 20, OutputBytes: 1 << 20,
-				})
-				if v.Status != tt.want || errors.Is(err, runtime.ErrUnavailable) != tt.failed {
-					t.Errorf("%s %s (%v)", v.Status, v.Reason, err)
-				}
+			v, err := terminal.Family().Verify(t.Context(), crowded{e, tt.fails}, verifiers.Input{
+				Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: t.TempDir()}, Left: left,
+				Limits: runtime.DefaultLimits(), Timeout: time.Minute, WorkspaceBytes: 1 << 20, OutputBytes: 1 << 20,
+			})
+			if v.Status != tt.want || errors.Is(err, runtime.ErrUnavailable) != tt.failed {
+				t.Errorf("%s %s (%v)", v.Status, v.Reason, err)
 			}
 		})
 	}

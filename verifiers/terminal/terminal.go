@@ -144,9 +144,10 @@ type terminalCheck struct {
 	eval         family.TerminalEval
 	capabilities []string
 	volume       string
-	redirected   bool       // a suite has files that leave their reward elsewhere
-	separate     bool       // the image is the checker's own; of the candidate there are only
-	artifacts    []artifact // these
+	redirected   bool            // a suite has files that leave their reward elsewhere
+	unchanged    []contrast.File // which other runs replace; written as late, or their age would tell the run
+	separate     bool            // the image is the checker's own; of the candidate there are only
+	artifacts    []artifact      // these
 }
 
 func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdir }
@@ -199,7 +200,7 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 
 // Unchanged implements suite.Command.
 func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
-	ran, err := c.execute(ctx, nil)
+	ran, err := c.execute(ctx, c.unchanged)
 	again := func(left runtime.Sandbox) error {
 		_, err := c.on(left != nil)(ctx, nil)
 		return err
@@ -444,7 +445,8 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 	if err != nil {
 		return verifiers.Verdict{}, err
 	}
-	s.Key = fmt.Sprintf("%q %s", slices.Concat(s.Files, s.Others), digests.Evaluation)
+	c.unchanged = slices.Concat(s.Files, s.Others)
+	s.Key = fmt.Sprintf("%q %s", c.unchanged, digests.Evaluation)
 	return s.Judge(ctx, c)
 }
 

@@ -96,7 +96,7 @@ func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
 	if isWordRune(next) || strings.ContainsRune("'^=+/", next) {
 		return -1, "", false
 	}
-	isSetOff = m[7] > m[6] || rest == "" || strings.ContainsRune(".:,;-(!", rune(rest[0]))
+	isSetOff = m[7] > m[6] || rest == "" || strings.ContainsRune(".:,;-([!", rune(rest[0]))
 	return b.index(line[m[4]:m[5]]), bare(separators.ReplaceAllString(rest, "")), isSetOff
 }
 

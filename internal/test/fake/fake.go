@@ -100,6 +100,11 @@ func (e *Engine) Create(_ context.Context, cfg runtime.Config) (runtime.Sandbox,
 		err = os.CopyFS(root, os.DirFS(cfg.Image.UpperDir))
 	}
 	for i, m := range cfg.Mounts {
+		if from, ok := m.Left.(*sandbox); ok {
+			var leftErr error
+			m.Source, leftErr = from.Path("/")
+			s.cfg.Mounts[i].Source, err = m.Source, errors.Join(err, leftErr)
+		}
 		_, statErr := os.Stat(m.Source)
 		err = errors.Join(err, statErr)
 		if m.Copy && statErr == nil {

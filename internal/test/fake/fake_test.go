@@ -103,6 +103,12 @@ func lookup(args []string) fake.Program {
 			link, _ := p.Path("/link")
 			return ok(errors.Join(os.Mkdir(dir, 0o755), write(p, "/left/file", "x\n"), os.Symlink("/etc", link)))
 		},
+		"cat /agent/left/file; echo y > /agent/left/file && exit 2; exit 0": func(_ context.Context, p *fake.Proc) fake.Status {
+			if write(p, "/agent/left/file", "y") == nil {
+				return fake.Status{Code: 2}
+			}
+			return show(p, "/agent/left/file")
+		},
 		"echo made > /made; rm -r /etc/passwd": writes("/made", "made\n"),
 		"cat /made; test -e /etc/passwd && echo whole; echo changed > /made": func(_ context.Context, p *fake.Proc) fake.Status {
 			show(p, "/made")

@@ -331,6 +331,11 @@ func (s suite) path(t *testing.T) {
 	if _, err := sandbox.Path("/left"); err == nil {
 		t.Error("a path before the process")
 	}
+	other := s.config()
+	other.Mounts = []runtime.Mount{{Left: sandbox, Dest: "/agent"}}
+	if early, err := s.e.Create(t.Context(), other); err == nil {
+		t.Errorf("a mount before the process: %v", early.Close(t.Context()))
+	}
 	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /etc /link"))
 	dir, err := sandbox.Path("/left")
 	if err != nil {
@@ -338,6 +343,9 @@ func (s suite) path(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(dir, "file")); string(got) != "x\n" {
 		t.Errorf("found %q, %v", got, err)
+	}
+	if exit := s.run(t, other, sh("cat /agent/left/file; echo y > /agent/left/file && exit 2; exit 0")); exit.Stdout.String() != "x\n" || !exit.Success() {
+		t.Errorf("%v: mounted %q", exit, exit.Stdout.String())
 	}
 	// The link leads to a directory that is there on the host and in the sandbox.
 	for _, none := range []string{"/link", "/no-such", "/left/file"} {

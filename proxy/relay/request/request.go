@@ -72,6 +72,7 @@ func refuse(why Reason, format string, args ...any) error {
 const (
 	// defaultOutput bounds the tokens of an answer if the request does not; no model writes more.
 	defaultOutput = 128 << 10
+	maxChoices    = 1 << 10 // of one request; no provider gives more answers
 	// valueBytes is the cost of a value in a body, in bytes of inspection.
 	valueBytes = 128
 	// maxFound bounds Checked.Removed.
@@ -97,7 +98,7 @@ func (f Form) Check(body []byte, o Options) (Checked, error) {
 	if limit == 0 {
 		limit = defaultOutput
 	}
-	output := limit * min(max(in.choices, 1), 1<<10)
+	output := limit * min(max(in.choices, 1), maxChoices)
 	c := Checked{
 		Model: in.asked, Stream: in.stream, HideUsage: in.hideUsage, Removed: in.found,
 		Output: output, More: output - limit, Work: int64(len(body)) + int64(values)*valueBytes,

@@ -364,8 +364,11 @@ func outputLimit(in *inspector, v *value) {
 	plain(in, v)
 }
 
+// choices reads how many answers are asked for. A number that only another parser can read is the most.
 func choices(in *inspector, v *value) {
-	in.choices = number(v.raw)
+	if in.choices = number(v.raw); in.choices < 0 && !v.null() {
+		in.choices = maxChoices
+	}
 	plain(in, v)
 }
 

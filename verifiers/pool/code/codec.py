@@ -2,26 +2,48 @@
 
 A message is its length in four bytes, and JSON: a word, values, and what is in the lists, dictionaries and sets that
 the values refer to by number. A Graph numbers them for one question and its answer, so that a list that the candidate
-changes is changed in the tests, too. Only exact built-in types are written, and nothing else can be read.
+changes is changed in the tests, too. Only exact types of Python are written, and nothing else can be read. Any other
+object stays in the candidate's process, and a number stands for it.
 """
 
+import array
+import collections
+import datetime
+import decimal
+import fractions
 import json
 import os
 
 BYTES = 32 << 20  # most in a message
 DEPTH = 50  # most tuples within tuples; lists may be nested deeper
-MUTABLE = {"list": list, "dict": dict, "set": set}
-FIXED = {"tuple": tuple, "frozenset": frozenset}
-OTHERS = {"int": lambda text: int(text, 16), "complex": complex, "bytes": lambda text: text.encode("latin-1")}
+
+
+def named(*types):
+    return {t.__name__: t for t in types}
+
+
+MUTABLE = named(list, dict, set, bytearray, array.array, collections.deque, collections.Counter, collections.OrderedDict, collections.defaultdict)
+FACTORIES = named(bool, int, float, str, tuple, list, dict, set)  # of a defaultdict; other factories are lost
+FIXED = named(tuple, frozenset)
+# They are made again with what they themselves say to pickle.
+MADE = named(range, slice, decimal.Decimal, fractions.Fraction, datetime.date, datetime.time, datetime.datetime, datetime.timedelta, datetime.timezone)
+VIEWS = {"dict_keys": lambda *v: dict.fromkeys(v).keys(), "dict_values": lambda *v: dict(enumerate(v)).values(), "dict_items": lambda *v: dict(v).items()}
+MAKERS = {"int": lambda text: int(text, 16), "complex": complex, "bytes": lambda text: text.encode("latin-1"), **MADE, **VIEWS}
 
 
 class NotPlain(Exception):
     """A value is no plain data. The argument names its type."""
 
 
+def refuse(value, *_):
+    raise NotPlain(type(value).__name__)
+
+
 class Graph:
-    def __init__(self):
-        self.objects, self.numbers = [], {}
+    """place returns the number of an object that is no plain data, and names of attributes; thing finds it by them."""
+
+    def __init__(self, place=refuse, thing=refuse):
+        self.objects, self.numbers, self.place, self.thing = [], {}, place, thing
 
     def number(self, value):
         if id(value) not in self.numbers:
@@ -39,11 +61,15 @@ class Graph:
             return ["complex", value.real, value.imag]
         if kind is bytes:
             return ["bytes", value.decode("latin-1")]
-        if kind in (tuple, frozenset) and depth < DEPTH:
-            return [kind.__name__, [self.pack(v, depth + 1) for v in value]]
-        if kind in (list, dict, set):
+        if kind in MUTABLE.values():
             return [self.number(value)]
-        raise NotPlain(kind.__name__)
+        if kind in MADE.values():
+            value = value.__reduce_ex__(4)[1]
+        elif kind not in FIXED.values() and kind.__name__ not in VIEWS:
+            return ["object", *self.place(value)]
+        if depth == DEPTH:
+            raise NotPlain("too deep")
+        return [kind.__name__] + [self.pack(v, depth + 1) for v in value]
 
     def unpack(self, value):
         if type(value) is dict:
@@ -53,15 +79,17 @@ class Graph:
         kind, *rest = value
         if type(kind) is int:
             return self.objects[kind]
+        if kind == "object":
+            return self.thing(*rest)
         if kind in FIXED:
-            return FIXED[kind]([self.unpack(v) for v in rest[0]])
-        return OTHERS[kind](*rest)
+            return FIXED[kind](map(self.unpack, rest))
+        return MAKERS[kind](*map(self.unpack, rest))
 
     def write(self, fd, word, *values):
         values, contents = [self.pack(v) for v in values], []
         for o in self.objects:  # which packing makes more
-            items = [x for pair in o.items() for x in pair] if type(o) is dict else o
-            contents.append([type(o).__name__, [self.pack(i) for i in items]])
+            items = [x for pair in o.items() for x in pair] if isinstance(o, dict) else o
+            contents.append([type(o).__name__, option(o), [self.pack(i) for i in items]])
         data = json.dumps([word, values, contents]).encode()
         if len(data) > BYTES:
             raise NotPlain("too much data")
@@ -73,20 +101,45 @@ class Graph:
         if size > BYTES:
             raise ValueError("a message of %d bytes" % size)
         word, values, contents = json.loads(receive(fd, size))
-        for kind, _ in contents[len(self.objects):]:
-            self.number(MUTABLE[kind]())
-        for o, (kind, items) in zip(self.objects[:], contents):
-            items = [self.unpack(i) for i in items]
+        for kind, made_with, _ in contents[len(self.objects):]:
+            self.number(empty(kind, made_with))
+        for o, (kind, _, items) in zip(self.objects[:], contents):
             if type(o) is not MUTABLE[kind]:
                 raise ValueError("another type")
-            if kind == "list":
-                o[:] = items
-                continue
-            new = set(items) if kind == "set" else dict(zip(items[::2], items[1::2]))
-            if new != o if kind == "set" else list(new) != list(o):
-                o.clear()
-            o.update(new)
+            fill(o, [self.unpack(i) for i in items])
         return word, [self.unpack(v) for v in values]
+
+
+def option(o):
+    """What an empty object of the same kind is made with, beside its type."""
+    factory = getattr(o, "default_factory", None)
+    return factory.__name__ if factory in FACTORIES.values() else getattr(o, "typecode", getattr(o, "maxlen", None))
+
+
+def empty(kind, made_with):
+    if kind == "deque":
+        return collections.deque((), made_with)
+    if kind == "defaultdict":
+        return collections.defaultdict(FACTORIES.get(made_with))
+    return array.array(made_with) if kind == "array" else MUTABLE[kind]()
+
+
+def fill(o, items):
+    """Put items in the place of what an object has."""
+    if isinstance(o, dict):
+        new = dict(zip(items[::2], items[1::2]))
+        if list(new) != list(o) or type(o) is collections.Counter:  # which would add
+            o.clear()
+        o.update(new)
+    elif isinstance(o, set):
+        if set(items) != o:
+            o.clear()
+        o.update(items)
+    elif isinstance(o, collections.deque):
+        o.clear()
+        o.extend(items)
+    else:
+        o[:] = array.array(o.typecode, items) if isinstance(o, array.array) else items
 
 
 def send(fd, data):

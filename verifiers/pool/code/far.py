@@ -8,16 +8,16 @@ import os
 import sys
 import threading
 
-from codec import Graph, NotPlain
+from codec import Graph, NotPlain, refuse
 
 
 class Peer:
-    """Asks the candidate's process. end ends this process with a report. A call of one of the classes is
-    answered with a handle. names are the tests' own, which the candidate may need."""
+    """Asks the candidate's process. end ends this process with a report. Only the candidate's classes of these names,
+    and their instances, have attributes. names are the tests' own, which the candidate may need."""
 
     def __init__(self, channel, end, classes, names):
         self.channel, self.end, self.classes, self.names = channel, end, classes, names
-        self.turn, self.world = threading.Lock(), world()
+        self.turn, self.world, self.handles = threading.Lock(), world(), {}
 
     def refuse(self, why):
         os.write(2, b"not by plain data: %s\n" % ascii(why).encode())
@@ -35,7 +35,8 @@ class Peer:
         self.end("unloaded")
 
     def exchange(self, question, *values):
-        graph = Graph()
+        answered = question == "call" or question == "get" and values[0]  # other names may be of what tests judge by
+        graph = Graph(place, self.handle if answered else refuse)
         try:
             graph.write(self.channel, question, *values)
             word, values = graph.read(self.channel)
@@ -50,8 +51,7 @@ class Peer:
     def ask(self, question, number, path, args=(), kwargs={}):
         if world() != self.world:
             self.refuse("the tests change what the candidate finds")
-        own = path[:1] and path[0] in self.classes
-        if number == 0 and len(path) > 1 and not own:
+        if number == 0 and len(path) > 1 and path[0] not in self.classes:
             self.refuse(path)
         if not self.turn.acquire(blocking=False):
             self.refuse("calls from several threads")
@@ -59,15 +59,12 @@ class Peer:
         self.turn.release()
         try:
             if word == "value":
-                return values[0]
+                made_here = question == "call" and number == 0 and path[0] in self.classes and len(path) == 1
+                return Far(*values[0]._far) if made_here and type(values[0]) is Handle else values[0]
             if word == "iterator" and type(values[0]) is list:
                 return iter(values[0])
             if word == "callable":
                 return Far(self, number, path)
-            if word == "handle" and type(values[0]) is int:
-                if number or len(path) > 1 or not own:
-                    self.refuse("an instance")
-                return Far(self, values[0], ())
             error = made(*values) if word == "error" else None
             if missing(error) in self.names:
                 self.refuse("a name of the tests")
@@ -76,6 +73,15 @@ class Peer:
         if error is None:
             self.end("ended")
         raise error from None
+
+    def handle(self, number):
+        return self.handles.setdefault(number, Handle(self, int(number), ()))
+
+
+def place(value):
+    """Where the candidate finds something of its own; any other object is refused."""
+    _, number, path = value._far if type(value) in (Far, Handle) else refuse(value)
+    return [number, *path]
 
 
 def world():
@@ -102,7 +108,9 @@ def made(names, text, args):
 
 
 class Far:
-    """Something of the candidate: a path of names below a thing with a number."""
+    # Something of the candidate: a path of names below a thing with a number. A text here would be its __doc__.
+
+    __doc__ = property(lambda self: self.__getattr__("__doc__"))
 
     def __init__(self, *where):
         object.__setattr__(self, "_far", where)
@@ -111,6 +119,8 @@ class Far:
         peer, number, path = self._far
         if name == "__name__" and path:  # which unittest asks for
             return path[-1]
+        if name.startswith("__"):  # by which libraries ask for more than plain data
+            peer.refuse(name)
         return peer.ask("get", number, path + (name,))
 
     def __call__(self, *args, **kwargs):
@@ -122,6 +132,16 @@ OWN = {"__new__", "__init__", "__class__", "__getattribute__", "__init_subclass_
 MORE = {"__next__", "__enter__", "__exit__", "__await__", "__aiter__", "__matmul__", "__instancecheck__", "__subclasscheck__", "__mro_entries__"}
 for name in {n for kind in (float, int, str, list, dict, set) for n in dir(kind) if n.startswith("__")} - OWN | MORE:
     setattr(Far, name, lambda self, *_, name=name: self._far[0].refuse(name))
+
+
+class Handle(Far):
+    """An object that the candidate has answered with. The tests can call it and give it back. They may ask for a
+    method of the right answer (`f(x).startswith('a')`), which the candidate's object would answer."""
+
+    __class__ = property(lambda self: self._far[0].refuse("isinstance"))
+
+    def __getattr__(self, name):
+        self._far[0].refuse(name)
 
 
 class Names(dict):

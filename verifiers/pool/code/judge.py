@@ -80,12 +80,32 @@ def shown(texts):
     return [n for t in texts for n in parsed(t) or [n for block in FENCED.findall(t) for n in parsed(block)]]
 
 
-def unsure(texts, ours, tests):
-    """Whether tests may judge by something that was given complete, and that the candidate may have replaced,
-    since no solution tells it from what the task is about."""
+def unsure(texts, ours, tests, solution):
+    """Whether tests may judge by something that was given complete, and that the candidate may have replaced:
+    what no solution tells from what the task is about, or a yes or no of what the solution leaves as it is."""
     nodes, used = [n for n in shown(texts) if isinstance(n, DECLARATIONS)], {getattr(n, "id", None) for n in ast.walk(tests)}
+    if solution:
+        same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, FUNCTIONS)}
+        given = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and ast.dump(n) in same}
+        words = {w for t in texts for w in re.findall(r"\w+", t)} - {n.name for n in nodes}
+        loaded = {a.asname or a.name for n in parsed(solution) if isinstance(n, IMPORTS) for a in n.names} & words & used
+        return bool((given & asserted(tests) | loaded) - {named(n) for n in ours} - bound(ours + tests.body))
     given = {n.name for n in nodes if not stub(n) and n.name in used} - {named(n) for n in ours}
     return len(given) > (not any(map(stub, nodes)))
+
+
+def asserted(tests):
+    """The names of what is called for a yes or no that tests assert."""
+    todo = [getattr(n, "test", None) or n.args[0] for n in ast.walk(tests)
+            if isinstance(n, ast.Assert) or isinstance(n, ast.Call) and getattr(n.func, "attr", "") in ("assertTrue", "assertFalse") and n.args]
+    for n in todo:
+        todo += getattr(n, "values", []) if isinstance(n, ast.BoolOp) else [n.operand] if isinstance(n, ast.UnaryOp) else []
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in todo if isinstance(n, ast.Call)}
+
+
+def bound(nodes):
+    """The names that statements import or declare."""
+    return {a.asname or a.name for n in nodes if isinstance(n, IMPORTS) for a in n.names} | {named(n) for n in nodes}
 
 
 def unchanged(texts, solution):
@@ -252,7 +272,7 @@ def judge(requests, report, channel=None):
     record(failures)
     word = "passed"
     if channel is not None:
-        if not request["solution"] and unsure(request["given"], ours, body):
+        if unsure(request["given"], ours, body, request["solution"]):
             word = "unsure"
         peer = Peer(channel, end, request["classes"], code.co_names)
         sealed(peer, request["candidate"], request["given"], request["declared"], space)
