@@ -28,8 +28,8 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/runtime/shim"
-	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // version is set by the linker.
@@ -39,7 +39,7 @@ func main() {
 	if filepath.Base(os.Args[0]) == shim.Program {
 		os.Exit(shim.Main(version))
 	}
-	terminal.Inside()
+	service.Inside()
 	if err := rootless.Init(); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)

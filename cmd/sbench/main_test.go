@@ -17,12 +17,12 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/runtime/userns"
-	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 func TestMain(m *testing.M) {
-	terminal.Inside()
+	service.Inside()
 	containerdtest.Enter()
 	testscript.Main(m, map[string]func(){"sbench": func() {
 		interrupts := watchSignals()

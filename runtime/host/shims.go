@@ -3,7 +3,6 @@ package host
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/securebench/sbench/runtime"
@@ -40,21 +39,14 @@ func (h *Host) findShim() (string, error) {
 }
 
 func (h *Host) lookShim() (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), shim.Program)); err == nil {
-		return path, nil
-	}
-	path, err := exec.LookPath(shim.Program)
+	path, err := shim.Look()
 	switch {
 	case err == nil:
-		return filepath.Abs(path)
+		return path, nil
 	case h.opts.IsShim:
-		return self, nil
+		return os.Executable()
 	}
-	return "", fmt.Errorf("%w: %s is neither beside sbench nor in PATH: install it beside sbench", runtime.ErrUnavailable, shim.Program)
+	return "", fmt.Errorf("%w: %w", runtime.ErrUnavailable, err)
 }
 
 // Shim returns the daemon's name of the shim, for records.

@@ -15,7 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Name is the name under which sbench's own executable, mounted in a sandbox, has to call
+// Name is the name under which a program of sbench's, mounted in a sandbox, calls
 // [Start].
 const Name = "with-services"
 
@@ -39,10 +39,7 @@ type Service struct {
 }
 
 // Mount returns the mount that a sandbox with services needs.
-func Mount() (runtime.Mount, error) {
-	own, err := os.Executable()
-	return runtime.Mount{Source: own, Dest: program}, err
-}
+func Mount() (runtime.Mount, error) { return mount(program) }
 
 // Args returns the command line that starts services, each as soon as the one before is ready,
 // and then becomes args. Without args it prints a line when all are ready, and ends after them.

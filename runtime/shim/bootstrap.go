@@ -49,6 +49,21 @@ const (
 	Runtime = "io.containerd.sbench.v1"
 )
 
+// Look returns the absolute path of the program: beside the running one or in PATH.
+func Look() (string, error) {
+	if self, err := os.Executable(); err == nil {
+		beside := filepath.Join(filepath.Dir(self), Program)
+		if path, err := exec.LookPath(beside); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(Program)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither beside sbench nor in PATH: install it beside sbench", Program)
+	}
+	return filepath.Abs(path)
+}
+
 // A Call is an execution of the program by containerd.
 type Call struct {
 	Namespace string // the daemon's

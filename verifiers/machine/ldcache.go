@@ -21,61 +21,54 @@ type cacheEntry struct {
 	name, path       string
 }
 
-const cacheMagic = "glibc-ld.so.cache1.1"
-
-// A cacheHeader is the beginning of a loader cache.
-type cacheHeader struct {
-	Magic          [len(cacheMagic)]byte
-	Count, Strings uint32 // of entries; bytes of names and paths
-	Flags          uint8
-	_              [19]byte
-}
-
-// littleEndian in the Flags of a cacheHeader is the order of the bytes.
-const littleEndian = 2
-
-// A cacheRecord is an entry of a loader cache. Name and Path are the places in the cache where these texts begin; a zero
-// byte ends each.
-type cacheRecord struct {
-	Flags, Name, Path, OSVersion uint32
-	HWCap                        uint64
-}
+const (
+	cacheMagic  = "glibc-ld.so.cache1.1"
+	cacheHeader = 48 // bytes
+	cacheRecord = 24 // bytes of an entry
+)
 
 // readCache returns the entries of a loader cache; nil if it is none.
 func readCache(text []byte) (all []cacheEntry) {
-	var h cacheHeader
-	n, err := binary.Decode(text, binary.LittleEndian, &h)
-	if err != nil || string(h.Magic[:]) != cacheMagic || int(h.Count) > len(text)/binary.Size(cacheRecord{}) {
+	if len(text) < cacheHeader || string(text[:len(cacheMagic)]) != cacheMagic {
 		return nil
 	}
-	records := make([]cacheRecord, h.Count)
-	if _, err := binary.Decode(text[n:], binary.LittleEndian, records); err != nil {
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(text[at:]) }
+	count := int(u32(len(cacheMagic)))
+	if count > (len(text)-cacheHeader)/cacheRecord {
 		return nil
 	}
 	str := func(at uint32) string {
-		s, _, _ := bytes.Cut(text[min(int64(at), int64(len(text))):], []byte{0})
+		if uint64(at) >= uint64(len(text)) {
+			return ""
+		}
+		s, _, _ := bytes.Cut(text[at:], []byte{0})
 		return string(s)
 	}
-	for _, r := range records {
-		all = append(all, cacheEntry{r.Flags, r.OSVersion, r.HWCap, str(r.Name), str(r.Path)})
+	for i := range count {
+		at := cacheHeader + i*cacheRecord
+		all = append(all, cacheEntry{u32(at), u32(at + 12), binary.LittleEndian.Uint64(text[at+16:]), str(u32(at + 4)), str(u32(at + 8))})
 	}
 	return all
 }
 
 // writeCache returns a loader cache with these entries, in their order.
 func writeCache(all []cacheEntry) []byte {
-	h := cacheHeader{Count: uint32(len(all)), Flags: littleEndian}
-	copy(h.Magic[:], cacheMagic)
-	records, strings := make([]cacheRecord, len(all)), []byte(nil)
-	first := uint32(binary.Size(h) + binary.Size(records))
-	for i, e := range all {
-		name := first + uint32(len(strings))
-		records[i] = cacheRecord{e.flags, name, name + uint32(len(e.name)) + 1, e.osVersion, e.hwcap}
+	var strings []byte
+	text := make([]byte, cacheHeader, cacheHeader+len(all)*cacheRecord)
+	copy(text, cacheMagic)
+	at := uint32(cap(text))
+	for _, e := range all {
+		text = binary.LittleEndian.AppendUint32(text, e.flags)
+		text = binary.LittleEndian.AppendUint32(text, at)
+		text = binary.LittleEndian.AppendUint32(text, at+uint32(len(e.name))+1)
+		text = binary.LittleEndian.AppendUint32(text, e.osVersion)
+		text = binary.LittleEndian.AppendUint64(text, e.hwcap)
 		strings = append(strings, e.name+"\x00"+e.path+"\x00"...)
+		at += uint32(len(e.name) + len(e.path) + 2)
 	}
-	h.Strings = uint32(len(strings))
-	text, _ := binary.Append(nil, binary.LittleEndian, h) // both have a fixed size
-	text, _ = binary.Append(text, binary.LittleEndian, records)
+	binary.LittleEndian.PutUint32(text[len(cacheMagic):], uint32(len(all)))
+	binary.LittleEndian.PutUint32(text[len(cacheMagic)+4:], uint32(len(strings)))
+	text[len(cacheMagic)+8] = 2 // little endian
 	return append(text, strings...)
 }
 

@@ -20,12 +20,11 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 )
 
 const (
-	// RunCandidate names the program that runs a candidate's programs as another user.
-	RunCandidate = "run-candidate"
 	// maxRestored bounds the restored paths that a record lists.
 	maxRestored = 100
 	// maxEntryPoints bounds what is searched of a file, in bytes.
@@ -117,7 +116,7 @@ var (
 		".pam_environment", ".pdbrc", ".pythonrc.py",
 	}
 	// testTools must be the image's even if it has none.
-	testTools = []string{"pytest", "py.test", "_pytest", "pluggy", "iniconfig", "uv", "uvx", "tox", "nox", RunCandidate}
+	testTools = []string{"pytest", "py.test", "_pytest", "pluggy", "iniconfig", "uv", "uvx", "tox", "nox", service.RunCandidate}
 	// installers are modules that the standard library imports, and that candidates install.
 	installers = []string{"pip", "setuptools", "pkg_resources", "wheel", "distutils"}
 	// searchPaths are variables that list directories in which programs look for code.

@@ -4,14 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/machine"
 	"github.com/securebench/sbench/verifiers/repo"
@@ -27,25 +31,48 @@ type subject struct {
 
 // config returns what the drivers' sandboxes have in common. The driver can run programs as another user, with
 // run-candidate, and kill them.
-func (c *check) config() (runtime.Config, error) {
+func (c *check) config(ctx context.Context) (runtime.Config, error) {
 	env := c.in.Task.Environment()
 	cfg := c.in.Sandbox(driverDir)
 	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine = env.Workdir, true, env.Machine
 	cfg.Limits.LayerBytes = c.in.WorkspaceBytes
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
 	if c.in.Task.Verification() != nil {
+		var err error
 		cfg.WritableRoot = true
-		return cfg, nil
+		cfg.ReadOnly, err = c.sealed(ctx, env.Workdir)
+		return cfg, err
 	}
 	cfg.Env = append(cfg.Env, "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1")
-	program, err := os.Executable()
-	cfg.Mounts = []runtime.Mount{{Source: program, Dest: "/usr/local/bin/" + machine.RunCandidate}}
+	own, err := service.MountCandidate()
+	cfg.Mounts = []runtime.Mount{own}
 	return cfg, err
+}
+
+// sealed returns what nothing may change in a sandbox of SecureBench 2.0: all that the image has beside the way to the
+// workdir. What an adapter executes after the candidate is the image's.
+func (c *check) sealed(ctx context.Context, workdir string) (all []string, err error) {
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return nil, err
+	}
+	at := "."
+	for name := range strings.SplitSeq(strings.TrimPrefix(workdir, "/"), "/") {
+		entries, _ := fs.ReadDir(view.Root().FS(), at) // the image may have no such directory
+		for _, e := range entries {
+			p := path.Join("/", at, e.Name())
+			if e.Name() != name && e.Type()&fs.ModeSymlink == 0 && !slices.Contains([]string{"/dev", "/proc", "/run", "/sys", "/tmp"}, p) {
+				all = append(all, p)
+			}
+		}
+		at = path.Join(at, name)
+	}
+	return all, view.Close()
 }
 
 // candidate brings the candidate to its place. The error may be a denied.
 func (c *check) candidate(ctx context.Context) (s subject, err error) {
-	if s.config, err = c.config(); err != nil {
+	if s.config, err = c.config(ctx); err != nil {
 		return s, err
 	}
 	kind := c.in.Task.CandidateKind()
@@ -84,7 +111,7 @@ func (c *check) candidate(ctx context.Context) (s subject, err error) {
 
 // control returns the configuration of a driver's sandbox with what candidates begin with.
 func (c *check) control(ctx context.Context) (runtime.Config, error) {
-	cfg, err := c.config()
+	cfg, err := c.config(ctx)
 	if err != nil {
 		return cfg, err
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/verifiers/terminal"
 )
 
 // splitWorld judges candidates of split tasks.
@@ -277,9 +277,10 @@ func sbCases() []sbCase {
 func TestSecureBench(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
-	tests := append(sbCases(),
-		sbCase{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
-		sbCase{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0})
+	tests := slices.Concat([]sbCase{{"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
+		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
+		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
+	})
 	if os.Getenv("SBENCH_SOAK") == "" {
 		tests = tests[:2]
 	}
@@ -323,7 +324,7 @@ func must(tb testing.TB, err error) {
 }
 
 func TestMain(m *testing.M) {
-	terminal.Inside()
+	service.Inside()
 	containerdtest.Enter()
 	os.Exit(m.Run())
 }

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
-	"github.com/securebench/sbench/verifiers/terminal"
+	"github.com/securebench/sbench/runtime/service"
 )
 
 func TestMain(m *testing.M) {
-	terminal.Inside()
+	service.Inside()
 	containerdtest.Enter()
 	os.Exit(m.Run())
 }

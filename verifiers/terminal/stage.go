@@ -15,8 +15,8 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers/contrast"
-	"github.com/securebench/sbench/verifiers/machine"
 	"github.com/securebench/sbench/verifiers/suite"
 	"github.com/securebench/sbench/workspace"
 )
@@ -82,11 +82,11 @@ func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 	if logs != "" {
 		mounts = append(mounts, runtime.Mount{Source: logs, Dest: logsMount, Writable: true, Chown: true})
 	}
-	program, err := os.Executable()
-	if c.eval.Checker.RunCandidate && err == nil {
-		mounts = append(mounts, runtime.Mount{Source: program, Dest: "/usr/local/bin/" + machine.RunCandidate})
+	if c.eval.Checker.RunCandidate {
+		own, err := service.MountCandidate()
+		return append(mounts, own), err
 	}
-	return mounts, err
+	return mounts, nil
 }
 
 // candidateMounts mounts the workspace, and over it the files that the agent could not change.
