@@ -175,7 +175,7 @@ killed() {
 	[ -n "$pid" ] || { say "the sandbox did not start"; return 1; }
 	kill -9 "$(cat "$dir/t/pid")"
 	for _ in $(seq 500); do
-		left="$(ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/')"
+		left="$(ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/')" || true # ps fails if there is none
 		[ -n "$left" ] || break
 		sleep 0.02
 	done
