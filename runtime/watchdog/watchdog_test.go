@@ -134,7 +134,7 @@ func TestFreeze(t *testing.T) {
 
 // TestKillForks: a group that forks as fast as it can is killed too.
 func TestKillForks(t *testing.T) {
-	g, _ := start(t, runtime.Limits{}, nil, "ulimit -u 300; while :; do (while :; do (:) & (:) & done) & sleep .01; done 2> /dev/null")
+	g, _ := start(t, runtime.Limits{}, nil, "ulimit -u 100; while :; do (while :; do (:) & (:) & done) & sleep .01; done 2> /dev/null")
 	await(t, "it forks", func() bool { return count(t, g) > 20 })
 	killAll(t, g, 0)
 }
