@@ -497,7 +497,8 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
 		}
 	}
 	for _, f := range slices.Concat(s.Files, s.Others) {
-		rewards := path.Ext(f.Path) != ".py" && checker.Reward && len(redirectable([]contrast.File{f})) > 0 // itself, before it would fail
+		asserts := path.Ext(f.Path) == ".py" && strings.Contains(f.Text, "assert")
+		rewards := !asserts && checker.Reward && len(redirectable([]contrast.File{f})) > 0 // itself, before it would fail
 		s.Certain = s.Certain || suite.IsCode(f) && !rewards && strings.Contains(command, path.Base(f.Path))
 	}
 	if s.Certain = s.Certain || len(s.Files) > 0 && runsTests.MatchString(command); !s.Certain {
