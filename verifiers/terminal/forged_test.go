@@ -276,7 +276,10 @@ func TestTerminalCommands(t *testing.T) {
 		"hidden/reward/test.sh": "#!/bin/bash\nset -uo pipefail\npython3 -m pytest --junitxml=/logs/j.xml -rA /tests/test_outputs.py | tee /logs/out\ncode=${PIPESTATUS[0]}\necho $((code == 0)) > /logs/reward.txt\nexit $code\n",
 		"hidden/main/test.py":   "#!/usr/bin/env python3\nimport sys, pytest\nsys.exit(pytest.main(['-q', '/tests/test_outputs.py']))\n",
 		"hidden/steps/test.sh":  "#!/bin/sh\nset -eux\ntest -f solve.py\ncd /tests\nfor t in two_three large negative; do\n  python3 -m pytest -q test_outputs.py::test_$t\ndone\n",
-		"hidden/suite/test.sh":  "#!/bin/sh\nexec python3 -m unittest discover -v -s /tests\n",
+		"hidden/grader/test.sh": "#!/bin/bash\npython3 /tests/grade.py\n",
+		"hidden/grader/grade.py": "import json, subprocess, sys\nran = subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True)\n" +
+			"json.dump({'reward': int(ran.stdout.split() == [b'5']), 'tried': 1}, open('/logs/verifier/reward.json', 'w'))\n",
+		"hidden/suite/test.sh": "#!/bin/sh\nexec python3 -m unittest discover -v -s /tests\n",
 		"hidden/suite/test_it.py": "import subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def run_it(self, *args):\n        return int(subprocess.check_output([sys.executable, '/workspace/solve.py', *args]))\n" +
 			"    def test_sum(self):\n        self.assertEqual(self.run_it('2', '3'), 5)\n    def test_large(self):\n        self.assertEqual(self.run_it('200', '300'), 500)\n",
 	})
@@ -324,6 +327,7 @@ func TestTerminalCommands(t *testing.T) {
 		seeded(`python3 -c "import json, subprocess; assert json.loads(subprocess.check_output(['python3', 'solve.py', '2', '3'])) == 5"`),
 		forgedCheckers()["unit"],
 		sourced("script", "log/check.sh"),
+		map[string]any{"checker": map[string]any{"source": "script", "path": "grader/test.sh", "reward": true}},
 		map[string]any{"checker": map[string]any{"command": `test "$(python3 solve.py 2 3)" = 5`}},
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | awk '$1 != 5 {bad = 1} END {exit bad || NR != 1}'"}},
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | sed 's/^/sum: /' | tee /tmp/log | grep -x 'sum: 5'"}})
