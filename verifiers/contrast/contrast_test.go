@@ -377,6 +377,17 @@ func TestCanary(t *testing.T) {
 	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, broken)
 	}
+	program := contrast.File{Path: "p.py", Text: "\"\"\"A program.\"\"\"\nfrom __future__ import annotations\nimport sys\nsys.exit(0)\n"}
+	found, err = contrast.List(t.Context(), hostPython(t), []contrast.File{program, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if broken, err = contrast.Apply(program, found.Canary...); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err == nil || len(out) > 0 {
+		t.Errorf("a program that ends itself succeeds, or does not run: %s\n%s", out, broken)
+	}
 	if at := found.Canary[len(found.Canary)-1]; at.Path != "u.py" || at.Start != len("x = 1") {
 		t.Errorf("%+v", at)
 	}

@@ -4,7 +4,7 @@ Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names
 writes {"edits", "canary", "broken", "unread"}. An edit replaces the bytes from start to end of
 the file at its path by new, on as many lines. Edits of one place change one assertion, in other
 ways. If its "users" are "*", not "", any test of the file may use what is changed and fail, too.
-A "row" of a table is a test of its own. "canary" are edits that together make every test fail at its end.
+A "row" of a table is a test of its own. "canary" are edits that together make every test fail at its end, or a program.
 "broken" are paths of files that do not compile, "unread" those at which this program fails.
 """
 
@@ -27,6 +27,7 @@ LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math",
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
 ROWS = 40  # literals that one assertion compares with: of more, a sample is changed
 FAIL = "raise AssertionError('this test has to fail')"
+PROGRAM_FAILS = "if __name__ == '__main__': __import__('atexit').register(__import__('os')._exit, 1)"
 
 
 def called(call):
@@ -375,6 +376,9 @@ class File:
                 if isinstance(r, ast.Return) and next(f for f in self.above(r) if isinstance(f, FUNCTIONS)) is n:
                     yield {"start": self.span(r)[0], "end": self.span(r)[0], "new": FAIL + "; "}
         if not tests:
+            for n in [n for n in self.tree.body if not isinstance(n, ast.Expr) and getattr(n, "module", "") != "__future__"][:1]:
+                at = self.lines[min(n.lineno, *(d.lineno for d in getattr(n, "decorator_list", [n]) or [n])) - 1]
+                yield {"start": at, "end": at, "new": PROGRAM_FAILS + "\n"}  # it can end itself before its last line
             yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
 
 

@@ -277,6 +277,8 @@ func TestTerminalCommands(t *testing.T) {
 		"hidden/main/test.py":   "#!/usr/bin/env python3\nimport sys, pytest\nsys.exit(pytest.main(['-q', '/tests/test_outputs.py']))\n",
 		"hidden/steps/test.sh":  "#!/bin/sh\nset -eux\ntest -f solve.py\ncd /tests\nfor t in two_three large negative; do\n  python3 -m pytest -q test_outputs.py::test_$t\ndone\n",
 		"hidden/grader/test.sh": "#!/bin/bash\npython3 /tests/grade.py\n",
+		"hidden/ends/test.sh":   "#!/bin/bash\nif python3 /tests/check.py; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+		"hidden/ends/check.py":  "import subprocess, sys\nif subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True).stdout.split() == [b'5']:\n    sys.exit(0)\nsys.exit(1)\n",
 		"hidden/grader/grade.py": "import json, subprocess, sys\nran = subprocess.run([sys.executable, 'solve.py', '2', '3'], capture_output=True)\n" +
 			"json.dump({'reward': int(ran.stdout.split() == [b'5']), 'tried': 1}, open('/logs/verifier/reward.json', 'w'))\n",
 		"hidden/suite/test.sh": "#!/bin/sh\nexec python3 -m unittest discover -v -s /tests\n",
@@ -328,6 +330,7 @@ func TestTerminalCommands(t *testing.T) {
 		forgedCheckers()["unit"],
 		sourced("script", "log/check.sh"),
 		map[string]any{"checker": map[string]any{"source": "script", "path": "grader/test.sh", "reward": true}},
+		map[string]any{"checker": map[string]any{"source": "script", "path": "ends/test.sh", "reward": true}},
 		map[string]any{"checker": map[string]any{"command": `test "$(python3 solve.py 2 3)" = 5`}},
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | awk '$1 != 5 {bad = 1} END {exit bad || NR != 1}'"}},
 		map[string]any{"checker": map[string]any{"command": "python3 solve.py 2 3 | sed 's/^/sum: /' | tee /tmp/log | grep -x 'sum: 5'"}})
