@@ -76,7 +76,7 @@ func writePack(tb testing.TB, dir, rows, sections string) (tester string) {
 	return filepath.Join(dir, "tester.yaml")
 }
 
-// taskRow returns a row whose checker is a command. more has more fields, which begin with a comma.
+// taskRow returns the row of a task that a command checks. more is JSON: a comma, and further fields.
 func taskRow(id, checker, more string) string {
 	return fmt.Sprintf(`{"id": %q, "input": {"instructions": "x"}, "eval": {"checker": {"command": %q}}%s}`+"\n", id, checker, more)
 }

@@ -4,7 +4,7 @@ Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names
 writes {"edits", "canary", "broken", "unread"}. An edit replaces the bytes from start to end of
 the file at its path by new, on as many lines. Edits of one place change one assertion, in other
 ways. If its "users" are "*", not "", any test of the file may use what is changed and fail, too.
-A "row" of a table is a test of its own. "canary" are edits that together make every test fail at its end, or a program.
+A "row" of a table is a test of its own. "canary" are edits that together make every test, or a program without tests, fail where it ends.
 "broken" are paths of files that do not compile, "unread" those at which this program fails.
 """
 
