@@ -141,7 +141,6 @@ func TestDocsBlocks(t *testing.T) {
 		"sbench validate humaneval":     "needs the published data set",
 		"sbench pack check humaneval":   "needs the published data set",
 		"sbench run --config humaneval": "needs the published data set, a key and a network",
-		"sbench run tester.yaml --mod":  "needs a key and a network",
 		"sbench doctor":                 "of an installed package: the step deb of scripts/hosts/run.sh",
 		"cd /usr/share/doc/sbench":      "of an installed package",
 		"sbench run --config benchm":    "of an installed package: the step deb of scripts/hosts/run.sh",

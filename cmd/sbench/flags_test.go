@@ -12,7 +12,7 @@ import (
 )
 
 // TestFlags: a flag has the same short form in all commands, and says what it is for.
-// docs/commands.md lists the exit codes that --help prints.
+// docs/records.md lists the exit codes that --help prints.
 func TestFlags(t *testing.T) {
 	parser, err := kong.New(&cli{}, helpVars(pack.Formats()))
 	if err != nil {
@@ -30,13 +30,13 @@ func TestFlags(t *testing.T) {
 			shorts[flag.Name] = flag.Short
 		}
 	}
-	text, err := os.ReadFile("../../docs/commands.md")
+	text, err := os.ReadFile("../../docs/records.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, code := range regexp.MustCompile(`\d+ [a-z]`).FindAllString(exitCodes, -1) {
 		if !strings.Contains(string(text), "\n| "+strings.Fields(code)[0]+" | ") {
-			t.Errorf("docs/commands.md lacks the exit code %s", code)
+			t.Errorf("docs/records.md lacks the exit code %s", code)
 		}
 	}
 }
