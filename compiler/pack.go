@@ -54,7 +54,7 @@ func (p *Pack) Roots() (public, eval string) { return p.publicRel, p.evalRel }
 // repeated ids.
 func (p *Pack) Tasks() iter.Seq2[*Task, error] {
 	return func(yield func(*Task, error) bool) {
-		var steps []*Task // of a task of which there may be more
+		var steps []*Task // of a task that may have more of them
 		complete := func() bool {
 			task := steps
 			steps = nil

@@ -94,7 +94,7 @@ func (r *rowReader) checkStep(f *Family, root document.Value, env environment.En
 // Step returns which step of a task the row is; nil if it is none.
 func (t *Task) Step() *Step { return t.step }
 
-// TaskID returns the id of the task that the row is or of which it is a step.
+// TaskID returns the id of the task: the row's own or, if the row is a step, the id of the step's task.
 func (t *Task) TaskID() string {
 	if t.step != nil {
 		return t.step.Task

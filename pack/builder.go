@@ -56,7 +56,7 @@ type Row struct {
 	Names map[string]string `json:"-"`
 }
 
-// A Step says of which task a row is a step, and what that means.
+// A Step names the task that a row is a step of, and says how the step counts.
 type Step struct {
 	Task      string `json:"task"`
 	MinReward any    `json:"min_reward,omitempty"` // a number, or numbers by the names of rewards

@@ -66,16 +66,16 @@ func Named(formats []Format, name string) (Format, error) {
 type Options struct {
 	Source string `json:"-"` // file or directory
 	Out    string `json:"-"` // directory to make; see Fill
-	// Fill adds rows to the existing directory Out, which must contain a manifest, no rows but those of an import,
-	// and only plain files. Its manifest and tester files stay as they are.
+	// Fill adds rows to the existing directory Out, which must contain a manifest and only plain files, and may contain
+	// an import's rows. Its manifest and tester files stay as they are.
 	Fill    bool     `json:"-"`
 	ID      string   `json:"-"`                 // of the pack; empty derives one from the format and the source
 	Image   string   `json:"image,omitempty"`   // reference, with {name} for a row's names; empty means the format's
 	Limit   int      `json:"limit,omitempty"`   // most rows; 0 means all
 	Tasks   []string `json:"select,omitempty"`  // globs of ids, see compiler.MatchTask; none means all
 	Exclude []string `json:"exclude,omitempty"` // globs of ids that are left out
-	// Skip leaves out, and reports, tasks that cannot be imported or of which validation
-	// would warn. Otherwise one such task is an error.
+	// Skip leaves out, and reports, tasks that cannot be imported, or that validation would
+	// warn about. Otherwise one such task is an error.
 	Skip bool `json:"skip,omitempty"`
 	// Agents get a tester file each, besides the one for a command.
 	Agents []testerfile.AgentType `json:"-"`

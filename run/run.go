@@ -94,8 +94,8 @@ type Options struct {
 	Progress func(Event)          // nil for none; calls never overlap
 	Shard    *Shard               // makes only this part of the selected attempts; nil for all
 
-	// LeaveOut leaves out tasks that cannot be prepared, such as those without an image, and does not keep
-	// the others from running. LeftOut are those that the caller has left out itself.
+	// LeaveOut leaves out tasks that cannot be prepared, such as tasks without an image, and runs the
+	// rest. LeftOut are the tasks that the caller has left out itself.
 	LeaveOut bool
 	LeftOut  []LeftOut
 

@@ -6,9 +6,9 @@
 // checker or test command passes by its exit status or the reward that it leaves, never by its output.
 // Whatever a candidate can cause makes it Failed; an error means that nothing was judged.
 //
-// The package families finds the verifier of a task. Each of the others below this directory has one job:
+// The package families finds the verifier of a task. Every other package below this directory has one job:
 //
-//	families   the list of verifiers, and those of answers in words
+//	families   the list of verifiers, and the verifiers of answers in words
 //	code       the verifier of code_completion; pool keeps its sandboxes
 //	repo       the verifier of repo_patch
 //	terminal   the verifier of terminal_task; machine decides what a checker sees of a changed machine
@@ -173,7 +173,7 @@ type Input struct {
 	// can be calibrated.
 	Reference bool
 	Image     runtime.Image
-	// CheckerImage is that of a checker with an image of its own; the zero Image otherwise.
+	// CheckerImage is the image of a checker that has its own; the zero Image otherwise.
 	CheckerImage runtime.Image
 	Sidecars     []service.Sidecar // which a terminal_task has beside its checker
 	Limits       runtime.Limits

@@ -70,9 +70,9 @@ type TreeReport struct {
 	//	l - TARGET PATH NUL       a symbolic link, TARGET its target's SHA-256
 	//
 	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky. PATH
-	// is relative, with slashes. The digest does not cover hard links and dropped entries. That of a
-	// StoredTree also covers owners and modification times: there, a space and UID:GID follow the first
-	// letter of each record, and in those of files and directories a space and SECONDS.NANOSECONDS.
+	// is relative, with slashes. The digest does not cover hard links and dropped entries. The digest
+	// of a StoredTree also covers owners and modification times: a space and UID:GID follow the first letter
+	// of each record and then, for files and directories, a space and SECONDS.NANOSECONDS.
 	Digest string
 }
 

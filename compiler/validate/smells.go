@@ -24,7 +24,7 @@ func (pv *packValidator) once(p compiler.Problem) {
 	}
 }
 
-// checkerSmells warns about a checker of which nothing shows that it can fail.
+// checkerSmells warns about a checker if nothing shows that it can fail.
 func (pv *packValidator) checkerSmells(t *compiler.Task) {
 	if pv.unbreakable(t) {
 		pv.warn(pv.check.at(t, "$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",

@@ -229,7 +229,7 @@ func (u *upper) own(chown, chmod string) error {
 	user, group, _ := strings.Cut(chown, ":")
 	user = cmp.Or(user, "0")
 	if _, err := strconv.ParseUint(user, 10, 31); err == nil {
-		group = cmp.Or(group, user) // without one, that of a number is the same number
+		group = cmp.Or(group, user) // the group of a user's number is by default the same number
 	}
 	owner, err := passwd.Lookup(u.image.Name(), strings.TrimSuffix(user+":"+group, ":"))
 	if err != nil {

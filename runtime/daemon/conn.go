@@ -160,8 +160,8 @@ func Native(err error) error {
 	return err
 }
 
-// Inherited is what every container inherits from the daemon: limits, of which raising one needs
-// CAP_SYS_RESOURCE, and the mount namespace.
+// Inherited is what every container inherits from the daemon: limits, which only CAP_SYS_RESOURCE
+// can raise, and the mount namespace.
 type Inherited struct {
 	// Hard are the hard limits of a process that the OCI runtime cannot raise, by names such as
 	// RLIMIT_STACK; nil if it can raise them all (setrlimit(2)).

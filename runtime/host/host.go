@@ -4,7 +4,7 @@
 // A [Host] has the images and makes the engines of runs. Its first run tries the ways in which sandboxes
 // get ids of their own, each with a trial sandbox (trial.go), and keeps the first that works. [Diagnose] is what `sbench doctor` shows.
 //
-// The package puts the others below runtime together: daemon, limits, owner, images, task, sandbox.
+// The package puts these packages together: daemon, limits, owner, images, task, sandbox.
 // Only commands and tests import it.
 package host
 

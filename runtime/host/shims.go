@@ -11,7 +11,7 @@ import (
 )
 
 // findShim returns the path of sbench's shim: beside this program, in PATH, or else this program by the shim's name, if it can
-// be the shim. A daemon in another mount namespace, such as that of a Kubernetes node, gets a copy in a directory that it
+// be the shim. A daemon in another mount namespace, such as the daemon of a Kubernetes node, gets a copy in a directory that it
 // shares.
 func (h *Host) findShim() (string, error) {
 	path, err := h.lookShim()

@@ -230,8 +230,8 @@ func dockerLife(n int64) error {
 	return nil
 }
 
-// BenchmarkIdle measures the memory that a sandbox costs while it idles beside that of its own
-// processes: that of the run's shims.
+// BenchmarkIdle measures the memory that an idle sandbox costs beside the memory of its own processes: the
+// memory of the run's shims.
 func BenchmarkIdle(b *testing.B) {
 	run, image := containerdtest.NewRun(b, containerdtest.Open(b))
 	b.Run("sbench", func(b *testing.B) {

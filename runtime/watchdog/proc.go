@@ -65,7 +65,7 @@ func readProcess(pid int) process {
 	}
 	if !p.dead {
 		p.size = s.Number(23)
-		// What is not backed by a file on disk, resident or swapped, and the page tables. An error
+		// Memory that no file on disk backs, resident or swapped, and the page tables. An error
 		// means that the process is gone.
 		p.memory, _ = kilobytes(alive(pid, s)+"/status", "RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:")
 	}

@@ -73,7 +73,7 @@ type Edit struct {
 	Last int `json:"last"`
 	// Test names the function, "TestList::test_empty"; "" is the file's top level.
 	Test string `json:"test"`
-	// Row says that the edit changes a row of a table of which each row is a test of its own.
+	// Row says that the edit changes a row of a table in which each row is a test of its own.
 	Row bool `json:"row,omitempty"`
 	// Users is "*" if any test of the file may use what is changed and so fail, too; else "".
 	Users string `json:"users,omitempty"`
@@ -98,8 +98,8 @@ func (e Edit) Overlaps(other Edit) bool {
 // MayFail reports whether e may make the test that other changes fail.
 func (e Edit) MayFail(other Edit) bool { return e.Path == other.Path && e.Users != "" }
 
-// Before reports whether e's test runs before that of other: it is above it in the file, and not
-// after it by name, since unittest sorts methods; of files, the names are compared.
+// Before reports whether e's test runs before other's test. In one file it is above it, and not after it
+// by name, since unittest sorts methods; for two files, their names are compared.
 func (e Edit) Before(other Edit) bool {
 	if e.Path != other.Path {
 		return e.Path < other.Path
@@ -110,8 +110,8 @@ func (e Edit) Before(other Edit) bool {
 // SameTest reports whether both edits change the same test function.
 func (e Edit) SameTest(other Edit) bool { return e.Path == other.Path && e.Test == other.Test }
 
-// Apply returns the text of file with those of the edits that have its path. It fails for
-// edits that overlap or lie outside the text.
+// Apply returns the text of file, changed by the edits that have its path. It fails for edits that
+// overlap or lie outside the text.
 func Apply(file File, edits ...Edit) (string, error) {
 	own := slices.DeleteFunc(slices.Clone(edits), func(e Edit) bool { return e.Path != file.Path })
 	slices.SortFunc(own, func(a, b Edit) int { return b.Start - a.Start })

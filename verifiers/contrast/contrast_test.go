@@ -129,7 +129,7 @@ func TestListBroken(t *testing.T) {
 	}
 }
 
-// TestListUnread: a file that the program fails at is said.
+// TestListUnread: the listing names a file that the program cannot read.
 func TestListUnread(t *testing.T) {
 	whole := func(context.Context, []byte) ([]byte, error) {
 		return []byte(`{"unread": ["t.py"], "edits": []}`), nil

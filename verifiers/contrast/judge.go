@@ -37,7 +37,7 @@ type Summary struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
-// An Effort says how many changed tests a candidate is tried with. The zero Effort is that of Full.
+// An Effort says how many changed tests a candidate is tried with. The zero Effort means Full.
 type Effort string
 
 // The efforts.
@@ -74,18 +74,18 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Edits can be used: the reference fails each at the changed assertion.
 	Edits []Edit `json:"edits"`
-	// Sets are for suites of tests, which have no Edits: those of two runs and, as drawn, a third
-	// with an edit of every function, where Others fail without a solution. A set without edits is
-	// not used.
+	// Sets are for suites of tests, which have no Edits: the sets of two runs and, as drawn, a third
+	// set with an edit of every function, where Others fail without a solution. A set without edits
+	// is not used.
 	Sets []Set `json:"sets,omitempty"`
 	// Seen says that the sets change only what authors of candidates can read.
 	Seen bool `json:"seen,omitempty"`
-	// Canary and Broken are those of the [Listing].
+	// Canary and Broken are copied from the [Listing].
 	Canary []Edit   `json:"canary,omitempty"`
 	Broken []string `json:"broken,omitempty"`
 	// CannotFail says that the reference passes the tests with the canary.
 	CannotFail bool `json:"cannot_fail,omitempty"`
-	// Unread is that of the [Listing].
+	// Unread is copied from the [Listing].
 	Unread []string `json:"unread,omitempty"`
 	// Sealed says that the reference passes in a process of its own, so that no edits are needed.
 	Sealed bool `json:"sealed,omitempty"`
@@ -172,9 +172,9 @@ func (c Calibration) shuffled() []Edit {
 
 // Judge tries a candidate with n edits and with the unchanged tests, in random order. real
 // is how the unchanged tests ended; if they fail, Judge stops. After the first change that
-// refuses the candidate, no others are tried. follows says whether the candidate follows the
+// refuses the candidate, no further ones are tried. follows says whether the candidate follows the
 // tests: with some edit it did not fail as it should have. Without a reference it may fail
-// anywhere. The error is that of try.
+// anywhere. An error is try's own.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.pick(n)
 	s = Summary{State: c.State(), Unread: c.Unread}

@@ -1,6 +1,6 @@
 // Package families finds what judges a task's candidates: [For] and [All]. It has the verifiers of
-// answers in words itself, which need no sandbox; those of code, repositories and machines have packages
-// of their own beside it.
+// answers in words itself, which need no sandbox. The verifiers of code, repositories and machines are
+// packages beside it.
 package families
 
 import (
@@ -24,8 +24,8 @@ var registry = sync.OnceValue(func() []verifiers.Family {
 // All returns the families that have a verifier.
 func All() []verifiers.Family { return slices.Clone(registry()) }
 
-// For returns the family of a task among those of [All]. For a task of another
-// family it returns one without references, whose verdict is always [verifiers.Pending].
+// For returns the family of a task, from [All]. For a task of any other family it returns a family without
+// references, which always judges [verifiers.Pending].
 func For(t *compiler.Task) verifiers.Family {
 	for _, f := range registry() {
 		if f.Name == t.Family().Name {

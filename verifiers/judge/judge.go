@@ -24,7 +24,7 @@ import (
 // A Model answers a prompt.
 type Model interface {
 	// Ask returns the model's text. An [ErrRefused] means that the provider refuses this
-	// prompt; any other, that nothing can be said about it.
+	// prompt; any other error says nothing about it.
 	Ask(ctx context.Context, system, user string) (string, error)
 }
 

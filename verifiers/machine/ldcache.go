@@ -73,7 +73,7 @@ func writeCache(all []cacheEntry) []byte {
 }
 
 // mergeCaches returns the image's loader cache with the candidate's entries for names that are
-// not known, as those of the image are; nil if the candidate's lacks one of the image's, or adds none.
+// not known (the image's names are); nil if the candidate's cache lacks an entry of the image's, or adds none.
 // The order is the candidate's: if it is not the loader's, the loader finds less.
 func mergeCaches(image, candidate []byte, known map[string]bool) []byte {
 	own := readCache(image)

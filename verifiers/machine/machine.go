@@ -207,8 +207,8 @@ func (t *trust) trust(p string) {
 	}
 }
 
-// trustPrograms adds a directory of PATH, the libraries beside it, and those of programs that it
-// has links to: virtual environments and other installations of Python are found so.
+// trustPrograms adds a directory of PATH, the libraries beside it, and the libraries of programs that it
+// has links to. Virtual environments and other installations of Python are found by such links.
 func (t *trust) trustPrograms(dir string) {
 	at := InImage(t.image, dir)
 	prefixes := []string{dir, at}
@@ -333,9 +333,9 @@ func (t *trust) keep(e *layer.Entry) (bool, error) {
 
 func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// startFiles returns which files that shells read a command without hidden files names, other than to
-// source them: the paths of those of all users, and the names of profiles. It can be about nothing
-// else; a command with hidden files has more at stake.
+// startFiles returns the files that shells read and that a command names, other than to source them: the
+// paths of the files for all users, and the names of profiles. Only a command without hidden files can be
+// about nothing else; for a command with hidden files it returns none.
 func startFiles(eval family.TerminalEval) (shared, own []string) {
 	if eval.Checker.Path != "" || len(eval.Files) > 0 {
 		return nil, nil

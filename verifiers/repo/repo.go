@@ -372,7 +372,7 @@ func selected(root *os.Root, workdir string, args []string) []string {
 	return slices.Compact(names)
 }
 
-// stageInputs writes the task's public files. Of the evaluation inputs it writes none: one is the text of the
+// stageInputs writes the task's public files. It writes no evaluation inputs: one of them is the text of the
 // tests' patch, which would show a candidate whether the tests are changed.
 func (c *repoCheck) stageInputs(ctx context.Context) error {
 	plan, err := workspace.PlanAgent(c.in.Task, c.in.Pack)

@@ -82,6 +82,6 @@ func IsCode(f contrast.File) bool {
 	return ext == ".py" || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)
 }
 
-// brokenData replaces a file of which nothing is known. No shell succeeds with it, and it is the
-// text of no program or answer.
+// brokenData replaces a file in an unknown language. No shell succeeds with it, and it is the text of no
+// program or answer.
 const brokenData = "exit 1\n"

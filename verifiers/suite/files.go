@@ -26,14 +26,14 @@ func IsTest(f contrast.File) bool { return IsCode(f) && testName.MatchString(pat
 
 var testName = regexp.MustCompile(`(?i)test|spec|check|\.t$`)
 
-// ReadTests returns those of the named files that contain Python tests.
+// ReadTests returns the named files that contain Python tests.
 func ReadTests(root *os.Root, names []string) []contrast.File {
 	return slices.DeleteFunc(ReadFiles(root, names), func(f contrast.File) bool {
 		return path.Ext(f.Path) != ".py" || !strings.Contains(f.Text, "def test") || !utf8.ValidString(f.Text)
 	})
 }
 
-// ReadFiles returns those of the named files that can be changed.
+// ReadFiles returns the named files that can be changed.
 func ReadFiles(root *os.Root, names []string) (files []contrast.File) {
 	for _, name := range names {
 		base := path.Base(name)

@@ -66,7 +66,7 @@ type Command interface {
 	// error is [ErrReference] if the reference solution does not fit the task.
 	Run(ctx context.Context, on Subject, files []contrast.File) (runtime.Exit, error)
 	// Unchanged judges the candidate by the unchanged tests. The candidate cannot tell this run from
-	// others.
+	// a run of changed tests.
 	Unchanged(ctx context.Context) (verifiers.Verdict, error)
 }
 
@@ -297,8 +297,8 @@ func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.
 	return v, true
 }
 
-// refuse returns the verdict on a candidate that passed, but whose pass counts for nothing. Neither does
-// the reward that the pass left.
+// refuse returns the verdict on a candidate that passed, if neither this pass nor the reward that it left
+// counts.
 func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary) verifiers.Verdict {
 	v := verifiers.Fail(reason, message)
 	v.Metadata, v.Contrast = maps.Clone(pass.Metadata), &sum

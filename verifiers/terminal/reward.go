@@ -49,8 +49,8 @@ func (c *terminalCheck) makeLogs(dir string) (string, error) {
 	return logs, err
 }
 
-// A reward is what a checker left, as Harbor reads it: reward.json, an object of numbers of which the
-// one called reward decides, or else their mean; or, without that file, reward.txt, a number.
+// A reward is what a checker left, as Harbor reads it. In reward.json, an object of numbers, the number
+// called reward decides, or else the mean of all. Without that file, reward.txt has the number.
 type reward struct {
 	value  float64
 	all    map[string]float64
