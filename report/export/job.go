@@ -3,6 +3,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -26,65 +27,19 @@ import (
 // maxTexts bounds the texts of one attempt, in bytes.
 const maxTexts = 8 << 20
 
-type taskID struct {
-	Path string `json:"path"`
-}
+// An object is an object of JSON.
+type object = map[string]any
 
-type modelInfo struct {
-	Name     string `json:"name"`
-	Provider string `json:"provider"`
-}
-
-type agentInfo struct {
-	Name    string     `json:"name"`
-	Version string     `json:"version"`
-	Model   *modelInfo `json:"model_info"`
-}
-
-type agentResult struct {
-	Input  int64   `json:"n_input_tokens"`
-	Cached int64   `json:"n_cache_tokens"`
-	Output int64   `json:"n_output_tokens"`
-	Cost   float64 `json:"cost_usd"`
-}
-
-type verifierResult struct {
-	Rewards map[string]float64 `json:"rewards"`
-}
-
-type exceptionInfo struct {
-	Type      string    `json:"exception_type"`
-	Message   string    `json:"exception_message"`
-	Traceback string    `json:"exception_traceback"`
-	At        time.Time `json:"occurred_at"`
-}
-
-type timing struct {
-	Started  time.Time `json:"started_at"`
-	Finished time.Time `json:"finished_at"`
-}
-
-type trialConfig struct {
-	Task taskID `json:"task"`
-}
-
+// A trial is an attempt as Harbor's viewer reads it.
 type trial struct {
-	ID        string          `json:"id"`
-	Task      string          `json:"task_name"`
-	Name      string          `json:"trial_name"`
-	URI       string          `json:"trial_uri"`
-	TaskID    taskID          `json:"task_id"`
-	Checksum  string          `json:"task_checksum"`
-	Config    trialConfig     `json:"config"`
-	Agent     agentInfo       `json:"agent_info"`
-	Result    *agentResult    `json:"agent_result"`
-	Verifier  *verifierResult `json:"verifier_result"`
-	Exception *exceptionInfo  `json:"exception_info"`
-	timing
-	AgentTime    *timing `json:"agent_execution"`
-	VerifierTime *timing `json:"verifier"`
+	name      string
+	agent     agent
+	exception string // the type of the exception that ended it; "" for none
+	message   string // of the exception
+	result    object // the content of result.json
 }
 
+// An evaluation sums up the trials of an agent with a model on a benchmark.
 type evaluation struct {
 	Trials     int                            `json:"n_trials"`
 	Errors     int                            `json:"n_errors"`
@@ -96,17 +51,11 @@ type evaluation struct {
 	sum float64 // of rewards
 }
 
-type stats struct {
-	Completed   int                    `json:"n_completed_trials"`
-	Errored     int                    `json:"n_errored_trials"`
-	Evaluations map[string]*evaluation `json:"evals"`
-}
-
+// A job sums up all trials.
 type job struct {
-	ID string `json:"id"`
-	timing
-	Trials int   `json:"n_total_trials"`
-	Stats  stats `json:"stats"`
+	started, finished time.Time
+	trials, errors    int
+	evaluations       map[string]*evaluation
 }
 
 // Harbor writes the runs as a new directory dir, one job with a trial for each attempt. Trajectories lie
@@ -125,7 +74,7 @@ func Harbor(ctx context.Context, dir string, sources []*report.Source) (err erro
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	all := job{ID: uuid(dir), Stats: stats{Evaluations: map[string]*evaluation{}}}
+	all := job{evaluations: map[string]*evaluation{}}
 	for _, s := range sources {
 		for at := range s.Attempts {
 			if err := all.add(ctx, dir, s, at); err != nil {
@@ -133,10 +82,13 @@ func Harbor(ctx context.Context, dir string, sources []*report.Source) (err erro
 			}
 		}
 	}
-	for _, e := range all.Stats.Evaluations {
+	for _, e := range all.evaluations {
 		e.Metrics = []map[string]float64{{"mean": e.sum / float64(e.Trials)}}
 	}
-	return errors.Join(writeJSON(dir, "config.json", struct{}{}), writeJSON(dir, "lock.json", struct{}{}), writeJSON(dir, "result.json", all))
+	return errors.Join(writeJSON(dir, "config.json", object{}), writeJSON(dir, "lock.json", object{}), writeJSON(dir, "result.json", object{
+		"id": uuid(dir), "started_at": all.started, "finished_at": all.finished, "n_total_trials": all.trials,
+		"stats": object{"n_completed_trials": all.trials, "n_errored_trials": all.errors, "evals": all.evaluations},
+	}))
 }
 
 // add writes the trial of an attempt, and counts it.
@@ -151,23 +103,19 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 		return err
 	}
 	t := trialOf(dir, rec)
-	trialDir := filepath.Join(dir, t.Name)
-	j.count(t, rec.BenchmarkID)
+	trialDir := filepath.Join(dir, t.name)
+	j.count(t, rec)
 	for _, sub := range []string{"agent", "verifier", "artifacts"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(trialDir, sub), 0o755))
 	}
-	by := agent{Name: t.Agent.Name, Version: t.Agent.Version}
-	if t.Agent.Model != nil {
-		by.Model = t.Agent.Model.Name
-	}
 	err = errors.Join(err,
-		writeJSON(trialDir, "config.json", t.Config), writeJSON(trialDir, "lock.json", struct{}{}), writeJSON(trialDir, "result.json", t),
-		writeJSON(trialDir, "agent/trajectory.json", trajectoryOf(t.ID, a, d, by)),
+		writeJSON(trialDir, "config.json", t.result["config"]), writeJSON(trialDir, "lock.json", object{}), writeJSON(trialDir, "result.json", t.result),
+		writeJSON(trialDir, "agent/trajectory.json", trajectoryOf(uuid(rec.Digest), a, d, t.agent)),
 		writeText(trialDir, "verifier/test-stdout.txt", whole(d.Verifier.Stdout)), writeText(trialDir, "verifier/test-stderr.txt", whole(d.Verifier.Stderr)),
 		writeText(trialDir, "agent/stdout.txt", whole(d.Producer.Stdout)), writeText(trialDir, "agent/stderr.txt", whole(d.Producer.Stderr)),
 	)
-	if t.Exception != nil {
-		err = errors.Join(err, writeText(trialDir, "exception.txt", t.Exception.Type+": "+t.Exception.Message))
+	if t.exception != "" {
+		err = errors.Join(err, writeText(trialDir, "exception.txt", t.exception+": "+t.message))
 	}
 	if rec.CandidateText != nil {
 		err = errors.Join(err, writeText(trialDir, "artifacts/candidate.txt", *rec.CandidateText))
@@ -199,41 +147,43 @@ var otherBytes = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 func trialOf(dir string, rec record.Record) trial {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", rec.RunID, rec.TaskID, rec.Attempt))
-	name := fmt.Sprintf("%.32s__%x", otherBytes.ReplaceAllString(rec.TaskID, "-"), sum[:4])
+	h := rec.Provenance.Harness
 	t := trial{
-		ID: uuid(rec.Digest), Task: rec.TaskID, Name: name, URI: "file://" + filepath.Join(dir, name), TaskID: taskID{rec.TaskID},
-		Checksum: strings.TrimPrefix(rec.Provenance.Row, "sha256:"), Config: trialConfig{taskID{rec.TaskID}},
-		Agent:  agentInfo{Name: rec.Provenance.Harness.Type, Version: rec.Provenance.Harness.Version},
-		timing: timing{rec.StartedAt, rec.EndedAt},
+		name:  fmt.Sprintf("%.32s__%x", otherBytes.ReplaceAllString(rec.TaskID, "-"), sum[:4]),
+		agent: agent{Name: h.Type, Version: cmp.Or(h.Version, "unknown")}, message: rec.FailureMessage,
 	}
-	if t.Agent.Version == "" {
-		t.Agent.Version = "unknown"
+	task, done := object{"path": rec.TaskID}, rec.StartedAt.Add(seconds(rec.Times.Producer))
+	info := object{"name": t.agent.Name, "version": t.agent.Version, "model_info": nil}
+	t.result = object{
+		"id": uuid(rec.Digest), "task_name": rec.TaskID, "trial_name": t.name, "trial_uri": "file://" + filepath.Join(dir, t.name), "task_id": task,
+		"task_checksum": strings.TrimPrefix(rec.Provenance.Row, "sha256:"), "config": object{"task": task}, "agent_info": info,
+		"started_at": rec.StartedAt, "finished_at": rec.EndedAt, "agent_execution": object{"started_at": rec.StartedAt, "finished_at": done},
+		"agent_result": nil, "verifier_result": nil, "verifier": nil, "exception_info": nil,
 	}
 	if rec.Agent != nil && rec.Agent.Model != "" {
-		t.Agent.Model = &modelInfo{rec.Agent.Model, providerOf(rec.Agent.Name)}
+		t.agent.Model = rec.Agent.Model
+		info["model_info"] = object{"name": rec.Agent.Model, "provider": providerOf(rec.Agent.Name)}
 	}
 	if rec.Egress != nil && rec.Egress.Relay != nil {
 		u := rec.Egress.Relay.Usage
-		t.Result = &agentResult{u.Input, u.Cached, u.Output, rec.Egress.Relay.CostUSD}
+		t.result["agent_result"] = object{"n_input_tokens": u.Input, "n_cache_tokens": u.Cached, "n_output_tokens": u.Output, "cost_usd": rec.Egress.Relay.CostUSD}
 	}
-	done := rec.StartedAt.Add(seconds(rec.Times.Producer))
-	t.AgentTime = &timing{rec.StartedAt, done}
 	if rec.Score != nil {
-		t.Verifier, t.VerifierTime = &verifierResult{map[string]float64{"reward": *rec.Score}}, &timing{done, done.Add(seconds(rec.Times.Verifier))}
+		t.result["verifier_result"] = object{"rewards": object{"reward": *rec.Score}}
+		t.result["verifier"] = object{"started_at": done, "finished_at": done.Add(seconds(rec.Times.Verifier))}
 	}
-	kind, message := "", rec.FailureMessage
 	switch {
 	case rec.VerificationStatus == record.Error || rec.VerificationStatus == record.Pending:
-		kind = rec.FailureReason
+		t.exception = rec.FailureReason
 	case rec.ProducerFailure != nil && rec.ProducerFailure.Reason == "producer_timeout":
-		kind, message = "AgentTimeoutError", rec.ProducerFailure.Message
+		t.exception, t.message = "AgentTimeoutError", rec.ProducerFailure.Message
 	case rec.ProducerFailure != nil:
-		kind, message = "NonZeroAgentExitCodeError", rec.ProducerFailure.Message
+		t.exception, t.message = "NonZeroAgentExitCodeError", rec.ProducerFailure.Message
 	case rec.FailureReason == "verifier_timeout":
-		kind = "VerifierTimeoutError"
+		t.exception = "VerifierTimeoutError"
 	}
-	if kind != "" {
-		t.Exception = &exceptionInfo{Type: kind, Message: message, At: rec.EndedAt}
+	if t.exception != "" {
+		t.result["exception_info"] = object{"exception_type": t.exception, "exception_message": t.message, "exception_traceback": "", "occurred_at": rec.EndedAt}
 	}
 	return t
 }
@@ -249,42 +199,39 @@ func providerOf(name string) string {
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // count adds a trial to the job's totals.
-func (j *job) count(t trial, benchmark string) {
-	if j.Trials == 0 || t.Started.Before(j.Started) {
-		j.Started = t.Started
+func (j *job) count(t trial, rec record.Record) {
+	if j.trials == 0 || rec.StartedAt.Before(j.started) {
+		j.started = rec.StartedAt
 	}
-	if t.Finished.After(j.Finished) {
-		j.Finished = t.Finished
+	if rec.EndedAt.After(j.finished) {
+		j.finished = rec.EndedAt
 	}
-	j.Trials++
-	j.Stats.Completed++
-	names := []string{t.Agent.Name, benchmark}
-	if t.Agent.Model != nil {
-		names = slices.Insert(names, 1, t.Agent.Model.Name)
+	j.trials++
+	names := []string{t.agent.Name, t.agent.Model, rec.BenchmarkID}
+	if t.agent.Model == "" {
+		names = slices.Delete(names, 1, 2)
 	}
 	name := strings.Join(names, "__")
-	e := j.Stats.Evaluations[name]
+	e := j.evaluations[name]
 	if e == nil {
 		e = &evaluation{PassAtK: map[string]float64{}, Rewards: map[string]map[string][]string{}, Exceptions: map[string][]string{}}
-		j.Stats.Evaluations[name] = e
+		j.evaluations[name] = e
 	}
 	e.Trials++
-	if t.Exception != nil {
-		j.Stats.Errored++
+	if t.exception != "" {
+		j.errors++
 		e.Errors++
-		e.Exceptions[t.Exception.Type] = append(e.Exceptions[t.Exception.Type], t.Name)
+		e.Exceptions[t.exception] = append(e.Exceptions[t.exception], t.name)
 	}
-	if t.Verifier == nil {
+	if rec.Score == nil {
 		return
 	}
-	for key, n := range t.Verifier.Rewards {
-		if e.Rewards[key] == nil {
-			e.Rewards[key] = map[string][]string{}
-		}
-		value := strconv.FormatFloat(n, 'g', -1, 64)
-		e.Rewards[key][value] = append(e.Rewards[key][value], t.Name)
-		e.sum += n
+	if e.Rewards["reward"] == nil {
+		e.Rewards["reward"] = map[string][]string{}
 	}
+	value := strconv.FormatFloat(*rec.Score, 'g', -1, 64)
+	e.Rewards["reward"][value] = append(e.Rewards["reward"][value], t.name)
+	e.sum += *rec.Score
 }
 
 // uuid returns a UUID (RFC 9562, version 8) made of a text.

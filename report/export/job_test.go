@@ -132,7 +132,7 @@ func TestRequire(t *testing.T) {
 	var log bytes.Buffer
 	out := filepath.Join(t.TempDir(), "job")
 	must(t, errors.Join(export.Inspect(t.Context(), &log, s), export.Harbor(t.Context(), out, []*report.Source{s})))
-	for _, want := range []string{`"value": 0,`, `"reason": "assurance_too_weak"`} {
+	for _, want := range []string{"\"value\": 0\n", `"reason": "assurance_too_weak"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in the log of Inspect:\n%s", want, &log)
 		}
