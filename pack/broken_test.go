@@ -251,7 +251,7 @@ func TestFillImage(t *testing.T) {
 	pin := func(_ context.Context, ref string) (string, error) {
 		return ref + "@sha256:" + strings.Repeat("0", 64), nil
 	}
-	o := pack.Options{Source: source, Out: out, Fill: true, Pin: pin}
+	o := pack.Options{Source: source, Out: out, Fill: true, Pinned: pin}
 	if _, err := pack.Import(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), "give --image") {
 		t.Errorf("pinning what the manifest names: %v", err)
 	}

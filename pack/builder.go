@@ -287,11 +287,11 @@ func (b *Builder) setImage(ctx context.Context, row *Row) error {
 }
 
 func (b *Builder) pin(ctx context.Context, ref string) (string, error) {
-	if b.Pin == nil || strings.Contains(ref, "@") {
+	if b.Pinned == nil || strings.Contains(ref, "@") {
 		return ref, nil
 	}
 	if b.pinned[ref] == "" {
-		pinned, err := b.Pin(ctx, ref)
+		pinned, err := b.Pinned(ctx, ref)
 		if err != nil {
 			return "", err
 		}

@@ -34,7 +34,7 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if err := checkOut(out, o); err != nil {
 		return Report{}, err
 	}
-	if o.Fill && o.Pin != nil && o.Image == "" && f.Image == "" {
+	if o.Fill && o.Pinned != nil && o.Image == "" && f.Image == "" {
 		return Report{}, Place{File: o.Out}.hinted("give --image to pin it in the rows", "the manifest names the image, which is not changed")
 	}
 	leave := map[Place]bool{}

@@ -61,27 +61,25 @@ func Named(formats []Format, name string) (Format, error) {
 	return Format{}, fmt.Errorf("no format %q: there are %s", name, strings.Join(names, ", "))
 }
 
-// Options say what to import of any format, and how. The provenance has their JSON, which
-// contains what determines the rows.
+// Options say what to import of any format, and how. The command line makes flags of them. The provenance has their
+// JSON, which contains what determines the rows.
 type Options struct {
-	Source string `json:"-"` // file or directory
-	Out    string `json:"-"` // directory to make; see Fill
-	// Fill adds rows to the existing directory Out, which must contain a manifest and only plain files, and may contain
-	// an import's rows. Its manifest and tester files stay as they are.
-	Fill    bool     `json:"-"`
-	ID      string   `json:"-"`                 // of the pack; empty derives one from the format and the source
-	Image   string   `json:"image,omitempty"`   // reference, with {name} for a row's names; empty means the format's
-	Limit   int      `json:"limit,omitempty"`   // most rows; 0 means all
-	Tasks   []string `json:"select,omitempty"`  // globs of ids, see compiler.MatchTask; none means all
-	Exclude []string `json:"exclude,omitempty"` // globs of ids that are left out
-	// Skip leaves out, and reports, tasks that cannot be imported, or that validation would
-	// warn about. Otherwise one such task is an error.
-	Skip bool `json:"skip,omitempty"`
+	Source string `json:"-" arg:"" help:"File or directory with the benchmark's tasks."`
+	Out    string `json:"-" short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
+	// Fill needs a directory of plain files. Its manifest and tester files stay as they are.
+	Fill    bool     `json:"-" help:"Put the rows into an existing directory that has a manifest, in place of rows of an earlier import."`
+	ID      string   `json:"-" placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
+	Image   string   `json:"image,omitempty" placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
+	Limit   int      `json:"limit,omitempty" short:"n" placeholder:"N" help:"Import only the first N tasks."` // 0 means all
+	Tasks   []string `json:"select,omitempty" name:"task" short:"t" placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
+	Exclude []string `json:"exclude,omitempty" placeholder:"GLOB" help:"Do not import the tasks whose id matches one of these patterns."`
+	// Without Skip, a task that is left out with it is an error.
+	Skip bool `json:"skip,omitempty" help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
 	// Agents get a tester file each, besides the one for a command.
-	Agents []testerfile.AgentType `json:"-"`
-	// Pin returns the reference with its current digest; nil leaves references as they are.
-	Pin    func(ctx context.Context, ref string) (string, error) `json:"-"`
-	Limits ImportLimits                                          `json:"-"`
+	Agents []testerfile.AgentType `json:"-" kong:"-"`
+	// Pinned returns the reference with its current digest; nil leaves references as they are.
+	Pinned func(ctx context.Context, ref string) (string, error) `json:"-" kong:"-"`
+	Limits ImportLimits                                          `json:"-" kong:"-"`
 }
 
 // ImportLimits bound what an import reads. Zero fields mean the default.

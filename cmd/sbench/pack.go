@@ -22,17 +22,9 @@ type packCmd struct {
 }
 
 type packImportCmd struct {
-	Format  string   `arg:"" help:"Format of the source: ${formats}."`
-	Source  string   `arg:"" help:"File or directory with the benchmark's tasks."`
-	Out     string   `short:"o" required:"" placeholder:"DIR" help:"Directory to create."`
-	Fill    bool     `help:"Put the rows into an existing directory that has a manifest, in place of rows of an earlier import."`
-	ID      string   `placeholder:"NAME" help:"The pack's id. Default: made from the format and the source."`
-	Limit   int      `short:"n" placeholder:"N" help:"Import only the first N tasks."`
-	Task    []string `short:"t" placeholder:"GLOB" help:"Import only the tasks whose id matches one of these patterns."`
-	Exclude []string `placeholder:"GLOB" help:"Do not import the tasks whose id matches one of these patterns."`
-	Image   string   `placeholder:"REF" help:"Image of the tasks. A {name} stands for a row's own name, such as {task} in task directories."`
-	Pin     bool     `help:"Write the names of images with the digests that they have on this machine."`
-	Skip    bool     `help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
+	Format string `arg:"" help:"Format of the source: ${formats}."`
+	pack.Options
+	Pin bool `help:"Write the names of images with the digests that they have on this machine."`
 	jsonFlag
 
 	formats      []pack.Format
@@ -85,19 +77,16 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	if err := notNegative("--limit", cmd.Limit); err != nil {
 		return err
 	}
-	options := pack.Options{
-		Source: cmd.Source, Out: cmd.Out, Fill: cmd.Fill, ID: cmd.ID, Limit: cmd.Limit, Tasks: cmd.Task, Image: cmd.Image,
-		Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: cmd.Skip,
-	}
+	cmd.Agents = harness.AgentTypes()
 	var report pack.Report
 	if cmd.Pin {
 		err = a.withClient(ctx, nil, func(c *host.Host) error {
-			options.Pin = pinner(c)
-			report, err = pack.Import(ctx, format, options)
+			cmd.Pinned = pinner(c)
+			report, err = pack.Import(ctx, format, cmd.Options)
 			return err
 		})
 	} else {
-		report, err = pack.Import(ctx, format, options)
+		report, err = pack.Import(ctx, format, cmd.Options)
 	}
 	if err != nil {
 		return err
