@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
@@ -77,13 +76,9 @@ func jobName(t *testerfile.File) string {
 
 type jobSlurmCmd struct {
 	jobFlags
-	OutputDir string        `short:"o" placeholder:"DIR" help:"Directory for the shards, on a file system that all nodes share, instead of the tester file's."`
-	EnvFile   string        `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
-	Partition string        `placeholder:"NAME" help:"Slurm's partition."`
-	Account   string        `placeholder:"NAME" help:"Slurm's account."`
-	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for other jobs and is queued again. Default: the partition's limit."`
-	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that to end its attempts. Default: 2m."`
-	NodeDir   string        `placeholder:"DIR" help:"Directory on each node's own disk for images and volumes, such as /local/sbench. Default: sbench's usual directory."`
+	OutputDir string `short:"o" placeholder:"DIR" help:"Directory for the shards, on a file system that all nodes share, instead of the tester file's."`
+	EnvFile   string `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
+	slurm.Settings
 }
 
 func (cmd *jobSlurmCmd) Run(a *app) error {
@@ -113,9 +108,8 @@ func (cmd *jobSlurmCmd) Run(a *app) error {
 	}
 	cpus, memory := cmd.resources(tester)
 	j := slurm.Job{
-		Name: jobName(tester), Shards: cmd.Shards, Command: cmd.command(self, names[0], names[1], source.settings, keys...),
-		Time: cmd.Time, Grace: cmd.Grace, Partition: cmd.Partition, Account: cmd.Account, Export: exported(os.Environ()), NodeDir: cmd.NodeDir,
-		CPUs: int(math.Ceil(cpus)), Memory: memory,
+		Settings: cmd.Settings, Name: jobName(tester), Shards: cmd.Shards, Command: cmd.command(self, names[0], names[1], source.settings, keys...),
+		Export: exported(os.Environ()), CPUs: int(math.Ceil(cpus)), Memory: memory,
 	}
 	for _, archive := range names[2:] {
 		j.Prepare = append(j.Prepare, []string{self, "image", "import", archive})
@@ -168,19 +162,8 @@ func (cmd *jobSlurmCmd) keys(t *testerfile.File) ([]string, error) {
 
 type jobKubernetesCmd struct {
 	jobFlags
-	Image        string            `required:"" placeholder:"IMAGE" help:"sbench's own container image, in a registry that the nodes can reach."`
-	PullSecret   string            `placeholder:"NAME" help:"Secret with the credentials for pulling it."`
-	Claim        string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for the results, to which all nodes can write."`
-	OnClaim      string            `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
-	Name         string            `placeholder:"NAME" help:"Name of the job and of the results. Default: from the tester file's run.id."`
-	NodeSocket   string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: a containerd in each pod."`
-	NodeRoot     string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
-	NodeDir      string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
-	Parallel     int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
-	Retries      int               `default:"3" placeholder:"N" help:"How often a shard may fail before it is not tried again. Default: 3."`
-	Grace        time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
-	NodeSelector map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
-	Toleration   []string          `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
+	kubernetes.Settings
+	OnClaim string `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
 }
 
 func (cmd *jobKubernetesCmd) Run(a *app) error {
@@ -216,11 +199,8 @@ func onClaim(err error) error {
 
 func (cmd *jobKubernetesCmd) job(source testerSource, t *testerfile.File) (kubernetes.Job, error) {
 	cpus, memory := cmd.resources(t)
-	j := kubernetes.Job{
-		Name: cmd.Name, Shards: cmd.Shards, Parallel: cmd.Parallel, Image: cmd.Image, PullSecret: cmd.PullSecret, Claim: cmd.Claim,
-		NodeSocket: cmd.NodeSocket, NodeRoot: cmd.NodeRoot, NodeDir: filepath.Clean(cmd.NodeDir), CPUs: cpus, Memory: memory,
-		Grace: cmd.Grace, Retries: int32(cmd.Retries), NodeSelector: cmd.NodeSelector, Keys: slices.Clone(t.Harness.Env),
-	}
+	j := kubernetes.Job{Settings: cmd.Settings, Shards: cmd.Shards, CPUs: cpus, Memory: memory, Keys: slices.Clone(t.Harness.Env)}
+	j.NodeDir = filepath.Clean(j.NodeDir)
 	if t.Verification.Judge != nil {
 		j.Keys = append(j.Keys, t.Verification.Judge.Key)
 	}
@@ -230,20 +210,13 @@ func (cmd *jobKubernetesCmd) job(source testerSource, t *testerfile.File) (kuber
 		name := strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(jobName(t)))
 		j.Name = strings.TrimRight(name[:min(len(name), 40)], "-")
 	}
-	if err := errors.Join(notNegative("--parallel", cmd.Parallel), notNegative("--retries", cmd.Retries)); err != nil {
+	if err := errors.Join(notNegative("--parallel", cmd.Parallel), notNegative("--retries", int(cmd.Retries))); err != nil {
 		return j, err
 	}
 	for _, dir := range []string{cmp.Or(cmd.NodeSocket, "/"), cmd.NodeRoot, cmd.NodeDir} {
 		if !filepath.IsAbs(dir) {
 			return j, fmt.Errorf("%w: %q is no absolute path", errUsage, dir)
 		}
-	}
-	for _, text := range cmd.Toleration {
-		t, err := kubernetes.ParseToleration(text)
-		if err != nil {
-			return j, fmt.Errorf("%w: --toleration %w", errUsage, err)
-		}
-		j.Tolerations = append(j.Tolerations, t)
 	}
 	for _, name := range append(slices.Clone(cmd.Import), cmp.Or(cmd.OnClaim, ".")) {
 		if !fs.ValidPath(name) {

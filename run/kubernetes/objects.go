@@ -33,26 +33,31 @@ const (
 
 // A Job is an Indexed Job with an index for each shard of a run.
 type Job struct {
-	Name       string // of the Job; names of the other objects begin with it
-	Shards     int
-	Parallel   int // shards at a time; 0 means all
-	Image      string
-	PullSecret string // with which Image is pulled; "" for none
-	Claim      string // a PersistentVolumeClaim for the results, to which all nodes can write
+	Settings
+	Shards int
 	// Command is the command line of a shard, without --shard. Prepare are commands before it.
-	Command      []string
-	Prepare      [][]string
-	Files        []File
-	Keys         []string // variables with secrets, which are in the Secret KeysName
-	NodeSocket   string   // of the nodes' containerd, on which sandboxes run; "" gives each pod a containerd of its own
-	NodeRoot     string   // the root directory of the nodes' containerd
-	NodeDir      string   // for what sbench keeps on each node
-	CPUs         float64  // cores of a shard
-	Memory       int64    // of a shard, in bytes
-	Grace        time.Duration
-	Retries      int32 // how often an index may fail before it is not tried again
-	NodeSelector map[string]string
-	Tolerations  []corev1.Toleration
+	Command []string
+	Prepare [][]string
+	Files   []File
+	Keys    []string // variables with secrets, which are in the Secret KeysName
+	CPUs    float64  // cores of a shard
+	Memory  int64    // of a shard, in bytes
+}
+
+// Settings are what the user says about a Job. The command line makes flags of them.
+type Settings struct {
+	Image        string            `required:"" placeholder:"IMAGE" help:"sbench's own container image, in a registry that the nodes can reach."`
+	PullSecret   string            `placeholder:"NAME" help:"Secret with the credentials for pulling it."`
+	Claim        string            `required:"" placeholder:"NAME" help:"PersistentVolumeClaim for the results, to which all nodes can write."`
+	Name         string            `placeholder:"NAME" help:"Name of the job and of the results. Default: from the tester file's run.id."`
+	NodeSocket   string            `placeholder:"SOCKET" help:"Use the nodes' containerd, such as /run/containerd/containerd.sock. Default: a containerd in each pod."`
+	NodeRoot     string            `default:"/var/lib/containerd" placeholder:"DIR" help:"With --node-socket: the root directory of the nodes' containerd. Default: /var/lib/containerd."`
+	NodeDir      string            `default:"/var/lib/sbench" placeholder:"DIR" help:"With --node-socket: each node's directory for images and volumes. Default: /var/lib/sbench."`
+	Parallel     int               `placeholder:"N" help:"How many shards run at a time. Default: all."`
+	Retries      int32             `default:"3" placeholder:"N" help:"How often a shard may fail before it is not tried again. Default: 3."`
+	Grace        time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
+	NodeSelector map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
+	Toleration   []Toleration      `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
 }
 
 // A File is a file of the tester's that pods find in FilesDir.
@@ -198,17 +203,20 @@ func mergeJob(of *batchv1.Job) *batchv1.Job {
 // signals on.
 func command(args []string) []string { return append([]string{"tini", "-s", "--"}, args...) }
 
-// ParseToleration parses KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT, as taints are written.
-func ParseToleration(text string) (corev1.Toleration, error) {
-	name, effect, _ := strings.Cut(text, ":")
+// A Toleration lets pods run on nodes with a taint.
+type Toleration corev1.Toleration
+
+// UnmarshalText parses a taint.
+func (t *Toleration) UnmarshalText(text []byte) error {
+	name, effect, _ := strings.Cut(string(text), ":")
 	name, value, equal := strings.Cut(name, "=")
-	t := corev1.Toleration{Key: name, Operator: corev1.TolerationOpExists, Value: value, Effect: corev1.TaintEffect(effect)}
+	*t = Toleration{Key: name, Operator: corev1.TolerationOpExists, Value: value, Effect: corev1.TaintEffect(effect)}
 	if equal {
 		t.Operator = corev1.TolerationOpEqual
 	}
 	effects := []corev1.TaintEffect{"", corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	if name == "" || !slices.Contains(effects, t.Effect) {
-		return t, fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, KEY=VALUE, KEY:EFFECT or KEY", text)
+		return fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, KEY=VALUE, KEY:EFFECT or KEY", text)
 	}
-	return t, nil
+	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/securebench/sbench/run/kubernetes"
 )
@@ -13,9 +12,11 @@ import (
 func TestTexts(t *testing.T) {
 	texts := []string{"x: y", `--a="q"`, "{{.Keys}}", "a\tb\nc", "# no comment", "'", "- a", "true", "0o17", "é\u2028"}
 	job := kubernetes.Job{
-		Name: "a-job", Shards: 2, Image: texts[0], Claim: texts[1], Command: texts, Prepare: [][]string{texts}, NodeSocket: texts[2], NodeDir: texts[3], NodeRoot: texts[4],
-		Files: []kubernetes.File{{Path: texts[6]}}, Keys: []string{"KEY"}, NodeSelector: map[string]string{"a": texts[7]},
-		Tolerations: []corev1.Toleration{{Key: texts[8]}}, PullSecret: texts[5],
+		Settings: kubernetes.Settings{
+			Name: "a-job", Image: texts[0], Claim: texts[1], PullSecret: texts[5], NodeSocket: texts[2], NodeDir: texts[3], NodeRoot: texts[4],
+			NodeSelector: map[string]string{"a": texts[7]}, Toleration: []kubernetes.Toleration{{Key: texts[8]}},
+		},
+		Shards: 2, Command: texts, Prepare: [][]string{texts}, Files: []kubernetes.File{{Path: texts[6]}}, Keys: []string{"KEY"},
 	}
 	objects, err := job.Objects()
 	if err != nil {

@@ -13,20 +13,24 @@ import (
 
 // A Job is an array job with a task for each shard of a run.
 type Job struct {
-	Name      string // letters, digits and - _ .
-	Shards    int
-	Command   []string
-	CPUs      int           // cores of a task
-	Memory    int64         // of a task, in bytes
-	Time      time.Duration // of a task; 0 is the partition's own limit
-	Grace     time.Duration // how long before the end of Time a task is told to end
-	Partition string        // "" is the cluster's default
-	Account   string        // "" is the user's default
-	Prepare   [][]string    // commands before Command, on a node each time that it gets a task
-	Export    []string      // names of the only environment variables that tasks get
-	// NodeDir is a directory on each node's own disk, which the shards on the node share; "" is sbench's
-	// default. A shell expands variables in it.
-	NodeDir string
+	Settings
+	Name    string // letters, digits and - _ .
+	Shards  int
+	Command []string
+	CPUs    int        // cores of a task
+	Memory  int64      // of a task, in bytes
+	Prepare [][]string // commands before Command, on a node each time that it gets a task
+	Export  []string   // names of the only environment variables that tasks get
+}
+
+// Settings are what the user says about a Job. The command line makes flags of them.
+type Settings struct {
+	Partition string        `placeholder:"NAME" help:"Slurm's partition."`
+	Account   string        `placeholder:"NAME" help:"Slurm's account."`
+	Time      time.Duration `placeholder:"DURATION" help:"How long a shard may run before it makes room for other jobs and is queued again. Default: the partition's limit."`
+	Grace     time.Duration `default:"2m" placeholder:"DURATION" help:"How long before that to end its attempts. Default: 2m."`
+	// The shards on a node share NodeDir. A shell expands variables in it.
+	NodeDir string `placeholder:"DIR" help:"Directory on each node's own disk for images and volumes, such as /local/sbench. Default: sbench's usual directory."`
 }
 
 //go:embed job.sh
