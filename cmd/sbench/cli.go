@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
@@ -72,18 +72,7 @@ type cli struct {
 
 // globals are the flags of all commands. Most concern only those that talk to a daemon.
 type globals struct {
-	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
-	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
-	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."`
-
-	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are isolated. container: they share the host's kernel. gvisor: they have a kernel of their own. auto: gvisor for tasks that ask for it, else container. Default: the tester file's runtime.isolation, else auto."`
-
-	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
-
-	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Directory for images of the private daemon and for large volumes."`
-	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Directory for locks, mounts and sockets."`
-
-	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run even if the kernel cannot enforce these limits: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
+	host.Flags
 
 	Debug     bool   `help:"Log what is being done, on standard error."`
 	LogFormat string `enum:"text,json" default:"text" env:"SBENCH_LOG_FORMAT" help:"Format of the log, and of warnings and the error at the end: text or json, one object a line."`
@@ -136,16 +125,12 @@ func sayAll[T any](a *app, what string, list []T) {
 
 // options returns the runtime's options from the flags, else from the tester file t, which may be nil.
 func (a *app) options(t *testerfile.File) host.Options {
-	f := a.flags
-	o := host.Options{
-		Address: f.Address, Namespace: f.Namespace, OCIRuntime: f.OCIRuntime, Isolation: f.Isolation, Timeout: f.Timeout,
-		Root: f.Root, State: f.State, Logger: a.logger(), AllowDegraded: f.AllowDegraded, IsShim: true,
-	}
+	o := host.Options{Flags: a.flags.Flags, Logger: a.logger(), IsShim: true}
 	if t != nil {
 		o.Address, o.Namespace = cmp.Or(o.Address, t.Runtime.Address), cmp.Or(o.Namespace, t.Runtime.Namespace)
 		o.OCIRuntime, o.Isolation = cmp.Or(o.OCIRuntime, t.Runtime.OCIRuntime), cmp.Or(o.Isolation, t.Runtime.Isolation)
 		o.Snapshotter = t.Runtime.Snapshotter
-		o.AllowDegraded = append(o.AllowDegraded, t.Runtime.AllowDegraded...)
+		o.AllowDegraded = slices.Concat(o.AllowDegraded, t.Runtime.AllowDegraded)
 		o.UserNamespace = t.Runtime.UserNamespace
 		o.AllowSeccomp, o.AllowNetlink = t.Runtime.AllowSeccomp, t.Runtime.AllowNetlink
 	}

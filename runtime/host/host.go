@@ -46,30 +46,12 @@ const (
 	NoAddress = "none"
 )
 
-// Options says which daemon to use and where sbench keeps its own state. Root and State default
-// to what [DefaultDirectories] returns.
+// Options says which daemon to use and where sbench keeps its own state.
 type Options struct {
-	// Address is the daemon's socket. "" means the system's daemon if it can be used,
-	// otherwise a private one, which is started on demand.
-	Address     string
-	Namespace   string // containerd's, which separates images and containers; "" means "sbench"
+	Flags
 	Snapshotter string // "" means "overlayfs"
-	// OCIRuntime is the program that the shim executes, by path or by name in PATH: runc,
-	// crun, or another with the same command line. "" means "auto": runc if it is in PATH,
-	// otherwise what the daemon has.
-	OCIRuntime string
 	// IsShim says that this program is the shim, too, when it is executed by the name shim.Program.
 	IsShim bool
-	// Isolation is the least that every sandbox gets: a runtime.Isolation; "" and IsolationAuto mean a
-	// container.
-	Isolation   string
-	Root, State string // directories for persistent and for volatile state
-	// AllowDegraded names limits that may be missing on this host: memory, swap, pids, cpu. The
-	// limit on the disk may always be missing: a volume in memory is bounded, too.
-	AllowDegraded []string
-	// Timeout bounds every answer of the daemon and the OCI runtime, except transfers
-	// of images, which may take longer; 0 means 30 seconds.
-	Timeout time.Duration
 	// AllowSeccomp and AllowNetlink permit sandboxes system calls that take memory which no
 	// limit bounds; see OwnFilters and Netlink of oci.Config.
 	AllowSeccomp, AllowNetlink bool
@@ -77,6 +59,25 @@ type Options struct {
 	// if they are to have their own where that is possible.
 	UserNamespace string
 	Logger        *slog.Logger
+}
+
+// Flags are the options that the command line sets. "" means the default.
+type Flags struct {
+	Address    string `env:"CONTAINERD_ADDRESS" placeholder:"SOCKET" help:"containerd's socket, or none for a private daemon. Default: the system's if it can be used, else a private one."`
+	Namespace  string `env:"CONTAINERD_NAMESPACE" placeholder:"NAME" help:"containerd namespace. Default: sbench."`
+	OCIRuntime string `name:"oci-runtime" env:"SBENCH_OCI_RUNTIME" placeholder:"PROGRAM" help:"OCI runtime that the shim executes, by path or by name in PATH: runc, crun. Default: runc."` // also auto: runc if it is in PATH, otherwise what the daemon has
+
+	Isolation string `enum:",auto,container,gvisor" default:"" env:"SBENCH_ISOLATION" placeholder:"KIND" help:"How sandboxes are isolated. container: they share the host's kernel. gvisor: they have a kernel of their own. auto: gvisor for tasks that ask for it, else container. Default: the tester file's runtime.isolation, else auto."`
+
+	// Timeout does not bound transfers of images. 0 means the default.
+	Timeout time.Duration `name:"daemon-timeout" env:"SBENCH_DAEMON_TIMEOUT" default:"30s" placeholder:"DURATION" help:"How long containerd or the OCI runtime may take to answer."`
+
+	// Root and State default to what [DefaultDirectories] returns.
+	Root  string `env:"SBENCH_ROOT" placeholder:"DIR" help:"Directory for images of the private daemon and for large volumes."`
+	State string `env:"SBENCH_STATE" placeholder:"DIR" help:"Directory for locks, mounts and sockets."`
+
+	// The limit on the disk may always be missing: a volume in memory is bounded, too.
+	AllowDegraded []string `enum:"memory,swap,pids,cpu" env:"SBENCH_ALLOW_DEGRADED" placeholder:"LIMIT" help:"Run even if the kernel cannot enforce these limits: memory, swap, pids, cpu. Added to the tester file's runtime.allow_degraded."`
 }
 
 // DefaultDirectories returns this user's directories for persistent and for volatile

@@ -20,7 +20,7 @@ func TestFindShim(t *testing.T) {
 			t.Fatal(err)
 		}
 		for apart, want := range map[bool]string{false: installed, true: shared} {
-			h := Host{opts: Options{Root: root}, conn: &daemon.Conn{Inherited: daemon.Inherited{Apart: apart}}}
+			h := Host{opts: Options{Flags: Flags{Root: root}}, conn: &daemon.Conn{Inherited: daemon.Inherited{Apart: apart}}}
 			path, err := h.findShim()
 			got, readErr := os.ReadFile(path)
 			if path != want || err != nil || readErr != nil || string(got) != text {
@@ -34,7 +34,7 @@ func TestFindShim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Host{opts: Options{Root: root, IsShim: true}, conn: &daemon.Conn{}}
+	h := Host{opts: Options{Flags: Flags{Root: root}, IsShim: true}, conn: &daemon.Conn{}}
 	path, err := h.findShim()
 	if is, linkErr := os.Readlink(path); path != shared || is != self || err != nil || linkErr != nil {
 		t.Errorf("without a shim: %s is %q, want %s to be %s: %v, %v", path, is, shared, self, err, linkErr)

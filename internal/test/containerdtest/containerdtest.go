@@ -109,8 +109,10 @@ func Options() host.Options {
 	}
 	root, state := directories()
 	return host.Options{
-		Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Isolation: os.Getenv("SBENCH_TEST_ISOLATION"), Root: root, State: state,
-		AllowDegraded: AllowDegraded(), Timeout: patience,
+		Flags: host.Flags{
+			Address: os.Getenv("SBENCH_TEST_ADDRESS"), OCIRuntime: os.Getenv("SBENCH_TEST_OCI_RUNTIME"), Isolation: os.Getenv("SBENCH_TEST_ISOLATION"),
+			Root: root, State: state, AllowDegraded: AllowDegraded(), Timeout: patience,
+		},
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	}
 }
