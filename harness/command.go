@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
@@ -25,13 +26,11 @@ type Files struct {
 	Digest string // of the mounted files, as "sha256:" and hexadecimal digits; "" for none
 }
 
-// A CommandProvider is the model provider of a command. The command reaches it through a relay.
+// A CommandProvider is the model provider of a command. The command reaches it through a relay, and does not
+// get the real key, which is in Request.Env.
 type CommandProvider struct {
-	Relay  relay.Config
-	Secret string // the variable of Request.Env with the real key, which the command does not get
-	// The names of variables that the command gets; "" means the name that the provider's own
-	// clients use.
-	BaseURL, Key, Model string
+	testerfile.ProviderConfig
+	Relay relay.Config
 }
 
 // env returns the variables that the command gets.
@@ -43,9 +42,9 @@ func (p *CommandProvider) env(given []string, token string) []string {
 	case relay.Google:
 		baseURL, key = "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY"
 	}
-	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Secret+"=") })
-	env = append(env, cmp.Or(p.BaseURL, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.Key, key)+"="+token)
-	return append(env, cmp.Or(p.Model, "SBENCH_MODEL")+"="+p.Relay.Model)
+	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Key+"=") })
+	env = append(env, cmp.Or(p.BaseURLVariable, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.KeyVariable, key)+"="+token)
+	return append(env, cmp.Or(p.ModelVariable, "SBENCH_MODEL")+"="+p.Relay.Model)
 }
 
 // Produce runs the command. A text candidate is its standard output. With a provider, it returns

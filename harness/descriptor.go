@@ -106,7 +106,7 @@ type descriptor struct {
 	Name      string                      `key:"name" rule:"required name" doc:"The agent's name, for records and reports."`
 	Model     string                      `key:"model" doc:"The model of tester files that an import of a pack writes."`
 	API       string                      `key:"api" rule:"required api" doc:"The API that it speaks."`
-	Keys      []credential                `key:"keys" rule:"required keys" items:"A variable of harness.env." doc:"Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them."`
+	Keys      []testerfile.Credential     `key:"keys" rule:"required keys" items:"A variable of harness.env." doc:"Variables of harness.env that may have the provider's key. The relay uses the first that is set; the agent gets none of them."`
 	Config    map[string]string           `key:"config" rule:"templates" doc:"Keys of harness.config that only this agent has, with a description of each."`
 	NPM       map[string]agentcli.Package `key:"npm" rule:"platforms" items:"A package of the npm registry." doc:"Its program as a package of the npm registry, by platform."`
 	Directory string                      `key:"directory" doc:"Its program as a directory, relative to this file."`
@@ -116,20 +116,6 @@ type descriptor struct {
 	Files     map[string]string           `key:"files" rule:"templates" doc:"Files to write below {home}, a directory for the agent that is fresh for each attempt."`
 	MCP       mcpForms                    `key:"mcp" doc:"The keys of a server of the Model Context Protocol in the agent's own configuration."`
 	Events    eventFormat                 `key:"events" rule:"events" doc:"A known format, or rules for lines of JSON."`
-}
-
-// A credential is the name of a variable, or an object.
-type credential struct {
-	Name   string `key:"name" rule:"required variable" doc:"A variable of harness.env."`
-	Bearer bool   `key:"bearer" doc:"Whether the key is sent as a bearer token."`
-}
-
-// Decode implements what schema.Decode looks for.
-func (c *credential) Decode(v document.Value) {
-	type object credential // without this method
-	if c.Name = v.Text(); v.Kind() == document.Object {
-		schema.Decode(v, (*object)(c))
-	}
 }
 
 // texts are a text or a list of texts. Numbers and booleans count as texts.
@@ -211,11 +197,8 @@ func ParseDescriptor(file string, text []byte) (CLI, compiler.Problems) {
 	var d descriptor
 	schema.Decode(root, &d)
 	cli := CLI{
-		AgentType: testerfile.AgentType{Name: d.Name, Model: d.Model}, Provider: relay.Provider(d.API), Packages: d.NPM,
+		AgentType: testerfile.AgentType{Name: d.Name, Model: d.Model, Credentials: d.Keys}, Provider: relay.Provider(d.API), Packages: d.NPM,
 		Directory: d.Directory, Program: d.File, Descriptor: text, written: d,
-	}
-	for _, k := range d.Keys {
-		cli.Credentials = append(cli.Credentials, testerfile.Credential(k))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Config)) {
 		cli.Config = append(cli.Config, schema.Field{Name: name, Schema: schema.Word(d.Config[name])})

@@ -90,10 +90,19 @@ type AgentType struct {
 	Config []schema.Field
 }
 
-// A Credential is an environment variable that holds a provider's key.
+// A Credential is an environment variable that holds a provider's key. In the descriptor of an agent it is a name, or
+// an object.
 type Credential struct {
-	Name   string
-	Bearer bool // send it as a bearer token if the provider accepts keys in two ways
+	Name   string `key:"name" rule:"required variable" doc:"A variable of harness.env."`
+	Bearer bool   `key:"bearer" doc:"Whether the key is sent as a bearer token."` // if the provider accepts keys in two ways
+}
+
+// Decode implements what schema.Decode looks for.
+func (c *Credential) Decode(v document.Value) {
+	type object Credential // without this method
+	if c.Name = v.Text(); v.Kind() == document.Object {
+		schema.Decode(v, (*object)(c))
+	}
 }
 
 // HarnessSection says which harness produces candidates.

@@ -272,7 +272,7 @@ func (h Harness) command(ctx context.Context, env map[string]string) (harness.Pr
 	if problems := h.keyProblems(); problems != nil {
 		return nil, problems
 	}
-	command.Provider = &harness.CommandProvider{Secret: p.Key, BaseURL: p.BaseURLVariable, Key: p.KeyVariable, Model: p.ModelVariable}
+	command.Provider = &harness.CommandProvider{ProviderConfig: *p}
 	command.Provider.Relay, err = harness.RelayTo(relay.Provider(p.API), env[p.Key], c)
 	return command, err
 }
