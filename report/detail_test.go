@@ -79,7 +79,7 @@ func TestEgress(t *testing.T) {
 	got := e.Entries[2]
 	want := report.Entry{
 		At: "2026-01-01 00:05:00.000", Kind: "relay", Verdict: "allow", Host: "h", Port: 443, Up: 1, Down: 1, Duration: 2000, Method: "POST", Path: "/p", Status: 200, Model: "m",
-		Stripped: []string{"web_search"}, Usage: &report.Tokens{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
+		Stripped: []string{"web_search"}, Usage: &proxy.Usage{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

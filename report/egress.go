@@ -9,6 +9,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
@@ -30,23 +31,23 @@ type Egress struct {
 
 // An Entry has the fields of a line of egress.jsonl that are shown.
 type Entry struct {
-	At       string   `json:"at"`                // UTC
-	Earlier  bool     `json:"earlier,omitempty"` // of an earlier try, which does not count
-	Kind     string   `json:"kind"`
-	Verdict  string   `json:"verdict"`
-	Host     string   `json:"host"`
-	Port     int      `json:"port,omitempty"`
-	Reason   string   `json:"reason,omitempty"`
-	Rule     string   `json:"rule,omitempty"`
-	Up       int64    `json:"up"`   // bytes out of the sandbox
-	Down     int64    `json:"down"` // bytes into it
-	Duration int64    `json:"duration_ms"`
-	Method   string   `json:"method,omitempty"`
-	Path     string   `json:"path,omitempty"`
-	Status   int      `json:"status,omitempty"`
-	Model    string   `json:"model,omitempty"`
-	Stripped []string `json:"stripped,omitempty"`
-	Usage    *Tokens  `json:"usage,omitempty"`
+	At       string       `json:"at"`                // UTC
+	Earlier  bool         `json:"earlier,omitempty"` // of an earlier try, which does not count
+	Kind     string       `json:"kind"`
+	Verdict  string       `json:"verdict"`
+	Host     string       `json:"host"`
+	Port     int          `json:"port,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Rule     string       `json:"rule,omitempty"`
+	Up       int64        `json:"up"`   // bytes out of the sandbox
+	Down     int64        `json:"down"` // bytes into it
+	Duration int64        `json:"duration_ms"`
+	Method   string       `json:"method,omitempty"`
+	Path     string       `json:"path,omitempty"`
+	Status   int          `json:"status,omitempty"`
+	Model    string       `json:"model,omitempty"`
+	Stripped []string     `json:"stripped,omitempty"`
+	Usage    *proxy.Usage `json:"usage,omitempty"`
 }
 
 // An egressIndex is an egress log without its entries.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/run/record"
 )
@@ -19,7 +20,7 @@ type Measure struct {
 
 // Measures returns all measures, in the order to show them.
 func Measures() []Measure {
-	tokens := func(count func(Tokens) int64) func(Attempt) float64 {
+	tokens := func(count func(proxy.Usage) int64) func(Attempt) float64 {
 		return func(a Attempt) float64 {
 			if a.Tokens == nil {
 				return -1
@@ -31,10 +32,10 @@ func Measures() []Measure {
 		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }},
 		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }},
 		{"time, total", "", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }},
-		{"tokens, input", "Tokens read", Many, tokens(func(t Tokens) int64 { return t.Input })},
-		{"tokens, cached", "of them cached", Many, tokens(func(t Tokens) int64 { return t.Cached })},
-		{"tokens, output", "Tokens written", Many, tokens(func(t Tokens) int64 { return t.Output })},
-		{"tokens, reasoning", "", Many, tokens(func(t Tokens) int64 { return t.Reasoning })},
+		{"tokens, input", "Tokens read", Many, tokens(func(t proxy.Usage) int64 { return t.Input })},
+		{"tokens, cached", "of them cached", Many, tokens(func(t proxy.Usage) int64 { return t.Cached })},
+		{"tokens, output", "Tokens written", Many, tokens(func(t proxy.Usage) int64 { return t.Output })},
+		{"tokens, reasoning", "", Many, tokens(func(t proxy.Usage) int64 { return t.Reasoning })},
 		{"cost", "Cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }},
 		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }},
 	}

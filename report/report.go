@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/run/record"
 )
@@ -67,7 +68,7 @@ type Run struct {
 	NotPassed  []Unpassed `json:"not_passed"` // in the order of Tasks
 
 	Distributions Distributions `json:"distributions"`
-	Spent         Tokens        `json:"tokens_spent"`        // by all tries, even those that do not count
+	Spent         proxy.Usage   `json:"tokens_spent"`        // by all tries, even those that do not count
 	SpentUSD      float64       `json:"usd_spent,omitempty"` // the same in US dollars; 0 if unknown
 	Slowest       []Slow        `json:"slowest"`             // at most 10, the slowest first
 	Tasks         []Task        `json:"tasks"`               // in the order of [Natural]
@@ -183,15 +184,6 @@ type Distributions struct {
 	Reasoning  stat.Distribution `json:"reasoning_tokens"`
 	Cost       stat.Distribution `json:"cost_usd"`
 	PeakMemory stat.Distribution `json:"peak_memory_bytes"`
-}
-
-// Tokens are counted as in the proxy's Usage: Input includes Cached, Output includes Reasoning.
-type Tokens struct {
-	Input     int64 `json:"input"`
-	Cached    int64 `json:"cached"`
-	Output    int64 `json:"output"`
-	Reasoning int64 `json:"reasoning"`
-	Estimated bool  `json:"estimated,omitempty"` // some counts are estimates
 }
 
 // Slow is an attempt with its times.

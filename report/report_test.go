@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
 	"github.com/securebench/sbench/report/text"
@@ -134,7 +135,7 @@ func TestNumbers(t *testing.T) {
 	if diff := cmp.Diff(at, r.PassAtK) + cmp.Diff(all, r.PassAllK); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(report.Tokens{Input: 28300, Cached: 14150, Output: 2830}, r.Spent); diff != "" {
+	if diff := cmp.Diff(proxy.Usage{Input: 28300, Cached: 14150, Output: 2830}, r.Spent); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 )
 
@@ -29,13 +30,13 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// fields collects the JSON names of the fields of a type of package report or stat, and
+// fields collects the JSON names of the fields of a type of package report or stat or of proxy.Usage, and
 // of the types of its fields.
 func fields(t reflect.Type, names map[string]bool) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	if t.Kind() != reflect.Struct || !strings.Contains(t.PkgPath(), "/report") {
+	if t.Kind() != reflect.Struct || !strings.Contains(t.PkgPath(), "/report") && t != reflect.TypeFor[proxy.Usage]() {
 		return
 	}
 	for i := range t.NumField() {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/verifiers"
@@ -50,9 +51,9 @@ type Source struct {
 	Problems []Problem
 	more     int // problems beyond maxProblems
 
-	Spent    Tokens  // by all tries
-	SpentUSD float64 // by all tries; 0 if unknown
-	runID    string  // of the first record
+	Spent    proxy.Usage // by all tries
+	SpentUSD float64     // by all tries; 0 if unknown
+	runID    string      // of the first record
 	root     *os.Root
 	egress   map[attemptKey]*egressIndex // nil until it is needed
 }
@@ -67,18 +68,18 @@ type Attempt struct {
 	Retried                           bool   // an earlier try could not be measured
 
 	Started, Ended            time.Time
-	Producer, Verifier, Total float64  // seconds; 0 if unknown
-	Tokens                    *Tokens  // nil if unknown
-	Cost                      float64  // in US dollars; 0 if unknown
-	PeakMemory                int64    // bytes; 0 if unknown
-	Agent                     string   // name, version and model
-	Degraded                  []string // limits that the host did not enforce
-	Judge                     string   // the model that judged it; "" for none
-	Assurance                 string   // how certain a pass is; "" unless the attempt passed
-	Doubtful                  bool     // a pass that followed some of the changed tests
-	Uncalibrated              bool     // no reference solution has calibrated its changed tests
-	AfterTimeout              bool     // judged although its harness ended badly
-	rows                      string   // digests of the row and the evaluation
+	Producer, Verifier, Total float64      // seconds; 0 if unknown
+	Tokens                    *proxy.Usage // nil if unknown
+	Cost                      float64      // in US dollars; 0 if unknown
+	PeakMemory                int64        // bytes; 0 if unknown
+	Agent                     string       // name, version and model
+	Degraded                  []string     // limits that the host did not enforce
+	Judge                     string       // the model that judged it; "" for none
+	Assurance                 string       // how certain a pass is; "" unless the attempt passed
+	Doubtful                  bool         // a pass that followed some of the changed tests
+	Uncalibrated              bool         // no reference solution has calibrated its changed tests
+	AfterTimeout              bool         // judged although its harness ended badly
+	rows                      string       // digests of the row and the evaluation
 }
 
 // A Try is one line of the records.
@@ -187,7 +188,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l lines.Line) {
 	a := summarise(rec)
 	s.SpentUSD += a.Cost
 	if a.Tokens != nil {
-		s.Spent.add(*a.Tokens)
+		s.Spent = s.Spent.Add(*a.Tokens)
 	}
 	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: stamp(a.Started), Seconds: a.Total, offset: l.Offset, size: l.Size}}
 	key := attemptKey{a.Task, a.Number}
@@ -256,7 +257,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.Egress != nil && rec.Egress.Relay != nil {
 		u := rec.Egress.Relay.Usage
 		a.Cost = max(0, rec.Egress.Relay.CostUSD)
-		a.Tokens = &Tokens{max(0, u.Input), max(0, u.Cached), max(0, u.Output), max(0, u.Reasoning), u.Estimated}
+		a.Tokens = &proxy.Usage{Input: max(0, u.Input), Cached: max(0, u.Cached), Output: max(0, u.Output), Reasoning: max(0, u.Reasoning), Estimated: u.Estimated}
 	}
 	if rec.Agent != nil {
 		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
@@ -265,11 +266,6 @@ func summarise(rec record.Record) Attempt {
 		*name = strings.Clone(cutText(*name, maxName).Head)
 	}
 	return a
-}
-
-func (t *Tokens) add(u Tokens) {
-	t.Input, t.Cached, t.Output, t.Reasoning = t.Input+u.Input, t.Cached+u.Cached, t.Output+u.Output, t.Reasoning+u.Reasoning
-	t.Estimated = t.Estimated || u.Estimated
 }
 
 func number(v any) float64 {

@@ -17,9 +17,6 @@ type Leader struct {
 	Against *Comparison // with the first run; nil for the first run, or if no task can be compared
 }
 
-// Tokens returns how many tokens all tries read and wrote.
-func (l Leader) Tokens() int64 { return l.Spent.Input + l.Spent.Output }
-
 // Leaders returns all runs by accuracy, highest first and unknown last.
 func (r Report) Leaders() []Leader {
 	list := make([]Leader, len(r.Runs))

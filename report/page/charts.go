@@ -129,10 +129,10 @@ func newScatter(attempts []report.Attempt, first int) *scatter {
 	var rows []int
 	var times, counts []float64
 	for i, a := range attempts {
-		if a.Tokens == nil || a.Total <= 0 || a.Tokens.Input+a.Tokens.Output <= 0 || a.Status == record.Error {
+		if a.Tokens == nil || a.Total <= 0 || a.Tokens.Total() <= 0 || a.Status == record.Error {
 			continue
 		}
-		rows, times, counts = append(rows, i), append(times, a.Total), append(counts, float64(a.Tokens.Input+a.Tokens.Output))
+		rows, times, counts = append(rows, i), append(times, a.Total), append(counts, float64(a.Tokens.Total()))
 	}
 	t, c := stat.Describe(slices.Clone(times)), stat.Describe(slices.Clone(counts))
 	if t.Count < 3 || t.Min == t.Max || c.Min == c.Max {

@@ -173,7 +173,7 @@ func (p Page) writeIndex(w io.Writer) error {
 				Reason: cut(a.Reason), Assurance: assuranceOf(a), Phase: cut(a.Phase), Message: cut(a.Message), Seconds: a.Total, Memory: a.PeakMemory, Tries: len(a.Tries),
 			}
 			if t := a.Tokens; t != nil {
-				row.Tokens, row.Cached, row.Output = t.Input+t.Output, t.Cached, t.Output
+				row.Tokens, row.Cached, row.Output = t.Total(), t.Cached, t.Output
 			}
 			index.Rows = append(index.Rows, row)
 		}

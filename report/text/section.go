@@ -110,7 +110,7 @@ func leaders(r report.Report) table {
 		}
 		return []any{
 			report.Letter(l.Index), name(l.Title()), l.Accuracy, l.Assurances(), report.Between(l.Accuracy.Interval()), l.Accuracy.Scored, gap, p,
-			report.Many(float64(l.Tokens())), report.Seconds(l.Distributions.Producer.P50), strings.Join(l.WarningKinds(), ", "),
+			report.Many(float64(l.Spent.Total())), report.Seconds(l.Distributions.Producer.P50), strings.Join(l.WarningKinds(), ", "),
 		}
 	})
 }
