@@ -55,8 +55,9 @@ func newService(anchor string, shutdown func()) *service {
 
 // task is a sandbox.
 type task struct {
-	oci   ociRuntime
-	owner uint32 // of the standard streams
+	oci        ociRuntime
+	owner      uint32 // of the standard streams
+	sealOutput bool   // but not of standard output
 
 	changing sync.Mutex // held by calls that execute the OCI runtime
 	mu       sync.Mutex // guards what follows
@@ -68,9 +69,10 @@ type task struct {
 
 // Options are what Create needs besides the bundle, as JSON.
 type Options struct {
-	Program string   `json:"program"` // the OCI runtime, by path or by name; "" means runc
-	Flags   []string `json:"flags"`   // its flags before the command
-	Owner   uint32   `json:"owner"`   // of pipes that are standard streams; 0 leaves them
+	Program    string   `json:"program"`     // the OCI runtime, by path or by name; "" means runc
+	Flags      []string `json:"flags"`       // its flags before the command
+	Owner      uint32   `json:"owner"`       // of pipes that are standard streams; 0 leaves them
+	SealOutput bool     `json:"seal_output"` // leaves standard output as it is
 }
 
 // find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is
@@ -116,7 +118,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, toGRPC(fmt.Errorf("OCI runtime: %w: %w", errdefs.ErrNotFound, err))
 	}
-	t := &task{oci: ociRuntime{path: path, flags: opts.Flags, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.Owner, added: map[string]*process{}}
+	t := &task{oci: ociRuntime{path: path, flags: opts.Flags, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.Owner, sealOutput: opts.SealOutput, added: map[string]*process{}}
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	anchor, err := s.register(t)
@@ -164,7 +166,7 @@ func (s *service) unregister(t *task) {
 }
 
 func (t *task) create(ctx context.Context, anchor bundle, p *process) error {
-	std, err := openStdio(p.stdin, p.stdout, p.stderr, t.owner)
+	std, err := t.openStdio(p)
 	if err != nil {
 		return err
 	}
@@ -213,7 +215,7 @@ func (s *service) Start(ctx context.Context, r *taskapi.StartRequest) (*taskapi.
 
 // add starts a process beside the first.
 func (t *task) add(ctx context.Context, id string, p *process) error {
-	std, err := openStdio(p.stdin, p.stdout, p.stderr, t.owner)
+	std, err := t.openStdio(p)
 	if err != nil {
 		return err
 	}

@@ -59,19 +59,19 @@ func open(path string, mode int) (*os.File, error) {
 }
 
 // openStdio opens a caller's files. With an owner other than 0, pipes become this user's, who may
-// then open them anew as /dev/stdout.
-func openStdio(in, out, err string, owner uint32) (s stdio, _ error) {
+// then open them anew as /dev/stdout. With sealOutput, nobody in the sandbox can open standard output.
+func (t *task) openStdio(p *process) (s stdio, _ error) {
 	for _, f := range []struct {
 		file **os.File
 		name string
 		mode int
-	}{{&s.in, in, os.O_RDONLY}, {&s.out, out, os.O_WRONLY}, {&s.err, err, os.O_WRONLY}} {
+	}{{&s.in, p.stdin, os.O_RDONLY}, {&s.out, p.stdout, os.O_WRONLY}, {&s.err, p.stderr, os.O_WRONLY}} {
 		if f.name == "" {
 			continue
 		}
 		file, err := openStream(f.name, f.mode)
-		if err == nil && owner != 0 && strings.Contains(f.name, " pipe:") {
-			err = file.Chown(int(owner), int(owner))
+		if err == nil && t.owner != 0 && strings.Contains(f.name, " pipe:") && (f.file != &s.out || !t.sealOutput) {
+			err = file.Chown(int(t.owner), int(t.owner))
 		}
 		*f.file = file
 		if err != nil {

@@ -39,7 +39,7 @@ func (c *check) config(ctx context.Context) (runtime.Config, error) {
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
 	if c.in.Task.Verification() != nil {
 		var err error
-		cfg.WritableRoot = true
+		cfg.WritableRoot, cfg.SealOutput = true, true
 		cfg.ReadOnly, err = c.sealed(ctx, env.Workdir)
 		return cfg, err
 	}

@@ -273,16 +273,37 @@ func sbCases() []sbCase {
 	}
 }
 
+// forgedAnswer leaves a process that takes what the adapter writes out of its standard output, and writes another answer.
+const forgedAnswer = `import json, os, sys, time
+boss, total = os.getppid(), sum(map(int, sys.argv[1:]))
+if os.fork() == 0:
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDWR)
+    for fd in range(3):
+        os.dup2(null, fd)
+    out, taken = os.open(f"/proc/{boss}/fd/1", os.O_RDWR | os.O_NONBLOCK), b""
+    os.sched_setscheduler(boss, os.SCHED_IDLE, os.sched_param(0))  # it ends later
+    while not taken:
+        try:
+            taken = os.read(out, 65536)
+        except BlockingIOError:
+            pass
+    os.write(out, json.dumps({"format": "securebench.adapter-response/v2", "status": "observed", "observation": {"code": 0, "out": str(total)}}).encode())
+    os._exit(0)
+time.sleep(0.3)
+print(0)
+`
+
 // TestSecureBench: a pack of SecureBench 2.0 gives the verdicts that it gives there.
 func TestSecureBench(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
-	tests := slices.Concat([]sbCase{{"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
+	tests := slices.Concat([]sbCase{{"forges the adapter's output", forgedAnswer, verifiers.Failed, "oracle_rejected", 0}, {"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
 		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
 		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
 	})
 	if os.Getenv("SBENCH_SOAK") == "" {
-		tests = tests[:2]
+		tests = tests[:3]
 	}
 	testSecureBench(t, w, tests)
 }
