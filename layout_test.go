@@ -18,7 +18,7 @@ const module = "github.com/securebench/sbench/"
 // layout says which other directories of this module each directory may import. Packages below a directory count as the directory.
 func layout() map[string][]string {
 	return map[string][]string{
-		"cmd/sbench":                    {"run", "run/site", "harness", "verifiers", "workspace", "compiler", "compiler/validate", "compiler/family", "compiler/hidden", "compiler/testerfile", "runtime", "runtime/host", "runtime/images", "proxy", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
+		"cmd/sbench":                    {"run", "run/site", "harness", "verifiers", "workspace", "compiler", "compiler/validate", "compiler/family", "compiler/testerfile", "runtime", "runtime/host", "runtime/images", "proxy/domain", "report", "pack", "pack/harbor", "docs", "examples"},
 		"cmd/containerd-shim-sbench-v1": {"runtime"},
 		"docs":                          {},
 		"examples":                      {},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -188,4 +189,19 @@ func MatchTask(glob, id string) bool {
 	const slash = "\x01"
 	ok, err := path.Match(strings.ReplaceAll(glob, "/", slash), strings.ReplaceAll(id, "/", slash))
 	return err == nil && ok
+}
+
+// Selector returns a function that reports whether an id matches at least one glob of each list, and
+// none of exclude; see [MatchTask]. An empty list matches everything; if all are empty, the function is nil.
+func Selector(exclude []string, lists ...[]string) func(id string) bool {
+	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
+	if len(exclude)+len(lists) == 0 {
+		return nil
+	}
+	return func(id string) bool {
+		misses := func(globs []string) bool {
+			return !slices.ContainsFunc(globs, func(g string) bool { return MatchTask(g, id) })
+		}
+		return misses(exclude) && !slices.ContainsFunc(lists, misses)
+	}
 }

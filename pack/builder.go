@@ -130,11 +130,8 @@ func (b *Builder) emptyHint() string {
 // Wanted reports whether the task with this id is selected, and was not found unfit before. A format
 // that knows the id early can skip the rest of the task if it is not.
 func (b *Builder) Wanted(at Place, id string) bool {
-	if b.leave[at] {
-		return false
-	}
-	matches := func(glob string) bool { return compiler.MatchTask(glob, id) }
-	return (len(b.Tasks) == 0 || slices.ContainsFunc(b.Tasks, matches)) && !slices.ContainsFunc(b.Exclude, matches)
+	selected := compiler.Selector(b.Exclude, b.Tasks)
+	return !b.leave[at] && (selected == nil || selected(id))
 }
 
 // Count must be called once for each task of the source. It returns an error, which must end

@@ -1,10 +1,16 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/verifiers/judge"
 )
@@ -15,6 +21,21 @@ type Judge struct {
 	Relay       relay.Config // its Log, Task and Attempt are set for each attempt
 	Votes       int          // for each text
 	Temperature *float64     // nil: the model's own
+}
+
+// JudgeFor returns the judge that the tester file names, with its API key from the environment or from env, the
+// env file; nil if the tester file names none.
+func JudgeFor(t *testerfile.File, env map[string]string) (*Judge, error) {
+	j := t.Verification.Judge
+	if j == nil {
+		return nil, nil
+	}
+	key := cmp.Or(os.Getenv(j.Key), env[j.Key])
+	if key == "" {
+		return nil, compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
+	}
+	to, err := harness.RelayTo(relay.Provider(j.API), key, testerfile.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL})
+	return &Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, err
 }
 
 // String describes the judge for records.

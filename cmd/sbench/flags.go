@@ -100,7 +100,6 @@ func (f progressFlags) check() error {
 	return nil
 }
 
-// quiet reports whether no progress is shown.
 func (f progressFlags) quiet() bool { return f.Quiet || f.Progress == progress.None }
 
 func notNegative(flag string, n int) error {

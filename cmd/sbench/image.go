@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/runtime"
@@ -135,7 +136,7 @@ func (cmd *imagePruneCmd) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		matches := selector(nil, cmd.Refs)
+		matches := compiler.Selector(nil, cmd.Refs)
 		list = slices.DeleteFunc(list, func(i images.Info) bool {
 			return matches != nil && !matches(i.Ref) || !cmd.All && !i.Pulled || time.Since(i.Created) < cmd.OlderThan
 		})

@@ -37,7 +37,6 @@ type jobFlags struct {
 	Import []string `placeholder:"ARCHIVE" help:"Archive of images to import first. Can be repeated."`
 }
 
-// load reads the tester file.
 func (f *jobFlags) load(a *app) (testerSource, *testerfile.File, error) {
 	if f.Shards < 1 || f.Jobs < 1 {
 		return testerSource{}, nil, fmt.Errorf("%w: --shards and --jobs are at least 1", errUsage)

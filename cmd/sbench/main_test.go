@@ -129,36 +129,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// TestSelector: --task selects among the tasks that the tester file selects, and --exclude among these.
-func TestSelector(t *testing.T) {
-	for _, tt := range []struct {
-		name                  string
-		exclude, task, tester []string
-		want                  string
-	}{
-		{"neither", nil, nil, nil, "a/1 a/2 b/1"},
-		{"tester file", nil, nil, []string{"a/*"}, "a/1 a/2"},
-		{"flag", nil, []string{"*/1"}, nil, "a/1 b/1"},
-		{"both", nil, []string{"*/1"}, []string{"a/*"}, "a/1"},
-		{"nothing in common", nil, []string{"b/*"}, []string{"a/*"}, ""},
-		{"all but some", []string{"b/*", "*/2"}, nil, nil, "a/1"},
-		{"of some, all but one", []string{"a/2"}, nil, []string{"a/*"}, "a/1"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			selected := selector(tt.exclude, tt.task, tt.tester)
-			var got []string
-			for _, id := range []string{"a/1", "a/2", "b/1"} {
-				if selected == nil || selected(id) {
-					got = append(got, id)
-				}
-			}
-			if strings.Join(got, " ") != tt.want {
-				t.Errorf("selects %q, want %q", got, tt.want)
-			}
-		})
-	}
-}
-
 // TestSay: a message cannot control the terminal, and keeps its lines.
 func TestSay(t *testing.T) {
 	var out bytes.Buffer

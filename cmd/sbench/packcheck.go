@@ -47,7 +47,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	}
-	pack := check.Check{Inputs: in, Options: run.Options{Output: out, Limit: cmd.Limit, Select: selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Progress: show}}
+	pack := check.Check{Inputs: in, Options: run.Options{Output: out, Limit: cmd.Limit, Select: compiler.Selector(nil, cmd.Task), Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Progress: show}}
 	egress, err := setup.Egress(in.Tester)
 	if err != nil {
 		return err

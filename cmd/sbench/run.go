@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
@@ -18,7 +17,6 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/proxy/domain"
-	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/standin"
@@ -219,27 +217,11 @@ func envFile(name string) (map[string]string, error) {
 	return file, err
 }
 
-// judgeFor returns the judge that the tester file names, and its API key from the environment or the env
-// file; nil and "" if the tester file names no judge.
-func judgeFor(t *testerfile.File, file map[string]string) (*run.Judge, string, error) {
-	j := t.Verification.Judge
-	if j == nil {
-		return nil, "", nil
-	}
-	key := cmp.Or(os.Getenv(j.Key), file[j.Key])
-	if key == "" {
-		return nil, "", compiler.Problems{t.Problem("$.verification.judge.key", "set it, or give it in the env file", fmt.Sprintf("environment variable %q has no value", j.Key))}
-	}
-	asked := testerfile.HarnessConfig{Model: strings.TrimSpace(j.Model), BaseURL: j.BaseURL}
-	to, err := harness.RelayTo(relay.Provider(j.API), key, asked)
-	return &run.Judge{Votes: j.Votes, Temperature: j.Temperature, Relay: to}, key, err
-}
-
 // options returns the options of a run, and the fields of its site that need no daemon: the producer, its
 // egress and the judge.
 func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
-		StandIn: standin.Kind(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
+		StandIn: standin.Kind(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: compiler.Selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
 		LeaveOut: cmd.leftOut != nil, LeftOut: cmd.leftOut,
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
 		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
@@ -260,7 +242,7 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	if err != nil {
 		return o, base, err
 	}
-	if base.Judge, _, err = judgeFor(in.Tester, env); err != nil {
+	if base.Judge, err = run.JudgeFor(in.Tester, env); err != nil {
 		return o, base, err
 	}
 	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
@@ -294,19 +276,4 @@ func (cmd *runCmd) todo(ctx context.Context, a *app, plan run.Plan, site run.Sit
 		printTable(a, attempts, func(p run.PlannedAttempt) string { return fmt.Sprintf("%q attempt %d: %s", p.Task, p.Attempt, p.Why) }),
 		a.printf("%d attempts would run, %d are recorded\n", len(attempts), summary.Resumed),
 	)
-}
-
-// selector returns a function that reports whether an id matches at least one glob of each list, and
-// none of exclude. An empty list matches everything; if all are empty, the function is nil.
-func selector(exclude []string, lists ...[]string) func(string) bool {
-	lists = slices.DeleteFunc(lists, func(globs []string) bool { return len(globs) == 0 })
-	if len(exclude)+len(lists) == 0 {
-		return nil
-	}
-	return func(id string) bool {
-		misses := func(globs []string) bool {
-			return !slices.ContainsFunc(globs, func(g string) bool { return compiler.MatchTask(g, id) })
-		}
-		return misses(exclude) && !slices.ContainsFunc(lists, misses)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/site"
@@ -44,7 +45,7 @@ func (cmd *specCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options := run.Options{Select: selector(nil, cmd.Task)}
+	options := run.Options{Select: compiler.Selector(nil, cmd.Task)}
 	if len(cmd.Task) == 0 {
 		options.Limit = new(1)
 	}
