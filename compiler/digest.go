@@ -103,7 +103,6 @@ func (h *hasher) close() {
 	h.eval.close()
 }
 
-// digests returns the digests of one row.
 func (h *hasher) digests(t *Task) (Digests, error) {
 	var assets, files []string
 	for _, v := range t.resources() {

@@ -235,7 +235,6 @@ func parseMount(lane Lane, mount string) (string, error) {
 	return clean, nil
 }
 
-// laneRoot returns the directory of a lane.
 func laneRoot(lane Lane) string {
 	switch lane {
 	case EvaluationInputs:

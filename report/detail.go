@@ -285,7 +285,6 @@ func (s *Source) log(d *Detail, l record.Log, read func([]byte) ([]harness.Step,
 	return err
 }
 
-// facts returns the provenance of a record.
 func facts(rec record.Record) [][2]string {
 	p, h := rec.Provenance, rec.Provenance.Host
 	list := [][2]string{

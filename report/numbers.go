@@ -87,7 +87,6 @@ func Between(i *stat.Interval) string {
 // Points formats a difference of shares in percentage points, with its sign.
 func Points(difference float64) string { return fmt.Sprintf("%+.1f", 100*difference) }
 
-// chance formats a probability.
 func chance(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"

@@ -168,7 +168,6 @@ func (s *Source) readFile(name string, into any) {
 	}
 }
 
-// take adds one line.
 func (s *Source) take(index map[attemptKey]int, n int, l lines.Line) {
 	if len(l.Text) == 0 && l.Whole {
 		return

@@ -91,7 +91,6 @@ func (t *tracer) addPieces(kind harness.StepKind, text *[]byte) {
 	}
 }
 
-// cutLines is cutText for a text of lines.
 func (t *tracer) cutLines(text string) Text { return cutText(strings.TrimRight(text, "\n"), t.text) }
 
 func (t *tracer) add(from harness.Step) {

@@ -81,7 +81,6 @@ func (s *session) emit(e Event) {
 	s.cfg.Progress(e)
 }
 
-// emitFor emits an event of an attempt.
 func (s *session) emitFor(a attempt, e Event) {
 	e.Task, e.Attempt = a.task.ID(), a.number
 	s.emit(e)

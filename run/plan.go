@@ -105,7 +105,6 @@ func (p *Plan) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// leaveOut leaves out a task.
 func (p *Plan) leaveOut(id, reason string) {
 	p.LeftOut, p.whole = append(p.LeftOut, LeftOut{id, reason}), false
 	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return t.id == id })

@@ -261,7 +261,6 @@ func (s *session) openFiles() error {
 	return err
 }
 
-// write appends a record.
 func (s *session) write(rec record.Record) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

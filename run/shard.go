@@ -131,7 +131,6 @@ func (p Plan) attempts() int {
 	return p.shard.Planned()
 }
 
-// shardName describes a shard in messages.
 func shardName(s *record.Shard) string {
 	if s == nil {
 		return "a run that is not sharded"

@@ -63,7 +63,6 @@ func patchSchema(doc string) *schema.Schema {
 	}
 }
 
-// checkPatch refuses a patch that is malformed.
 func checkPatch(c *schema.Checker, v document.Value) {
 	text := patchText(v)
 	if _, err := patch.Parse(text); text != "" && err != nil {

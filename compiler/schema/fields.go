@@ -79,7 +79,6 @@ func fieldsOf(t reflect.Type, rules Rules) (fields []Field) {
 	return fields
 }
 
-// schemaOf returns the schema for a field of a type.
 func schemaOf(t reflect.Type, doc string, tag reflect.StructTag, rules Rules) *Schema {
 	switch t {
 	case reflect.TypeFor[Command]():

@@ -152,7 +152,6 @@ func Boolean(doc string, preset bool) *Schema {
 	return &Schema{Doc: doc, Boolean: true, Default: preset}
 }
 
-// positive allows numbers above zero.
 func positive(doc string) *Schema { return &Schema{Doc: doc, Number: &Number{Above: new(0.0)}} }
 
 // PositiveInteger allows integers above zero.

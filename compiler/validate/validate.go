@@ -314,7 +314,6 @@ func (pv *packValidator) run(ctx context.Context) (rows int) {
 	return rows
 }
 
-// warn emits a problem as a warning.
 func (pv *packValidator) warn(p compiler.Problem) {
 	p.Warning = true
 	pv.emit(p)

@@ -155,7 +155,6 @@ func (s *stage) configure(c *ocispec.ImageConfig) {
 
 func (s *stage) change(f func(*ocispec.ImageConfig)) { s.changes = append(s.changes, f) }
 
-// stage builds one stage.
 func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, error) {
 	s := &stage{recipe: r, args: map[string]string{}, shell: []string{"/bin/sh", "-c"}}
 	if len(st.Location) > 0 {

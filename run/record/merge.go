@@ -73,7 +73,6 @@ func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (M
 	return m.report(), nil
 }
 
-// merger is a merge in progress.
 type merger struct {
 	options    MergeOptions
 	before     []Merged // shards that the output holds
@@ -371,11 +370,7 @@ func (m *merger) write(ctx context.Context, output string) error {
 // verifyMerged verifies a run that has no seal yet.
 func verifyMerged(ctx context.Context, root *os.Root) error {
 	v := newVerifier(ctx, root)
-	err := v.follow(root, nil, func(n int, r Record) error {
-		v.record(n, r)
-		return ctx.Err()
-	})
-	if err != nil {
+	if err := v.lines(nil); err != nil {
 		return err
 	}
 	v.egressLines()

@@ -65,11 +65,7 @@ func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verificatio
 	}
 	defer func() { _ = root.Close() }()
 	v := newVerifier(ctx, root)
-	err = v.follow(root, key, func(n int, r Record) error {
-		v.record(n, r)
-		return ctx.Err()
-	})
-	if err != nil {
+	if err := v.lines(key); err != nil {
 		return Verification{}, err
 	}
 	if v.torn > 0 {
@@ -115,6 +111,14 @@ type claim struct {
 func newVerifier(ctx context.Context, root *os.Root) *verifier {
 	_, err := root.Lstat(PrivateDir)
 	return &verifier{ctx: ctx, root: root, claimed: map[egressKey]claim{}, named: map[string]bool{}, public: errors.Is(err, fs.ErrNotExist)}
+}
+
+// lines follows the chain, and checks what its lines refer to.
+func (v *verifier) lines(key ed25519.PublicKey) error {
+	return v.follow(v.root, key, func(n int, r Record) error {
+		v.record(n, r)
+		return v.ctx.Err()
+	})
 }
 
 // inputs compares the present contents of the input files with their digests. These files are not in the

@@ -63,5 +63,4 @@ func (j Job) Script() (string, error) {
 	return b.String(), err
 }
 
-// quote returns text as one word of a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

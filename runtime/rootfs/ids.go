@@ -109,7 +109,6 @@ func (s shifter) inside(do func() error) error {
 	return idmap.As(s.ids.Base(), do)
 }
 
-// hostID returns the host's id for a sandbox's id.
 func (s shifter) hostID(id uint32) int {
 	if s.ids == nil {
 		return int(id)

@@ -167,7 +167,6 @@ func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err 
 	return mounts, nil
 }
 
-// copyFile copies a file with its permissions.
 func copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
