@@ -143,7 +143,7 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 		if image, _ := p.verifierImage(task); image != "" {
 			t.oracle = imageKey(image, nil)
 		}
-		if o, problems := securebench.ReadOracle(p.Pack.EvalRoot, v); len(problems) > 0 || !strings.Contains(strings.Join(o.Command, " "), "{python}") {
+		if o, problems := securebench.ReadOracle(p.Pack.EvalRoot, v); len(problems) > 0 || !v.NeedsPython() && !strings.Contains(strings.Join(o.Command, " "), "{python}") {
 			t.oracle = ""
 		}
 	}

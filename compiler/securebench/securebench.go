@@ -40,6 +40,18 @@ func ReadsTree(parser string) bool {
 	return name == "tree-manifest/v1" || name == "git-repository/v1"
 }
 
+// inPython are the parsers that are programs in Python.
+var inPython = []string{"strict-csv/v1", "ics/v1", "strict-npy-float-summary/v1", "git-repository/v1"}
+
+// NeedsPython reports whether the oracle's image must have a python3, which runs a parser.
+func (v *Verification) NeedsPython() bool {
+	needs := func(parser string) bool { return slices.Contains(inPython, strings.TrimPrefix(parser, "securebench.")) }
+	return slices.ContainsFunc(v.Checks, func(c Check) bool {
+		return slices.ContainsFunc(c.Artifacts, func(a Artifact) bool { return needs(a.Parser) }) ||
+			slices.ContainsFunc(c.Outputs, func(o OutputArtifact) bool { return needs(o.Parser) })
+	})
+}
+
 // Verification says how a task of a pack of SecureBench 2.0 is judged. It prints as "<redacted>". The tags of this
 // package say what a file may hold, as in [schema.Fields].
 type Verification struct {
@@ -105,15 +117,18 @@ type Check struct {
 		MaxCases int    `key:"max_cases" doc:"" rule:"required"`
 		MaxBytes int64  `key:"max_case_bytes" doc:"" rule:"required"`
 	} `key:"challenge" doc:"" rule:"required"`
-	Outputs []struct {
-		Name   string `key:"name" doc:"" rule:"required id"`
-		Parser string `key:"parser" doc:"What reads the output." rule:"required parser"`
-		Limits Limits `key:"limits" doc:"" rule:"required limits"`
-	} `key:"output_artifacts" doc:""`
-	Limits struct {
+	Outputs []OutputArtifact `key:"output_artifacts" doc:""`
+	Limits  struct {
 		Wall  time.Duration `key:"seconds_per_case" doc:"" rule:"required"`
 		Bytes int64         `key:"observation_bytes_per_case" doc:"" rule:"required"`
 	} `key:"limits" doc:"" rule:"required"`
+}
+
+// OutputArtifact is an [Output] that a check reads, and what reads it.
+type OutputArtifact struct {
+	Name   string `key:"name" doc:"" rule:"required id"`
+	Parser string `key:"parser" doc:"What reads the output." rule:"required parser"`
+	Limits Limits `key:"limits" doc:"" rule:"required limits"`
 }
 
 // Artifact is a file or tree of the candidate, and what reads it.

@@ -2,6 +2,7 @@ package split
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type capture struct {
 	workdir string
 	digest  string
 	failed  *failure // why nothing could be taken
+	python  python
 }
 
 // relative returns the path of an entry below the workdir.
@@ -56,28 +58,19 @@ const (
 	maxDepth   = 128
 )
 
-// entry is a file, directory or link that visit found.
-type entry struct {
-	fs.FileInfo
-	rel     string    // relative to what is visited; "." for that itself
-	target  string    // of a link; "" for anything else
-	content io.Reader // of a file
-}
-
-// permissions returns 0755 for a directory and for a file that anybody may execute, 0 for a link, and else 0644.
-func (e entry) permissions() fs.FileMode {
-	switch {
-	case e.target != "":
-		return 0
-	case e.IsDir() || e.Mode()&0o111 != 0:
-		return 0o755
-	}
-	return 0o644
+// node is a file, directory or link of a tree.
+type node struct {
+	Blob   string `json:"blob,omitempty"` // the digest of a file
+	Kind   string `json:"kind"`
+	Mode   int    `json:"mode,omitempty"` // 0755 for a directory and for a file that anybody may execute, else 0644
+	Path   string `json:"path"`           // relative to what is visited; "." for that itself
+	Size   *int64 `json:"size,omitempty"`
+	Target string `json:"target,omitempty"`
 }
 
 // visit calls f for a file, or for everything in a tree, at name in root, without following links. It refuses
 // what is not of the kind, too big or special.
-func visit(root *os.Root, name, kind string, limits securebench.Limits, links bool, f func(e entry) error) error {
+func visit(root *os.Root, name, kind string, limits securebench.Limits, links bool, f func(n node, content io.Reader) error) error {
 	dir, start, want, files, bytes := name, ".", fs.ModeDir, min(limits.MaxFiles, maxEntries), limits.MaxTotalBytes
 	if kind == securebench.RegularFile {
 		dir, start, want, files, bytes = path.Dir(name), path.Base(name), 0, 1, limits.MaxBytes
@@ -97,36 +90,42 @@ func visit(root *os.Root, name, kind string, limits securebench.Limits, links bo
 		if err = cmp.Or(err, failed); err != nil {
 			return refuse("artifact_unreadable", "%q cannot be read", at)
 		}
-		e := entry{FileInfo: info, rel: at}
-		switch {
-		case at == ".":
-			return f(e)
-		case e.IsDir():
-		case e.Mode().IsRegular():
+		n, content := node{Path: at}, io.Reader(nil)
+		switch mode := info.Mode(); {
+		case mode.IsDir():
+			n.Kind, n.Mode = "directory", 0o755
+		case mode.IsRegular():
 			in, err := tree.Open(at)
 			if err != nil {
 				return err
 			}
 			defer func() { _ = in.Close() }()
-			bytes -= e.Size()
-			e.content = io.LimitReader(in, e.Size())
-		case e.Mode()&fs.ModeSymlink != 0 && links:
-			e.target, err = tree.Readlink(at)
+			bytes -= info.Size()
+			n.Kind, n.Mode, n.Size, content = securebench.RegularFile, 0o644, new(info.Size()), io.LimitReader(in, info.Size())
+			if mode&0o111 != 0 {
+				n.Mode = 0o755
+			}
+		case mode&fs.ModeSymlink != 0 && links:
+			target, err := tree.Readlink(at)
 			_, reached := tree.Stat(at) // fails if a link on the way leads out
-			if err != nil || path.IsAbs(e.target) || !filepath.IsLocal(path.Join(path.Dir(at), e.target)) || reached != nil && !errors.Is(reached, fs.ErrNotExist) {
+			if err != nil || path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(at), target)) || reached != nil && !errors.Is(reached, fs.ErrNotExist) {
 				return refuse("artifact_unsafe", "a symbolic link leads out of %q", name)
 			}
-			bytes -= int64(len(e.target))
+			bytes -= int64(len(target))
+			n.Kind, n.Target = "symlink", target
 		default:
 			return refuse("artifact_unsafe", "%q is a link or a special file", at)
 		}
-		if files--; files < 0 || bytes < 0 || strings.Count(at, "/") >= maxDepth {
+		if at != "." {
+			files--
+		}
+		if files < 0 || bytes < 0 || strings.Count(at, "/") >= maxDepth {
 			return tooMuch
 		}
 		if at == start {
-			e.rel = "."
+			n.Path = "."
 		}
-		return f(e)
+		return f(n, content)
 	})
 }
 
@@ -142,9 +141,9 @@ func (c *capture) take(from, to, image *os.Root) error {
 		if err := layer.MakeParents(to, image, at); err != nil {
 			return err
 		}
-		err := visit(from, c.relative(each.Path), each.Kind, each.Bounds(), each.Links, func(e entry) error {
-			dest := path.Join(at, e.rel)
-			return errors.Join(e.copy(to, image, dest), to.Lchown(dest, int(owner.Uid), int(owner.Gid)))
+		err := visit(from, c.relative(each.Path), each.Kind, each.Bounds(), each.Links, func(n node, content io.Reader) error {
+			dest := path.Join(at, n.Path)
+			return errors.Join(n.copy(content, to, image, dest), to.Lchown(dest, int(owner.Uid), int(owner.Gid)))
 		})
 		if err != nil {
 			return err
@@ -153,29 +152,30 @@ func (c *capture) take(from, to, image *os.Root) error {
 	return nil
 }
 
-// copy copies an entry to an upper directory, in place of the image's.
-func (e entry) copy(to, image *os.Root, dest string) error {
+// copy makes a node with this content in an upper directory, in place of the image's.
+func (n node) copy(content io.Reader, to, image *os.Root, dest string) error {
 	if mark, err := to.Lstat(dest); err == nil && mark.Mode()&fs.ModeDevice != 0 { // it hides the image's entry
 		if err := to.Remove(dest); err != nil {
 			return err
 		}
 	}
 	switch {
-	case e.IsDir():
+	case n.Target != "":
+		return to.Symlink(n.Target, dest)
+	case content == nil:
 		return errors.Join(to.Mkdir(dest, 0o755), layer.Hide(to, image, dest))
-	case e.target != "":
-		return to.Symlink(e.target, dest)
 	}
 	out, err := to.OpenFile(dest, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, e.content)
-	return errors.Join(err, out.Close(), to.Chmod(dest, e.permissions()))
+	_, err = io.Copy(out, content)
+	return errors.Join(err, out.Close(), to.Chmod(dest, fs.FileMode(n.Mode)))
 }
 
 // observation is what a parser saw in an artifact.
 type observation struct {
+	status string
 	kind   string  // "unknown" if there is no such artifact
 	digest *string // of the artifact
 	size   *int64  // of its files, in bytes
@@ -183,16 +183,8 @@ type observation struct {
 	failed *failure // nil if there is a value
 }
 
-// status returns the status of the evidence.
-func (o observation) status() string {
-	if o.failed != nil {
-		return candidateError
-	}
-	return observed
-}
-
 // read reads an artifact of the candidate.
-func (c *capture) read(a securebench.Artifact) observation {
+func (c *capture) read(ctx context.Context, a securebench.Artifact) (observation, error) {
 	name, kind, limits := a.Source.Path, securebench.RegularFile, a.Limits
 	if securebench.ReadsTree(a.Parser) {
 		kind = securebench.DirectoryTree
@@ -200,12 +192,12 @@ func (c *capture) read(a securebench.Artifact) observation {
 	if i := slices.IndexFunc(c.entries, func(e securebench.Entry) bool { return e.ID == a.Source.Entry }); i >= 0 {
 		name, limits = path.Join(c.relative(c.entries[i].Path), a.Source.Subpath), limits.Within(c.entries[i].Bounds())
 	}
-	return c.observe(name, kind, a.Parser, limits, maxLine-maxEnvelope)
+	return c.observe(ctx, name, kind, a.Parser, limits, maxLine-maxEnvelope)
 }
 
 // observe has a parser read the file or tree at name. The value has at most room bytes as JSON.
-func (c *capture) observe(name, kind, parser string, limits securebench.Limits, room int) observation {
-	o, a := observation{kind: "unknown"}, artifact{root: c.root, name: name, tree: kind == securebench.DirectoryTree}
+func (c *capture) observe(ctx context.Context, name, kind, parser string, limits securebench.Limits, room int) (observation, error) {
+	o, a := observation{status: candidateError, kind: "unknown"}, artifact{root: c.root, name: name, tree: kind == securebench.DirectoryTree}
 	var err error
 	switch {
 	case c.failed != nil:
@@ -215,24 +207,25 @@ func (c *capture) observe(name, kind, parser string, limits securebench.Limits, 
 	default:
 		err = visit(c.root, name, kind, limits, true, a.add)
 	}
-	if err == nil {
-		slices.SortFunc(a.nodes, func(x, y node) int { return strings.Compare(x.Path, y.Path) })
-		o.digest, o.kind, o.size = new(a.digest()), kind, &a.size
-		var value any
-		if value, err = a.value(parser); err == nil {
-			o.value, err = marshal(value)
+	if err != nil {
+		if !errors.As(err, &o.failed) {
+			o.failed = &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
 		}
-		if len(o.value) > room {
-			err = tooMuchEvidence()
-		}
+		return o, nil
 	}
+	slices.SortFunc(a.nodes, func(x, y node) int { return strings.Compare(x.Path, y.Path) })
+	o.digest, o.kind, o.size = new(a.digest()), kind, &a.size
+	value, err := a.value(ctx, parser, c.python)
 	if err == nil {
-		return o
+		o.value, err = marshal(value)
 	}
-	if o.value = nil; !errors.As(err, &o.failed) {
-		o.failed = &failure{Code: "artifact_unreadable", Message: "the artifact cannot be read"}
+	if len(o.value) > room {
+		err = tooMuchEvidence()
 	}
-	return o
+	if o.status = observed; errors.As(err, &o.failed) {
+		o.status, o.value, err = candidateError, nil, nil
+	}
+	return o, err
 }
 
 func tooMuchEvidence() error {

@@ -102,7 +102,7 @@ func (c *check) drive(ctx context.Context, cfg runtime.Config, stopped func(runt
 	if err != nil {
 		return exit, err
 	}
-	cfg.Name, cfg.Mounts = driverDir, slices.Concat(cfg.Mounts, c.mounts, own)
+	cfg.Mounts = slices.Concat(cfg.Mounts, own)
 	sandbox, err := service.Create(ctx, c.engine, cfg, c.in.Sidecars)
 	if err != nil {
 		return exit, fmt.Errorf("the driver's sandbox: %w", err)

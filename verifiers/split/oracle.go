@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -31,7 +32,7 @@ const (
 type oracle struct {
 	sandbox       runtime.Sandbox
 	limit         time.Duration // for each line
-	stdin, stdout *os.File      // the ends of the pipes that are sbench's
+	stdin, stdout net.Conn      // the ends of the pipes that are sbench's
 	lines         *bufio.Reader // of stdout
 	kill          context.CancelFunc
 	ended         chan struct{} // closed when the process has ended; then exit and err are set
@@ -40,29 +41,20 @@ type oracle struct {
 }
 
 // startOracle starts the oracle in a sandbox of its own, with nothing of the candidate.
-func (c *check) startOracle(ctx context.Context, args []string, limit time.Duration) (*oracle, error) {
+func (c *check) startOracle(ctx context.Context, args []string, limit time.Duration) (o *oracle, err error) {
 	cfg := runtime.Config{
 		Name: "oracle", Image: c.in.CheckerImage, Limits: runtime.DefaultLimits(), Workdir: paths.CheckerMount,
 		Mounts: []runtime.Mount{{Source: filepath.Join(c.volume, oracleDir), Dest: paths.CheckerMount}},
 		Env:    []string{"PYTHONUNBUFFERED=1", "PYTHONDONTWRITEBYTECODE=1"},
 	}
-	if cfg.Image.Ref == "" {
-		cfg.Image = c.in.Image
-	}
 	if v := c.in.Task.Verification(); v != nil {
 		cfg.Workdir = hostPath(v, strings.TrimPrefix(v.Oracle, "host."))
 	}
-	input, stdin, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	stdout, output, err := os.Pipe()
-	if err != nil {
-		return nil, errors.Join(err, input.Close(), stdin.Close())
-	}
-	o := &oracle{limit: limit, stdin: stdin, stdout: stdout, lines: bufio.NewReaderSize(stdout, maxLine), ended: make(chan struct{})}
+	input, stdin := net.Pipe()
+	stdout, output := net.Pipe()
+	o = &oracle{limit: limit, stdin: stdin, stdout: stdout, lines: bufio.NewReaderSize(stdout, maxLine), ended: make(chan struct{})}
 	if o.sandbox, err = c.engine.Create(ctx, cfg); err != nil {
-		return nil, errors.Join(fmt.Errorf("the oracle's sandbox: %w", err), input.Close(), stdin.Close(), stdout.Close(), output.Close())
+		return nil, fmt.Errorf("the oracle's sandbox: %w", err)
 	}
 	ctx, o.kill = context.WithCancel(ctx)
 	go func() {

@@ -3,6 +3,7 @@ package split
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/securebench"
+	"github.com/securebench/sbench/runtime"
 )
 
 // npy returns an array as NumPy writes it.
@@ -111,8 +113,27 @@ func observeIn(t *testing.T, dir, name, kind, parser string, limits securebench.
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	c := capture{root: root}
-	return c.observe(name, kind, parser, limits, maxLine-maxEnvelope)
+	c := capture{root: root, python: onHost}
+	o, err := c.observe(t.Context(), name, kind, parser, limits, maxLine-maxEnvelope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// onHost is a python with the host's python3.
+func onHost(ctx context.Context, parser string, files map[string][]byte) (json.RawMessage, error) {
+	request, err := json.Marshal(object{"parser": parser, "files": files})
+	if err != nil {
+		return nil, err
+	}
+	out := runtime.NewCapture(maxLine, nil)
+	cmd := exec.CommandContext(ctx, "python3", "-I", "-S", "-B", "-c", program)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, err
+	}
+	return valueOf(runtime.Exit{Reason: runtime.Exited, Stdout: out.Output()})
 }
 
 // compare compares the value or the code of an observation.
@@ -123,7 +144,7 @@ func compare(t *testing.T, o observation, want string) {
 		got = o.failed.Code
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s: %s", o.status(), diff)
+		t.Errorf("%s: %s", o.status, diff)
 	}
 }
 
@@ -190,7 +211,12 @@ func TestGitRepository(t *testing.T) {
 		return string(observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", limits).value)
 	}
 	loose := shown()
-	var value struct{ Objects []gitObject }
+	var value struct {
+		Objects []struct {
+			Content, Kind, OID string
+			Reachable          bool
+		}
+	}
 	if err := json.Unmarshal([]byte(loose), &value); err != nil || len(value.Objects) != 7 {
 		t.Fatalf("%d objects: %v", len(value.Objects), err)
 	}
@@ -216,9 +242,12 @@ func TestInflateIsBounded(t *testing.T) {
 	if _, err := w.Write(make([]byte, 64<<20)); err != nil || w.Close() != nil {
 		t.Fatal(err)
 	}
-	_, err := inflate(bytes.NewReader(b.Bytes()))
-	var wrong *failure
-	if !errors.As(err, &wrong) || wrong.Code != "git_object_too_large" {
-		t.Error(err)
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"HEAD": nil, "objects/00/" + strings.Repeat("0", 38): b.Bytes()} {
+		at := filepath.Join(dir, "r/.git", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
+	compare(t, observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", securebench.Limits{MaxFiles: 10, MaxTotalBytes: 1 << 20}), "git_object_too_large")
 }

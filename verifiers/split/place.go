@@ -34,7 +34,7 @@ type subject struct {
 func (c *check) config(ctx context.Context) (runtime.Config, error) {
 	env := c.in.Task.Environment()
 	cfg := c.in.Sandbox(driverDir)
-	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine = env.Workdir, true, env.Machine
+	cfg.Workdir, cfg.IsolateProcesses, cfg.Machine, cfg.Mounts = env.Workdir, true, env.Machine, c.mounts
 	cfg.Limits.LayerBytes = c.in.WorkspaceBytes
 	cfg.Capabilities = append([]string{"CAP_SETUID", "CAP_SETGID", "CAP_KILL"}, env.Capabilities...)
 	if c.in.Task.Verification() != nil {
@@ -45,7 +45,7 @@ func (c *check) config(ctx context.Context) (runtime.Config, error) {
 	}
 	cfg.Env = append(cfg.Env, "PYTHONNOUSERSITE=1", "PYTHONDONTWRITEBYTECODE=1")
 	own, err := service.MountCandidate()
-	cfg.Mounts = []runtime.Mount{own}
+	cfg.Mounts = append([]runtime.Mount{own}, c.mounts...)
 	return cfg, err
 }
 
@@ -77,7 +77,7 @@ func (c *check) candidate(ctx context.Context) (s subject, err error) {
 	}
 	kind := c.in.Task.CandidateKind()
 	if v := c.in.Task.Verification(); v != nil {
-		s.taken = &capture{entries: v.Candidate.Files, workdir: strings.TrimPrefix(s.config.Workdir, "/")}
+		s.taken = &capture{entries: v.Candidate.Files, workdir: strings.TrimPrefix(s.config.Workdir, "/"), python: c.python}
 		if kind == compiler.CandidatePatch {
 			err = c.withGitPatch(ctx, &s, v.Candidate)
 		} else {

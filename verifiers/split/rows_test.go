@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,6 +254,20 @@ func TestSecureBenchRows(t *testing.T) {
 		rows = rows[:2]
 	}
 	testRows(t, w, rows)
+}
+
+// TestNeedsPython: which rows need a python3 in the oracle's image, whatever the oracle is.
+func TestNeedsPython(t *testing.T) {
+	var needing []string
+	for _, r := range sbRows() {
+		if task, _ := r.load(t, strings.Repeat("0", 40)); task.Verification().NeedsPython() {
+			needing = append(needing, r.name)
+		}
+	}
+	slices.Sort(needing)
+	if got := strings.Join(needing, " "); got != "git-repository ics strict-csv strict-npy-float-summary" {
+		t.Error(got)
+	}
 }
 
 func testRows(t *testing.T, w splitWorld, rows []sbRow) {

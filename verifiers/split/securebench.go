@@ -142,9 +142,12 @@ func (t *conversation) tell(ctx context.Context, message, evidence object, done 
 // artifacts reads the artifacts of a check and gives them to the oracle.
 func (t *conversation) artifacts(ctx context.Context, check securebench.Check, done *checkSummary) error {
 	for _, a := range check.Artifacts {
-		o := t.taken.read(a)
+		o, err := t.taken.read(ctx, a)
+		if err != nil {
+			return err
+		}
 		evidence := object{
-			"check_id": check.ID, "artifact_id": a.ID, "status": o.status(), "source": object{"kind": o.kind, "digest": o.digest, "size": o.size},
+			"check_id": check.ID, "artifact_id": a.ID, "status": o.status, "source": object{"kind": o.kind, "digest": o.digest, "size": o.size},
 			"parser": a.Parser, "parsed_value": o.value, "error": o.failed,
 		}
 		if err := t.tell(ctx, object{"op": "evaluate_artifact"}, evidence, done); err != nil {
@@ -222,7 +225,7 @@ func (t *conversation) evaluate(ctx context.Context, check securebench.Check, ad
 		}
 	}
 	most := min(check.Limits.Bytes, maxAnswer)
-	exit, err := t.drive(ctx, t.subject.config, func(s runtime.Sandbox) error { return t.outputs(s, check, adapter, outputs) }, runtime.Process{
+	exit, err := t.drive(ctx, t.subject.config, func(s runtime.Sandbox) error { return t.outputs(ctx, s, check, adapter, outputs) }, runtime.Process{
 		Args: adapter.Args(t.spec.Resources.Runtime[strings.TrimPrefix(check.Adapter, "runtime.")].Mount), Wall: check.Limits.Wall, OutputBytes: most + maxEnvelope,
 		Stdin: bytes.NewReader(append(slices.Clip(request), '\n')),
 	})
@@ -279,11 +282,11 @@ func observationOf(exit runtime.Exit, adapter securebench.Adapter, most int64) (
 }
 
 // outputs adds what an adapter left in its stopped sandbox to the evidence.
-func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, evidence map[string]object) error {
+func (t *conversation) outputs(ctx context.Context, s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, evidence map[string]object) error {
 	if len(check.Outputs) == 0 {
 		return nil
 	}
-	left := capture{}
+	left := capture{python: t.python}
 	dir, err := s.Path(t.in.Task.Environment().Workdir)
 	if err == nil {
 		left.root, err = os.OpenRoot(dir)
@@ -297,9 +300,12 @@ func (t *conversation) outputs(s runtime.Sandbox, check securebench.Check, adapt
 	room := maxLine - maxEnvelope - int(min(check.Limits.Bytes, maxAnswer)) // beside the observation
 	for _, want := range check.Outputs {
 		i := slices.IndexFunc(adapter.Outputs, func(o securebench.Output) bool { return o.Name == want.Name }) // there is one: see ReadAdapter
-		o := left.observe(adapter.Outputs[i].Path, adapter.Outputs[i].Kind, want.Parser, want.Limits.Within(adapter.Outputs[i].Limits), room)
+		o, err := left.observe(ctx, adapter.Outputs[i].Path, adapter.Outputs[i].Kind, want.Parser, want.Limits.Within(adapter.Outputs[i].Limits), room)
+		if err != nil {
+			return err
+		}
 		room -= len(o.value)
-		evidence[want.Name] = object{"status": o.status(), "digest": o.digest, "size": o.size, "parser": want.Parser, "parsed_value": o.value, "failure": o.failed}
+		evidence[want.Name] = object{"status": o.status, "digest": o.digest, "size": o.size, "parser": want.Parser, "parsed_value": o.value, "failure": o.failed}
 	}
 	return nil
 }

@@ -6,7 +6,8 @@
 // sandbox of its own, without candidate and network. Only its last word is a verdict.
 //
 // The door is [Verify]. place.go brings a candidate into the drivers' sandboxes; driver.go and oracle.go run the
-// two programs, and securebench.go has what packs of SecureBench 2.0 do in place of [check.converse].
+// two programs, and securebench.go has what packs of SecureBench 2.0 do in place of [check.converse]. For these packs,
+// capture.go, parsers.go and parse.py read what a candidate left.
 package split
 
 import (
@@ -83,6 +84,9 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 	if err != nil {
 		return v, err
 	}
+	if in.CheckerImage.Ref == "" { // the oracle's
+		in.CheckerImage = in.Image
+	}
 	c := &check{engine: e, in: in, volume: vol.Path(), seed: rand.Text(), done: []func() error{vol.Close}}
 	defer func() {
 		for _, done := range slices.Backward(c.done) {
@@ -117,7 +121,10 @@ func Verify(ctx context.Context, e verifiers.Engine, in verifiers.Input) (v veri
 		}
 		v.Stdout, v.Stderr = first.exit.Stdout, first.exit.Stderr
 	}
-	if errors.Is(err, runtime.ErrDenied) {
+	switch {
+	case errors.Is(err, errPython):
+		return verifiers.Fault("oracle_broken", errPython.Error()), nil
+	case errors.Is(err, runtime.ErrDenied):
 		return verifiers.Fail(verifiers.CommandDenied, "the tester file denies a command of the driver or the oracle"), nil
 	}
 	return v, err

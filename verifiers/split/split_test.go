@@ -188,6 +188,8 @@ func TestWithoutSandboxes(t *testing.T) {
 			switch {
 			case arg == "oracle.py":
 				at = "/tests/oracle/oracle"
+			case arg == "-c":
+				at = "/"
 			case strings.HasSuffix(arg, "/oracle"):
 				at = "/tests"
 			}
