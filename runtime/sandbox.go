@@ -173,7 +173,8 @@ type Config struct {
 	// oci.Config.
 	IsolateProcesses bool
 	// SealOutput keeps the sandbox's processes from opening a standard output anew, in /proc or as /dev/stdout, even
-	// if it is that of a process of the same user. It has no effect where sandboxes have the host's ids.
+	// if it is that of a process of the same user. It has no effect under gVisor, and where sandboxes have the
+	// host's ids.
 	SealOutput bool
 
 	Limits  Limits
