@@ -1,7 +1,6 @@
 package text
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 
@@ -10,17 +9,17 @@ import (
 )
 
 var (
-	superscripts = regexp.MustCompile(`[⁰¹²³⁴-⁹]+`)
-	fractions    = regexp.MustCompile(`([0-9])([¼-¾⅐-⅞])`)
-	struckOut    = regexp.MustCompile(`~~[^~\n]+~~`)
+	superscripts = expression(`[⁰¹²³⁴-⁹]+`)
+	fractions    = expression(`([0-9])([¼-¾⅐-⅞])`)
+	struckOut    = expression(`~~[^~\n]+~~`)
 )
 
 // clean returns s in NFKC, without invisible characters and struck-out words, with one kind of
 // quote, dash, decimal digit and space, and "\n" for each line break. It keeps apart what NFKC
 // would join into another number: "10²" is not 102, and "1½" not 11/2.
 func clean(s string) string {
-	s = fractions.ReplaceAllString(superscripts.ReplaceAllString(s, "^$0"), "$1 $2")
-	return struckOut.ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
+	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(s, "^$0"), "$1 $2")
+	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
 }
 
 // fold is like clean, and folds the case.
@@ -67,12 +66,12 @@ func asciiDigit(r rune) rune {
 }
 
 var (
-	latexFraction = regexp.MustCompile(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
-	subscript     = regexp.MustCompile(`([\p{L})])_\{?(\d+)\}?`)
-	latexCommand  = regexp.MustCompile(`\\(?:text|textbf|mathrm|mathbf|ce|left|right|displaystyle|boxed)\b`)
-	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\sqrt`, "√", `\%`, "%", `\$`, "$",
+	latexFraction = expression(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
+	subscript     = expression(`([\p{L})])_\{?(\d+)\}?`)
+	latexCommand  = expression(`\\(?:text|textbf|mathrm|mathbf|ce|left|right|displaystyle|boxed)\b`)
+	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\%`, "%", `\$`, "$",
 		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
-	bullet = regexp.MustCompile(`^[ \t]*(?:[-*+>•] +|#+ +)+`)
+	bullet = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
 )
 
 // withoutLaTeX writes commands of LaTeX as plain text.
@@ -80,8 +79,8 @@ func withoutLaTeX(s string) string {
 	if !strings.ContainsAny(s, `\{_`) {
 		return s
 	}
-	s = subscript.ReplaceAllString(latexFraction.ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
-	return latexSymbols.Replace(latexCommand.ReplaceAllString(s, ""))
+	s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
+	return latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 }
 
 // oneLine returns s with each run of white space replaced by one space.
@@ -91,7 +90,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 // closing punctuation.
 func bare(s string) string {
 	t := oneLine(withoutLaTeX(s))
-	t = bullet.ReplaceAllString(t, "")
+	t = bullet().ReplaceAllString(t, "")
 	for before := len(t) + 1; len(t) < before; {
 		before = len(t)
 		t = strings.TrimRightFunc(t, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|.,;:!。", r) || isEmoji(r) })

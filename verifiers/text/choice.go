@@ -1,25 +1,27 @@
 package text
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
 )
 
 // A Choice judges answers that name one of several choices.
 type Choice struct {
-	Choices []string // the first Labels of them are labelled A, B, …
-	Labels  int
-	Right   []int // indices of Choices; any one is right
-	Pattern *regexp.Regexp
+	Question string
+	Choices  []string // the first Labels of them are labelled A, B, …
+	Labels   int
+	Right    []int // indices of Choices; any one is right
+	Pattern  *regexp.Regexp
 }
 
 // Judge judges a text.
 func (c Choice) Judge(text string) Verdict {
-	b := ballot{labels: c.Labels}
+	b := ballot{labels: c.Labels, question: words(c.Question)}
 	for _, s := range c.Choices {
 		b.forms, b.words = append(b.forms, forms(s)), append(b.words, tokenize(s).words)
 	}
@@ -27,7 +29,7 @@ func (c Choice) Judge(text string) Verdict {
 		i, j := b.only(first), b.only(last)
 		return i >= 0 && (j < 0 || j == i)
 	})
-	named, why := b.read(read)
+	named, why := b.read(read, beside(rule))
 	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
 	if why == "" && slices.ContainsFunc(named, wrong) {
 		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
@@ -39,9 +41,10 @@ func (c Choice) Judge(text string) Verdict {
 
 // A ballot holds the choices in the forms in which texts name them.
 type ballot struct {
-	labels int
-	forms  [][3]string
-	words  [][]token
+	labels   int
+	question map[string]bool
+	forms    [][3]string
+	words    [][]token
 }
 
 // equal returns the choices whose text s is.
@@ -61,15 +64,11 @@ func (b ballot) equal(s string) (all []int) {
 
 var (
 	marks      = strings.NewReplacer("*", "", "_", "", "`", "", `"`, "", "~", "")
-	labelForm  = regexp.MustCompile(`(?i)^[\s#>|•+-]*(?:(?:the |die |la |l'|a )?(?:` + phrasesOf().option + `) ?[:#-]? ?|la |die |(?-i:a ))?([(\[{<]?) ?([a-z]) ?([)\]}>]?)`)
-	separators = regexp.MustCompile(`^(?:[.:,;!)\]}>]|- )+`)
-	because    = regexp.MustCompile(`(?i)^(?:because|since|as)\b`)
-	clause     = regexp.MustCompile(`^[^.,;:。]*`)
-	computed   = regexp.MustCompile(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
-	// setOff is a label in brackets, in emphasis or after "option"; single is any label, but not an
-	// article.
-	setOff = regexp.MustCompile("[(\\[]([A-Z])[)\\]]|\\b([A-Z])\\)|[*_`]{1,3}[(\\[]?([A-Z])[)\\].:]{0,2}(?:[*_`]|\\s)|(?i:" + phrasesOf().option + `) ?([A-Z])(?:[^\p{L}\p{N}'-]|[\p{Hangul}` + spaceless + `]|$)`)
-	single = regexp.MustCompile(`\b([A-Z])(?:[^\w' ]| (?:[^a-z]|(?:or|and|is)\b)|$)`)
+	separators = expression(`^(?:[.:,;!)\]}>]|- )+`)
+	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
+	capital    = expression(`\b[A-Z]\b`)
+	// noLabel is what follows a letter that is a word or a part of one: "A planet", "I think", "A's".
+	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['\p{M}]|.-\w)`)
 )
 
 // index returns the choice with a label, or -1.
@@ -83,11 +82,8 @@ func (b ballot) index(label string) int {
 // label returns the choice whose label a line begins with, or -1; what follows the label; and
 // whether punctuation stands between them.
 func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
-	line = strings.Trim(phrasesOf().tail.ReplaceAllString(marks.Replace(withoutLaTeX(line)), ""), "' ")
-	if inner, ok := strings.CutPrefix(line, "$"); ok {
-		line = strings.TrimRight(inner, "$.")
-	}
-	m := labelForm.FindStringSubmatchIndex(line)
+	line = strings.Trim(marks.Replace(line), "'$ ")
+	m := phrasesOf().label.FindStringSubmatchIndex(line)
 	if m == nil || b.index(line[m[4]:m[5]]) < 0 {
 		return -1, "", false
 	}
@@ -97,13 +93,13 @@ func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
 		return -1, "", false
 	}
 	isSetOff = m[7] > m[6] || rest == "" || strings.ContainsRune(".:,;-([!", rune(rest[0]))
-	return b.index(line[m[4]:m[5]]), bare(separators.ReplaceAllString(rest, "")), isSetOff
+	return b.index(line[m[4]:m[5]]), bare(separators().ReplaceAllString(rest, "")), isSetOff
 }
 
 // only returns the choice that a line names by its label, alone or with the choice's own text, or
 // by its text alone; -1 if it names none so.
 func (b ballot) only(line string) int {
-	i, rest, _ := b.label(clean(line))
+	i, rest, _ := b.label(settle(line))
 	if all := b.equal(line); i < 0 && len(all) == 1 {
 		return all[0]
 	}
@@ -115,67 +111,69 @@ func (b ballot) only(line string) int {
 
 // read returns the choices that an answer names: several only if one text fits all of them.
 // If there are none, it returns the reason.
-func (b ballot) read(s string) ([]int, string) {
-	line := contrast.ReplaceAllString(clean(s), " ")
-	i, rest, isSetOff := b.label(line)
+func (b ballot) read(s string, limit int) ([]int, string) {
+	line := settle(s)
 	equal := b.equal(s)
-	if m := computed.FindStringSubmatch(withoutLaTeX(line)); m != nil && equal == nil {
+	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
+	i, rest, isSetOff := b.label(line)
 	switch {
 	case i >= 0 && rest == "":
 		return []int{i}, ""
 	case equal != nil:
 		return equal, ""
 	case i < 0:
-		return b.sentence(line)
+		return b.sentence(line, limit)
 	}
 	own := b.equal(rest)
 	first, _ := utf8.DecodeRuneInString(rest)
-	isSubject := unicode.IsLower(first) || strings.HasPrefix(fold(rest), b.forms[i][1])
-	others := func(j int) bool { return j != i }
-	switch {
-	case slices.Contains(own, i), because.MatchString(rest):
+	others, _ := b.mentioned(rest)
+	switch isSubject := strings.HasPrefix(fold(rest), b.forms[i][1]); {
+	case slices.Contains(own, i):
 		return []int{i}, ""
-	case own != nil, isSetOff && slices.ContainsFunc(append(b.labelsIn(setOff, rest), b.labelsIn(single, rest)...), others):
+	case own != nil, isSetOff && slices.ContainsFunc(others, func(j int) bool { return j != i }):
 		return nil, Several
-	case isSetOff && isSubject && spoils(fold(clause.FindString(rest))) != "":
+	case !isSetOff || unicode.IsLower(first) && !isSubject:
+		return b.sentence(line, limit)
+	case isSubject && doubts(fold(sentences(rest)[0]), b.question, maxWords):
 		return nil, None
-	case isSetOff:
-		return []int{i}, ""
 	}
-	return b.sentence(line)
+	return []int{i}, "" // an explanation follows
 }
 
-// sentence returns the one choice that stands in a sentence by its text, or by a label that is set
-// off, or by the only label, if a word points to it.
-func (b ballot) sentence(s string) ([]int, string) {
-	labels := b.labelsIn(setOff, withoutLaTeX(s))
-	texts, rest := tokenize(s).named(b.words)
-	alone := b.labelsIn(single, s)
-	if len(labels)+len(texts) == 0 && len(alone) <= 1 {
-		labels = b.labelsIn(phrasesOf().pointed, s)
-	}
-	named := cmp.Or(len(labels), len(texts))
-	switch {
-	case named == 0 && len(alone) > 1, named > 1:
-		return nil, Several
-	case named == 0, spoils(rest) != "":
-		return nil, None
-	case len(labels) == 0:
-		return texts, ""
-	case len(texts) > 0 && !slices.Contains(texts, labels[0]):
-		return nil, Several
-	}
-	return labels, ""
-}
-
-// labelsIn returns the choices whose labels are in a group of re.
-func (b ballot) labelsIn(re *regexp.Regexp, s string) (all []int) {
-	for _, m := range re.FindAllStringSubmatch(s, -1) {
-		if i := b.index(cmp.Or(m[1:]...)); i >= 0 && !slices.Contains(all, i) {
-			all = append(all, i)
+// sentence returns the one choice that stands in a sentence by its label, its text or both.
+func (b ballot) sentence(s string, limit int) ([]int, string) {
+	for _, f := range b.forms {
+		if len(f[0]) > 1 && capital().MatchString(f[0]) { // "A and B" names no labels
+			s = strings.ReplaceAll(s, f[0], f[1])
 		}
 	}
-	return all
+	labels, rest := b.mentioned(s)
+	texts, rest := scan(cases.Fold().String(rest)).named(b.words)
+	named := slices.Compact(slices.Sorted(slices.Values(slices.Concat(labels, texts))))
+	switch {
+	case len(named) > 1:
+		return nil, Several
+	case len(named) == 0, doubts(rest, b.question, limit):
+		return nil, None
+	}
+	return named, ""
+}
+
+// mentioned returns the choices whose labels stand in a line, and the line with found for them.
+func (b ballot) mentioned(line string) (all []int, rest string) {
+	var marked strings.Builder
+	end := 0
+	for _, m := range capital().FindAllStringIndex(line, -1) {
+		before, _ := utf8.DecodeLastRuneInString(line[:m[0]])
+		after, _ := utf8.DecodeRuneInString(line[m[1]:])
+		i := b.index(line[m[0]:m[1]])
+		if i < 0 || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin, unicode.M) || noLabel().MatchString(line[m[0]:]) {
+			continue
+		}
+		marked.WriteString(line[end:m[0]] + found)
+		all, end = append(all, i), m[1]
+	}
+	return all, marked.String() + line[end:]
 }

@@ -75,7 +75,9 @@ func taskOf(t testing.TB, at string, fields map[string]string) judge {
 	}
 	switch fields["family"] {
 	case "multiple_choice":
-		return choiceOf(int(fields["answer"][0]-'A'), list("choices")...)
+		task := choiceOf(int(fields["answer"][0]-'A'), list("choices")...)
+		task.Question = fields["question"]
+		return task
 	case "short_answer":
 		tolerance, _ := new(big.Rat).SetString(fields["tolerance"]) // nil if there is none
 		return text.Short{Question: fields["question"], Accepted: list("accept"), Tolerance: tolerance}

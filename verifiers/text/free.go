@@ -63,9 +63,6 @@ func (f Free) reason(read string) string {
 
 // f1 returns the harmonic mean of precision and recall of words, in any order.
 func f1(want, got []token) float64 {
-	if len(want)+len(got) == 0 {
-		return 0
-	}
 	left, common := map[string]int{}, 0
 	for _, w := range want {
 		left[w.text]++
@@ -76,5 +73,5 @@ func f1(want, got []token) float64 {
 			common++
 		}
 	}
-	return 2 * float64(common) / float64(len(want)+len(got))
+	return 2 * float64(common) / max(1, float64(len(want)+len(got)))
 }
