@@ -50,8 +50,8 @@ type Run struct {
 	Uncalibrated int `json:"uncalibrated,omitempty"`
 	// AfterTimeout counts verdicts on what a harness left that ended badly, for example at its time limit.
 	AfterTimeout int `json:"after_timeout,omitempty"`
-	// Planned is how many attempts were to be run in all; nil: unknown.
-	Planned *int `json:"planned_attempts"`
+	// Planned is how many attempts were to be run in all; 0: unknown.
+	Planned int `json:"planned_attempts"`
 
 	Records  int       `json:"records"`  // lines that could be read
 	Problems []Problem `json:"problems"` // at most 101, the last one counting the rest

@@ -45,7 +45,7 @@ type Source struct {
 	// hidden tests.
 	Private  bool
 	Manifest record.Manifest // zero if there is none
-	Planned  *int            // attempts that were to be run in all; nil: unknown
+	Planned  int             // attempts that were to be run in all; 0: unknown
 	Attempts []Attempt       // in the order of their first tries
 	Records  int             // lines that could be read
 	Problems []Problem
@@ -118,11 +118,9 @@ func (s *Source) Close() error { return s.root.Close() }
 func (s *Source) read(ctx context.Context) error {
 	// A resumed run may have planned more attempts than its manifest says; its seal says how many.
 	var seal record.Seal
-	s.readFile(record.ManifestFile, &s.Manifest) // runs of earlier versions have none
-	s.readFile(record.SealFile, &seal)           // there is none before the run's end
-	if planned := max(s.Manifest.Planned, seal.Planned); planned > 0 {
-		s.Planned = &planned
-	}
+	s.readFile(record.ManifestFile, &s.Manifest)
+	s.readFile(record.SealFile, &seal) // there is none before the run's end
+	s.Planned = max(s.Manifest.Planned, seal.Planned)
 	f, err := foreign.Open(s.root, record.RecordsFile, math.MaxInt64)
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)

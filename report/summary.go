@@ -51,8 +51,7 @@ func (s *Source) run() Run {
 	return r
 }
 
-// describe fills in the fields that only the attempts have, and fields that manifests of earlier versions
-// lack.
+// describe fills in what only the attempts have, and what a manifest lacks that cannot be read.
 func (s *Source) describe(r *Run) {
 	agents, degraded, judges := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {

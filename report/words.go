@@ -146,7 +146,7 @@ func (r Run) Warnings() []Warning {
 		list = append(list, Warning{kind, fmt.Sprintf(format, args...)})
 	}
 	if missing := r.Missing(); missing > 0 {
-		warn("partial", "%d of %d planned attempts are recorded: the run was interrupted, or is still going on", *r.Planned-missing, *r.Planned)
+		warn("partial", "%d of %d planned attempts are recorded: the run was interrupted, or is still going on", r.Planned-missing, r.Planned)
 	}
 	for i, p := range r.Problems {
 		if i == shownNames {
@@ -195,12 +195,7 @@ func (r Run) Assurances() string {
 }
 
 // Missing returns how many planned attempts have no record. It is 0 if the plan is unknown.
-func (r Run) Missing() int {
-	if r.Planned == nil {
-		return 0
-	}
-	return max(0, *r.Planned-r.Counts.Attempts)
-}
+func (r Run) Missing() int { return max(0, r.Planned-r.Counts.Attempts) }
 
 // WarningKinds returns the kinds of the run's warnings, each once.
 func (r Run) WarningKinds() []string {

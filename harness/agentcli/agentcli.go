@@ -179,9 +179,7 @@ func (c *Cache) Remove(match func(Installed) bool) ([]Installed, error) {
 	return removed, nil
 }
 
-// index is the directory of a cache's entries. Earlier versions of sbench, which digested
-// the files differently, used "index".
-const index = "installed"
+const index = "installed" // the directory of a cache's entries
 
 func (c *Cache) indexPath(p Package, version string) string {
 	return filepath.Join(c.Dir, index, fileName(p.Name+"@"+version+p.Suffix)+".json")

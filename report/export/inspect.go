@@ -75,7 +75,7 @@ func Inspect(ctx context.Context, w io.Writer, s *report.Source) error {
 		samples = append(samples, sampleOf(rec, trajectoryOf("", s.Attempts[at], d, agent{})))
 	}
 	status := "success"
-	if s.Planned == nil || *s.Planned > len(s.Attempts) {
+	if s.Planned == 0 || s.Planned > len(s.Attempts) {
 		status = "cancelled"
 	}
 	metric := func(name string, sum float64) object {

@@ -111,7 +111,7 @@ func junitOf(r report.Run, s *report.Source) junitSuite {
 	}
 	if n := r.Missing(); n > 0 {
 		suite.Tests, suite.Errors = suite.Tests+1, suite.Errors+1
-		missing := &junitCause{"not_recorded", fmt.Sprintf("%d of %d planned attempts are not recorded", n, *r.Planned)}
+		missing := &junitCause{"not_recorded", fmt.Sprintf("%d of %d planned attempts are not recorded", n, r.Planned)}
 		suite.Cases = append(suite.Cases, junitCase{Class: report.Visible(r.BenchmarkID, junitText), Name: "planned attempts", Time: "0.000", Error: missing})
 	}
 	suite.Time = fmt.Sprintf("%.3f", total)

@@ -347,7 +347,7 @@ type Manifest struct {
 	Jobs     int               `json:"jobs"`               // attempts at a time
 	Attempts int               `json:"attempts"`           // of each task
 	// Planned is how many attempts of all tasks the run was to make; if fewer are recorded,
-	// it was interrupted. 0 means unknown, as in runs of older versions. See Seal.Planned.
+	// it was interrupted. See Seal.Planned.
 	Planned int `json:"planned,omitempty"`
 	// Shard is set if this is a part of a run, and Merged if the run was put together from such
 	// parts; see [Merge].
