@@ -217,7 +217,23 @@ func TestWithoutSandboxes(t *testing.T) {
 	denying.deny = []string{"driver"}
 	testSplit(t, denying, []splitCase{{"denied beside a service", splitTask{driver: addDriver, oracle: addOracle, questions: 1, service: true}, nil, verifiers.Failed, verifiers.CommandDenied}})
 	testSecureBench(t, w, sbCases())
-	testRows(t, w, slices.DeleteFunc(sbRows(), func(r sbRow) bool { return r.name == "git_patch" }))
+	rows := slices.DeleteFunc(sbRows(), func(r sbRow) bool { return r.name == "git_patch" })
+	testRows(t, w, rows)
+	// A table that the program of the parsers cannot read is the candidate's fault, and a program that cannot start is not.
+	table := rows[slices.IndexFunc(rows, func(r sbRow) bool { return r.name == "strict-csv" })]
+	ends := func(context.Context, *fake.Proc) fake.Status { return fake.Status{Code: 1} }
+	for want, parser := range map[verifiers.Status]fake.Program{verifiers.Failed: ends, verifiers.Faulty: nil} {
+		w.run = &fake.Engine{Directory: t.TempDir(), Lookup: func(args []string) fake.Program {
+			if slices.Contains(args, "-c") {
+				return parser
+			}
+			return program
+		}}
+		task, pack := table.load(t, "")
+		if v := w.judgeLeft(t, task, pack, table.right); v.Status != want {
+			t.Errorf("%s %s: %s", v.Status, v.Reason, v.Message)
+		}
+	}
 }
 
 // readPack writes an archive of a pack of SecureBench 2.0 to a directory, and opens its only task.
