@@ -64,14 +64,14 @@ demo: setup build image
 test:
 	@scripts/test.sh test
 
-# What a target covers, and its minutes on two cores; CONTRIBUTING.md has a table.
-## test-rootless: all suites with sandboxes as an ordinary user without control groups (13 minutes)
-## test-verdicts: all forged and honest candidates, HumanEval, machine tasks (half an hour)
-## test-runtimes: sandboxes on the newest containerd and runc, on crun, and on gVisor (15 minutes)
-## test-agents: the command-line programs of agents, downloaded (4 minutes)
-## test-page: the report's page in Chromium (2 minutes)
-## test-clusters: job slurm on a real Slurm (2 minutes)
-## test-hosts: an emulated Debian 13, as root and as a user (10 minutes)
+# CONTRIBUTING.md has a table with the minutes.
+## test-rootless: all suites with sandboxes as an ordinary user without control groups
+## test-verdicts: all forged and honest candidates, HumanEval, machine tasks
+## test-runtimes: sandboxes on the newest containerd and runc, on crun, and on gVisor
+## test-agents: the command-line programs of agents, downloaded
+## test-page: the report's page in Chromium
+## test-clusters: job slurm on a real Slurm
+## test-hosts: an emulated Debian 13, as root and as a user
 OTHERS = test-rootless test-verdicts test-runtimes test-agents test-page test-clusters test-hosts
 .PHONY: $(OTHERS)
 $(OTHERS): test-%:
@@ -159,9 +159,9 @@ image: build
 ## clean: remove bin/, dist/, the image archives and the emulated machines that make built
 .PHONY: clean
 clean:
-	@. scripts/oci-archive.sh; images="$$(cache_dir)"; \
-	echo "==> clean: removing bin/, dist/ and the archives in $$images"; \
-	rm -rf bin dist "$$(dirname "$$images")/hosts"; rm -f -- "$$images"/base-bookworm-*.oci.tar
+	@. scripts/debian.sh; cache="$$(cache_dir)"; \
+	echo "==> clean: removing bin/, dist/ and what is built in $$cache"; \
+	rm -rf bin dist "$$cache/hosts"; rm -f -- "$$cache"/images/base-bookworm-*.oci.tar
 
 ## help: list the targets
 .PHONY: help

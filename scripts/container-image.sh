@@ -9,16 +9,10 @@
 # Needs what base-image.sh needs.
 set -euo pipefail
 
-here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
-# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
-. "$here/oci-archive.sh"
-# shellcheck source-path=SCRIPTDIR source=debian-root.sh
-. "$here/debian-root.sh"
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/debian.sh"
 
 [ $# = 3 ] || die "usage: container-image.sh BINARY VERSION FILE"
-readonly suite=trixie
-readonly image="sbench.local/sbench:${2//+/-}"
-readonly packages="ca-certificates containerd e2fsprogs runc tini"
 programs="$(cd -- "$(dirname -- "$1")" && pwd)"
-readonly hook="install -m 755 -t \"\$1/usr/bin\" '$programs/sbench' '$programs/containerd-shim-sbench-v1'"
-(build "$3")
+debian_image trixie "sbench.local/sbench:${2//+/-}" "ca-certificates containerd e2fsprogs runc tini" "$3" \
+	"install -m 755 -t \"\$1/usr/bin\" '$programs/sbench' '$programs/containerd-shim-sbench-v1'"

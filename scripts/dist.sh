@@ -17,8 +17,8 @@ set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=dist
-# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
-. "$here/oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$here/debian.sh"
 PATH="$PATH:/usr/local/go/bin"
 readonly module=github.com/securebench/sbench
 
@@ -98,7 +98,7 @@ bill() {
 		"$(date -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)"
 	printf '"component": {"type": "application", "bom-ref": "sbench", "name": "sbench", "version": "%s",' "$VERSION"
 	printf ' "purl": "pkg:golang/%s@%s", "licenses": [{"license": {"id": "Apache-2.0"}}],' "$module" "$VERSION"
-	printf ' "hashes": [{"alg": "SHA-256", "content": "%s"}]}},\n"components": [\n' "$(digest_of "$1")"
+	printf ' "hashes": [{"alg": "SHA-256", "content": "%s"}]}},\n"components": [\n' "$(sha256 "$1")"
 	{
 		modules "$1"
 		echo "std $(go version "$1" | awk '{ print $NF }' | sed 's/^go/v/') -"

@@ -23,7 +23,7 @@ declare -Ar completions=(
 )
 # What the pages of docs/ refer to lies where they look for it.
 readonly documents=(README.md LICENSE CHANGELOG.md CONTRIBUTING.md docs benchmarks
-	examples/agents examples/split scripts/apparmor scripts/base-image.sh scripts/debian-root.sh scripts/oci-archive.sh)
+	examples/agents examples/split scripts/apparmor scripts/base-image.sh scripts/debian.sh)
 
 # tracked prints the files of the documentation, each ended by a NUL.
 tracked() {

@@ -13,8 +13,8 @@ set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=test-dist
-# shellcheck source-path=SCRIPTDIR source=oci-archive.sh
-. "$here/oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. "$here/debian.sh"
 PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
 export LC_ALL=C
 

@@ -12,10 +12,7 @@
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)"
-export SAY_PREFIX=bare TMPDIR="${TMPDIR:-/var/tmp}"
-# shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
-. "$here/scripts/oci-archive.sh"
-
+export TMPDIR="${TMPDIR:-/var/tmp}"
 readonly go=/usr/local/go
 root=""
 

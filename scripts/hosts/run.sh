@@ -1,5 +1,5 @@
 #!/bin/bash
-# run.sh [--short|--soak] [--only STEP,...] [--force] [SUITE...]
+# run.sh [--short|--soak] [--only STEP,...] [SUITE...]
 #
 # Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
 # trixie alone), each with its own kernel, systemd, control groups of version 2,
@@ -12,7 +12,7 @@
 # stdout. The exit status is 1 if a step failed, or a machine did not get to its
 # last one; then the directory with its console's output is kept, and named.
 #
-# The systems are built and kept by system.sh; --force builds them again.
+# The systems are built and kept by system.sh.
 # Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system
 # root. SBENCH_HOSTS_ACCEL is qemu's -accel: "tcg,thread=multi" unless it is set,
 # since that works everywhere; "kvm" is many times faster. A machine has
@@ -21,8 +21,8 @@ set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=hosts
-# shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
-. "$here/../oci-archive.sh"
+# shellcheck source-path=SCRIPTDIR source=../debian.sh
+. "$here/../debian.sh"
 # shellcheck source-path=SCRIPTDIR source=../events.sh
 . "$here/../events.sh"
 PATH="$PATH:/usr/local/go/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -32,7 +32,6 @@ readonly accel="${SBENCH_HOSTS_ACCEL:-tcg,thread=multi}" cpus="${SBENCH_HOSTS_CP
 length=full
 only=""
 suites=()
-force=() # an argument of system.sh
 stage=""
 machine="" # the process that runs qemu
 failed=""
@@ -62,9 +61,8 @@ arguments() {
 			only="$2"
 			shift
 			;;
-		--force) force=(--force) ;;
 		bookworm | trixie | sid) suites+=("$1") ;;
-		*) die "usage: run.sh [--short|--soak] [--only STEP,...] [--force] [bookworm|trixie|sid]..." ;;
+		*) die "usage: run.sh [--short|--soak] [--only STEP,...] [bookworm|trixie|sid]..." ;;
 		esac
 		shift
 	done
@@ -84,28 +82,6 @@ clean_up() {
 	fi
 }
 
-# make_image ARCHIVE writes to ARCHIVE the base image without what no sandbox of these
-# tests starts: two thirds of it, which an emulated machine takes a minute to import.
-# The soak's tests start all of it.
-make_image() {
-	local archive layer stage="$stage/image"
-	archive="$("$here/../base-image.sh")"
-	if [ "$length" = soak ]; then
-		cp -- "$archive" "$1"
-		return
-	fi
-	mkdir -p "$stage/base" "$stage/layout"
-	tar -C "$stage/base" -xf "$archive"
-	layer="$(find "$stage/base/blobs" -type f -size +1M)"
-	gzip -dc "$layer" | tar --delete --wildcards './usr/lib/gcc/*' './usr/lib/git-core/*' './usr/bin/*git*' \
-		'./usr/include/*' './usr/share/perl/*' './usr/lib/x86_64-linux-gnu/perl/*' './usr/lib/x86_64-linux-gnu/*.a' \
-		'./usr/lib/x86_64-linux-gnu/lib?san.so*' './usr/lib/x86_64-linux-gnu/libperl*' >"$stage/layer.tar"
-	layer="$(oci_add_layer "$stage/layout" "$stage/layer.tar")"
-	oci_write_index "$stage/layout" sbench.local/base:bookworm amd64 1970-01-01T00:00:00Z / "$layer" >/dev/null
-	oci_pack "$stage/layout" "$1"
-	rm -rf -- "$stage"
-}
-
 # make_payload makes the disk that is the same for every machine: programs, the
 # repository, the base image.
 make_payload() {
@@ -121,7 +97,7 @@ make_payload() {
 		[ "$length" = short ] || go test -c -ldflags -s -o "$payload/bin/" ./cmd/sbench
 	)
 	[ "$length" = short ] || "$here/../dist.sh" --arch amd64 --out "$payload/dist"
-	make_image "$payload/base.oci.tar"
+	cp -- "$("$here/../base-image.sh")" "$payload/base.oci.tar"
 	cat >"$payload/start" <<-'END'
 		#!/bin/bash
 		stty -onlcr <&1
@@ -146,7 +122,7 @@ make_payload() {
 # before. Then, and for nothing else, the machine is run again.
 test_host() {
 	local suite="$1" system
-	system="$("$here/system.sh" ${force[@]+"${force[@]}"} "$suite")"
+	system="$("$here/system.sh" "$suite")"
 	for _ in 1 2 3; do
 		boot "$suite" "$system"
 		grep -q 'Oops: int3\|int3: 0000' "$stage/$suite.console" || break

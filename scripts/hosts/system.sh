@@ -1,10 +1,10 @@
 #!/bin/bash
-# system.sh [--force] SUITE
+# system.sh SUITE
 #
 # Builds a bootable Debian SUITE (bookworm, trixie, sid) for run.sh and prints
 # the directory that it is in on stdout: disk.img, an ext4 file system; vmlinuz and
 # initrd, its kernel. Progress goes to stderr. A second call finds the directory and
-# builds nothing, unless it is older than 30 days; --force builds anyway.
+# builds nothing, unless it is older than 30 days.
 #
 # In the system are containerd and runc as Debian configures them, systemd,
 # AppArmor, and an ordinary user u (1000), whose systemd runs from the start
@@ -15,15 +15,13 @@
 # The directory is ${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}/hosts/
 # SUITE-<hash of the recipe>. It appears by a rename, so that it is complete.
 #
-# Needs root, mmdebstrap and mke2fs; debian-root.sh says where packages come from.
+# Needs root, mmdebstrap and mke2fs; debian.sh says where packages come from.
 set -euo pipefail
 
 here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
 export SAY_PREFIX=hosts
-# shellcheck source-path=SCRIPTDIR source=../oci-archive.sh
-. "$here/../oci-archive.sh"
-# shellcheck source-path=SCRIPTDIR source=../debian-root.sh
-. "$here/../debian-root.sh"
+# shellcheck source-path=SCRIPTDIR source=../debian.sh
+. "$here/../debian.sh"
 PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly packages="linux-image-cloud-amd64 systemd-sysv dbus dbus-user-session libpam-systemd udev kmod
@@ -93,28 +91,21 @@ build() {
 }
 
 main() {
-	local force="" suite directory
+	local suite="${1:-}" directory
 	umask 022
-	case "${1:-}" in
+	case "$suite" in
 	--customize)
 		customize "$2" "$3"
 		return
 		;;
-	--force)
-		force=1
-		shift
-		;;
-	esac
-	suite="${1:-}"
-	case "$suite" in
 	bookworm | trixie | sid) ;;
-	*) die "usage: system.sh [--force] bookworm|trixie|sid" ;;
+	*) die "usage: system.sh bookworm|trixie|sid" ;;
 	esac
-	directory="$(dirname -- "$(cache_dir)")/hosts/$suite-$(recipe_hash "$here/system.sh" "$here/../debian-root.sh")"
+	directory="$(cache_dir)/hosts/$suite-$(cat "$here/system.sh" "$here/../debian.sh" | sha256 | cut -c 1-16)"
 	mkdir -p "$(dirname -- "$directory")"
 	exec 9>"$(dirname -- "$directory")/.lock"
 	flock 9
-	if [ -n "$force" ] || [ ! -d "$directory" ] || [ -n "$(find "$directory" -maxdepth 0 -mtime "+$days")" ]; then
+	if [ ! -d "$directory" ] || [ -n "$(find "$directory" -maxdepth 0 -mtime "+$days")" ]; then
 		[ "$(id -u)" = 0 ] || die "building debian $suite needs root"
 		say "building debian $suite (about two minutes)"
 		# Of an earlier recipe, or of a build that was killed.
