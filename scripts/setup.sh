@@ -26,71 +26,54 @@ die() {
 	exit 1
 }
 
-# need PACKAGE PROGRAM... adds PACKAGE to missing unless every PROGRAM is here.
-need() {
-	local package="$1" program
-	shift
-	for program in "$@"; do
-		if ! command -v "$program" >/dev/null 2>&1; then
-			missing+=("$package")
-			return
-		fi
-	done
-}
-
-# need_file PACKAGE FILE adds PACKAGE to missing unless FILE is here.
-need_file() { [ -e "$2" ] || missing+=("$1"); }
+# What a target needs: a package, and its programs or a file of it.
+readonly needs='
+all containerd containerd
+all runc runc
+all mmdebstrap mmdebstrap
+all git git
+all make make
+all e2fsprogs mkfs.ext4
+all curl curl
+all xz-utils xz
+all ca-certificates /etc/ssl/certs/ca-certificates.crt
+user uidmap newuidmap newgidmap
+test uidmap newuidmap newgidmap
+test python3 python3
+rootless uidmap newuidmap newgidmap
+rootless python3 python3
+rootless iproute2 ip
+rootless procps pgrep ps
+verdicts python3 python3
+verdicts iproute2 ip
+runtimes crun crun
+runtimes gcc cc
+runtimes pkg-config pkg-config
+runtimes libseccomp-dev /usr/include/seccomp.h
+runtimes libc6-dev /usr/include/features.h
+page chromium chromium
+clusters munge munged
+clusters slurm-wlm slurmctld slurmd sbatch
+hosts qemu-system-x86 qemu-system-x86_64
+check shellcheck shellcheck
+check gcc cc
+check libc6-dev /usr/include/features.h
+'
 
 # find_missing TARGET... sets missing to the packages to install.
 find_missing() {
-	local target
+	local target package program programs targets=" all $* "
+	[ "$(id -u)" = 0 ] || targets+="user "
 	missing=()
-	need containerd containerd
-	need runc runc
-	need mmdebstrap mmdebstrap
-	need git git
-	need make make
-	need e2fsprogs mkfs.ext4
-	need curl curl
-	need xz-utils xz
-	need_file ca-certificates /etc/ssl/certs/ca-certificates.crt
-	[ "$(id -u)" = 0 ] || need uidmap newuidmap newgidmap
-	for target in "$@"; do
-		case "$target" in
-		test)
-			need uidmap newuidmap newgidmap
-			need python3 python3
-			;;
-		rootless)
-			need uidmap newuidmap newgidmap
-			need python3 python3
-			need iproute2 ip
-			need procps pgrep ps
-			;;
-		verdicts)
-			need python3 python3
-			need iproute2 ip
-			;;
-		runtimes) # runc is compiled
-			need crun crun
-			need gcc cc
-			need pkg-config pkg-config
-			need_file libseccomp-dev /usr/include/seccomp.h
-			need_file libc6-dev /usr/include/features.h
-			;;
-		page) need chromium chromium ;;
-		clusters)
-			need munge munged
-			need slurm-wlm slurmctld slurmd sbatch
-			;;
-		hosts) need qemu-system-x86 qemu-system-x86_64 ;;
-		check) # a C compiler links the race detector
-			need shellcheck shellcheck
-			need gcc cc
-			need_file libc6-dev /usr/include/features.h
-			;;
-		esac
-	done
+	while read -r target package programs; do
+		[[ "$targets" == *" $target "* ]] || continue
+		for program in $programs; do
+			[ -e "$program" ] || command -v "$program" >/dev/null 2>&1 || {
+				missing+=("$package")
+				break
+			}
+		done
+	done <<<"$needs"
 }
 
 # without_services CMD... runs CMD; where no systemd runs, packages are told not
