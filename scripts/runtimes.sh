@@ -1,81 +1,64 @@
 #!/usr/bin/env bash
-# runtimes.sh [RUNTIME...]
+# runtimes.sh
 #
-# Runs the contract suite, the probe and the example packs on each OCI runtime: runc-vX.Y.Z,
-# which is compiled and runs under the newest containerd, or a program in PATH, which runs
-# under the installed one. runsc is the newest gVisor, which is compiled, and has a suite of its own.
-# Without arguments: the newest runc, crun, and runsc. For root.
+# Runs the contract suite, the probe and the example packs under the newest containerd and runc,
+# on the installed crun, and on the newest gVisor, with which only what can differ is tested. containerd,
+# runc and gVisor are compiled. For root.
 set -euo pipefail
 
-here="$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)"
+cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 # shellcheck source-path=SCRIPTDIR source=events.sh
-. "$here/events.sh"
-export CGO_ENABLED=0
-readonly default=(runc-v1.5.2 crun runsc)
-readonly containerd=github.com/containerd/containerd/v2/cmd/containerd containerd_version=v2.4.2
-readonly gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260905035102-160fafc42237
+. scripts/events.sh
+# shellcheck source-path=SCRIPTDIR source=debian.sh
+. scripts/debian.sh
+export SAY_PREFIX=runtimes CGO_ENABLED=0
+readonly containerd=v2.4.2 runc=v1.5.2 gvisor=v0.0.0-20260905035102-160fafc42237
 
-# compiled NAME PACKAGE@VERSION... builds programs from their Go modules, outside any module, because
-# their dependencies are not ours, and prints the directory NAME of the cache that holds them. They are
+# compiled NAME VERSION PACKAGE builds a program from its Go module, outside any module, because its
+# dependencies are not ours, and prints the directory NAME-VERSION of the cache that holds it. It is
 # built once. GOFLAGS and CGO_ENABLED count.
 compiled() {
-	local cache="${SBENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sbench}" name="$1" new
-	shift
-	if [ ! -d "$cache/$name" ]; then
-		echo "runtimes: compiling $*" >&2
-		mkdir -p "$cache"
-		new="$(mktemp -d "$cache/new.XXXXXX")"
-		(cd "$new" && GOBIN="$new" go install "$@" >&2) || { rm -r "$new"; return 1; }
+	local new directory
+	directory="$(cache_dir)/$1-$2"
+	if [ ! -d "$directory" ]; then
+		say "compiling $1 $2"
+		mkdir -p "$(cache_dir)"
+		new="$(mktemp -d "$(cache_dir)/new.XXXXXX")"
+		(cd "$new" && GOBIN="$new" go install "$3@$2" >&2) || { rm -r "$new"; return 1; }
 		chmod 755 "$new"
-		mv "$new" "$cache/$name"
+		mv "$new" "$directory"
 	fi
-	printf '%s\n' "$cache/$name"
-}
-
-# gvisor_suite runs what shows that a sandbox with a kernel of its own is one, and judges as others do.
-gvisor_suite() {
-	PATH="$(compiled "runsc-${gvisor#*@}" "$gvisor"):$PATH"
-	export SBENCH_TEST_ISOLATION=gvisor PATH
-	suite '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
-	suite VerdictsRecordByRecord ./cmd/sbench
-	unset SBENCH_TEST_ISOLATION
+	printf '%s\n' "$directory"
 }
 
 # suite PATTERN PACKAGE...
-suite() {
-	"$here/without-hybrid.sh" "$here/go-test.sh" -vet=off -timeout 20m -skip "$(names 'target == "hosts" || same')" -run "$@"
+suite() { scripts/without-hybrid.sh scripts/go-test.sh -vet=off -timeout 20m -skip "$(names 'target == "hosts" || same')" -run "$@"; }
+
+newest() {
+	PATH="$(CGO_ENABLED=1 GOFLAGS='-mod=mod -tags=seccomp' compiled runc "$runc" github.com/opencontainers/runc):$PATH"
+	PATH="$(GOFLAGS='-mod=mod -tags=no_btrfs,no_zfs,no_devmapper' compiled containerd "$containerd" github.com/containerd/containerd/v2/cmd/containerd):$PATH"
+	say "$(containerd --version), $(runc --version | head -n 1)"
+	suite . ./runtime/sandbox ./runtime/images ./runtime/daemon
+	suite VerdictsRecordByRecord ./cmd/sbench
 }
 
-main() {
-	local runtimes=("$@") of runtime program path="$PATH"
-	cd "$here/.."
-	[ "${#runtimes[@]}" -gt 0 ] || runtimes=("${default[@]}")
-	for runtime in "${runtimes[@]}"; do
-		case "$runtime" in
-		runsc)
-			unset SBENCH_TEST_OCI_RUNTIME
-			PATH="$path"
-			gvisor_suite
-			continue
-			;;
-		runc-v*)
-			program="$(CGO_ENABLED=1 GOFLAGS='-mod=mod -tags=seccomp' compiled "$runtime" "github.com/opencontainers/runc@${runtime#runc-}")"
-			PATH="$(GOFLAGS='-mod=mod -tags=no_btrfs,no_zfs,no_devmapper' compiled "containerd-$containerd_version" "$containerd@$containerd_version"):$program:$path"
-			unset SBENCH_TEST_OCI_RUNTIME
-			echo "runtimes: $(containerd --version), $(runc --version | head -n 1)" >&2
-			;;
-		*)
-			PATH="$path"
-			SBENCH_TEST_OCI_RUNTIME="$(command -v "$runtime")"
-			export SBENCH_TEST_OCI_RUNTIME
-			echo "runtimes: $("$SBENCH_TEST_OCI_RUNTIME" --version | head -n 1)" >&2
-			;;
-		esac
-		of=(./runtime/sandbox)
-		[ -n "${SBENCH_TEST_OCI_RUNTIME:-}" ] || of+=(./runtime/images ./runtime/daemon) # another OCI runtime changes nothing in these
-		suite . "${of[@]}"
-		suite VerdictsRecordByRecord ./cmd/sbench
-	done
+crun() {
+	SBENCH_TEST_OCI_RUNTIME="$(type -P crun)"
+	export SBENCH_TEST_OCI_RUNTIME
+	say "$("$SBENCH_TEST_OCI_RUNTIME" --version | head -n 1)"
+	suite . ./runtime/sandbox
+	suite VerdictsRecordByRecord ./cmd/sbench
 }
 
-main "$@"
+runsc() {
+	PATH="$(compiled runsc "$gvisor" gvisor.dev/gvisor/runsc):$PATH"
+	export SBENCH_TEST_ISOLATION=gvisor
+	suite '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
+	suite VerdictsRecordByRecord ./cmd/sbench
+}
+
+# Each in a process of its own, where set -e holds.
+case "${1:-}" in
+newest | crun | runsc) "$1" ;;
+*) for name in newest crun runsc; do scripts/runtimes.sh "$name"; done ;;
+esac
