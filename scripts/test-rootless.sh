@@ -24,6 +24,8 @@ readonly default=(runtime/rootless runtime/watchdog runtime/userns runtime/netns
 dir=""  # set by make_user
 base="" # the archive of the base image; set by copy
 become=() # runs a command as the user; set by main
+run=()    # runs a pack as the user, with the output directory behind it; set by main
+sbench="" # the program; set by main
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
@@ -91,18 +93,16 @@ test_package() (
 # of root's.
 smoke() {
 	say "doctor and a run"
-	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu doctor >&2
-	as_user "$dir/src/bin/sbench" --address none image import "$base" >/dev/null
-	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
-		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/smoke" |
-		grep -q 'verified=5 passed=3' || { say "the run has other verdicts"; return 1; }
+	as_user "$sbench" --allow-degraded memory,pids,cpu doctor >&2
+	as_user "$sbench" --address none image import "$base" >/dev/null
+	as_user "${run[@]}" "$dir/home/out/smoke" | grep -q 'verified=5 passed=3' || { say "the run has other verdicts"; return 1; }
 }
 
 # confined runs a pack where nothing can be written but home, runtime directory and
 # output directory, and where no program is setuid but newuidmap and newgidmap.
 confined() {
 	say "a run with two setuid programs and three directories to write to"
-	as_user "$dir/src/bin/sbench" --address none image import "$base" >/dev/null
+	as_user "$sbench" --address none image import "$base" >/dev/null
 	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation private bash -euc '
 		dir="$1"; shift
@@ -119,21 +119,19 @@ confined() {
 			/proc | /proc/* | /dev | /dev/* | /sys | /sys/*) ;;
 			*) mount -o remount,bind,ro,nosuid "$point" || exit 1 ;;
 			esac
-		done < <(awk "{print \$5}" /proc/self/mountinfo | awk "!seen[\$0]++")
+		done < <(awk "!seen[\$5]++ { print \$5 }" /proc/self/mountinfo)
 		if touch "$dir/src/x" 2>/dev/null || touch /tmp/sbench-x 2>/dev/null; then echo "not confined" >&2; exit 1; fi
 		"$@"
-	' confined "$dir" "${become[@]}" "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
-		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/run" |
+	' confined "$dir" "${become[@]}" "${run[@]}" "$dir/home/out/run" |
 		grep -q 'verified=5 passed=3' || { say "the confined run has other verdicts"; return 1; }
 }
 
 # unreachable: while a run is there, another user reaches none of its sockets and
 # reads nothing of it; and when it is over, its user can remove all of it.
 unreachable() {
-	local socket pid found=""
+	local socket file pid found="" nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
 	say "another user looks at a run"
-	as_user "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
-		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/watched" >/dev/null &
+	as_user "${run[@]}" "$dir/home/out/watched" >/dev/null &
 	pid=$!
 	for _ in $(seq 200); do
 		found="$(find "$dir/run" -type s 2>/dev/null)"
@@ -142,8 +140,7 @@ unreachable() {
 	done
 	[ -n "$found" ] || { say "the run has no socket"; return 1; }
 	while read -r socket; do
-		if setpriv --reuid nobody --regid nogroup --clear-groups python3 -c \
-			'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$socket" 2>/dev/null; then
+		if "${nobody[@]}" python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$socket" 2>/dev/null; then
 			say "nobody can connect to $socket"
 			return 1
 		fi
@@ -151,7 +148,7 @@ unreachable() {
 	wait "$pid"
 	for file in "$dir/home/out/watched/candidates.jsonl" "$dir/home/.local/share/sbench" "$dir/run/sbench"; do
 		[ -e "$file" ] || { say "$file is not there"; return 1; }
-		if setpriv --reuid nobody --regid nogroup --clear-groups ls "$file" >/dev/null 2>&1; then
+		if "${nobody[@]}" ls "$file" >/dev/null 2>&1; then
 			say "nobody can see $file"
 			return 1
 		fi
@@ -165,8 +162,7 @@ killed() {
 	local pid left=""
 	say "kill -9"
 	# shellcheck disable=SC2016 # the inner shell expands
-	as_user sh -c 'echo $$ >"$TMPDIR/pid"; exec "$@"' sh "$dir/src/bin/sbench" --allow-degraded memory,pids,cpu run --quiet \
-		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir "$dir/home/out/killed" --task '*/times-out' &
+	as_user sh -c 'echo $$ >"$TMPDIR/pid"; exec "$@"' sh "${run[@]}" "$dir/home/out/killed" --task '*/times-out' &
 	for _ in $(seq 500); do
 		pid="$(pgrep -U "$user" -f 'sleep 600' || true)"
 		[ -z "$pid" ] || break
@@ -180,29 +176,22 @@ killed() {
 		sleep 0.02
 	done
 	[ -z "$left" ] || { say "still there: $left"; return 1; }
-	as_user "$dir/src/bin/sbench" gc | grep -q 'removed what run' || { say "gc found nothing to remove"; return 1; }
+	as_user "$sbench" gc | grep -q 'removed what run' || { say "gc found nothing to remove"; return 1; }
 	[ -z "$(ls -A "$dir/run/sbench/runs")" ] || { say "gc left something"; return 1; }
 }
 
-# bench prints the median life of a sandbox as root and as the user, in turns.
+# bench prints the life of a sandbox as root and as the user, in turns.
 bench() {
-	local turn who line rootful=() rootless=()
+	local who command
 	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/runtime/sandbox/rootless.test" ./runtime/sandbox)
 	cd "$dir/src/runtime/sandbox"
 	mkdir -m 711 "$dir/root"
-	for turn in 1 2 3; do
-		for who in root user; do
-			local run=(env SBENCH_TEST_DIR="$dir/root" SBENCH_TEST_IMAGE="$base")
-			[ "$who" = root ] || run=(as_user SBENCH_TEST_DIR="$dir/home/test")
-			line="$("${run[@]}" ./rootless.test -test.run '^$' -test.bench 'Life/^sbench$/^parallel=[18]$' -test.benchtime 150x | grep p50-ms)"
-			printf '%s, turn %s\n%s\n' "$who" "$turn" "$line"
-			line="$(awk '/parallel=1-|parallel=1 / { for (i = 1; i < NF; i++) if ($(i + 1) == "p50-ms") print $i }' <<<"$line")"
-			if [ "$who" = root ]; then rootful+=("$line"); else rootless+=("$line"); fi
-		done
+	for who in root user root user root user; do
+		command=(env SBENCH_TEST_DIR="$dir/root" SBENCH_TEST_IMAGE="$base")
+		[ "$who" = root ] || command=(as_user SBENCH_TEST_DIR="$dir/home/test")
+		printf 'as %s: ' "$who"
+		"${command[@]}" ./rootless.test -test.run '^$' -test.bench 'Life/^sbench$/^parallel=1$' -test.benchtime 150x | grep p50-ms
 	done
-	awk -v a="${rootful[*]}" -v b="${rootless[*]}" 'function median(s,  v) { split(s, v, " "); n = asort(v); return v[int((n + 1) / 2)] }
-		function asort(v,  i, j, t, n) { n = 0; for (i in v) n++; for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (v[j] + 0 < v[i] + 0) { t = v[i]; v[i] = v[j]; v[j] = t } return n }
-		BEGIN { r = median(a); u = median(b); printf "life p50: %s ms as root, %s ms as an ordinary user: %.2f times\n", r, u, u / r }'
 }
 
 main() {
@@ -215,6 +204,9 @@ main() {
 		SBENCH_CACHE="$dir/home/.cache/sbench")
 	copy "${1:-}"
 	become+=(SBENCH_TEST_IMAGE="$base")
+	sbench="$dir/src/bin/sbench"
+	run=("$sbench" --allow-degraded "memory,pids,cpu" run --quiet
+		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir)
 	cd "$dir" # the user may not see the repository
 	case "${1:-}" in
 	--bench)
