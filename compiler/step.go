@@ -32,7 +32,7 @@ func stepSchema() *schema.Schema {
 			Doc:  "The reward that this step has to reach so that the next one is made: a number, or numbers by the name of a reward. A number is for the one called reward.",
 			Null: true, Number: number.Number, Object: rewards.Object,
 		}),
-		schema.Optional("strategy", schema.Enum("What the reward of the task is, the same in all steps: the mean of the steps that were made, unless given, or that of the final one.", "mean", "final")),
+		schema.Optional("strategy", schema.Enum("What the reward of the task is, the same in all steps: the mean of the steps that were made, unless given, or the reward of the final step.", "mean", "final")),
 	))
 }
 
@@ -61,7 +61,7 @@ func (r *rowReader) checkStep(f *Family, root document.Value, env environment.En
 	r.step, r.stepEnvironment = step, env
 	id := root.Get("id")
 	if line := r.stepped[id.Text()]; line > 0 {
-		c.Errorf(id, "ids are unique in a pack", "id %q is that of the task with steps on line %d", id.Text(), line)
+		c.Errorf(id, "ids are unique in a pack", "the task with steps on line %d has the id %q, too", line, id.Text())
 	}
 	if step == nil {
 		return
@@ -71,14 +71,14 @@ func (r *rowReader) checkStep(f *Family, root document.Value, env environment.En
 		c.Errorf(v, "environment.candidate: machine", "only a terminal_task whose candidate is the whole machine has steps")
 	}
 	if !strings.HasPrefix(id.Text(), step.Task+"/") {
-		c.Errorf(id, fmt.Sprintf("%q, for instance", step.Task+"/one"), "the id of a step does not begin with that of its task, %q", step.Task)
+		c.Errorf(id, fmt.Sprintf("%q, for instance", step.Task+"/one"), "the id of a step does not begin with its task's id, %q", step.Task)
 	}
 	switch {
 	case before == nil || before.Task != step.Task:
 		if line := r.stepped[step.Task]; line > 0 {
 			c.Errorf(v, "the steps of a task are rows that follow one another", "the task %q has its steps on line %d", step.Task, line)
 		} else if r.use(step.Task) > 0 {
-			c.Errorf(v.Get("task"), "ids are unique in a pack", "the id %q is that of another task", step.Task)
+			c.Errorf(v.Get("task"), "ids are unique in a pack", "another task has the id %q, too", step.Task)
 		}
 		r.stepped[step.Task] = r.lines.Line
 	case before.Final != step.Final:
