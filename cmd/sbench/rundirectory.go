@@ -69,7 +69,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app) error {
 func checkRunnable(dir string) error {
 	switch {
 	case !exists(filepath.Join(dir, "manifest.yaml")):
-		_, _, err := harbor.Detect(dir)
+		_, err := harbor.Detect(dir)
 		return marked(errUsage, err)
 	case !exists(filepath.Join(dir, "provenance.json")):
 		return fmt.Errorf("%w: %s is a pack that no import made: name its tester file, such as %s", errUsage, dir, filepath.Join(dir, "tester.yaml"))
@@ -90,7 +90,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	if exists(filepath.Join(source, "manifest.yaml")) {
 		return source, left, nil
 	}
-	format, marker, err := harbor.Detect(source)
+	format, err := harbor.Detect(source)
 	if err != nil {
 		return "", nil, marked(errUsage, err)
 	}
@@ -116,7 +116,7 @@ func (cmd *runCmd) packOf(ctx context.Context, a *app) (dir string, left []run.L
 	}
 	sayAll(a, "note", report.Notes)
 	for _, p := range report.Left {
-		task, file := harbor.TaskAt(source, p.File, marker)
+		task, file := harbor.TaskAt(source, p.File)
 		reason := p.Message
 		if file != "." {
 			reason = file + ": " + reason

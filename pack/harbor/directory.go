@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -36,32 +37,83 @@ const taskImage = "sbench.local/{pack}/{task}:{digest}"
 
 const harborFile, terminalBenchFile = "task.toml", "task.yaml"
 
-// markers returns the names of formats by the file that a task directory of the format has.
-func markers() map[string]string {
-	return map[string]string{harborFile: "harbor", terminalBenchFile: "terminal-bench"}
+// A form is one of the forms that tasks in directories have.
+type form struct {
+	name, marker string // of the format, and of the file that a task directory of this form has
+	add          func(*builder, context.Context, *task) error
 }
 
-// Formats returns the formats of this package, which share their options: Harbor, which is the format of Terminal-Bench 2
-// and later, and the original Terminal-Bench.
-func Formats() []pack.Format {
-	o := &taskOptions{}
-	return []pack.Format{o.format(harborFile, 7200, (*builder).harbor), o.format(terminalBenchFile, 3600, (*builder).terminalBench)}
+// forms returns Harbor's form, which is the one of Terminal-Bench 2 and later, and the form of the original Terminal-Bench.
+func forms() []form {
+	return []form{{"harbor", harborFile, (*builder).harbor}, {"terminal-bench", terminalBenchFile, (*builder).terminalBench}}
 }
 
-// format returns a format of directories with the file marker. Its tasks work in the directory of their image, and their
-// candidates are judged however the agent ended.
-func (o *taskOptions) format(marker string, seconds int, add func(*builder, context.Context, *task) error) pack.Format {
-	return pack.Format{
-		Name:   markers()[marker],
-		Source: "a task directory with a " + marker + ", or a directory with such at any depth", Family: family.TerminalTask(),
-		Image: taskImage, Timeout: seconds,
-		Environment: map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}},
-		Options:     o,
-		Read: func(ctx context.Context, to *pack.Builder) error {
-			b := &builder{Builder: to, taskOptions: o}
-			return b.tasks(ctx, marker, func(t *task) error { return add(b, ctx, t) })
-		},
+// formOf returns the form of the task in a directory, the first one if it has several. It returns false for a directory that
+// is no task.
+func formOf(dir string) (form, bool) {
+	all := forms()
+	i := slices.IndexFunc(all, func(f form) bool {
+		_, err := os.Lstat(filepath.Join(dir, f.marker))
+		return err == nil
+	})
+	if i < 0 {
+		return form{}, false
 	}
+	return all[i], true
+}
+
+// Formats returns the formats of this package, one for each form. They share their options, and each reads tasks of all
+// forms. Tasks work in the directory of their image, and their candidates are judged however the agent ended.
+func Formats() (formats []pack.Format) {
+	o := &taskOptions{}
+	for _, f := range forms() {
+		formats = append(formats, pack.Format{
+			Name: f.name, Source: "a task directory with a task.toml (Harbor) or task.yaml (Terminal-Bench), or a directory with such at any depth",
+			Family: family.TerminalTask(), Image: taskImage, Timeout: 7200,
+			Environment: map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}},
+			Options:     o,
+			Read: func(ctx context.Context, to *pack.Builder) error {
+				return (&builder{Builder: to, taskOptions: o}).tasks(ctx)
+			},
+		})
+	}
+	return formats
+}
+
+// Detect returns the format of the first task in a directory.
+func Detect(dir string) (pack.Format, error) {
+	name := ""
+	err := filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if form, found := formOf(at); found {
+			name = form.name
+			return fs.SkipAll
+		}
+		return nil
+	})
+	if name == "" {
+		return pack.Format{}, errors.Join(err, fmt.Errorf("%q holds neither a manifest.yaml nor tasks with a task.toml (Harbor) or task.yaml (Terminal-Bench)", dir))
+	}
+	return pack.Named(Formats(), name)
+}
+
+// TaskAt returns the id of the task to which a file of the source belongs, and the file's path in the task.
+func TaskAt(source, file string) (id, rel string) {
+	at := source
+	for dir := file; len(dir) > len(source); dir = filepath.Dir(dir) {
+		if _, found := formOf(dir); found {
+			at = dir
+			break
+		}
+	}
+	id, _ = filepath.Rel(source, at)
+	rel, _ = filepath.Rel(at, file)
+	if id == "." {
+		id = filepath.Base(source)
+	}
+	return filepath.ToSlash(id), filepath.ToSlash(rel)
 }
 
 // hostVariable matches a value that comes from the host, with a default or without.
@@ -112,6 +164,7 @@ type builder struct {
 // A task is one directory of a source, with all its files in memory.
 type task struct {
 	id    string
+	form  string
 	place pack.Place // the directory
 	files []taskFile
 	// problems are those of the task. If there are any, it gets no row.
@@ -131,10 +184,10 @@ var directoryName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
 // maxDepth bounds how deep below the source a task directory is.
 const maxDepth = 6
 
-// tasks passes the task directories, which contain the file marker, to add: the source itself, or those at
-// any depth below it. A task's id is the path from the source. Whatever else is there is passed over:
-// files, links, and directories whose names begin with a dot or an underscore.
-func (b *builder) tasks(ctx context.Context, marker string, add func(*task) error) error {
+// tasks adds the tasks of all task directories: the source itself, or those at any depth below it. A task's id is
+// the path from the source. Whatever else is there is passed over: files, links, and directories with names that begin
+// with a dot or an underscore.
+func (b *builder) tasks(ctx context.Context) error {
 	absolute, err := filepath.Abs(b.Source)
 	if err != nil {
 		return err
@@ -142,37 +195,24 @@ func (b *builder) tasks(ctx context.Context, marker string, add func(*task) erro
 	return filepath.WalkDir(b.Source+"/.", func(dir string, d fs.DirEntry, err error) error { // a source that is a link is followed
 		dir = filepath.Clean(dir)
 		id, relErr := filepath.Rel(b.Source, dir)
-		has := func(name string) bool {
-			_, err := os.Lstat(filepath.Join(dir, name))
-			return err == nil
-		}
+		form, found := formOf(dir)
 		switch {
 		case err != nil:
 			return compiler.Problems{{File: dir, Message: document.Bare(err).Error()}}
 		case relErr != nil || !d.IsDir():
 			return relErr
-		case id == "." && has(marker):
-			id = filepath.Base(absolute)
-		case id == ".":
-			return nil
-		case strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_"):
+		case id != "." && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") || !found && strings.Count(id, "/") == maxDepth):
 			return fs.SkipDir
-		case !has(marker):
-			for other, format := range markers() {
-				if has(other) {
-					b.Note(pack.Place{File: dir}, "passed over: it is a task of the format %s, which needs an import of its own", format)
-				}
-			}
-			if strings.Count(id, "/") == maxDepth {
-				return fs.SkipDir
-			}
+		case !found:
 			return nil
+		case id == ".":
+			id = filepath.Base(absolute)
 		}
-		return cmp.Or(b.oneTask(ctx, id, dir, add), fs.SkipDir)
+		return cmp.Or(b.oneTask(ctx, id, dir, form), fs.SkipDir)
 	})
 }
 
-func (b *builder) oneTask(ctx context.Context, id, dir string, add func(*task) error) error {
+func (b *builder) oneTask(ctx context.Context, id, dir string, form form) error {
 	at := pack.Place{File: dir}
 	if err := b.Count(ctx, at); err != nil {
 		return err
@@ -183,11 +223,11 @@ func (b *builder) oneTask(ctx context.Context, id, dir string, add func(*task) e
 	if strings.HasPrefix(id, "/") || slices.ContainsFunc(strings.Split(id, "/"), func(name string) bool { return !directoryName.MatchString(name) }) {
 		return b.Reject(compiler.Problem{File: dir, Message: fmt.Sprintf("%q cannot be a task's id: it is made of letters, digits and . _ -", id)})
 	}
-	t := &task{id: id, place: at}
+	t := &task{id: id, form: form.name, place: at}
 	if err := t.read(dir, b.Limits); err != nil {
 		return b.Reject(compiler.Problem{File: dir, Message: err.Error()})
 	}
-	if err := add(t); err != nil {
+	if err := form.add(b, ctx, t); err != nil {
 		return err
 	}
 	return b.Reject(t.problems...)

@@ -171,7 +171,7 @@ func (b *builder) complete(t *task, p *terminalTask) {
 	}
 	maps.Copy(row.Eval, given(map[string]any{"expected_changes": profiles(fmt.Sprint(row.Input["instructions"]), p.home())}))
 	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": b.keepsProcesses(*p)}))
-	row.Metadata["source"] = map[string]any{"format": b.Format.Name, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
+	row.Metadata["source"] = map[string]any{"format": t.form, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	var seen []string
 	for _, f := range p.public {
 		top, _, _ := strings.Cut(f.path, "/")
