@@ -46,7 +46,7 @@ type Candidate struct {
 	// machine is the candidate. The layer's name is Workspace with layer.Suffix.
 	Layer string
 
-	stored string // beside this workspace lies the layer; "" for Workspace
+	stored string // the workspace of which Workspace is a copy, with the layer beside it; "" if it is none
 }
 
 // Restored returns the candidate with its workspace in the directory dir: a copy in which files have their
@@ -55,6 +55,9 @@ func (c Candidate) Restored(dir string) Candidate {
 	c.stored, c.Workspace, c.Attributes = cmp.Or(c.stored, c.Workspace), dir, ""
 	return c
 }
+
+// HasOwners reports whether the files of Workspace have the owners and modes that a harness gave them in a sandbox.
+func (c Candidate) HasOwners() bool { return c.stored != "" }
 
 // A Failure is a fault of the candidate or of its harness, not of sbench.
 type Failure struct {

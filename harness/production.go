@@ -58,6 +58,7 @@ type production struct {
 	env        []string          // NAME=value, over the task's
 	mounts     []runtime.Mount
 	session    *egressSession // the network access; the caller closes it
+	given      bool           // all files of the workspace have owners, from the image or the step before
 }
 
 // run produces the candidate, however the process ends. It extracts a patch and a machine's layer
@@ -161,7 +162,7 @@ func (p production) makeState(vol runtime.Volume) error {
 }
 
 // fill makes the workspace and puts everything into it that the agent may see.
-func (p production) fill(ctx context.Context, dir string) error {
+func (p *production) fill(ctx context.Context, dir string) error {
 	r := p.request
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -175,11 +176,13 @@ func (p production) fill(ctx context.Context, dir string) error {
 		if err := restoreWorkspace(ctx, r, root); err != nil {
 			return err
 		}
+		p.given = true
 	} else if env.MaterializeWorkdirFromImage || env.Machine {
 		err := copyWorkdir(ctx, p.engine, r, root)
 		if err != nil && (!env.Machine && !env.SecureBench || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
 			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
 		}
+		p.given = env.Machine && err == nil
 	}
 	own, assets := root, r.Plan
 	if r.Task.Environment().Machine {
@@ -197,6 +200,7 @@ func (p production) fill(ctx context.Context, dir string) error {
 			return err
 		}
 	}
+	p.given = p.given && len(assets.Entries) == 0
 	if err := assets.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
 		return err
 	}
@@ -268,7 +272,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 // config returns the configuration of the sandbox, which mounts the workspace dir.
 func (p production) config(dir string, places []string) runtime.Config {
 	r, env := p.request, p.request.Task.Environment()
-	mounts := append(workspaceMounts(r, dir, places), p.mounts...)
+	mounts := append(workspaceMounts(r, dir, places, !p.given), p.mounts...)
 	if env.Machine {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: paths.TaskMount})
 	}
@@ -288,10 +292,10 @@ func (p production) config(dir string, places []string) runtime.Config {
 
 // workspaceMounts mounts the workspace at the working directory. If the candidate is a patch, the
 // working directory is a repository: then each place of the workspace has a mount of its own, and
-// hides no directory of the repository.
-func workspaceMounts(r Request, dir string, places []string) []runtime.Mount {
+// hides no directory of the repository. own says that the workspace becomes the user's.
+func workspaceMounts(r Request, dir string, places []string, own bool) []runtime.Mount {
 	workdir := r.Task.Environment().Workdir
-	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Chown: true}}
+	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Chown: own}}
 	if r.Kind == compiler.CandidatePatch {
 		mounts = nil
 		for _, name := range places {

@@ -230,7 +230,8 @@ type Mount struct {
 	// written to.
 	Copy bool
 	// Chown makes the sandbox's user the owner of every file at and below Source that belongs to
-	// the user of this process.
+	// the user of this process. Files that belong to another user, such as files copied out of an image, keep their
+	// owners. Of a Copy, the top directory gets the owner and mode 0755, and no file below it changes.
 	Chown bool
 }
 

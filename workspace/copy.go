@@ -14,8 +14,8 @@ import (
 )
 
 // CopyTree copies the contents of src into dst, which must not have any of the same names
-// yet, and reports on them. It is safe on a tree that an untrusted process created, once
-// that process has ended:
+// yet, gives dst the attributes of src, and reports on the tree. It is safe on a tree that an untrusted process created,
+// once that process has ended:
 //
 //	regular files, directories     copied, with permission bits and times
 //	symbolic links                 copied, never followed

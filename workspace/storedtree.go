@@ -98,8 +98,13 @@ func (t StoredTree) Renamed(ctx context.Context, names map[string]string) (diges
 	if !errors.Is(list.err, io.EOF) {
 		return "", list.err
 	}
-	// A walk visits a directory's contents right after the directory.
-	walked := func(a Attributes) string { return strings.ReplaceAll(a.Path, "/", "\x00") }
+	// A walk visits a directory's contents right after the directory, and the root first.
+	walked := func(a Attributes) string {
+		if a.Path == topDir {
+			return ""
+		}
+		return strings.ReplaceAll(a.Path, "/", "\x00")
+	}
 	slices.SortFunc(all, func(a, b Attributes) int { return strings.Compare(walked(a), walked(b)) })
 	name := path.Clean(t.Name) + AttributesSuffix
 	if err := t.Root.Remove(name); err != nil {

@@ -40,10 +40,15 @@ func owned(t *testing.T) string {
 	must(t, os.Chmod(filepath.Join(dir, "deep/er"), 0o555))
 	must(t, os.Chmod(filepath.Join(dir, "deep"), 0))
 	must(t, os.Chmod(filepath.Join(dir, oddName), 0o077))
+	if os.Geteuid() == 0 {
+		must(t, os.Lchown(dir, 12345, 54321))
+	}
+	must(t, os.Chmod(dir, 0o571|os.ModeSticky))
+	must(t, os.Chtimes(dir, time.Time{}, time.Unix(1, 2000)))
 	return dir
 }
 
-// attributes describes a tree's entries without using the walk under test.
+// attributes describes a tree's entries and root without using the walk under test.
 func attributes(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
@@ -53,8 +58,11 @@ func attributes(t *testing.T, dir string) []string {
 		}
 		var st unix.Stat_t
 		must(t, unix.Lstat(path, &st))
-		if path != dir && st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		if st.Mode&unix.S_IFMT != unix.S_IFIFO {
 			all = append(all, fmt.Sprintf("%q %o %d %d", path[len(dir):], st.Mode, st.Uid, st.Gid))
+		}
+		if path == dir {
+			all = append(all, fmt.Sprint(st.Mtim))
 		}
 		return nil
 	}))
@@ -149,9 +157,13 @@ func TestStoredTreePlain(t *testing.T) {
 	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest != report.Digest {
 		t.Errorf("digest %s, want %s, %v", again.Digest, report.Digest, err)
 	}
-	must(t, os.Chtimes(filepath.Join(dir, "d/file"), time.Time{}, time.Unix(1, 0)))
-	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest == report.Digest {
-		t.Errorf("the digest does not cover times: %v", err)
+	for _, name := range []string{"d/file", "."} {
+		must(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1, 0)))
+		again, err := kept.Digest(t.Context(), 0)
+		if err != nil || again.Digest == report.Digest {
+			t.Errorf("the digest does not cover the time of %s: %v", name, err)
+		}
+		report = again
 	}
 }
 

@@ -49,7 +49,7 @@ type TreeOptions struct {
 	// the copy. Errors match ErrAttributes if the list does not match the tree.
 	attributes *attributesReader
 	restore    bool // all permission bits, for a copy that only sandboxes see
-	judged     bool // the digest also covers owners and times, on which a verdict can depend
+	judged     bool // the digest also covers owners, times and the root, on which a verdict can depend
 }
 
 // TreeReport says what a walk over a tree found.
@@ -71,8 +71,9 @@ type TreeReport struct {
 	//
 	// MODE is the permission bits as four octal digits, with setuid, setgid and sticky. PATH
 	// is relative, with slashes. The digest does not cover hard links and dropped entries. The digest
-	// of a StoredTree also covers owners and modification times: a space and UID:GID follow the first letter
-	// of each record and then, for files and directories, a space and SECONDS.NANOSECONDS.
+	// of a StoredTree also covers the tree's root, with the path ".", and owners and modification times: a space and
+	// UID:GID follow the first letter of each record and then, for files and directories, a space and
+	// SECONDS.NANOSECONDS.
 	Digest string
 }
 
@@ -138,10 +139,36 @@ func (w *treeWalk) root(src, dst *os.Root) error {
 		}
 		defer shut(out)
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd(in), &st); err != nil {
+		return fmt.Errorf("stat %q: %w", topDir, err)
+	}
+	if err := w.attributes(out, topDir, &st); err != nil {
+		return err
+	}
 	if err := w.dir(in, out, "", 1); err != nil {
 		return err
 	}
+	if err := w.endDir(out, topDir, &st); err != nil {
+		return err
+	}
 	return w.opts.attributes.finished()
+}
+
+// topDir is the path of a tree's root.
+const topDir = "."
+
+// endDir gives the copy of a directory, if there is one, its attributes after its contents, and records the directory.
+func (w *treeWalk) endDir(dst *os.File, rel string, st *unix.Stat_t) error {
+	if dst != nil {
+		if err := w.setMetadata(dst, rel, st); err != nil {
+			return err
+		}
+	}
+	if rel != topDir || w.opts.judged {
+		w.record("d", st, "%04o - %s", st.Mode&permBits, rel)
+	}
+	return nil
 }
 
 // dir walks the directory src, from which nothing has been read, and copies it into dst.
@@ -248,36 +275,26 @@ func TypeName(mode uint32) string {
 
 // subdir walks the directory name of src, and makes and fills one in dst.
 func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, depth int) (err error) {
-	mode := st.Mode // without what the copy loses
 	in, restore, err := openUntrusted(src, name, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("open directory %q: %w", rel, err)
 	}
 	defer shut(in)
 	defer func() { err = errors.Join(err, restore()) }()
-	if dst == nil {
-		if err := w.dir(in, nil, rel, depth+1); err != nil {
-			return err
+	var out *os.File
+	if dst != nil {
+		if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
+			return fmt.Errorf("make directory %q: %w", rel, err)
 		}
-		w.record("d", st, "%04o - %s", mode&permBits, rel)
-		return nil
+		if out, err = openAt(dst, name, unix.O_DIRECTORY); err != nil {
+			return fmt.Errorf("open copied directory %q: %w", rel, err)
+		}
+		defer shut(out)
 	}
-	if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
-		return fmt.Errorf("make directory %q: %w", rel, err)
-	}
-	out, err := openAt(dst, name, unix.O_DIRECTORY)
-	if err != nil {
-		return fmt.Errorf("open copied directory %q: %w", rel, err)
-	}
-	defer shut(out)
 	if err := w.dir(in, out, rel, depth+1); err != nil {
 		return err
 	}
-	if err := w.setMetadata(out, rel, st); err != nil {
-		return err
-	}
-	w.record("d", st, "%04o - %s", mode&permBits, rel)
-	return nil
+	return w.endDir(out, rel, st)
 }
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {

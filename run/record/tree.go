@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"path"
-	"syscall"
 
 	"github.com/securebench/sbench/workspace"
 	"github.com/securebench/sbench/workspace/foreign"
@@ -37,12 +36,8 @@ func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 		return err
 	}
 	defer func() { _ = target.Close() }()
-	root := os.Geteuid() == 0
-	_, err = workspace.CopyTree(ctx, source, target, workspace.TreeOptions{Preserve: root, Link: true})
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && root {
-		err = errors.Join(err, to.Lchown(name, int(st.Uid), int(st.Gid)))
-	}
-	return errors.Join(err, to.Chmod(name, info.Mode().Perm()))
+	_, err = workspace.CopyTree(ctx, source, target, workspace.TreeOptions{Preserve: os.Geteuid() == 0, Link: true})
+	return err
 }
 
 // linkFile is linkTree for anything but a directory.

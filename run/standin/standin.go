@@ -148,7 +148,7 @@ func (p Producer) solve(ctx context.Context, e harness.Engine, r harness.Request
 		return harness.Result{}, err
 	}
 	producer := harness.Command{Args: append(command, "/"+script), TaskFile: "task.json"}
-	producer.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount, Copy: true}}
+	producer.Files.Mounts = []runtime.Mount{{Source: filepath.Join(vol.Path(), verifiers.SolutionDir), Dest: solutionMount, Copy: true, Chown: true}}
 	return producer.Produce(ctx, e, r)
 }
 

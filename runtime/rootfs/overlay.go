@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/mount"
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
@@ -35,6 +36,20 @@ func View(lowers []string, target string) error {
 // makeLayer makes the upper and work directories of an overlay.
 func makeLayer(layer string) error {
 	return errors.Join(os.MkdirAll(filepath.Join(layer, "upper"), 0o755), os.MkdirAll(filepath.Join(layer, "work"), 0o755))
+}
+
+// makeLayerLike makes the upper directory of an overlay with the owner, mode and time of a directory. The top directory of the
+// overlay is as the upper directory.
+func makeLayerLike(layer, dir string) error {
+	upper := filepath.Join(layer, "upper")
+	if err := makeLayer(layer); err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return err
+	}
+	return errors.Join(os.Chown(upper, int(st.Uid), int(st.Gid)), unix.Chmod(upper, st.Mode&0o7777), unix.UtimesNano(upper, []unix.Timespec{st.Mtim, st.Mtim}))
 }
 
 func layerOptions(lowers []string, upper, work string) []string {

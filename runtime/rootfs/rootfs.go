@@ -107,19 +107,14 @@ func (f *FS) Stopped() (string, error) {
 	return at, nil
 }
 
-// Chown makes a user of the sandbox the owner of two things: the files of a mount with Chown that
-// belong to sbench's user, and the top directory of a mount with Copy. Files that belong to another
-// user, such as files copied out of an image, keep their owners.
+// Chown makes a user of the sandbox the owner of the mounts with Chown, see [runtime.Mount].
 func (f *FS) Chown(uid, gid uint32) error {
-	if int(uid) == os.Geteuid() {
-		return nil
-	}
 	for _, m := range f.Mounts {
 		var err error
-		if m.Copy && m.Left == nil { // files below the top keep their owners
+		switch {
+		case m.Chown && m.Copy:
 			err = os.Lchown(m.Source, f.shifter.hostID(uid), f.shifter.hostID(gid))
-		}
-		if m.Chown && err == nil {
+		case m.Chown && int(uid) != os.Geteuid():
 			err = chownTree(m.Source, int(uid), int(gid))
 		}
 		if err != nil {
@@ -182,8 +177,12 @@ func (f *FS) mountCopies() error {
 			}
 			m.Source, m.Copy, m.Writable = at, true, false
 		case m.Copy:
-			merged, err := f.shifter.overlayOf(m.Source, name)
-			if err != nil {
+			var err error
+			if !m.Chown {
+				err = makeLayerLike(filepath.Join(f.Layer.Path(), name), m.Source)
+			}
+			merged, overlayErr := f.shifter.overlayOf(m.Source, name)
+			if err = errors.Join(err, overlayErr); err != nil {
 				return fmt.Errorf("copy of %s: %w", m.Source, err)
 			}
 			m.Source, m.Writable = merged, true

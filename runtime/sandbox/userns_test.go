@@ -216,17 +216,20 @@ func TestOwnersOnDisk(t *testing.T) {
 		t.Run(strconv.Itoa(id), func(t *testing.T) {
 			user := fmt.Sprintf("%d:%d", id, id)
 			given, tree := volumeOf(t, run), volumeOf(t, run)
+			kept := filepath.Join(tree, "kept")
+			report(t, errors.Join(os.Mkdir(kept, 0o755), os.Chown(kept, 12, 34), os.Chmod(kept, 0o750|os.ModeSticky), os.Chtimes(kept, time.Time{}, time.Unix(1, 0))))
 			report(t, os.WriteFile(filepath.Join(given, "ours"), []byte("x"), 0o600))
 			report(t, os.WriteFile(filepath.Join(tree, "ours"), []byte("x"), 0o644))
 			sandbox := create(t, run, runtime.Config{
 				Name: "writer", Image: image, User: user, WritableRoot: true, Workdir: "/tmp",
 				Mounts: []runtime.Mount{
 					{Source: given, Dest: "/given", Writable: true, Chown: true},
-					{Source: tree, Dest: "/copy", Copy: true},
+					{Source: tree, Dest: "/copy", Copy: true, Chown: true},
+					{Source: kept, Dest: "/kept", Copy: true},
 				},
 			})
-			got := output(t, sandbox, "sh", "-c", "cat /given/ours >/given/made && mkdir /given/dir && touch /copy/made && stat -c %u:%g /given/ours /given/made /copy /copy/ours /copy/made /etc /etc/hosts /proc/self/. /proc/self/fd | tr '\n' ' '")
-			if want := strings.ReplaceAll("U:U U:U U:U 0:0 U:U 0:0 0:0 U:U U:U", "U", strconv.Itoa(id)); got != want {
+			got := output(t, sandbox, "sh", "-c", "cat /given/ours >/given/made && mkdir /given/dir && touch /copy/made && stat -c %u:%g /given/ours /given/made /copy /copy/ours /copy/made /etc /etc/hosts /proc/self/. /proc/self/fd | tr '\n' ' '; stat -c '%u:%g %a %Y' /kept")
+			if want := strings.ReplaceAll("U:U U:U U:U 0:0 U:U 0:0 0:0 U:U U:U 12:34 1750 1", "U", strconv.Itoa(id)); got != want {
 				t.Errorf("inside the owners are %s, want %s", got, want)
 			}
 			for _, name := range []string{"ours", "made", "dir"} {

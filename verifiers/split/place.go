@@ -105,7 +105,7 @@ func (c *check) candidate(ctx context.Context) (s subject, err error) {
 	}
 	c.done = append(c.done, done)
 	s.config.Image, s.config.ReadOnly = m.Image, m.Sealed
-	withWorkspace(&s.config, in.Candidate.Workspace)
+	withWorkspace(&s.config, in.Candidate.Workspace, !in.Candidate.HasOwners())
 	return s, nil
 }
 
@@ -128,7 +128,7 @@ func (c *check) control(ctx context.Context) (runtime.Config, error) {
 		at = filepath.Join(dir, env.Workdir)
 		cfg.Image.UpperDir, cfg.WritableRoot = dir, true
 	} else {
-		withWorkspace(&cfg, dir)
+		withWorkspace(&cfg, dir, true)
 	}
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return cfg, err
@@ -140,8 +140,9 @@ func (c *check) control(ctx context.Context) (runtime.Config, error) {
 	return cfg, plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
 }
 
-func withWorkspace(cfg *runtime.Config, dir string) {
-	cfg.Mounts = append([]runtime.Mount{{Source: dir, Dest: cfg.Workdir, Copy: true}}, cfg.Mounts...)
+// withWorkspace mounts a copy of a workspace. own says that its top directory becomes the user's.
+func withWorkspace(cfg *runtime.Config, dir string, own bool) {
+	cfg.Mounts = append([]runtime.Mount{{Source: dir, Dest: cfg.Workdir, Copy: true, Chown: own}}, cfg.Mounts...)
 }
 
 // withCode puts code into its file in a workspace of its own.
@@ -150,7 +151,7 @@ func (c *check) withCode(cfg *runtime.Config, code string) error {
 	if err == nil {
 		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(filepath.Join(dir, c.in.Task.CodeFile()), []byte(code), 0o755))
 	}
-	withWorkspace(cfg, dir)
+	withWorkspace(cfg, dir, true)
 	return err
 }
 

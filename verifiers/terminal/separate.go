@@ -108,7 +108,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	return in.Run(ctx, e, runtime.Config{
 		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
 		Env: environment.Environ(env.Env), Mounts: []runtime.Mount{
-			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true},
+			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true, Chown: !in.Candidate.HasOwners()},
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
 		},
 	}, runtime.Process{Args: args, Wall: wall})
@@ -155,9 +155,9 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 // files for this run alone.
 func (c *terminalCheck) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
 	for i, a := range c.artifacts {
-		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir}
+		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir, Chown: true}
 		if !a.dir {
-			m.Source, m.Writable, m.Chown = filepath.Join(dir, fmt.Sprintf("artifact-%d", i)), true, true
+			m.Source, m.Writable = filepath.Join(dir, fmt.Sprintf("artifact-%d", i)), true
 			if err := copyFile(a.source, m.Source); err != nil {
 				return nil, err
 			}

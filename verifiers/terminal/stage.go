@@ -91,7 +91,7 @@ func (c *terminalCheck) mounts(dir, logs string) ([]runtime.Mount, error) {
 
 // candidateMounts mounts the workspace, and over it the files that the agent could not change.
 func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
-	mounts := []runtime.Mount{{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true}}
+	mounts := []runtime.Mount{{Source: c.in.Candidate.Workspace, Dest: c.workdir(), Copy: true, Chown: !c.in.Candidate.HasOwners()}}
 	if !c.in.Task.Environment().Machine || len(c.eval.Files) > 0 {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, trustedDir), Dest: path.Join(c.workdir(), trustedDir), Chown: c.eval.Checker.RunCandidate})
 	}
@@ -120,7 +120,7 @@ func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
 		}
 		return mounts, nil
 	}
-	own.Copy = true
+	own.Copy, own.Chown = true, true
 	entries, err := os.ReadDir(source)
 	mounts := []runtime.Mount{own}
 	for _, e := range entries {

@@ -29,7 +29,8 @@ type terminalWorld struct {
 	dir   string
 	// workdir of the tasks; "" is the default.
 	workdir string
-	user    string // of the tasks; "" is the image's
+	user    string        // of the tasks; "" is the image's
+	checker runtime.Image // of a checker with an image of its own
 }
 
 func newTerminalWorld(t *testing.T) terminalWorld {
@@ -73,7 +74,7 @@ func checkers() map[string]map[string]any {
 		"sb":      {"checker": map[string]any{"source": "script", "path": "sb/run.sh"}},
 		"runs":    {"checker": map[string]any{"source": "script", "path": "r/run.sh"}},
 		"workdir": {"checker": map[string]any{"command": "test \"$(cat ../answer.txt)\" = 44", "workdir": "/workspace/sub"}},
-		"bits":    {"checker": map[string]any{"command": "test \"$(stat -c %a t g s | tr '\\n' ' ')\" = '1777 2755 4755 '"}},
+		"bits":    {"checker": map[string]any{"command": "test \"$(stat -c %a t g s . | tr '\\n' ' ')\" = '1777 2755 4755 1751 '"}},
 		"module":  {"checker": map[string]any{"source": "pytest", "path": "m/test_module.py"}},
 		"dashc":   {"checker": map[string]any{"command": "python3 -c 'import sys, pytest; sys.exit(pytest.main([\"-q\", \"securebench/evaluation_inputs/t/test_it.py\"]))'"}, "test_files": map[string]any{"path": "t"}},
 		"unseen":  {"checker": map[string]any{"command": "! grep -q unseen-word /proc/$$/cmdline && test -z \"$SBENCH_COMMAND$c\" && grep -qx 44 answer.txt"}},
@@ -128,7 +129,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 		return result, verifiers.Verdict{Status: verifiers.Failed, Reason: result.Failure.Reason}
 	}
 	v, err := terminal.Family().Verify(ctx, w.run, verifiers.Input{
-		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: limits, Permissions: policy,
+		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, CheckerImage: w.checker, Limits: limits, Permissions: policy,
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
 	verdicttest.Must(t, err)
@@ -228,7 +229,8 @@ func TestTerminalForms(t *testing.T) {
 		{"honest, link within the workspace", "shell", `echo 44 > real; ln -s real answer.txt; ln -s /usr/bin/env e; ln -s nowhere dead; ln -s . self`, ""},
 		{"honest, links that programs make", "shell", solve + `; ln -s /dev/null log; ln -s /usr/share/common-licenses/GPL-3 COPYING; python3 -m venv --without-pip --symlinks v`, ""},
 		{"honest, links to what a sandbox has of its own", "shell", solve + `; mkdir logs; ln -s /dev/stdout logs/access.log; ln -s /tmp/cache cache; ln -s /run/app.sock sock`, ""},
-		{"honest, special permission bits", "bits", solve + `; mkdir t; chmod 1777 t; mkdir g; chmod 2755 g; touch s; chmod 4755 s`, ""},
+		{"honest, special permission bits", "bits", solve + `; mkdir t; chmod 1777 t; mkdir g; chmod 2755 g; touch s; chmod 4755 s; chmod 1751 .`, ""},
+		{"a directory that the checker cannot read", "shell", solve + `; chmod 0 .`, "checker_failed"},
 		{"honest, odd names", "shell", solve + `; touch $'new\nline' 'co:lon,com ma' $'\377' -- -rf`, ""},
 		{"honest, no permissions around", "shell", solve + `; mkdir shut; echo x > shut/f; chmod 000 shut/f shut`, ""},
 		{"honest, special files around", "shell", solve + `; mkfifo pipe; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind('sock')"`, ""},
