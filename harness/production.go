@@ -260,7 +260,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	from, err := view.Root().OpenRoot(strings.TrimPrefix(r.Task.Environment().Workdir, "/"))
+	from, err := view.Root().OpenRoot(workspace.InImage(view.Root(), r.Task.Environment().Workdir))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -44,4 +45,13 @@ func push(stack []string, p string) []string {
 	names := strings.Split(p, "/")
 	slices.Reverse(names)
 	return append(stack, names...)
+}
+
+// InImage returns where the path p, from the root, leads in an image: a path relative to the root.
+func InImage(image *os.Root, p string) string {
+	readlink := func(at string) string {
+		target, _ := image.Readlink(strings.TrimPrefix(at, "/")) // "" for anything but a link
+		return target
+	}
+	return strings.TrimPrefix(Follow(p, readlink, nil), "/")
 }

@@ -39,18 +39,19 @@ func makeMountPoint(root, dest string, dir bool) error {
 	return f.Close()
 }
 
-// clearPath prepares the tree at root, which an agent wrote, for a mount at name, a
-// directory or file. It removes what is not a directory on the way to name, and name itself
-// if it is a link or of the wrong kind, so that later processes find the mount by that name.
-func clearPath(root, name string, dir bool) error {
+// clearPath prepares the tree at root for a mount at name, a directory or file. It removes what is not a
+// directory on the way to name, and name itself if it is a link or of the wrong kind, so that later processes find the
+// mount by that name. It follows the image's own links: those that are not in wrote, the directory with what an agent wrote
+// of the tree. "" means that the agent wrote all of it.
+func clearPath(root, wrote, name string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }()
-	at, parts := "", strings.Split(strings.Trim(name, "/"), "/")
-	for i, part := range parts {
-		at = filepath.Join(at, part)
+	at, rest := "", names(name)
+	for links := 0; len(rest) > 0; {
+		at, rest = filepath.Join(at, rest[0]), rest[1:]
 		info, err := r.Lstat(at)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil
@@ -58,7 +59,17 @@ func clearPath(root, name string, dir bool) error {
 		if err != nil {
 			return err
 		}
-		last := i == len(parts)-1
+		if target, err := r.Readlink(at); err == nil && wrote != "" && links < maxLinks {
+			if _, err := os.Lstat(filepath.Join(wrote, at)); errors.Is(err, os.ErrNotExist) {
+				if !filepath.IsAbs(target) {
+					target = filepath.Join("/", filepath.Dir(at), target)
+				}
+				at, rest = "", append(names(filepath.Clean(target)), rest...)
+				links++
+				continue
+			}
+		}
+		last := len(rest) == 0
 		if last && info.Mode().IsRegular() && !dir || info.IsDir() && (dir || !last) {
 			continue
 		}
@@ -66,3 +77,9 @@ func clearPath(root, name string, dir bool) error {
 	}
 	return nil
 }
+
+// maxLinks is how many links the kernel follows in one lookup, path_resolution(7).
+const maxLinks = 40
+
+// names returns the names in a path.
+func names(p string) []string { return strings.FieldsFunc(p, func(c rune) bool { return c == '/' }) }

@@ -31,8 +31,8 @@ type Config struct {
 	Left     map[string][]string // the directories of the mounts with Left, topmost first, by Dest
 	Workdir  string              // a directory to make unless it exists
 	Writable bool                // otherwise the root itself is read-only
-	// Untrusted says that an agent may have put anything at the mount points.
-	Untrusted bool
+	// Untrusted is the one of Lower that an agent wrote, who may have put anything at the mount points; "" for none.
+	Untrusted string
 }
 
 // A File is a small file of the sandbox.
@@ -274,8 +274,12 @@ func (f *FS) makeInnermost(dest string, dir bool) error {
 		}
 	}
 	inner := strings.TrimPrefix(dest, outer.Dest)
-	if outer.Copy || outer.Dest == "" && f.Untrusted {
-		if err := f.shifter.inside(func() error { return clearPath(outer.Source, inner, dir) }); err != nil {
+	wrote := ""
+	if outer.Dest == "" {
+		wrote = f.Untrusted
+	}
+	if outer.Copy || wrote != "" {
+		if err := f.shifter.inside(func() error { return clearPath(outer.Source, wrote, inner, dir) }); err != nil {
 			return err
 		}
 	}

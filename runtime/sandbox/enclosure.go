@@ -117,7 +117,7 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 	}
 	n.root, err = rootfs.New(rootfs.Config{
 		Dir: n.dir, Lower: lower, Left: left, Layer: n.layer, IDs: n.ids.own,
-		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir != "",
+		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir,
 	})
 	return err
 }

@@ -66,17 +66,11 @@ type linkResolver struct {
 }
 
 func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string) *linkResolver {
-	l := &linkResolver{candidate: candidate, image: image, workdir: "/" + InImage(image, workdir)}
+	l := &linkResolver{candidate: candidate, image: image, workdir: "/" + workspace.InImage(image, workdir)}
 	for _, t := range trusted {
-		l.trusted = append(l.trusted, "/"+InImage(image, t))
+		l.trusted = append(l.trusted, "/"+workspace.InImage(image, t))
 	}
 	return l
-}
-
-// InImage returns where the path p, from the root, leads in an image: a path relative to the root.
-func InImage(image *os.Root, p string) string {
-	l := &linkResolver{image: image}
-	return strings.TrimPrefix(workspace.Follow(p, l.readlink, nil), "/")
 }
 
 // forging returns the forging links below the directory name of root, whose files the checker

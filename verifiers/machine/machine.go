@@ -22,6 +22,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
 )
 
 const (
@@ -139,7 +140,9 @@ func newTrust(image *os.Root, env []string, eval family.TerminalEval) *trust {
 	t := &trust{image: image, programs: map[string]bool{}, libraries: map[string]bool{}, modules: map[string]bool{}, pythons: map[string]bool{}}
 	shared, own := startFiles(eval)
 	t.profiles = own
-	both := func(p string) []string { return []string{strings.Trim(path.Clean(p), "/"), InImage(t.image, p)} }
+	both := func(p string) []string {
+		return []string{strings.Trim(path.Clean(p), "/"), workspace.InImage(t.image, p)}
+	}
 	for _, p := range slices.Concat(eval.ExpectedChanges, shared) {
 		t.expected = append(t.expected, both(p)...)
 	}
@@ -192,7 +195,7 @@ func (t *trust) sealed(workdir string) (paths []string) {
 		inside := func(dir string) bool { return isBelow("/"+p, dir) }
 		info, err := t.image.Lstat(p)
 		if err == nil && info.Mode()&fs.ModeSymlink == 0 && !inside(workdir) &&
-			InImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
+			workspace.InImage(t.image, p) == p && !slices.ContainsFunc(paths, inside) {
 			paths = append(paths, "/"+p)
 		}
 	}
@@ -203,21 +206,21 @@ func (t *trust) sealed(workdir string) (paths []string) {
 // a candidate could put something else in the place of a link.
 func (t *trust) trust(p string) {
 	if p = strings.Trim(path.Clean("/"+p), "/"); p != "" {
-		t.trees = append(t.trees, p, InImage(t.image, p))
+		t.trees = append(t.trees, p, workspace.InImage(t.image, p))
 	}
 }
 
 // trustPrograms adds a directory of PATH, the libraries beside it, and the libraries of programs that it
 // has links to. Virtual environments and other installations of Python are found by such links.
 func (t *trust) trustPrograms(dir string) {
-	at := InImage(t.image, dir)
+	at := workspace.InImage(t.image, dir)
 	prefixes := []string{dir, at}
 	entries, _ := fs.ReadDir(t.image.FS(), at) // the image may have no such directory
 	for _, e := range entries {
 		if e.Type()&fs.ModeSymlink == 0 {
 			continue
 		}
-		target := path.Dir(InImage(t.image, path.Join(at, e.Name())))
+		target := path.Dir(workspace.InImage(t.image, path.Join(at, e.Name())))
 		if target != at && path.Base(target) == "bin" && !slices.Contains(prefixes, target) {
 			prefixes = append(prefixes, target)
 		}

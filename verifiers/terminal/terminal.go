@@ -294,7 +294,7 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifier
 	}
 	v = verifiers.Fault("checker_not_runnable", "the image lacks the interpreter of the checker's script")
 	for _, name := range interpreters {
-		if _, err := view.Root().Lstat(machine.InImage(view.Root(), name)); err == nil {
+		if _, err := view.Root().Lstat(workspace.InImage(view.Root(), name)); err == nil {
 			v = verifiers.Pass()
 		}
 	}
