@@ -32,7 +32,7 @@ func layout() map[string][]string {
 		"verifiers/families":            {"verifiers", "verifiers/code", "verifiers/repo", "verifiers/terminal", "verifiers/split", "verifiers/text", "verifiers/judge", "candidate", "compiler", "compiler/family", "runtime"},
 		"verifiers/code":                {"verifiers", "verifiers/pool", "verifiers/contrast", "candidate", "compiler", "compiler/family", "compiler/environment", "runtime"},
 		"verifiers/repo":                {"verifiers", "verifiers/suite", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/patch", "runtime"},
-		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/paths", "runtime"},
+		"verifiers/terminal":            {"workspace/foreign", "verifiers", "verifiers/suite", "verifiers/machine", "verifiers/contrast", "candidate", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/paths", "runtime"},
 		"verifiers/split":               {"workspace/foreign", "verifiers", "verifiers/machine", "verifiers/repo", "verifiers/terminal", "candidate", "workspace", "compiler", "compiler/family", "compiler/securebench", "compiler/paths", "compiler/document", "runtime"},
 		"verifiers/machine":             {"verifiers", "candidate", "workspace", "runtime", "compiler/family", "compiler/environment"},
 		"verifiers/suite":               {"verifiers", "verifiers/contrast", "runtime"},

@@ -63,16 +63,31 @@ func SameAge(dir string) error {
 	})
 }
 
-// TestsBelow returns the Python files below a directory that are named like tests.
-func TestsBelow(root *os.Root, dir string) (names []string) {
-	_ = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
-		base := path.Base(name)
-		if err == nil && !d.IsDir() && (strings.HasPrefix(base, "test") || strings.HasSuffix(base, "_test.py")) && path.Ext(base) == ".py" {
+// Below returns the regular files below a directory, without those that package managers install.
+func Below(root *os.Root, dir string) (names []string, err error) {
+	err = fs.WalkDir(root.FS(), dir, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != dir && installed.MatchString(d.Name()):
+			return fs.SkipDir
+		case d.Type().IsRegular():
 			names = append(names, name)
 		}
 		return nil
 	})
-	return names
+	return names, err
+}
+
+var installed = regexp.MustCompile(`^(\..+|node_modules|site-packages)$`)
+
+// TestsBelow returns the Python files below a directory that are named like tests.
+func TestsBelow(root *os.Root, dir string) []string {
+	names, _ := Below(root, dir) // what can be read counts
+	return slices.DeleteFunc(names, func(name string) bool {
+		base := path.Base(name)
+		return !(strings.HasPrefix(base, "test") || strings.HasSuffix(base, "_test.py")) || path.Ext(base) != ".py"
+	})
 }
 
 // LacksPytest reports whether the output says that there is no pytest.

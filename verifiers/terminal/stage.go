@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -10,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/paths"
@@ -184,10 +187,15 @@ func (c *terminalCheck) stage(ctx context.Context, files []contrast.File) (strin
 			return "", err
 		}
 	}
-	for _, f := range files {
-		if err := overwrite(root, f); err != nil {
-			return "", err
+	if c.testsInImage() {
+		err = c.placeInImage(ctx, root, files)
+	} else {
+		for _, f := range files {
+			err = cmp.Or(err, overwrite(root, f))
 		}
+	}
+	if err != nil {
+		return "", err
 	}
 	tests, stagedTests := c.tests()
 	text := strings.NewReplacer("@WORKSPACE@", c.workdir(), "@TESTS@", tests, "@TRUSTED@", strings.Join(c.sealed, ":")).Replace(sitecustomize)
@@ -211,4 +219,38 @@ func overwrite(root *os.Root, f contrast.File) error {
 		return err
 	}
 	return errors.Join(root.Remove(f.Path), root.WriteFile(f.Path, []byte(f.Text), info.Mode().Perm()))
+}
+
+// overImage is the directory of a stage with what is put over the checker's own image.
+const overImage = "over"
+
+// placeInImage writes files that replace the ones of the checker's own image at the same paths, with their owners and modes.
+func (c *terminalCheck) placeInImage(ctx context.Context, stage *os.Root, files []contrast.File) error {
+	view, err := c.engine.View(ctx, c.in.Image)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = view.Close() }()
+	if err := stage.Mkdir(overImage, 0o755); err != nil {
+		return err
+	}
+	over, err := stage.OpenRoot(overImage)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = over.Close() }()
+	for _, f := range files {
+		info, err := view.Root().Lstat(f.Path)
+		if err == nil {
+			err = cmp.Or(layer.MakeParents(over, view.Root(), f.Path), over.WriteFile(f.Path, []byte(f.Text), 0o600))
+		}
+		if err != nil {
+			return err
+		}
+		owner := info.Sys().(*syscall.Stat_t)
+		if err := errors.Join(over.Lchown(f.Path, int(owner.Uid), int(owner.Gid)), over.Chmod(f.Path, info.Mode().Perm())); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -14,7 +14,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -393,10 +392,13 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 		return ran, err
 	}
 	mounts = append(mounts, own...)
-	env, limits := c.in.Task.Environment(), c.in.Limits
+	env, limits, image := c.in.Task.Environment(), c.in.Limits, c.image
+	if c.testsInImage() {
+		image.UpperDir = filepath.Join(dir, overImage)
+	}
 	limits.LayerBytes = c.in.WorkspaceBytes
 	cfg := runtime.Config{
-		Name: "verifier", Image: c.image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
+		Name: "verifier", Image: image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
 		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
 		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
 		NetworkOf: c.in.Left,
@@ -438,7 +440,7 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 		v, err := s.Judge(ctx, c)
 		return v.With("processes", "kept"), err
 	}
-	if err := errors.Join(c.hiddenTests(dir, &s), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(c.hiddenTests(ctx, dir, &s), os.RemoveAll(dir)); err != nil {
 		return verifiers.Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
@@ -464,11 +466,25 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 	return c.summarized(exit), err
 }
 
-// hiddenTests finds the hidden files of a suite among those staged in dir: the tests in Python or,
-// if there are none, all but the checker's script.
-func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
-	_, stagedTests := c.tests()
-	if stagedTests == "" {
+// testsInImage reports whether the tests are in the checker's own image, where Harbor has them: at paths.CheckerMount.
+func (c *terminalCheck) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
+
+// hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in
+// Python or, if there are none, all but the checker's script.
+func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Suite) error {
+	_, at := c.tests()
+	if c.testsInImage() {
+		view, err := c.engine.View(ctx, c.in.Image)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = view.Close() }()
+		dir, at = view.Root().Name(), workspace.InImage(view.Root(), paths.CheckerMount)
+		if _, err := view.Root().Stat(at); err != nil {
+			return nil
+		}
+	}
+	if at == "" {
 		return nil
 	}
 	root, err := os.OpenRoot(dir)
@@ -476,19 +492,13 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	var names []string
-	err = fs.WalkDir(root.FS(), stagedTests, func(name string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			names = append(names, name)
-		}
-		return err
-	})
+	names, err := suite.Below(root, at)
 	checker, command := c.eval.Checker, strings.Join(c.eval.Checker.Args(), " ")
-	script := path.Join(stagedTests, path.Base(checker.Path))
-	s.Files = suite.ReadTests(root, suite.TestsBelow(root, stagedTests))
+	script := path.Join(at, path.Base(checker.Path))
+	s.Files = suite.ReadTests(root, suite.TestsBelow(root, at))
 	for _, f := range suite.ReadFiles(root, names) {
 		shell := path.Ext(f.Path) == ".sh"
-		own := checker.Source == compiler.CheckerScript && f.Path == script
+		own := checker.Source == compiler.CheckerScript && f.Path == script || c.testsInImage() && shell && strings.Contains(command, "/"+f.Path)
 		if own || shell {
 			command += "\n" + f.Text
 		}
@@ -496,10 +506,17 @@ func (c *terminalCheck) hiddenTests(dir string, s *suite.Suite) error {
 			s.Others = append(s.Others, f)
 		}
 	}
+	var programs []contrast.File
 	for _, f := range slices.Concat(s.Files, s.Others) {
 		asserts := path.Ext(f.Path) == ".py" && strings.Contains(f.Text, "assert")
 		rewards := !asserts && checker.Reward && len(redirectable([]contrast.File{f})) > 0 // itself, before it would fail
-		s.Certain = s.Certain || suite.IsCode(f) && !rewards && strings.Contains(command, path.Base(f.Path))
+		certain := suite.IsCode(f) && !rewards && strings.Contains(command, path.Base(f.Path))
+		if s.Certain = s.Certain || certain; certain || suite.IsTest(f) {
+			programs = append(programs, f)
+		}
+	}
+	if s.Certain && len(s.Files) == 0 { // broken data would end a program before it gets to the candidate
+		s.Others = programs
 	}
 	if s.Certain = s.Certain || len(s.Files) > 0 && runsTests.MatchString(command); !s.Certain {
 		s.Files = nil // the command runs no tests
