@@ -139,7 +139,7 @@ func TestLocalTable(t *testing.T) {
 	for address, want := range map[string]bool{
 		"93.184.216.34": true, "93.184.216.255": true, "2606:2800::1": true, "93.184.217.34": false, "8.8.8.8": false, "2607::1": false,
 	} {
-		if got, err := p.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
+		if got, err := proxy.IsLocal(netip.MustParseAddr(address)); err != nil || got != want {
 			t.Errorf("%s: %v, %v", address, got, err)
 		}
 	}

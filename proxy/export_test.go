@@ -39,7 +39,7 @@ func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }
 func (p *Proxy) AnswerDNS(message []byte) []byte { return p.answerDNS(message) }
 
 // IsLocal is isLocal.
-func (p *Proxy) IsLocal(a netip.Addr) (bool, error) { return isLocal(p.kernel, a) }
+func IsLocal(a netip.Addr) (bool, error) { return isLocal(a) }
 
 // ConnectionBytes is connectionBytes.
 const ConnectionBytes = connectionBytes

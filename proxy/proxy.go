@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -15,8 +14,6 @@ import (
 	"time"
 
 	"github.com/elazarl/goproxy"
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // Config describes the egress proxy of one sandbox.
@@ -59,7 +56,6 @@ type Proxy struct {
 	server     *http.Server
 	queue      *Queue
 	transport  *http.Transport
-	kernel     *netlink.Conn          // to ask for routes
 	check      func(netip.Addr) error // of addresses to dial
 	hosts      hosts
 	names      *names
@@ -107,18 +103,13 @@ func New(cfg Config) (*Proxy, error) {
 	if err := p.limits.validate(); err != nil {
 		return nil, err
 	}
-	kernel, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		return nil, fmt.Errorf("egress proxy: open netlink: %w", err)
-	}
-	p.kernel = kernel
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.hosts.all = map[string]resolved{}
 	local := p.cfg.hooks.local
 	if local == nil {
-		local = func(a netip.Addr) (bool, error) { return isLocal(p.kernel, a) }
+		local = isLocal
 	}
 	p.check = newAddressCheck(local)
 	p.transport = p.newTransport()
@@ -187,7 +178,6 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 // written their log entries. It may be called again.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
-	again := p.closed
 	p.closed = true
 	p.mu.Unlock()
 	p.end() // closes listeners and connections
@@ -196,9 +186,6 @@ func (p *Proxy) Close() error {
 	p.up.close()
 	p.down.close()
 	p.work.Wait()
-	if !again {
-		err = errors.Join(err, p.kernel.Close())
-	}
 	return err
 }
 
