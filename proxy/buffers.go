@@ -48,7 +48,7 @@ func BoundHost(_, _ string, c syscall.RawConn) error { return boundBuffers(c) }
 
 // Bound sets the sizes of the kernel's buffers for a connection from a sandbox, or for the connections that a listener
 // accepts from then on. The handshake fixes a connection's window by the sizes of its listener. What is no socket,
-// such as a [Queue] and a pipe within this process, has no buffers.
+// such as [One] and a pipe within this process, has no buffers.
 func Bound(of any) error {
 	socket, ok := of.(syscall.Conn)
 	if !ok {

@@ -48,14 +48,12 @@ func (p *Proxy) handleConnect(w http.ResponseWriter, r *http.Request, c *client)
 	early := make([]byte, rw.Reader.Buffered()) // what net/http read beyond the request
 	_, _ = io.ReadFull(rw.Reader, early)
 	c.early = append(early, c.early...)
-	p.start(c, func(c *client) {
-		if allowed {
-			p.connect(a, c)
-			return
-		}
-		a.end(0, 0)
-		c.reject(a.last.raw())
-	})
+	if allowed {
+		p.connect(a, c)
+		return
+	}
+	a.end(0, 0)
+	c.reject(a.last.raw())
 }
 
 // decideConnect decides on the request target as sent, and ignores the Host header. A CONNECT with a

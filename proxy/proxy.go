@@ -54,7 +54,6 @@ type Proxy struct {
 	limits     EgressLimits
 	dispatcher *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server     *http.Server
-	queue      *Queue
 	transport  *http.Transport
 	check      func(netip.Addr) error // of addresses to dial
 	hosts      hosts
@@ -114,9 +113,7 @@ func New(cfg Config) (*Proxy, error) {
 	p.check = newAddressCheck(local)
 	p.transport = p.newTransport()
 	p.dispatcher = p.newDispatcher()
-	p.queue = NewQueue(p.ctx)
 	p.server = p.newServer()
-	p.work.Go(func() { _ = p.server.Serve(p.queue) })
 	return p, nil
 }
 
@@ -138,7 +135,7 @@ func (p *Proxy) newServer() *http.Server {
 // Serve serves l as a forward proxy for CONNECT and requests with absolute URLs. It returns
 // when l or the proxy is closed, and closes l.
 func (p *Proxy) Serve(l net.Listener) error {
-	return p.accept(l, KindMalformed, func(c *client) { p.queue.Put(c) })
+	return p.accept(l, KindMalformed, func(c *client) { _ = p.server.Serve(One(c)) })
 }
 
 // accept passes the connections of a listener to use, up to the limit. A connection beyond the limit

@@ -46,7 +46,7 @@ func (p *Proxy) redirected(c *client) {
 	switch {
 	case why == reasonNotTLS && to.Port() != 443:
 		c.early, c.redirectedTo = append(first, c.early...), &destination{name, to.Port()}
-		p.queue.Put(c) // each request is its own access
+		_ = p.server.Serve(One(c)) // each request is its own access
 	case why != "":
 		p.refuseHello(a, c, first, why)
 	default:

@@ -90,13 +90,9 @@ func (r *Relay) askFresh(ctx context.Context, q question) Facts {
 // ask sends a request from this process and closes the relay.
 func (r *Relay) ask(ctx context.Context, q question) (string, error) {
 	defer func() { _ = r.Close() }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	within := proxy.NewQueue(ctx)       // only this process can connect, so that no other program can use the key
-	go func() { _ = r.Serve(within) }() // until ctx ends
-	dial := func(context.Context, string, string) (net.Conn, error) {
+	dial := func(context.Context, string, string) (net.Conn, error) { // without a listener, no other program can use the key
 		ours, theirs := net.Pipe()
-		within.Put(theirs)
+		go func() { _ = r.Serve(proxy.One(theirs)) }()
 		return ours, nil
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
