@@ -257,11 +257,13 @@ func TestNothingIsPrinted(t *testing.T) {
 	w.stand(crudeAddress+":80", l)
 	ended := make(chan struct{}, 100)
 	w.each(l, func(c net.Conn) {
+		defer func() { ended <- struct{}{} }()
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nunasked")
-		readHead(t, c)
+		if _, err := headOf(c); err != nil {
+			return // the answer came before the request, and ended the connection
+		}
 		_, _ = io.WriteString(c, ok+ok)
 		silent(c)
-		ended <- struct{}{}
 	})
 	p, book := w.startProxy(proxy.Config{})
 	address := serveLocal(t, p)
