@@ -33,6 +33,8 @@ table() {
 		row("lives a second, 8 in parallel, rival Docker", life("sbench", 8, "lives/s"), life("docker", 8, "lives/s"), 8, 1, "")
 		row("tasks a minute, 8 jobs, rival Docker", value["BenchmarkThroughput/sbench/jobs=8", "tasks/min"], value["BenchmarkThroughput/docker/jobs=8", "tasks/min"], 6, 1, "")
 		row("HumanEval, sealed, 2 jobs, time of one, rival a plain process", each(value["BenchmarkHumanEval/sealed/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/plain/jobs=2", "verifications/s"]), 2, -1, " ms")
+		row("HumanEval with gVisor, sealed, 2 jobs, time of one, rival runc", each(value["BenchmarkHumanEval/sealed-gvisor/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/sealed/jobs=2", "verifications/s"]), 5, -1, " ms")
+		row("HumanEval with gVisor and mutants, 2 jobs, time of one, rival runc", each(value["BenchmarkHumanEval/contrasted-gvisor/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/contrasted/jobs=2", "verifications/s"]), 5, -1, " ms")
 		row("life of a sandbox with gVisor, p50, rival Docker", life("sbench-gvisor", 1, "p50-ms"), life("docker", 1, "p50-ms"), 0.8, -1, " ms")
 		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
 		printf "| memory of an idle sandbox over that of its processes | %s MiB | | | at most 4 MiB | %s |\n", number(memory), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")

@@ -8,16 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
 
-// BenchmarkHumanEval judges b.N canonical solutions of HumanEval, sealed,
+// BenchmarkHumanEval judges b.N canonical solutions of HumanEval, sealed and beside the tests with changed
+// tests, in containers and, where runsc is in PATH, in gVisor,
 // and runs them with their tests as plain processes of the host's interpreter, at 1 and
 // at 2 jobs. times-plain is the time in units of plain processes at as many jobs. The
-// calibration, once for each problem, is not included.
+// calibration, once for each problem and way, is not included.
 func BenchmarkHumanEval(b *testing.B) {
 	problems := humanEval(b)
-	w := newCodeWorld(b)
 	python, dir, calibrated := hostPython(b), b.TempDir(), map[string]bool{}
 	file := func(p problem) string { return filepath.Join(dir, filepath.Base(p.TaskID)+".py") }
 	for _, p := range problems {
@@ -25,12 +27,26 @@ func BenchmarkHumanEval(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	ways := []struct {
+	type way struct {
 		name string
 		do   func(p problem) error
-	}{
-		{"plain", func(p problem) error { return exec.Command(python, file(p)).Run() }},
-		{"sealed", func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
+	}
+	ways := []way{{"plain", func(p problem) error { return exec.Command(python, file(p)).Run() }}}
+	judged := func(suffix string, w codeWorld) {
+		ways = append(ways, way{"sealed" + suffix, func(p problem) error { return passes(w.judge(b, p.task(), p.Prompt+p.Solution)) }},
+			way{"contrasted" + suffix, func(p problem) error {
+				task := p.task()
+				task.Tests += "assert " + p.Entry + ".__code__\n" // which is no plain data
+				return passes(w.judge(b, task, p.Prompt+p.Solution))
+			}})
+	}
+	judged("", newCodeWorld(b))
+	if _, err := exec.LookPath("runsc"); err != nil {
+		b.Logf("gVisor: not measured: %v", err)
+	} else {
+		opts := containerdtest.Options()
+		opts.Isolation = string(runtime.GVisor)
+		judged("-gvisor", codeWorldOn(b, containerdtest.OpenWith(b, opts)))
 	}
 	for _, jobs := range []int{1, 2} {
 		var plain float64 // seconds per problem
@@ -39,8 +55,8 @@ func BenchmarkHumanEval(b *testing.B) {
 				todo := make([]problem, b.N)
 				for i := range todo {
 					todo[i] = problems[i%len(problems)]
-					if way.name == "sealed" && !calibrated[todo[i].TaskID] {
-						calibrated[todo[i].TaskID] = true
+					if key := way.name + todo[i].TaskID; way.name != "plain" && !calibrated[key] {
+						calibrated[key] = true
 						if err := way.do(todo[i]); err != nil {
 							b.Fatal(err)
 						}

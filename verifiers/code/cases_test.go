@@ -176,6 +176,28 @@ func TestCodeLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestCodeMemory: the memory of a run has nothing that an earlier run in its sandbox has printed, or has called a file.
+func TestCodeMemory(t *testing.T) {
+	w := newCodeWorld(t)
+	const candidate = `
+import ctypes, re
+for line in open('/proc/self/maps'):
+    place, access = line.split()[:2]
+    begin, end = (int(n, 16) for n in place.split('-'))
+    if access[:2] == 'rw':
+        assert not re.search(b'[l]eft by an earlier run', ctypes.string_at(begin, end - begin)), line
+name = chr(108) + 'eft by an earlier run'
+print(name, flush=True)
+open('/tmp/' + name, 'w').close()
+` + addCode
+	for i := range 3 {
+		v, err := w.judge(t, codeTask{Tests: fmt.Sprintf("assert add(2, %d) == %d\n", i, 2+i), Reference: addCode, Timeout: 120}, candidate)
+		if err != nil || v.Status != verifiers.Passed || v.Assurance != verifiers.Sealed {
+			t.Errorf("judgement %d: %v %s %s %s\n%s", i, err, v.Status, v.Reason, v.Assurance, v.Stderr)
+		}
+	}
+}
+
 // TestCodeCounters: a candidate beside the tests cannot tell from process ids, which continue
 // in a kept sandbox, that it has run before.
 func TestCodeCounters(t *testing.T) {

@@ -95,7 +95,7 @@ func (c *codeCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 	case err != nil:
 		return verifiers.Verdict{}, err
 	}
-	v.Stderr = runtime.Output{Tail: c.real.Output, Total: c.real.Total}
+	v.Stderr = c.real.Output
 	return v.With("exit_reason", c.real.End).With("wall_seconds", c.real.Took.Seconds()), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/code"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -30,7 +31,12 @@ type codeWorld struct {
 
 func newCodeWorld(tb testing.TB) codeWorld {
 	tb.Helper()
-	run, image := containerdtest.NewRun(tb, containerdtest.Open(tb))
+	return codeWorldOn(tb, containerdtest.Open(tb))
+}
+
+func codeWorldOn(tb testing.TB, h *host.Host) codeWorld {
+	tb.Helper()
+	run, image := containerdtest.NewRun(tb, h)
 	return codeWorld{engine: run, image: image, limits: runtime.DefaultLimits(), calibrations: contrast.NewStore("")}.pooled(tb)
 }
 

@@ -8,7 +8,6 @@ package pool
 import (
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -55,8 +55,10 @@ const (
 	readyWall = 5 * time.Minute
 	runSlack  = time.Minute
 	// killed is the status of code/supervise.py after the kernel killed a run.
-	killed    = 48
-	maxAnswer = 64 << 20
+	killed = 48
+	// maxMessage bounds a message of code/supervise.py in bytes, maxResult the result of a run.
+	maxMessage = 1 << 20
+	maxResult  = 64 << 10
 	// maxIdle bounds the idle sandboxes. A verification needs one per run: one for each
 	// changed test and one more.
 	maxIdle = contrast.Mutants + 4
@@ -206,10 +208,10 @@ func (p *Pool) start(ctx context.Context, c Config) (*sandbox, error) {
 		return nil, errors.Join(err, stage.Close())
 	}
 	input, requests := io.Pipe()
-	answers, output := io.Pipe()
+	messages, output := io.Pipe()
 	s := &sandbox{
 		key: c.key(), seen: map[string]bool{}, sandbox: made, stage: stage, requests: requests,
-		answers: make(chan json.RawMessage, 2), ended: make(chan struct{}),
+		messages: make(chan message), ended: make(chan struct{}),
 	}
 	life, kill := context.WithCancel(context.WithoutCancel(ctx))
 	s.kill = kill
@@ -221,8 +223,10 @@ func (p *Pool) start(ctx context.Context, c Config) (*sandbox, error) {
 		})
 		_, _ = input.CloseWithError(io.ErrClosedPipe), output.Close()
 	}()
-	go s.read(answers)
-	if answer, err := s.answer(ctx, readyWall); err != nil || string(answer) != `"ready"` {
+	go s.read(messages)
+	ready, cancel := context.WithTimeoutCause(ctx, readyWall, errOvertime)
+	defer cancel()
+	if _, err := s.next(ready); err != nil {
 		select {
 		case <-s.ended:
 			if errors.Is(s.err, runtime.ErrNotStarted) || s.err == nil {
@@ -251,57 +255,77 @@ type sandbox struct {
 	sandbox  runtime.Sandbox
 	stage    runtime.Volume
 	requests *io.PipeWriter
-	answers  chan json.RawMessage // closed when there are no more
+	messages chan message // closed when there are no more
 	kill     func()
 	ended    chan struct{} // closed when its process has ended; then exit and err are set
 	exit     runtime.Exit
 	err      error
 }
 
-// errEnded means that the first process has ended; its exit says why.
-var errEnded = errors.New("the sandbox's first process has ended")
+// Errors of a sandbox that answers nothing.
+var (
+	errEnded    = errors.New("the sandbox's first process has ended")
+	errOvertime = errors.New("no answer from the sandbox's first process")
+)
 
-// read passes on what the first process writes: JSON values, none of more than maxAnswer bytes.
+// A message is what the first process writes; see code/supervise.py.
+type message struct {
+	kind byte
+	text []byte
+}
+
+// readMessage reads a letter, nine digits, and as many bytes.
+func readMessage(r io.Reader) (m message, err error) {
+	head := make([]byte, 10)
+	if _, err := io.ReadFull(r, head); err != nil {
+		return m, err
+	}
+	size, err := strconv.ParseUint(string(head[1:]), 10, 64)
+	if err != nil || size > maxMessage {
+		return m, fmt.Errorf("a message that begins with %q", head)
+	}
+	m = message{head[0], make([]byte, size)}
+	_, err = io.ReadFull(r, m.text)
+	return m, err
+}
+
+// read passes on what the first process writes.
 func (s *sandbox) read(output *io.PipeReader) {
-	defer close(s.answers)
-	bounded := &io.LimitedReader{R: output}
-	for values := json.NewDecoder(bounded); ; {
-		bounded.N = maxAnswer
-		var answer json.RawMessage
-		if err := values.Decode(&answer); err != nil {
+	defer close(s.messages)
+	for {
+		m, err := readMessage(output)
+		if err != nil {
 			_ = output.CloseWithError(err)
 			return
 		}
-		s.answers <- answer
+		s.messages <- m
 	}
 }
 
-// answer waits for the next answer, but not longer than limit.
-func (s *sandbox) answer(ctx context.Context, limit time.Duration) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errOvertime)
-	defer cancel()
+// next waits for the next message.
+func (s *sandbox) next(ctx context.Context) (message, error) {
 	select {
-	case a, ok := <-s.answers:
+	case m, ok := <-s.messages:
 		if ok {
-			return a, nil
+			return m, nil
 		}
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return message{}, context.Cause(ctx)
 	}
 	select {
 	case <-s.ended:
-		return nil, errEnded
+		return message{}, errEnded
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return message{}, context.Cause(ctx)
 	}
 }
-
-var errOvertime = errors.New("no answer from the sandbox's first process")
 
 // close ends the sandbox and removes it.
 func (s *sandbox) close(ctx context.Context) error {
 	s.kill()
 	_ = s.requests.Close()
+	for range s.messages { // which it may be writing
+	}
 	<-s.ended
 	var err error
 	if errors.Is(s.err, runtime.ErrStillAlive) {
@@ -314,8 +338,7 @@ func (s *sandbox) close(ctx context.Context) error {
 type Result struct {
 	End    string // "exit 0", "signal 11", "killed", "timeout"
 	Result string // what the process reported, if it did
-	Output []byte // the end of its output
-	Total  int64  // bytes of output
+	Output runtime.Output
 	Took   time.Duration
 	// Limit is the sandbox's limit that ended the run; "" if none did.
 	Limit runtime.Reason
@@ -325,26 +348,32 @@ type Result struct {
 // be used again.
 func (s *sandbox) run(ctx context.Context, request Request) (r Result, clean bool, err error) {
 	begun := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, request.Wall+runSlack, errOvertime)
+	defer cancel()
 	apart := map[bool]int{true: 1}[request.Apart]
-	frame := fmt.Appendf(nil, "%010d%010d%010d%010d", len(request.Text), request.Wall.Milliseconds(), request.OutputBytes, apart)
+	frame := fmt.Appendf(nil, "%010d%010d%010d", request.Wall.Milliseconds(), apart, len(request.Text))
 	if _, err := s.requests.Write(append(frame, request.Text...)); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		return r, false, err
 	}
-	answer, err := s.answer(ctx, request.Wall+runSlack)
-	r.Took = time.Since(begun)
-	if err == nil {
-		err = json.Unmarshal(answer, &r)
+	output := runtime.NewCapture(request.OutputBytes, nil)
+	defer func() { r.Output = output.Output() }()
+	for {
+		m, err := s.next(ctx)
+		r.Took = time.Since(begun)
+		switch {
+		case errors.Is(err, errEnded):
+			return s.gone(r)
+		case err != nil:
+			return r, false, fmt.Errorf("the end of a run: %w", err)
+		case m.kind == 'o':
+			_, _ = output.Write(m.text) // cannot fail
+		case m.kind == 'r':
+			r.Result += string(m.text[:min(len(m.text), maxResult-len(r.Result))])
+		default:
+			r.End = string(m.text)
+			return r, m.kind == 'c', nil
+		}
 	}
-	if err == nil {
-		answer, err = s.answer(ctx, runSlack)
-	}
-	switch {
-	case errors.Is(err, errEnded):
-		return s.gone(r)
-	case err != nil:
-		return r, false, fmt.Errorf("the answer of a run: %w", err)
-	}
-	return r, string(answer) == `"clean"`, nil
 }
 
 // gone adds to r what ended the first process, and so the run.

@@ -4,8 +4,10 @@ for folder in ('/tmp', '/dev/shm', '/run'):
     assert [n for n in os.listdir(folder) if n != 'candidate.py'] == [], folder
 assert len([p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid(), os.getppid())]) <= 1, 'processes'  # the tests'
 assert not hasattr(builtins, 'left') and 'LEFT' not in os.environ and os.getcwd() == '/tmp'
-for kind in 'shm', 'sem', 'msg':
-    assert len(open('/proc/sysvipc/' + kind).readlines()) == 1, kind
+assert ctypes.CDLL(None).shmget(77, 0, 0) == -1, 'shared memory'
+if os.path.exists('/proc/sysvipc'):  # which gVisor does not have
+    for kind in 'shm', 'sem', 'msg':
+        assert len(open('/proc/sysvipc/' + kind).readlines()) == 1, kind
 
 for folder in ('/tmp', '/dev/shm'):
     os.makedirs(folder + '/a/b')

@@ -1,14 +1,15 @@
 """The first process of a sandbox in which one run of tests follows another.
 
-A run is a frame on descriptor 0: four decimal numbers of ten digits (bytes of the request, its limit of time in
-milliseconds, bytes of output to keep, 1 if the candidate gets a process of its own), and the request, which judge.py
-reads. Each run answers with two lines of JSON on descriptor 1: how it ended, and "clean" if it left nothing. This
-process reads neither requests nor output, so that no run finds anything of another in its memory.
+A run begins with two numbers of ten decimal digits on descriptor 0: its limit of time in milliseconds, and 1 if the
+candidate gets a process of its own. The request follows, which only the process of judge.py reads. What this process
+writes on descriptor 1 are messages: a letter, the length in nine digits, and the content. "o" is output of the run, "r" a
+part of its result. The last one says how the run ended: "c" if it left nothing, else "u". Output and result pass through
+PART and are in no other memory of this process, so that no run finds anything of another in its own.
 """
 
-import base64
+import contextlib
+import gc
 import grp
-import json
 import os
 import pwd
 import select
@@ -21,7 +22,8 @@ if sys.path[0] == FOLDER:
     del sys.path[0]
 NOBODY, STRANGER = 65534, 65533
 KILLED = 48  # status with which the kernel's killing ends this process
-RESULT_BYTES = 1 << 16
+HEAD = 10  # bytes before the content of a message
+PART = memoryview(bytearray(HEAD + (1 << 16)))
 GVISOR = not os.path.exists("/proc/sysvipc")
 if GVISOR:
     import ctypes
@@ -59,8 +61,8 @@ def become(ids):
     os.setresuid(ids[0], ids[0], ids[0])
 
 
-def say(answer):
-    codec.send(1, json.dumps(answer).encode() + b"\n")
+def say(letter, text):
+    codec.send(1, b"%s%09d%s" % (letter, len(text), text.encode()))
 
 
 def child(f, *args):
@@ -80,23 +82,32 @@ def status_of(pid):
 
 # One run.
 
-def keep(ids):
-    """Read a request, run it as other users, and say how it ended."""
-    size, wall, limit, sealed = (int(codec.receive(0, 10)) for _ in range(4))
-    outputs, (result, report), channel = [piped(ids)], os.pipe(), []
-    if sealed:  # the candidate's process begins before this one knows what the tests are
+def run(ids):
+    """Run the next request as other users, and say how it ended."""
+    wall, sealed = int(codec.receive(0, 10)), int(codec.receive(0, 10))
+    (result, report), outputs, channel = os.pipe(), [piped(ids)], []
+    if sealed:  # the candidate's process begins before its tests are read
         outputs.append(piped(stranger(ids)))
-        ours, theirs = socket.socketpair()
-        child(start, stranger(ids), outputs[1][1], [theirs.fileno()], host.serve)
-        theirs.close()
-        channel = [ours.detach()]
-    requests = [codec.receive(0, size)]
-    runner = child(start, ids, outputs[0][1], [report] + channel, judge.judge, requests)
-    for fd in channel:
+        channel = [s.detach() for s in socket.socketpair()]
+        child(start, stranger(ids), outputs[1][1], channel[1:], host.serve)
+    runner = child(start, ids, outputs[0][1], [report] + channel[:1], judge.judge, request)
+    for fd in [report, *channel] + [o[1] for o in outputs]:
         os.close(fd)
-    end, total, output, said = watch(runner, time.monotonic() + wall / 1000, [o[0] for o in outputs], result, limit)
-    say({"end": end, "result": said[:RESULT_BYTES].decode("latin-1"), "total": total, "output": base64.b64encode(output).decode()})
-    os._exit(KILLED if end == "killed" else 0)
+    letters = {result: b"r", **{o[0]: b"o" for o in outputs}}
+    end = watch(runner, time.monotonic() + wall / 1000, letters)
+    bury()
+    for fd, letter in letters.items():
+        while forward(fd, letter):
+            pass
+        os.close(fd)
+    PART[:] = bytes(len(PART))
+    if end == "killed":
+        os._exit(KILLED)
+    say(b"c" if clean(ids) else b"u", end)
+
+
+def request():
+    return [codec.receive(0, int(codec.receive(0, 10)))]
 
 
 def piped(ids):
@@ -107,8 +118,11 @@ def piped(ids):
     return ends
 
 
-def start(ids, output, kept, f, *args):
-    """Become a user who has nothing open but the output and what is kept, and run f."""
+def start(ids, output, kept, f, *inputs):
+    """Become a user who has nothing open but the output and what is kept, and run f with the inputs."""
+    inputs = [i() for i in inputs]
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open("/dev/null", os.O_RDWR)
     for target, source in ((0, null), (1, output), (2, output)):
         os.dup2(source, target)
@@ -121,42 +135,36 @@ def start(ids, output, kept, f, *args):
     if not GVISOR:  # in which the filter denies queues
         resource.setrlimit(resource.RLIMIT_MSGQUEUE, (0, 0))
     become(ids)
-    f(*args, *kept)
+    f(*inputs, *kept)
 
 
-def watch(runner, deadline, outputs, result, limit):
-    """Wait for the process. Return how it ended, the size and the end of the output, and the beginning of the result."""
-    alive, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    poll, total, output, said = select.poll(), 0, b"", b""
-    for fd in (*outputs, result, alive):
+def watch(runner, deadline, letters):
+    """Pass on what the run writes until its process ends. Return how it ended."""
+    poll = select.poll()
+    for fd in (WAKE, *letters):
         os.set_blocking(fd, False)
         poll.register(fd, select.POLLIN)
-    end, left = "", 1
-    while left:
-        if end:
-            left -= 1  # what is in the pipes, and no more
-        for fd, _ in poll.poll(0 if end else max(0, min(deadline - time.monotonic(), 1)) * 1000):
-            try:
-                part = os.read(fd, 1 << 16)
-            except BlockingIOError:
-                continue
-            if not part:
-                poll.unregister(fd)
-            if fd in outputs:
-                total, output = total + len(part), (output + part)[-limit:]
-            elif fd == result:
-                said = (said + part)[:RESULT_BYTES]
-        if end:
-            continue
+    while True:
         pid, status = os.waitpid(runner, os.WNOHANG)
-        if pid:
-            end, left = ended(status), 16
-        elif time.monotonic() >= deadline:
-            end, left = "timeout", 16
-    return end, total, output, said
+        left = deadline - time.monotonic()
+        if pid or left <= 0:
+            return ended(status) if pid else "timeout"
+        for fd, _ in poll.poll(left * 1000 + 1):
+            if fd == WAKE:
+                os.read(WAKE, 64)
+            elif not forward(fd, letters[fd]):
+                poll.unregister(fd)
+
+
+def forward(fd, letter):
+    """Pass on what there is, as a message. Return how many bytes that were."""
+    try:
+        count = os.readv(fd, [PART[HEAD:]])
+    except BlockingIOError:
+        return 0
+    PART[:HEAD] = b"%s%09d" % (letter, count)
+    codec.send(1, PART[:HEAD + count])
+    return count
 
 
 def ended(status):
@@ -198,9 +206,15 @@ def remove(directory):
                 os.unlink(e.path)
 
 
-def clean():
-    """Whether nothing is left by which one run could speak to the next, and their times are
-    set, by which it could, too."""
+def clean(ids):
+    """Whether nothing is left by which one run could speak to the next, and their times are set, by which it could, too.
+    This process reads no names of files before they are gone: a file system in memory tells by its size that there are any."""
+    with contextlib.suppress(OSError):
+        os.unlink(judge.CANDIDATE)
+    for user in (stranger(ids), ids):
+        if sizes() != EMPTY:
+            status_of(child(clear, user))
+            bury()
     for directory in judge.WRITABLE:
         os.utime(directory, (0, 0))
         if os.listdir(directory):
@@ -214,6 +228,10 @@ def clean():
     return True
 
 
+def sizes():
+    return [os.stat(directory).st_size for directory in judge.WRITABLE]
+
+
 def objects():
     """How many objects of System V there are: segments, sets of semaphores, and queues (shmctl(2), semctl(2), msgctl(2))."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -225,24 +243,23 @@ def objects():
 
 
 def main():
+    global EMPTY, WAKE
     ids = owner(sys.argv[1])
     if os.getpid() != 1 or os.getuid() or sys.version_info < (3, 8):
         sys.exit("this is for root, and the first process of a sandbox: it kills and removes")
     os.chmod("/dev/shm", 0o1777)  # runc leaves it as it finds the directory
-    if status_of(child(clear, ids)) or not clean():
+    EMPTY = []
+    if status_of(child(clear, ids)) or not clean(ids):
         sys.exit("the user of the tests cannot use the image's python3, or what is to be empty is not")
-    say("ready")
+    EMPTY = sizes()
+    WAKE, wake = os.pipe()
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    gc.freeze()
+    say(b"c", "ready")
     while True:
-        select.select([0], [], [])
-        status = status_of(child(keep, ids))
-        bury()
-        if status:
-            os._exit(KILLED if os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == KILLED else 1)
-        sound = any(status_of(child(clear, user)) == 0 and clean() for user in (stranger(ids), ids))
-        bury()
-        say("clean" if sound else "unclean")
-        if not sound:
-            os._exit(1)
+        run(ids)
 
 
 main()
