@@ -2,13 +2,16 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -26,7 +29,7 @@ type Preparation struct {
 	Capabilities []string       // of the command; see runtime.Config
 	Limits       runtime.Limits // LayerBytes bounds what the command writes
 	Wall         time.Duration
-	Egress       Egress
+	Egress       Egress    // Log is not used: what was refused is in the error
 	Output       io.Writer // receives what the command prints as it is printed
 }
 
@@ -37,13 +40,28 @@ var ErrPreparation = errors.New("preparation failed")
 const maxSaid, saidLines = 4 << 10, 10
 
 // Run runs the command, and writes its changes to the image as a layer. An error that matches
-// ErrPreparation is the command's fault, and quotes the end of what the command printed.
+// ErrPreparation is the command's fault. Its first line says how the command ended and what it could not reach; the lines
+// after that quote the end of what the command printed.
 func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report layer.Report, err error) {
+	var unserved unserved
+	p.Egress.Log = proxy.NewLog(&unserved)
 	session, err := p.Egress.open(p.Name, 1, nil)
 	if err != nil {
 		return report, err
 	}
-	defer func() { _, err = session.close(Result{}, err) }()
+	said := ""
+	defer func() {
+		_, err = session.close(Result{}, err)
+		switch {
+		case !errors.Is(err, ErrPreparation):
+		case session.proxy == nil:
+			err = fmt.Errorf("%w, and had no network: --allow of a build, or runtime.setup_domains, lists what it may reach%s", err, said)
+		case len(unserved) > 0:
+			err = fmt.Errorf("%w, and could not reach %s%s", err, strings.Join(unserved, ", "), said)
+		default:
+			err = fmt.Errorf("%w%s", err, said)
+		}
+	}()
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
 		Env: append(session.env(), p.Env...), Mounts: append(session.mounts(), p.Mounts...), Network: session.network(),
@@ -53,11 +71,10 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 	}
 	exit, err := sandbox.Exec(ctx, runtime.Process{Args: p.Args, Wall: p.Wall, Stdout: p.Output, Stderr: p.Output, OutputBytes: maxSaid})
 	if err == nil && !exit.Success() {
-		said := ""
 		if lines := strings.Split(strings.TrimSpace(exit.Stdout.String()+exit.Stderr.String()), "\n"); lines[0] != "" {
 			said = ":\n\t" + strings.Join(lines[max(0, len(lines)-saidLines):], "\n\t")
 		}
-		err = fmt.Errorf("%w: the command %s%s", ErrPreparation, exit, said)
+		err = fmt.Errorf("%w: the command %s", ErrPreparation, exit)
 	}
 	var changes runtime.Changes
 	if err == nil {
@@ -68,4 +85,19 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 		report, err = layer.Write(ctx, to, changes, layer.Budget{Bytes: p.Limits.LayerBytes, Entries: max(1000, p.Limits.LayerBytes/perEntry)})
 	}
 	return report, errors.Join(err, sandbox.Close(ctx))
+}
+
+// unserved lists hosts that a command could not reach, with the reasons. It reads the log of a proxy.
+type unserved []string
+
+const maxUnserved = 5 // that an error names
+
+// Write implements io.Writer for a [proxy.Log], which writes one entry at a time.
+func (u *unserved) Write(line []byte) (int, error) {
+	var e proxy.Entry
+	err := json.Unmarshal(line, &e)
+	if host := fmt.Sprintf("%s (%s)", e.Host, strings.TrimSuffix(e.Reason+": "+e.Address, ": ")); err == nil && e.Verdict != proxy.Allow && len(*u) < maxUnserved && !slices.Contains(*u, host) {
+		*u = append(*u, host)
+	}
+	return len(line), err
 }

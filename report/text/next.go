@@ -21,7 +21,8 @@ func WriteNext(w io.Writer, s run.Summary, r report.Run, args []string, dir, sta
 	if len(s.LeftOut) > 0 {
 		line("\nnot prepared, and left out of the score:")
 		for _, l := range s.LeftOut {
-			line("  %s: %s", report.Visible(l.Task, report.ShownName), report.Visible(l.Reason, report.ShownMessage))
+			reason, _, _ := strings.Cut(l.Reason, "\n") // a build has printed the rest
+			line("  %s: %s", report.Visible(l.Task, report.ShownName), report.Visible(reason, report.ShownLine))
 		}
 	}
 	if standIn != "" {

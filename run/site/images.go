@@ -14,7 +14,6 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/build"
 	"github.com/securebench/sbench/pack"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/runtime"
@@ -134,8 +133,7 @@ func (o Build) Images(ctx context.Context, h *host.Host, wanted []pack.BuiltImag
 		return err
 	}
 	defer func() { failed = errors.Join(failed, engine.Close(ctx)) }()
-	egress := harness.Egress{Domains: o.Allow, Log: proxy.NewLog(io.Discard)}
-	found := &resolver{host: h, engine: engine, policy: images.PullMissing, setup: egress, capabilities: environment.PackageCapabilities()}
+	found := &resolver{host: h, engine: engine, policy: images.PullMissing, setup: harness.Egress{Domains: o.Allow}, capabilities: environment.PackageCapabilities()}
 	b := found.builder(dir, "")
 	b.Output = o.Output
 	for _, image := range wanted {

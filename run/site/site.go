@@ -5,14 +5,12 @@ package site
 import (
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	goruntime "runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler/environment"
-	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/cgroup"
@@ -36,7 +34,7 @@ func Open(ctx context.Context, h *host.Host, plan run.Plan, base run.Site) (*Sit
 		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
 	egress := base.Egress
-	egress.Domains, egress.Log = t.Runtime.SetupDomains, proxy.NewLog(io.Discard)
+	egress.Domains = t.Runtime.SetupDomains
 	if s.engine, err = h.NewRun(ctx, plan.Isolations()...); err != nil {
 		return nil, err
 	}
