@@ -128,6 +128,9 @@ func (b *builder) harbor(ctx context.Context, t *task) error {
 	}
 	compose := b.readCompose(t, path.Join("environment", composeFile), "main")
 	image := compose.build(t, spec.Environment.Image, "environment")
+	if image == nil {
+		image = spec.Environment.filesIn(t)
+	}
 	var parts []terminalTask
 	for _, part := range spec.parts(t) {
 		made := b.harborPart(t, part)
@@ -138,6 +141,26 @@ func (b *builder) harbor(ctx context.Context, t *task) error {
 		parts = append(parts, made)
 	}
 	return b.addTask(ctx, t, parts...)
+}
+
+// filesIn returns the build context of an image that has been built before, if the task has files for its working
+// directory: all of environment/, where that says nothing about an image itself.
+func (e harborContainer) filesIn(t *task) []taskFile {
+	files := t.below("environment")
+	for i, f := range files {
+		if f.path == "Dockerfile" || f.path == composeFile {
+			return nil
+		}
+		files[i].path, files[i].at = "files/"+f.path, "environment/"+f.path
+	}
+	if e.Image == "" || files == nil {
+		return nil
+	}
+	dockerfile := "FROM " + e.Image + "\n"
+	if e.Workdir != "" {
+		dockerfile += "WORKDIR " + e.Workdir + "\n"
+	}
+	return append(files, taskFile{path: "Dockerfile", text: []byte(dockerfile + "COPY files/ ./\n")})
 }
 
 // harborPart reads the task or, if spec is about one, a step of it.
