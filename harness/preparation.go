@@ -72,7 +72,7 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 	exit, err := sandbox.Exec(ctx, runtime.Process{Args: p.Args, Wall: p.Wall, Stdout: p.Output, Stderr: p.Output, OutputBytes: maxSaid})
 	if err == nil && !exit.Success() {
 		if lines := strings.Split(strings.TrimSpace(exit.Stdout.String()+exit.Stderr.String()), "\n"); lines[0] != "" {
-			said = ":\n\t" + strings.Join(lines[max(0, len(lines)-saidLines):], "\n\t")
+			said = ":\n    " + strings.Join(lines[max(0, len(lines)-saidLines):], "\n    ")
 		}
 		err = fmt.Errorf("%w: the command %s", ErrPreparation, exit)
 	}

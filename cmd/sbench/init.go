@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -10,22 +12,26 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/examples"
+	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
 )
 
 type initCmd struct {
 	Dir   string `arg:"" default:"." help:"Directory to create, or to add the files to. Default: the current one."`
 	Split bool   `help:"Write a pack with split checks, the surest form: a driver runs beside the candidate, and an oracle judges in another sandbox (docs/authoring.md)."`
-	Image string `default:"docker.io/library/debian:12-slim" placeholder:"REF" help:"Image of the tasks. It needs bash, and whatever your agent needs. Default: ${default}."`
+	Image string `placeholder:"REF" help:"Image of the tasks. It needs bash, and whatever your agent needs. Default: sbench.local/base:bookworm (make image) if it is here, else docker.io/library/debian:12-slim."`
 	jsonFlag
 }
+
+// The images of a new pack: the one that make image builds, and one of a registry.
+const baseImage, publicImage = "sbench.local/base:bookworm", "docker.io/library/debian:12-slim"
 
 //go:embed starter
 var starter embed.FS
 
 // Run writes a tester file and a pack. If one of the files exists, it writes nothing.
-func (cmd *initCmd) Run(a *app) error {
-	if _, err := images.Normalize(cmd.Image); err != nil {
+func (cmd *initCmd) Run(ctx context.Context, a *app) error {
+	if _, err := images.Normalize(cmp.Or(cmd.Image, publicImage)); err != nil {
 		return fmt.Errorf("%w: --image: %w", errUsage, err)
 	}
 	files, err := fs.Sub(starter, "starter")
@@ -49,6 +55,16 @@ func (cmd *initCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if cmd.Image == "" {
+		cmd.Image = publicImage
+		_ = a.withClient(ctx, nil, func(c *host.Host) error { // without a daemon, no image is here
+			_, err := c.Images.Get(ctx, baseImage, images.PullNever)
+			if err == nil {
+				cmd.Image = baseImage
+			}
+			return err
+		})
+	}
 	for _, name := range names {
 		if err := cmd.write(files, name); err != nil {
 			return marked(errUsage, err)
@@ -57,8 +73,8 @@ func (cmd *initCmd) Run(a *app) error {
 	if cmd.JSON {
 		return a.json(map[string]any{"directory": cmd.Dir, "files": names})
 	}
-	from := "which has to be here or is pulled; without a network, --image sbench.local/base:bookworm (make image)"
-	if strings.HasPrefix(cmd.Image, "sbench.local/") {
+	from := "which has to be here or is pulled; without a network, --image " + baseImage + " (make image)"
+	if images.Local(cmd.Image) {
 		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
 	}
 	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\nimage: %s, %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)

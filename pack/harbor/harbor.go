@@ -169,7 +169,7 @@ func (b *builder) harborPart(t *task, spec harborTask) terminalTask {
 	verifier := cmp.Or(spec.Verifier.Environment, new(harborContainer))
 	for _, hosts := range []any{spec.Environment.Hosts, spec.Agent.Hosts, spec.Verifier.Hosts, verifier.Hosts} {
 		if hosts != nil {
-			b.Note(pack.Place{File: t.path(harborFile)}, "the task may reach %v: the tester file decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
+			b.Note(pack.Place{File: t.path(harborFile)}, "the task may reach %v: the tester file or --set decides, by harness.config.allowed_domains and verification.allowed_domains", hosts)
 		}
 	}
 	for _, env := range []map[string]string{spec.Environment.Env, spec.Verifier.Env, spec.Solution.Env, spec.container().Env} {
