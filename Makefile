@@ -144,7 +144,8 @@ kubernetes: setup build
 
 ## test-dist: make the release files twice, and install the deb on bare Debian 12 and 13
 .PHONY: test-dist
-test-dist: setup
+test-dist:
+	@scripts/setup.sh check
 	$(call say,test-dist: some minutes)
 	@scripts/test-dist.sh
 

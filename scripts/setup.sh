@@ -58,6 +58,7 @@ hosts qemu-system-x86 qemu-system-x86_64
 check shellcheck shellcheck
 check gcc cc
 check libc6-dev /usr/include/features.h
+check openssh-client ssh-keygen
 '
 
 # find_missing TARGET... sets missing to the packages to install.

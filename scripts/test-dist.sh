@@ -2,12 +2,12 @@
 # test-dist.sh [--short]
 #
 # Tests what dist.sh makes: the same bytes a second time, from another directory, umask, time
-# zone and an empty build cache; the checksums; the list of modules; what is in the tarball
+# zone and an empty build cache; the checksums and their signature; the list of modules; what is in the tarball
 # and in the packages. The container image must be there; `make kubernetes` runs it. Then it installs the deb with apt in bare systems of Debian bookworm
 # and trixie, runs sbench there, removes and purges it, and looks for what is left.
 # With --short only this machine's architecture, the same build cache, and no systems.
 #
-# Needs Go, dpkg-deb; without --short mmdebstrap, root and Debian's packages, from
+# Needs Go, dpkg-deb, ssh-keygen; without --short mmdebstrap, root and Debian's packages, from
 # SBENCH_DEBIAN_MIRROR or where mmdebstrap finds them. Everything is printed on stderr.
 set -euo pipefail
 
@@ -32,6 +32,8 @@ has() {
 # reproduce ARGUMENT... makes the release in stage/one and, under other circumstances,
 # in stage/two.
 reproduce() {
+	ssh-keygen -q -t ed25519 -N "" -C "" -f "$stage/key"
+	export SIGN_KEY="$stage/key"
 	say "the first time"
 	"$here/dist.sh" "$@" --out "$stage/one"
 	say "the second time"
@@ -53,11 +55,13 @@ check_files() {
 	name="$(basename -- "$stage"/one/*-linux-"$arch".tar.gz .tar.gz)"
 	deb="$(echo "$stage"/one/*_"$arch".deb)"
 	(cd "$stage/one" && sha256sum --quiet -c SHA256SUMS)
+	echo "signer $(cat "$stage/key.pub")" >"$stage/allowed"
+	ssh-keygen -Y verify -f "$stage/allowed" -I signer -n sbench -s "$stage/one/SHA256SUMS.sig" <"$stage/one/SHA256SUMS" >&2
 	ls "$stage/one" >"$stage/listing"
-	has "$stage/listing" "$name.cdx.json" SHA256SUMS
+	has "$stage/listing" "$name.cdx.json" SHA256SUMS SHA256SUMS.sig
 	containers=1
 	[ -z "$short" ] || containers=0
-	[ "$(wc -l <"$stage/listing")" = "$((4 * $(grep -c '\.deb$' "$stage/listing") + 1 + containers))" ]
+	[ "$(wc -l <"$stage/listing")" = "$((4 * $(grep -c '\.deb$' "$stage/listing") + 2 + containers))" ]
 
 	say "the list of modules"
 	tr -d '\n' <"$stage/one/$name.cdx.json" >"$stage/bill"

@@ -165,7 +165,7 @@ func TestSetup(t *testing.T) {
 		expect(t, codeMeasured, "", "verify", out)
 	}
 	for name, tt := range map[string][2]string{
-		"fails":        {"echo broken >&2; exit 3", "$.environment.setup: \"echo broken >&2; exit 3\": preparation failed: the command exited with code 3"},
+		"fails":        {"echo broken >&2; exit 3", "$.environment.setup: \"echo broken >&2; exit 3\": preparation failed: the command exited with code 3, and had no network"},
 		"reaches none": {"exec 3<>/dev/tcp/203.0.113.1/80", "$.environment.setup"},
 	} {
 		code, _, stderr := sbench(t, "run", setupPack(t, tt[0]), "--quiet")

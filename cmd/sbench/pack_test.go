@@ -510,6 +510,11 @@ RUN id -un > ~/made
 			t.Fatalf("build %d: exit code %d, %d steps as before\n%s", n+1, code, got, stderr)
 		}
 	}
+	for all, want := range map[string]bool{"--all": true, "--all=false": false} {
+		if code, stdout, _ := sbench(t, "image", "ls", all); code != codeMeasured || !strings.Contains(stdout, ref) || strings.Contains(stdout, "/build-step:") != want {
+			t.Errorf("image ls %s: exit code %d\n%s", all, code, stdout)
+		}
+	}
 	engine, err := c.NewRun(t.Context())
 	must(t, err)
 	defer func() { must(t, engine.Close(context.Background())) }()
