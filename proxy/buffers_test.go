@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -71,13 +73,25 @@ func TestBuffers(t *testing.T) {
 					t.Fatal(err)
 				}
 				report(t, c.SetReadBuffer(32<<10))
-				held = <-stalls - read
+				held = <-stalls - read - unread(t, c)
 			}
 			if held > proxy.ConnectionBytes || held < 4096 {
 				t.Errorf("%d bytes are held, of at most %d", held, proxy.ConnectionBytes)
 			}
 		})
 	}
+}
+
+// unread returns how many bytes wait in a connection's own buffer for receiving.
+func unread(t *testing.T, c *net.TCPConn) int64 {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	report(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
+	report(t, err)
+	return int64(n)
 }
 
 // floodUntilStall writes until nothing more can be written, and returns how much was written.
