@@ -28,7 +28,7 @@ type client struct {
 	unparsed atomic.Int64 // bytes read that are not yet a request
 	since    atomic.Int64 // when the connection began to wait for the request, in Unix nanoseconds
 	logged   atomic.Bool
-	counted  bool // Proxy.Close waits for the connection
+	counted  bool // Proxy.Close waits for the connection; false if the proxy is closed
 	closing  sync.Once
 	forget   func() bool // keeps Proxy.Close from closing the connection
 }
@@ -139,8 +139,6 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 		c.since.Store(time.Now().UnixNano())
 	case http.StateClosed:
 		c.logUnfinished()
-		fallthrough
-	case http.StateHijacked:
 		if c.counted {
 			p.work.Done()
 		}

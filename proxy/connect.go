@@ -26,10 +26,9 @@ func (p *Proxy) newDispatcher() *goproxy.ProxyHttpServer {
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request) {
 	c := r.Context().Value(clientKey{}).(*client)
 	c.handled.Store(true)
-	if !p.begin() {
+	if !c.counted {
 		panic(http.ErrAbortHandler) // makes net/http close the connection
 	}
-	defer p.work.Done()
 	if r.Method == http.MethodConnect && c.redirectedTo == nil {
 		p.handleConnect(w, r, c)
 		return
@@ -45,6 +44,8 @@ func (p *Proxy) handleConnect(w http.ResponseWriter, r *http.Request, c *client)
 	if err != nil {
 		panic(http.ErrAbortHandler) // impossible: only HTTP/1 is served
 	}
+	defer p.work.Done() // as connState does for other connections
+
 	early := make([]byte, rw.Reader.Buffered()) // what net/http read beyond the request
 	_, _ = io.ReadFull(rw.Reader, early)
 	c.early = append(early, c.early...)

@@ -159,7 +159,7 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 			}
 		case p.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
-		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) && !errors.Is(err, syscall.ECONNABORTED):
+		case !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE):
 			return err
 		default:
 			wait = min(2*wait, time.Second)
