@@ -20,7 +20,7 @@ type language struct {
 func languages() []language {
 	return []language{
 		{
-			`the|my|our|an?|i|it|that|this|final|correct|right|best|so|thus|hence|therefore|and|is|be|must|would`,
+			`the|my|our|an?|i|it|that|this|final|correct|right|best|so|thus|hence|therefore|and|is|be|must|would|per`,
 			`ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
 			`(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`, `option|choice|answer|letter`,
 			`not|no|never|cannot|neither|nor|none|\w+n't|without|except|wrong|incorrect|mistaken?|misconception|confused?|` +

@@ -9,12 +9,11 @@ import (
 // found stands in a sentence for the words that were looked for; no clean text has it.
 const found = "\x01"
 
-// How many strange words may stand beside an answer: in its clause, in all of the sentence, and as
-// a unit. The numbers for a sentence are half as large if it does not take up the question.
+// How many strange words may stand beside an answer: in its clause, or as the unit of a number, and
+// in all of the sentence. In a line they are half as many if it does not take up the question.
 const (
 	maxClause = 4
 	maxWords  = 10
-	maxUnit   = 2
 )
 
 // inProse is the limit of strange words that depends on the sentence.

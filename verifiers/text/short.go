@@ -22,7 +22,7 @@ var (
 	begun  = expression(`^(?:[#>|+•-]|\*\s|\d+[.)]\s)|=`)
 	// reply is "yes" or "no" before an explanation.
 	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]*(?:[,.;:!(。]| -| because |$)`)
-	concluded  = expression(`(?:[=≈]|\b(?:so|thus|hence|therefore)\b)[^\d=≈]*\d`)
+	concluded  = expression(`(?:[=≈]|\b(?:so|thus|hence|therefore)\b)[^\d=≈` + found + `]*[\d` + found + `]`)
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 )
 
@@ -57,7 +57,7 @@ func (s Short) reason(read string, limit int) string {
 		case len(words) == 1 && words[0].isNumber:
 			unit := limit
 			if limit != inProse {
-				unit = maxUnit
+				unit = maxClause
 			}
 			why = s.number(said, words[0], question, unit)
 		case !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]):
@@ -84,30 +84,31 @@ func replied(line, want string) string {
 	switch {
 	case all == nil:
 		return Wrong
-	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), doubts(line[:all[0][2]], nil, maxUnit):
+	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), doubts(line[:all[0][2]], nil, maxClause/2):
 		return Several
 	}
 	return ""
 }
 
 // number judges a sentence, or what follows its last "=" or "so", for an accepted number: it must
-// have no other number, except those of the question and, beside a year, days.
+// have no other number, except in brackets, those of the question and, beside a year, days.
 func (s Short) number(said sentence, accepted token, question map[string]bool, limit int) string {
-	from := -1
-	for _, m := range concluded().FindAllStringIndex(said.text, -1) {
-		from = m[0]
-	}
 	asked := tokenize(s.Question).words
 	isAccepted := func(t token) bool { return t.isNumber && near(t, accepted, s.Tolerance) }
 	isOther := func(t token) bool {
 		isDay := len(accepted.text) == len("1945") && s.Tolerance.Sign() == 0 && len(t.text) <= len("31")
 		isAsked := !slices.ContainsFunc(asked, isAccepted) && slices.ContainsFunc(asked, func(q token) bool { return q.isNumber && same(q, t) })
-		return t.isNumber && t.from > from && !isAccepted(t) && !isAsked && !isDay
+		return t.isNumber && !isAsked && !isDay
+	}
+	rest := said.without(func(i int) bool { return isAccepted(said.words[i]) })
+	result := aside().ReplaceAllString(rest, "") // "72 km/h (20 m/s)"
+	if all := concluded().FindAllStringIndex(result, -1); all != nil {
+		result = result[all[len(all)-1][0]:]
 	}
 	switch {
-	case !slices.ContainsFunc(said.words, func(t token) bool { return t.from > from && isAccepted(t) }):
+	case !strings.Contains(result, found):
 		return Wrong
-	case slices.ContainsFunc(said.words, isOther), doubts(said.without(func(i int) bool { return isAccepted(said.words[i]) }), question, limit):
+	case slices.ContainsFunc(scan(result).words, isOther), doubts(rest, question, limit):
 		return Several
 	}
 	return ""
