@@ -12,8 +12,8 @@ const found = "\x01"
 // How many strange words may stand beside an answer: in its clause, or as the unit of a number, and
 // in all of the sentence. In a line they are half as many if it does not take up the question.
 const (
-	maxClause = 4
-	maxWords  = 10
+	maxClause = 5
+	maxWords  = 16
 )
 
 // inProse is the limit of strange words that depends on the sentence.
