@@ -104,7 +104,7 @@ func onTerminal(t *testing.T, format progress.Format, columns int) (d *progress.
 	}
 }
 
-// TestProgressOnTerminal: on a terminal, only auto draws a bar. Two runs of one command share the terminal.
+// TestProgressOnTerminal: on a terminal, only auto draws a bar, with tokens and costs. Two runs of one command share the terminal.
 func TestProgressOnTerminal(t *testing.T) {
 	for _, format := range []progress.Format{progress.Auto, progress.Plain, progress.JSON} {
 		t.Run(string(format), func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestProgressOnTerminal(t *testing.T) {
 				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Error, Again: true})
 				_, _ = fmt.Fprint(d, "level=WARN msg=")
 				_, _ = fmt.Fprintln(d, "n", n)
-				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Passed})
+				show(run.Event{Time: time.Now(), Kind: run.TaskDone, Task: "the-task", Status: record.Passed, Tokens: 1234, CostUSD: 0.5})
 				show(run.Event{Time: time.Now(), Kind: run.RunDone})
 				_, _ = fmt.Fprintln(d, "a late warning")
 			}
@@ -128,7 +128,7 @@ func TestProgressOnTerminal(t *testing.T) {
 			}
 			for want, times := range map[string]int{
 				"sbench: tasks: 2\r\n": 2, "[0/2] error the-task": 2, "[1/2] passed the-task": 2, "a late warning\r\n": 2,
-				" 1/2  1 passed  0 failed  0 error  0s\r\n": map[progress.Format]int{progress.Auto: 2}[format],
+				" 1/2  1 passed  0 failed  0 error  1234 tokens  0.50 USD  0s\r\n": map[progress.Format]int{progress.Auto: 2}[format],
 			} {
 				if strings.Count(got, want) < times || times == 0 && strings.Contains(got, want) {
 					t.Errorf("%d times %q, want %d:\n%q", strings.Count(got, want), want, times, got)
