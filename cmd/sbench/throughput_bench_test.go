@@ -16,9 +16,9 @@ import (
 	"github.com/securebench/sbench/internal/test/containerdtest"
 )
 
-// BenchmarkThroughput runs b.N trivial terminal tasks with sbench. If a Docker daemon has the base image, it also
-// does the same work with docker run and docker exec: each task has a container for the harness, and a fresh
-// container for the checker.
+// BenchmarkThroughput runs b.N trivial terminal tasks with sbench, also on crun and gVisor where they are installed. If a
+// Docker daemon has the base image, it also does the same work with docker run and docker exec: each task has a container for
+// the harness, and a fresh container for the checker.
 func BenchmarkThroughput(b *testing.B) {
 	dir := b.TempDir()
 	containerdtest.Open(b)
@@ -26,18 +26,26 @@ func BenchmarkThroughput(b *testing.B) {
 	if !docker {
 		b.Log("no Docker daemon with the base image answers: not measured")
 	}
+	ways := []struct{ name, program, variable string }{{"sbench", "runc", ""}, {"sbench-crun", "crun", "SBENCH_OCI_RUNTIME=crun"}, {"sbench-gvisor", "runsc", "SBENCH_ISOLATION=gvisor"}}
 	for _, jobs := range []int{1, 2, 8} {
-		b.Run(fmt.Sprintf("sbench/jobs=%d", jobs), func(b *testing.B) { sbenchTasks(b, dir, jobs) })
+		for _, way := range ways {
+			if _, err := exec.LookPath(way.program); err != nil {
+				b.Logf("%s: not measured: %v", way.name, err)
+				continue
+			}
+			b.Run(fmt.Sprintf("%s/jobs=%d", way.name, jobs), func(b *testing.B) { sbenchTasks(b, dir, jobs, way.variable) })
+		}
 		if docker {
 			b.Run(fmt.Sprintf("docker/jobs=%d", jobs), func(b *testing.B) { dockerTasks(b, jobs) })
 		}
 	}
 }
 
-func sbenchTasks(b *testing.B, dir string, jobs int) {
+// sbenchTasks runs the tasks with an environment variable, NAME=VALUE, over those of the daemon.
+func sbenchTasks(b *testing.B, dir string, jobs int, variable string) {
 	tester := trivialPack(b, dir, b.N)
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
-	cmd.Env = append(os.Environ(), containerdtest.Environment()...)
+	cmd.Env = append(os.Environ(), append(containerdtest.Environment(), variable)...)
 	begun := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), fmt.Sprintf("passed=%d ", b.N)) {
 		b.Fatalf("%v\n%s", err, out)
