@@ -46,7 +46,7 @@ type Candidate struct {
 	// machine is the candidate. The layer's name is Workspace with layer.Suffix.
 	Layer string
 
-	stored string // the workspace of which Workspace is a copy, with the layer beside it; "" if it is none
+	stored string // the workspace that Workspace copies, with the layer beside it; "" if Workspace is no copy
 }
 
 // Restored returns the candidate with its workspace in the directory dir: a copy in which files have their

@@ -172,9 +172,8 @@ type Config struct {
 	// IsolateProcesses keeps the sandbox's processes from accessing each other's memory; see
 	// oci.Config.
 	IsolateProcesses bool
-	// SealOutput keeps the sandbox's processes from opening a standard output anew, in /proc or as /dev/stdout, even
-	// if it is that of a process of the same user. It has no effect under gVisor, and where sandboxes have the
-	// host's ids.
+	// SealOutput keeps the sandbox's processes from opening a standard output anew, in /proc or as /dev/stdout, even the
+	// output of a process of the same user. It has no effect under gVisor, and where sandboxes have the host's ids.
 	SealOutput bool
 
 	Limits  Limits

@@ -41,7 +41,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// sbenchTasks runs the tasks with an environment variable, NAME=VALUE, over those of the daemon.
+// sbenchTasks runs the tasks with one more environment variable, NAME=VALUE.
 func sbenchTasks(b *testing.B, dir string, jobs int, variable string) {
 	tester := trivialPack(b, dir, b.N)
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", filepath.Join(b.TempDir(), "out"), "--jobs", fmt.Sprint(jobs))
