@@ -13,14 +13,18 @@ import (
 // AgentView is the part of a task that a harness may see: the public lane and the family's
 // rules. It neither shares memory with the task nor refers to it.
 type AgentView struct {
-	id          string
-	family      string
-	input       []PublicValue
-	assets      []FileRef
-	environment environment.Environment
-	rules       string
-	format      string
-	codeFile    string
+	ID          string
+	Family      string
+	Input       []PublicValue // in the order of the row
+	Assets      []FileRef
+	Environment environment.Environment
+	// Rules is a text for agents about what they must not do; "" if the family has no rules. Agents learn nothing
+	// else about the evaluation, except AnswerFormat.
+	Rules string
+	// AnswerFormat is a sentence for agents about the form of an answer; "" if the family has none, or the author
+	// describes the form.
+	AnswerFormat string
+	CodeFile     string // the file, in the workspace, that the agent leaves its code in
 }
 
 // PublicValue is a field of a row's input.
@@ -48,46 +52,23 @@ func (v PublicValue) Plain() (string, error) {
 
 // AgentView returns the part of the task that a harness may see.
 func (t *Task) AgentView() AgentView {
-	view := AgentView{id: t.id, family: t.family.Name, environment: t.environment.Clone(), format: t.answerFormat(), codeFile: t.CodeFile()}
+	view := AgentView{ID: t.id, Family: t.family.Name, Environment: t.environment.Clone(), AnswerFormat: t.answerFormat(), CodeFile: t.CodeFile()}
 	for _, v := range t.resources() {
 		switch {
 		case v.lane != Public:
 		case v.file != nil:
-			view.assets = append(view.assets, *v.file)
+			view.Assets = append(view.Assets, *v.file)
 		default:
-			view.input = append(view.input, PublicValue{
+			view.Input = append(view.Input, PublicValue{
 				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.AppendIndented(nil), '\n'),
 			})
 		}
 	}
 	if t.family.Rules != nil {
-		view.rules = t.family.Rules(t)
+		view.Rules = t.family.Rules(t)
 	}
 	return view
 }
-
-// ID returns the task's id.
-func (v AgentView) ID() string { return v.id }
-
-// Rules is a text for agents about what they must not do; "" if the family has no rules. Agents learn nothing
-// else about the evaluation, except AnswerFormat.
-func (v AgentView) Rules() string { return v.rules }
-
-// AnswerFormat is a sentence for agents about the form of an answer; "" if the family has none, or the author
-// describes the form.
-func (v AgentView) AnswerFormat() string { return v.format }
-
-// CodeFile is the name of the file, in the workspace, that the agent leaves its code in.
-func (v AgentView) CodeFile() string { return v.codeFile }
-
-// Input returns the public values in the order of the row.
-func (v AgentView) Input() []PublicValue { return slices.Clone(v.input) }
-
-// Assets returns the public files.
-func (v AgentView) Assets() []FileRef { return slices.Clone(v.assets) }
-
-// Environment returns the environment.
-func (v AgentView) Environment() environment.Environment { return v.environment.Clone() }
 
 // Payload returns the content of the task file: indented JSON that ends with a line break.
 // It is an object with every field of the row's input under its own name, the list assets if
@@ -104,18 +85,18 @@ func (v AgentView) Environment() environment.Environment { return v.environment.
 // A field of input with one of these names replaces the value above. The row's metadata is not in the task
 // file, since it may help to solve the task.
 func (v AgentView) Payload() ([]byte, error) {
-	input := make(map[string]json.RawMessage, len(v.input))
-	payload := map[string]any{"id": v.id, "family": v.family, "input": input, "environment": v.environment.Public()}
-	if v.rules != "" {
-		payload["rules"] = v.rules
+	input := make(map[string]json.RawMessage, len(v.Input))
+	payload := map[string]any{"id": v.ID, "family": v.Family, "input": input, "environment": v.Environment.Public()}
+	if v.Rules != "" {
+		payload["rules"] = v.Rules
 	}
-	if v.format != "" {
-		payload["answer_format"] = v.format
+	if v.AnswerFormat != "" {
+		payload["answer_format"] = v.AnswerFormat
 	}
-	if len(v.assets) > 0 {
-		payload["assets"] = v.assets
+	if len(v.Assets) > 0 {
+		payload["assets"] = v.Assets
 	}
-	for _, p := range v.input {
+	for _, p := range v.Input {
 		input[p.Name] = p.Value
 		payload[p.Name] = p.Value
 	}

@@ -78,9 +78,18 @@ type Checker struct {
 	User          string            `key:"user" trim:"space" rule:"null" doc:"Its user, environment.user or the image's unless given."`
 	RunCandidate  bool              `key:"run_candidate" doc:"Close the tests to other users than the checker's, and offer run-candidate, which runs a program as one."`
 
-	files, mount, mounted string
-	misplaced             bool
-	shell                 bool // Path is a script that names no interpreter
+	// Files is the file or directory below Pack.EvalRoot that sbench mounts:
+	//
+	//	Path is a directory                Path
+	//	Path is a file in a directory      the directory, so that a test finds its conftest.py and its data
+	//	Path is a file in EvalRoot itself  Path, since EvalRoot belongs to all tasks
+	//	the checker is a command           ""
+	Files string
+	// Mount is where a sandbox has Files: paths.CheckerMount, or Evaluator if the checker is Relocated; "" for a command.
+	Mount     string
+	Mounted   string // the path of the file or directory Path in a sandbox; "" for a command
+	Misplaced bool   // it is a script beside its tests in EvalRoot itself, which belongs to all tasks
+	Shell     bool   // Path is a script that names no interpreter, for bash to run
 }
 
 // Collect is a command that collects artifacts.
@@ -89,32 +98,17 @@ type Collect struct {
 	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long it may take, by default a minute."`
 }
 
-// Files returns the file or directory below Pack.EvalRoot that sbench mounts:
-//
-//	Path is a directory                Path
-//	Path is a file in a directory      the directory, so that a test finds its conftest.py and its data
-//	Path is a file in EvalRoot itself  Path, since EvalRoot belongs to all tasks
-//	the checker is a command           ""
-func (c Checker) Files() string { return c.files }
-
-// Mount returns where a sandbox has Files; "" for a command. It is paths.CheckerMount, or Evaluator if the
-// checker is Relocated.
-func (c Checker) Mount() string { return c.mount }
-
 // Evaluator returns where a sandbox has Files below paths.EvaluatorMount; "" for a command.
 func (c Checker) Evaluator() string {
-	if c.files == "" {
+	if c.Files == "" {
 		return ""
 	}
-	return path.Join(paths.EvaluatorMount, c.files)
+	return path.Join(paths.EvaluatorMount, c.Files)
 }
 
 // Relocated reports whether the checker is in SecureBench's layout, a script beside its tests: Mount is
 // below paths.EvaluatorMount, and the checker may write to the root of its sandbox.
-func (c Checker) Relocated() bool { return c.mount != "" && c.mount != paths.CheckerMount }
-
-// Misplaced reports whether the checker is a script beside its tests in EvalRoot itself, which belongs to all tasks.
-func (c Checker) Misplaced() bool { return c.misplaced }
+func (c Checker) Relocated() bool { return c.Mount != "" && c.Mount != paths.CheckerMount }
 
 // TestDir returns the directory of a script's tests in a sandbox: paths.CheckerMount or, if the script is
 // beside a directory called tests, that directory.
@@ -122,14 +116,8 @@ func (c Checker) TestDir() string {
 	if !c.Relocated() {
 		return paths.CheckerMount
 	}
-	return path.Join(c.mount, scriptTests)
+	return path.Join(c.Mount, scriptTests)
 }
-
-// Mounted returns the path of the file or directory Path in a sandbox; "" for a command.
-func (c Checker) Mounted() string { return c.mounted }
-
-// Shell reports whether the checker is a script that names no interpreter, for bash to run.
-func (c Checker) Shell() bool { return c.shell }
 
 // RunPytest is the program that runs tests with the image's pytest or, if it has none, by itself.
 const RunPytest = "/opt/sbench/python/run-pytest.py"
@@ -142,11 +130,11 @@ func (c Checker) Args() []string {
 	switch c.Source {
 	case CheckerPytest:
 		// -I: nothing in the workspace configures the interpreter. Package terminal sets what configures pytest.
-		return []string{"python3", "-I", RunPytest, c.Mounted()}
+		return []string{"python3", "-I", RunPytest, c.Mounted}
 	case CheckerScript:
-		args := []string{c.Mounted()}
-		if c.Shell() {
-			args = []string{"bash", c.Mounted()}
+		args := []string{c.Mounted}
+		if c.Shell {
+			args = []string{"bash", c.Mounted}
 		}
 		if c.Relocated() { // a script may expect its tests there, or put a link of its own there
 			args = append([]string{"sh", "-c", `ln -s "$TEST_DIR" ` + paths.CheckerMount + ` 2>&-; exec "$@"`, "sh"}, args...)
@@ -163,24 +151,24 @@ func checkerOf(t *Task) Checker {
 		return checker
 	}
 	checker.Path, _ = paths.Parse(v.Get("path").Text()) // the schema's check has passed
-	checker.files, checker.mount = path.Dir(checker.Path), paths.CheckerMount
+	checker.Files, checker.Mount = path.Dir(checker.Path), paths.CheckerMount
 	name := filepath.Join(t.pack.EvalRoot, checker.Path)
 	if isDir(name) {
-		checker.files, checker.mounted = checker.Path, paths.CheckerMount
+		checker.Files, checker.Mounted = checker.Path, paths.CheckerMount
 		return checker
 	}
 	if checker.Source == CheckerScript {
 		begin := beginning(name)
-		checker.shell = begin != "" && !strings.HasPrefix(begin, "#!") && !strings.HasPrefix(begin, "\x7fELF")
+		checker.Shell = begin != "" && !strings.HasPrefix(begin, "#!") && !strings.HasPrefix(begin, "\x7fELF")
 	}
 	if checker.besideTests(t.pack.EvalRoot) {
-		if checker.misplaced = checker.files == "."; !checker.misplaced {
-			checker.mount = checker.Evaluator()
+		if checker.Misplaced = checker.Files == "."; !checker.Misplaced {
+			checker.Mount = checker.Evaluator()
 		}
 	}
-	checker.mounted = path.Join(checker.mount, path.Base(checker.Path))
-	if checker.files == "." {
-		checker.files = checker.Path
+	checker.Mounted = path.Join(checker.Mount, path.Base(checker.Path))
+	if checker.Files == "." {
+		checker.Files = checker.Path
 	}
 	return checker
 }

@@ -115,7 +115,7 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 		}
 	}
 	if checker := t.Checker(); checker.Path != "" {
-		files = append(files, checker.Files())
+		files = append(files, checker.Files)
 	}
 	eval := []byte("{}") // if absent or null
 	if v := t.Eval(); v.Kind() == document.Object {

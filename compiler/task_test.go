@@ -233,7 +233,7 @@ func TestSandboxEvals(t *testing.T) {
 		}
 	}
 	terminal := family.TerminalTaskOf(oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"terminal_task","input":{"instructions":"i"},"eval":{"checker":{"source":"script","path":"./a//run.sh","workdir":"/w","timeout_seconds":1},"needed_commands":["chroot","chroot"],"test_files":{"path":"t","read_only":false},"expected_state":{"x":1}}}`))
-	if terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Files() != "a" || terminal.Checker.Timeout != time.Second ||
+	if terminal.Checker.Source != compiler.CheckerScript || terminal.Checker.Path != "a/run.sh" || terminal.Checker.Files != "a" || terminal.Checker.Timeout != time.Second ||
 		!cmp.Equal(terminal.NeededCommands, []string{"chroot"}) {
 		t.Errorf("terminal task: %q %v", terminal.Checker.Path, terminal.NeededCommands)
 	}

@@ -71,7 +71,7 @@ type egressSession struct {
 // If the task's environment has "network: none", there is only the relay.
 func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 	e := r.Egress
-	if r.Task.Environment().NetworkNone {
+	if r.Task.Environment.NetworkNone {
 		e.Domains, e.Transparent = nil, false
 	}
 	if provider != nil && len(r.Sidecars) > 0 && !e.SidecarsReachProvider {
@@ -79,7 +79,7 @@ func openSession(r Request, provider *relay.Config) (*egressSession, error) {
 		own.Token = "sbench-" + rand.Text()
 		provider = &own
 	}
-	return e.open(r.Task.ID(), r.Attempt, provider)
+	return e.open(r.Task.ID, r.Attempt, provider)
 }
 
 // key returns the placeholder for the provider's key.

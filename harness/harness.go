@@ -91,18 +91,18 @@ type Result struct {
 // result is collected. They are the same for every agent. taskFile is relative to the workspace.
 func Prompt(r Request, taskFile string) (string, error) {
 	var b strings.Builder
-	for _, v := range r.Task.Input() {
+	for _, v := range r.Task.Input {
 		text, err := v.Plain()
 		if err != nil {
-			return "", fmt.Errorf("prompt of task %q: %w", r.Task.ID(), err)
+			return "", fmt.Errorf("prompt of task %q: %w", r.Task.ID, err)
 		}
 		name := strings.ReplaceAll(v.Name, "_", " ")
 		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(text, "\n"))
 	}
-	workdir := r.Task.Environment().Workdir
+	workdir := r.Task.Environment.Workdir
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
-		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r)+" "+r.Task.Rules()))
-	if format := r.Task.AnswerFormat(); format != "" {
+		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r)+" "+r.Task.Rules))
+	if format := r.Task.AnswerFormat; format != "" {
 		fmt.Fprintf(&b, "\n%s\n", format)
 	}
 	return b.String(), nil
@@ -110,17 +110,17 @@ func Prompt(r Request, taskFile string) (string, error) {
 
 // collected tells the agent where to leave its result.
 func collected(r Request) string {
-	workdir := r.Task.Environment().Workdir
+	workdir := r.Task.Environment.Workdir
 	switch r.Kind {
 	case compiler.CandidateText:
 		return fmt.Sprintf("Write your final answer to the file %s/%s.", workdir, textFile)
 	case compiler.CandidateCode:
-		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/%s; it is loaded and tested.", workdir, r.Task.CodeFile())
+		return fmt.Sprintf("Write the complete program, with all imports and definitions it needs, to the file %s/%s; it is loaded and tested.", workdir, r.Task.CodeFile)
 	case compiler.CandidatePatch:
 		return fmt.Sprintf("Change the repository in %s in place. The difference between its files and the original commit is your result, whether you commit or not; ignored files do not count. Tests are run that you do not see.", workdir)
 	}
 	background := "background processes are gone by then"
-	if r.Task.Environment().KeepProcesses {
+	if r.Task.Environment.KeepProcesses {
 		background = "what you leave in the background runs on, without network access"
 	}
 	return fmt.Sprintf("Leave the directory %s in the state that the task asks for. It is checked when you have ended; %s.", workdir, background)

@@ -109,10 +109,10 @@ func (p production) run(ctx context.Context) (result Result, err error) {
 	if err == nil && r.Kind == compiler.CandidatePatch {
 		result.Candidate.Patch, result.Failure, err = takePatch(ctx, p.engine, r, sandbox, places)
 	}
-	if err == nil && r.Task.Environment().Machine {
+	if err == nil && r.Task.Environment.Machine {
 		result.Failure, err = result.Candidate.WriteLayer(ctx, sandbox, r.Dest, r.WorkspaceBytes)
 	}
-	keeps := r.Task.Environment().KeepProcesses
+	keeps := r.Task.Environment.KeepProcesses
 	if err == nil && keeps {
 		result, err = p.finish(ctx, dir, result)
 	}
@@ -172,7 +172,7 @@ func (p *production) fill(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = root.Close() }()
-	if env := r.Task.Environment(); r.Before != nil {
+	if env := r.Task.Environment; r.Before != nil {
 		if err := restoreWorkspace(ctx, r, root); err != nil {
 			return err
 		}
@@ -180,12 +180,12 @@ func (p *production) fill(ctx context.Context, dir string) error {
 	} else if env.MaterializeWorkdirFromImage || env.Machine {
 		err := copyWorkdir(ctx, p.engine, r, root)
 		if err != nil && (!env.Machine && !env.SecureBench || !errors.Is(err, fs.ErrNotExist)) { // a machine's image may have no such directory
-			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment().Workdir, r.Image.Ref, err)
+			return fmt.Errorf("copy %s out of image %s: %w", r.Task.Environment.Workdir, r.Image.Ref, err)
 		}
 		p.given = env.Machine && err == nil
 	}
 	own, assets := root, r.Plan
-	if r.Task.Environment().Machine {
+	if r.Task.Environment.Machine {
 		at := filepath.Join(filepath.Dir(dir), taskDir)
 		if err := os.Mkdir(at, 0o755); err != nil {
 			return err
@@ -234,7 +234,7 @@ func inTheWay(err error) bool {
 // services returns what runs beside the process, or before it: the entry point of the image, if the task
 // wants it, and what prepares the task.
 func (r Request) services() (all []service.Service) {
-	env := r.Task.Environment()
+	env := r.Task.Environment
 	if e := env.Entrypoint; e.Args(r.Image.Entrypoint) != nil {
 		all = append(all, service.Service{Args: e.Args(r.Image.Entrypoint), Ready: e.Ready.Args(), Wait: e.Timeout})
 	}
@@ -246,7 +246,7 @@ func (r Request) services() (all []service.Service) {
 
 // taskPath returns the path in the sandbox of the task file.
 func (r Request) taskPath(taskFile string) string {
-	env := r.Task.Environment()
+	env := r.Task.Environment
 	if env.Machine {
 		return path.Join(paths.TaskMount, taskFile)
 	}
@@ -260,7 +260,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 		return err
 	}
 	defer func() { _ = view.Close() }()
-	from, err := view.Root().OpenRoot(workspace.InImage(view.Root(), r.Task.Environment().Workdir))
+	from, err := view.Root().OpenRoot(workspace.InImage(view.Root(), r.Task.Environment.Workdir))
 	if err != nil {
 		return err
 	}
@@ -271,7 +271,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 
 // config returns the configuration of the sandbox, which mounts the workspace dir.
 func (p production) config(dir string, places []string) runtime.Config {
-	r, env := p.request, p.request.Task.Environment()
+	r, env := p.request, p.request.Task.Environment
 	mounts := append(workspaceMounts(r, dir, places, !p.given), p.mounts...)
 	if env.Machine {
 		mounts = append(mounts, runtime.Mount{Source: filepath.Join(filepath.Dir(dir), taskDir), Dest: paths.TaskMount})
@@ -294,7 +294,7 @@ func (p production) config(dir string, places []string) runtime.Config {
 // working directory is a repository: then each place of the workspace has a mount of its own, and
 // hides no directory of the repository. own says that the workspace becomes the user's.
 func workspaceMounts(r Request, dir string, places []string, own bool) []runtime.Mount {
-	workdir := r.Task.Environment().Workdir
+	workdir := r.Task.Environment.Workdir
 	mounts := []runtime.Mount{{Source: dir, Dest: workdir, Writable: true, Chown: own}}
 	if r.Kind == compiler.CandidatePatch {
 		mounts = nil
@@ -329,7 +329,7 @@ func repositoryPlaces(ctx context.Context, e Engine, r Request, dir string) ([]s
 	if err != nil {
 		return nil, err
 	}
-	env := r.Task.Environment()
+	env := r.Task.Environment
 	err = candidate.CheckOwner(view.Root(), env.Workdir, cmp.Or(env.User, r.Image.User))
 	places, placesErr := workspace.Places(dir, view.Root(), env.Workdir)
 	excludeErr := writeExclude(view.Root(), env.Workdir, places, filepath.Join(filepath.Dir(dir), excludeFile))
@@ -352,7 +352,7 @@ func writeExclude(root *os.Root, workdir string, places []string, to string) err
 
 // takePatch compares the repository in the stopped sandbox with the image's.
 func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox, places []string) (string, *candidate.Failure, error) {
-	env := r.Task.Environment()
+	env := r.Task.Environment
 	_, err := sandbox.Path(env.Workdir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", &candidate.Failure{Reason: "candidate_missing", Phase: "extraction", Message: env.Workdir + " is no directory any more"}, nil
@@ -367,7 +367,7 @@ func takePatch(ctx context.Context, e Engine, r Request, sandbox runtime.Sandbox
 
 // finish extracts the candidate from a workspace that nothing writes to any more.
 func (p production) finish(ctx context.Context, dir string, result Result) (Result, error) {
-	r, file := p.request, p.request.Task.CodeFile()
+	r, file := p.request, p.request.Task.CodeFile
 	if r.Kind == compiler.CandidateText {
 		file = p.textFile
 	}
@@ -390,7 +390,7 @@ func ended(r Request, exit runtime.Exit) *candidate.Failure {
 		return &candidate.Failure{Reason: "producer_out_of_memory", Phase: phaseProducer, Message: exit.String()}
 	case exit.Reason == runtime.PidsLimit:
 		return &candidate.Failure{Reason: "producer_pids_limit", Phase: phaseProducer, Message: exit.String()}
-	case exit.Reason == runtime.Exited && exit.Code == service.Failed && !r.Task.Environment().Prepare.IsZero():
+	case exit.Reason == runtime.Exited && exit.Code == service.Failed && !r.Task.Environment.Prepare.IsZero():
 		return &candidate.Failure{Reason: PrepareFailed, Phase: phaseProducer, Message: "environment.prepare failed, and so the harness did not start"}
 	case !exit.Success() && r.Kind == compiler.CandidateWorkspace:
 		return &candidate.Failure{Reason: "producer_failed", Phase: phaseProducer, Message: "the harness " + exit.String()}

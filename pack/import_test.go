@@ -213,7 +213,7 @@ func checkPack(t testing.TB, dir string) {
 	must(t, err)
 	for task, err := range p.Tasks() {
 		must(t, err)
-		if assets := task.AgentView().Assets(); len(assets) > 0 && !task.Stepped() {
+		if assets := task.AgentView().Assets; len(assets) > 0 && !task.Stepped() {
 			t.Errorf("%s: assets %v", task.ID(), assets)
 		}
 	}

@@ -83,7 +83,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	}
 	checker := in.files(checkerPlan(t, p))
 	for i := range checker {
-		checker[i].Path = path.Join(t.Checker().Mount(), checker[i].Path)
+		checker[i].Path = path.Join(t.Checker().Mount, checker[i].Path)
 	}
 	agent := append([]InspectedFile{taskFile}, in.files(agentPlan(t.AgentView(), p))...)
 	sandbox := append(in.files(resourcePlan(t, p, compiler.TestSandbox)), checker...)

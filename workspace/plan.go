@@ -54,10 +54,10 @@ func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 // agentPlan gets only the agent's view, so no other lane can enter the plan.
 func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	var plan Plan
-	for _, value := range view.Input() {
+	for _, value := range view.Input {
 		plan.Entries = append(plan.Entries, valueEntry(value.Name, compiler.Public, paths.PublicRoot, hidden.Hide(value.Text)))
 	}
-	for _, ref := range view.Assets() {
+	for _, ref := range view.Assets {
 		plan.Entries = append(plan.Entries, fileEntry(ref, p))
 	}
 	return plan
@@ -139,12 +139,12 @@ func checkerPlan(t *compiler.Task, p *compiler.Pack) Plan {
 	var plan Plan
 	if c := t.Checker(); c.Path != "" {
 		dest := "."
-		if c.Files() == c.Path && c.Mounted() != c.Mount() {
+		if c.Files == c.Path && c.Mounted != c.Mount {
 			dest = path.Base(c.Path)
 		}
 		plan.Entries = []Entry{{
 			Name: "checker", Lane: compiler.EvaluationInputs, Dest: dest,
-			Source: Source{Root: p.EvalRoot, Path: c.Files()}, ReadOnly: true,
+			Source: Source{Root: p.EvalRoot, Path: c.Files}, ReadOnly: true,
 		}}
 	}
 	return plan

@@ -67,9 +67,9 @@ func (cmd *specCmd) print(ctx context.Context, a *app, plan run.Plan, at run.Sit
 		}
 		spec, err := site.Spec(ctx, at, request)
 		if err != nil {
-			return fmt.Errorf("task %q: %w", request.Task.ID(), err)
+			return fmt.Errorf("task %q: %w", request.Task.ID, err)
 		}
-		if err := a.json(taskSpec{request.Task.ID(), spec}); err != nil {
+		if err := a.json(taskSpec{request.Task.ID, spec}); err != nil {
 			return err
 		}
 	}

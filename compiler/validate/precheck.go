@@ -176,13 +176,13 @@ func (c *Precheck) checker(t *compiler.Task) compiler.Problems {
 		return nil
 	}
 	problems := c.file(t, field, "checker file", place{compiler.EvaluationInputs, checker.Path, ""})
-	if problems == nil && checker.Files() != checker.Path {
-		problems = c.file(t, field, "directory of the checker", place{compiler.EvaluationInputs, checker.Files(), ""})
+	if problems == nil && checker.Files != checker.Path {
+		problems = c.file(t, field, "directory of the checker", place{compiler.EvaluationInputs, checker.Files, ""})
 	}
 	if problems != nil || checker.Source != compiler.CheckerScript {
 		return problems
 	}
-	if checker.Misplaced() {
+	if checker.Misplaced {
 		return compiler.Problems{c.at(t, field, "move both into a directory of the task, or the script into tests",
 			"script %q is beside tests in asset_roots.eval itself, which belongs to all tasks", checker.Path)}
 	}

@@ -44,9 +44,9 @@ func (pv *packValidator) unbreakable(t *compiler.Task) bool {
 		if checker.Reward { // the verifier sends it elsewhere
 			return false
 		}
-		name := filepath.Join(pv.pack.EvalRoot, checker.Files())
+		name := filepath.Join(pv.pack.EvalRoot, checker.Files)
 		info, err := os.Stat(name)
-		if err != nil || !info.IsDir() || checker.Path == checker.Files() { // a directory is no script
+		if err != nil || !info.IsDir() || checker.Path == checker.Files { // a directory is no script
 			return err == nil && !info.IsDir()
 		}
 		entries, err := os.ReadDir(name)
@@ -62,7 +62,7 @@ func inputs(t *compiler.Task) []compiler.FileRef {
 
 // laneSmells warns about hidden files in the directories that are mounted for evaluation.
 func (pv *packValidator) laneSmells(t *compiler.Task) {
-	fields := map[string]string{"$.eval.checker.path": t.Checker().Files()}
+	fields := map[string]string{"$.eval.checker.path": t.Checker().Files}
 	for _, ref := range inputs(t) {
 		fields[ref.Field+".path"] = ref.Path
 	}

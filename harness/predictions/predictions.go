@@ -44,7 +44,7 @@ func (s *Set) Attempts() int {
 // Produce returns the candidate of an attempt. It copies a workspace and its layer to r.Dest as if
 // an agent had left them. If there is no candidate for the attempt, the Failure is candidate_missing.
 func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) (result harness.Result, err error) {
-	all := s.Candidates[r.Task.ID()]
+	all := s.Candidates[r.Task.ID]
 	if r.Attempt > len(all) {
 		return harness.Result{Failure: &candidate.Failure{
 			Reason: "candidate_missing", Phase: "extraction", Message: fmt.Sprintf("for this attempt there is no answer: the task has %d in all", len(all)),
@@ -57,7 +57,7 @@ func (s *Set) Produce(ctx context.Context, _ harness.Engine, r harness.Request) 
 	result.Candidate, result.Failure, err = candidate.Extract(ctx, candidate.Source{
 		Kind: r.Kind, Workspace: c.Workspace, Attributes: c.Attributes, Dest: r.Dest, MaxBytes: r.WorkspaceBytes,
 	})
-	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment().Machine {
+	if err == nil && result.Failure == nil && c.Layer != "" && r.Task.Environment.Machine {
 		result.Candidate.Layer = c.Layer
 		err = copyLayer(ctx, c, r.Dest+layer.Suffix, candidate.LayerBudget(r.WorkspaceBytes))
 	}

@@ -114,7 +114,7 @@ func (c *terminalCheck) candidateMounts(dir string) ([]runtime.Mount, error) {
 // leaves a reward may add files beside them, as in Harbor, but not change what is there.
 func (c *terminalCheck) testMounts(source string) ([]runtime.Mount, error) {
 	checker := c.eval.Checker
-	own := runtime.Mount{Source: source, Dest: checker.Mount(), Chown: checker.RunCandidate}
+	own := runtime.Mount{Source: source, Dest: checker.Mount, Chown: checker.RunCandidate}
 	if !checker.Reward || checker.RunCandidate {
 		mounts := []runtime.Mount{own}
 		if other := checker.Evaluator(); other != own.Dest && !checker.Reward {

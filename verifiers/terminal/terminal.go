@@ -156,7 +156,7 @@ func (c *terminalCheck) workdir() string { return c.in.Task.Environment().Workdi
 func (c *terminalCheck) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
-		return c.eval.Checker.Mount(), checkerDir
+		return c.eval.Checker.Mount, checkerDir
 	case len(c.eval.Files) > 0:
 		return path.Join(c.workdir(), paths.EvaluationInputsRoot), paths.EvaluationInputsRoot
 	}
@@ -284,7 +284,7 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifier
 	case bytes.HasPrefix(text, []byte("#!")):
 		line, _, _ := strings.Cut(string(text[2:]), "\n")
 		interpreters = append(strings.Fields(line), "")[:1]
-	case !c.eval.Checker.Shell():
+	case !c.eval.Checker.Shell:
 		return verifiers.Pass(), nil
 	}
 	view, err := c.engine.View(ctx, c.in.Image)
