@@ -18,7 +18,11 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/securebench"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
+
+// MaxLine is the largest size of a row in bytes.
+const MaxLine = 16 << 20
 
 // Pack is an opened pack: its manifest, and the paths of its rows and files. It is
 // safe for concurrent use.
@@ -89,7 +93,7 @@ func (p *Pack) rows() iter.Seq2[*Task, error] {
 		defer shut(f)
 		rows := rowReader{
 			pack:    p,
-			lines:   document.NewLines(f),
+			lines:   lines.NewReader(f, 0, MaxLine),
 			checker: schema.Checker{File: p.TasksPath},
 			ids:     map[uint64]int32{},
 			seed:    maphash.MakeSeed(),
@@ -115,7 +119,8 @@ func (p *Pack) rows() iter.Seq2[*Task, error] {
 // rowReader reads and checks one row after another, and reuses its memory.
 type rowReader struct {
 	pack    *Pack
-	lines   *document.Lines
+	lines   *lines.Reader
+	line    int // the number of the last line that was read, from 1
 	doc     document.Document
 	checker schema.Checker
 	ids     map[uint64]int32 // the lines of the first rows that use an id, by the id's hash
@@ -130,17 +135,17 @@ type rowReader struct {
 // next returns the next row. The error holds Problems if reading can continue, and is io.EOF
 // at the end.
 func (r *rowReader) next() (*Task, error) {
-	text, err := r.lines.Next()
+	text, err := r.read()
 	switch {
-	case err == document.ErrLongLine:
-		message := fmt.Sprintf("line is longer than %d bytes", document.MaxLine)
-		return nil, Problems{{File: r.pack.TasksPath, Line: r.lines.Line, Message: message}}
+	case err == lines.ErrLong:
+		message := fmt.Sprintf("line is longer than %d bytes", MaxLine)
+		return nil, Problems{{File: r.pack.TasksPath, Line: r.line, Message: message}}
 	case err != nil:
 		return nil, err
 	}
-	if problems := r.doc.ParseJSON(text, r.lines.Line); len(problems) > 0 {
+	if problems := r.doc.ParseJSON(text, r.line); len(problems) > 0 {
 		opened := (text[0] == '{' || text[0] == '[') && !bytes.ContainsAny(text[len(text)-1:], "}]")
-		if begin := text[0]; opened && r.lines.Continued() {
+		if begin := text[0]; opened && r.continued() {
 			hint := "jq -c . FILE writes it so"
 			if begin == '[' {
 				hint = "jq -c '.[]' FILE writes it so, if FILE is a list of rows"
@@ -161,9 +166,33 @@ func (r *rowReader) next() (*Task, error) {
 		return nil, problems
 	}
 	return &Task{
-		pack: r.pack, doc: &r.doc, line: r.lines.Line, family: family, id: root.Get("id").Text(),
+		pack: r.pack, doc: &r.doc, line: r.line, family: family, id: root.Get("id").Text(),
 		environment: env, step: stepOf(root), warnings: problems,
 	}, nil
+}
+
+// read returns the next line that is not blank, without white space around it.
+func (r *rowReader) read() ([]byte, error) {
+	for {
+		r.line++
+		l, err := r.lines.Next()
+		if text := bytes.Trim(l.Text, " \t\r\n\v\f"); err != nil || len(text) > 0 {
+			return text, err
+		}
+	}
+}
+
+// continued skips lines that continue the value of the last line, as in JSON printed for people: lines that are
+// indented or begin with a closing bracket. It reports whether there were any.
+func (r *rowReader) continued() (found bool) {
+	for strings.IndexByte(" \t}]", r.lines.Peek()) >= 0 {
+		if _, err := r.lines.Next(); err != nil && err != lines.ErrLong {
+			return found // the next line has the same error
+		}
+		r.line++
+		found = true
+	}
+	return found
 }
 
 // TasksFile returns the path of the file of rows of the pack in dir: tasks.jsonl or, if there is none but that,

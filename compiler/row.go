@@ -159,7 +159,7 @@ func (r *rowReader) use(id string) int {
 	hash := maphash.String(r.seed, id)
 	first := r.ids[hash]
 	if first == 0 {
-		r.ids[hash] = int32(r.lines.Line)
+		r.ids[hash] = int32(r.line)
 	}
 	return int(first)
 }

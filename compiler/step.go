@@ -80,7 +80,7 @@ func (r *rowReader) checkStep(f *Family, root document.Value, env environment.En
 		} else if r.use(step.Task) > 0 {
 			c.Errorf(v.Get("task"), "ids are unique in a pack", "another task has the id %q, too", step.Task)
 		}
-		r.stepped[step.Task] = r.lines.Line
+		r.stepped[step.Task] = r.line
 	case before.Final != step.Final:
 		c.Errorf(v.Get("strategy"), "", "the steps of a task have the same strategy")
 	case was.Image != env.Image || !slices.Equal(was.Setup, env.Setup) || was.Workdir != env.Workdir:

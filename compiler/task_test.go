@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
@@ -249,7 +248,7 @@ func TestSandboxEvals(t *testing.T) {
 // TestTasksGoOn shows that reading goes on after an invalid row and after a line that is too long.
 func TestTasksGoOn(t *testing.T) {
 	dir := t.TempDir()
-	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", document.MaxLine) + `"}}`
+	long := `{"id":"long","family":"tool_call","input":{"x":"` + strings.Repeat("y", compiler.MaxLine) + `"}}`
 	medium := `{"id":"medium","family":"tool_call","input":{"x":"` + strings.Repeat("y", 1<<20) + `"}}`
 	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/document"
 )
 
 // Names of the files and directories of a pack.
@@ -193,8 +192,8 @@ func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 	if err != nil { // such as a number of the source that JSON does not have
 		return b.Reject(at.problem("", "%v", err)...)
 	}
-	if len(text) > document.MaxLine {
-		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), document.MaxLine)...)
+	if len(text) > compiler.MaxLine {
+		return b.Reject(at.problem("", "the row has %d bytes, more than %d", len(text), compiler.MaxLine)...)
 	}
 	if _, err := b.out.Write(text); err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/testerfile"
 )
 
@@ -98,7 +97,7 @@ func (l ImportLimits) withDefaults() ImportLimits {
 	return ImportLimits{
 		Rows:      cmp.Or(max(l.Rows, 0), 1_000_000),
 		Text:      cmp.Or(max(l.Text, 0), 512<<20),
-		Line:      cmp.Or(max(l.Line, 0), document.MaxLine),
+		Line:      cmp.Or(max(l.Line, 0), compiler.MaxLine),
 		File:      cmp.Or(max(l.File, 0), 256<<20),
 		TaskFiles: cmp.Or(max(l.TaskFiles, 0), 10_000),
 		TaskBytes: cmp.Or(max(l.TaskBytes, 0), 1<<30),

@@ -16,8 +16,8 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 // A Detail is everything that can be shown of one attempt. Its texts are cut.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
-	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace/foreign"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 const (

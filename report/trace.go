@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/run/record/lines"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 // A Step is one step of an agent: a [harness.Step] whose texts may have been cut.

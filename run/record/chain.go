@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/run/record/lines"
 	"github.com/securebench/sbench/workspace/foreign"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 // Trust says what the records in a directory must prove before they are used. The

@@ -36,6 +36,15 @@ func NewReader(r io.Reader, offset int64, most int) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), most: most, offset: offset}
 }
 
+// Peek returns the first byte of the next line; 0 if there is none.
+func (l *Reader) Peek() byte {
+	next, err := l.r.Peek(1)
+	if err != nil {
+		return 0
+	}
+	return next[0]
+}
+
 // Next returns the next line. The error is io.EOF after the last line, and ErrLong for a line that is too
 // long, after which reading may go on.
 func (l *Reader) Next() (Line, error) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"github.com/securebench/sbench/run/record/lines"
+	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 // TestLines: short lines pass unchanged, whatever the pieces that they come in.
