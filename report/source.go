@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
@@ -273,4 +275,99 @@ func number(v any) float64 {
 // join joins the words that are not empty.
 func join(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
+// Find returns the index of an attempt, and the number of its task's attempts. The task is an id, or a pattern that only
+// one task matches. Attempt 0 means the first attempt that did not pass, or the first if all passed.
+func (s *Source) Find(task string, attempt int) (at, of int, err error) {
+	var ids []string // of matching tasks
+	indices := map[string][]int{}
+	for i, a := range s.Attempts {
+		if a.Task != task && !compiler.MatchTask(task, a.Task) {
+			continue
+		}
+		if indices[a.Task] == nil {
+			ids = append(ids, a.Task)
+		}
+		indices[a.Task] = append(indices[a.Task], i)
+	}
+	if indices[task] != nil {
+		ids = []string{task}
+	}
+	switch {
+	case len(ids) == 0:
+		return 0, 0, fmt.Errorf("no attempt of %q is recorded", task)
+	case len(ids) > 1:
+		return 0, 0, fmt.Errorf("%q matches %d tasks: name one, such as %q", task, len(ids), ids[0])
+	}
+	all := indices[ids[0]]
+	slices.SortStableFunc(all, func(i, j int) int { return s.Attempts[i].Number - s.Attempts[j].Number })
+	i := slices.IndexFunc(all, func(i int) bool {
+		if attempt > 0 {
+			return s.Attempts[i].Number == attempt
+		}
+		return s.Attempts[i].Status != record.Passed
+	})
+	if i < 0 && attempt > 0 {
+		return 0, 0, fmt.Errorf("attempt %d of %q is not recorded", attempt, task)
+	}
+	return all[max(i, 0)], len(all), nil
+}
+
+// ErrUntrusted means that the records of a run are damaged, or not signed as they have to be.
+var ErrUntrusted = errors.New("the records cannot be trusted")
+
+// OpenOptions say what records must prove, and what is shown.
+type OpenOptions struct {
+	Key            ed25519.PublicKey // must have signed the records; nil requires no signature
+	AcceptUnsigned bool              // what records do not prove is a Problem of the source, and no error
+	Private        bool              // show what verifiers printed
+}
+
+// OpenAll opens the directories of runs. Without a key, a missing seal is no error: a run in progress has none yet. The
+// caller closes the sources, also after an error.
+func OpenAll(ctx context.Context, dirs []string, o OpenOptions) (sources []*Source, err error) {
+	for _, dir := range dirs {
+		s, err := Open(ctx, dir)
+		if err != nil {
+			return sources, err
+		}
+		s.Private = o.Private
+		sources = append(sources, s)
+		seal, err := record.Read(dir, record.Trust{Key: o.Key}, func(record.Record) error { return nil })
+		switch {
+		case err == nil && seal.AcceptedUnsigned > 0:
+			err = fmt.Errorf("the first %d records were accepted unsigned", seal.AcceptedUnsigned)
+		case err == nil:
+			continue
+		case !o.AcceptUnsigned && (o.Key != nil || !errors.Is(err, record.ErrUnsigned)):
+			return sources, fmt.Errorf("%w: %s: %w", ErrUntrusted, dir, err)
+		}
+		s.Problems = append(s.Problems, Problem{Finding: record.Finding{File: record.RecordsFile, Message: err.Error()}, Unverified: true})
+	}
+	return sources, nil
+}
+
+// CloseAll closes the sources.
+func CloseAll(sources []*Source) error {
+	var errs []error
+	for _, s := range sources {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Below describes the runs in which less than percent of the attempts passed. Attempts without a verdict or
+// without a record count as not passed. For nil it returns nothing.
+func (r Report) Below(percent *float64) (runs []string) {
+	if percent == nil {
+		return nil
+	}
+	for _, run := range r.Runs {
+		all := run.Counts.Attempts + run.Missing()
+		if share := 100 * float64(run.Counts.Passed) / float64(max(1, all)); all == 0 || share < *percent {
+			runs = append(runs, fmt.Sprintf("%q: %d of %d attempts passed (%.1f %%), %d have no verdict", run.Dir, run.Counts.Passed, all, share, all-run.Counts.Scored()))
+		}
+	}
+	return runs
 }

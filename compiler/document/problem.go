@@ -1,7 +1,9 @@
 package document
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"slices"
 	"strconv"
@@ -94,3 +96,20 @@ func FieldPath(path, name string) string {
 }
 
 var isName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*$`).MatchString
+
+// ProblemsOf returns the problems that an error about a file holds.
+func ProblemsOf(file string, err error) (problems Problems) {
+	if errors.As(err, &problems) {
+		return problems
+	}
+	return Problems{{File: file, Message: Bare(err).Error()}}
+}
+
+// Bare removes the operation and the path from a file error, for messages that name the file.
+func Bare(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}

@@ -82,9 +82,6 @@ var (
 	})
 )
 
-// TestNames returns the globs of test files and of directories of tests.
-func TestNames() (files, directories []string) { return testFiles(), testDirectories() }
-
 // TestFile reports whether the path is named like a test.
 func TestFile(p string) bool { return named(testFiles(), p) }
 

@@ -121,7 +121,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := func(names []string) string { return "`" + strings.Join(names, "` `") + "`" }
-	files, directories := patch.TestNames()
+	files, directories := patch.NamesOfTests()
 	want := "| | names |\n|---|---|\n| test files | " + code(files) + " |\n| directories of tests | " + code(directories) + " |\n"
 	if !strings.Contains(string(page), want) {
 		t.Errorf("docs/verifiers.md lacks this table:\n%s", want)
