@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # debian.sh: functions that make minimal Debian systems and images of them, sourced by the scripts
-# that do. They need mmdebstrap, tar, gzip, sha256sum and coreutils: no jq, no python.
+# that do. They need mmdebstrap, tar, zstd, sha256sum and coreutils: no jq, no python.
 #
 # Packages come from SBENCH_DEBIAN_MIRROR (a complete URI), or from where mmdebstrap takes a
 # suite from by itself: the apt sources of this machine if they have it, else deb.debian.org.
@@ -35,7 +35,8 @@ debian_arch() {
 debian() {
 	local release="$1" target="$2" line args=()
 	shift 2
-	command -v mmdebstrap >/dev/null 2>&1 || die "mmdebstrap is missing: apt-get install mmdebstrap"
+	command -v mmdebstrap >/dev/null 2>&1 || die "mmdebstrap is missing: apt-get install mmdebstrap zstd"
+	command -v zstd >/dev/null 2>&1 || die "zstd is missing: apt-get install zstd"
 	if command -v apt-config >/dev/null 2>&1; then # this machine's way to its mirror
 		while IFS= read -r line; do args+=("--aptopt=$line"); done < <(
 			apt-config dump | grep -E '^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]) '
@@ -96,10 +97,10 @@ archive() {
 	local layout="$1.layout" arch layer type=application/vnd.oci.image
 	arch="$(debian_arch)"
 	mkdir -p "$layout/blobs/sha256"
-	layer="$(gzip -1 -n <"$1" | blob "$layout")" # read once or twice, and on this machine
+	layer="$(zstd -1 -q -c <"$1" | blob "$layout")" # read once or twice, and on this machine
 	printf '{"created":"1970-01-01T00:00:00Z","architecture":"%s","os":"linux","config":{"Env":["PATH=%s","LANG=C.UTF-8"],"Cmd":["bash"],"WorkingDir":"/"},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
 		"$arch" /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$(sha256 "$1")" | blob "$layout" >"$layout/config"
-	printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json",%s},"layers":[{"mediaType":"%s.layer.v1.tar+gzip",%s}]}' \
+	printf '{"schemaVersion":2,"mediaType":"%s.manifest.v1+json","config":{"mediaType":"%s.config.v1+json",%s},"layers":[{"mediaType":"%s.layer.v1.tar+zstd",%s}]}' \
 		"$type" "$type" "$(cat "$layout/config")" "$type" "$layer" | blob "$layout" >"$layout/manifest"
 	printf '{"schemaVersion":2,"mediaType":"%s.index.v1+json","manifests":[{"mediaType":"%s.manifest.v1+json",%s,"platform":{"architecture":"%s","os":"linux"},"annotations":{"io.containerd.image.name":"%s","org.opencontainers.image.ref.name":"%s"}}]}' \
 		"$type" "$type" "$(cat "$layout/manifest")" "$arch" "$2" "${2##*:}" >"$layout/index.json"

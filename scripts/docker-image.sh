@@ -17,4 +17,4 @@ fi
 echo "bench: giving Docker the base image" >&2
 # The archive's one layer is its largest file; Docker 20 reads no OCI layouts.
 layer="$(tar -tvf "$archive" | sort -k3 -n -r | awk 'NR == 1 { print $NF }')"
-tar -xOf "$archive" "$layer" | docker import --change 'CMD ["bash"]' - "$name" >&2
+tar -xOf "$archive" "$layer" | zstd -dc | docker import --change 'CMD ["bash"]' - "$name" >&2

@@ -31,6 +31,7 @@ readonly needs='
 all containerd containerd
 all runc runc
 all mmdebstrap mmdebstrap
+all zstd zstd
 all git git
 all make make
 all e2fsprogs mkfs.ext4

@@ -77,7 +77,7 @@ check_files() {
 	say "the deb"
 	dpkg-deb --info "$deb" | sed 's/^ //' >"$stage/listing"
 	has "$stage/listing" "Package: sbench" "Architecture: $arch" "Depends: containerd, runc | crun" \
-		"Recommends: uidmap, e2fsprogs" "Suggests: mmdebstrap"
+		"Recommends: uidmap, e2fsprogs" "Suggests: mmdebstrap, zstd"
 	dpkg-deb --contents "$deb" >"$stage/listing"
 	if awk '$2 != "root/root" && $2 != "0/0" || substr($1, 6, 1) == "w" || substr($1, 9, 1) == "w" || $1 ~ /[st]/' "$stage/listing" | grep .; then
 		die "owners or modes of these are wrong"
