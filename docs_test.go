@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestLinks: what the pages link to exists, headings included.
@@ -23,9 +25,7 @@ func TestLinks(t *testing.T) {
 		pages[path] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	fenced, headings := regexp.MustCompile("(?ms)^```.*?^```$"), regexp.MustCompile(`(?m)^#+ (.*)$`)
 	punctuation := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	anchors := map[string]bool{}

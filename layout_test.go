@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 const module = "github.com/securebench/sbench/"
@@ -129,9 +131,7 @@ func TestImports(t *testing.T) {
 // one of that name, because `make test` leaves tests out by their names.
 func TestSuites(t *testing.T) {
 	text, err := os.ReadFile("scripts/suites")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	packages := testFunctions(t)
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -179,14 +179,10 @@ func checkFile(t *testing.T, path string, imported map[string][]string) {
 		return
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, spec := range f.Imports {
 		name, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if ours, ok := strings.CutPrefix(name, module); ok {
 			to := directoryOf(ours)
 			if imported[directory] = append(imported[directory], to); to != directory && !slices.Contains(layout()[directory], to) {
@@ -218,9 +214,7 @@ func TestDirectories(t *testing.T) {
 		expected = append(expected, directory)
 	}
 	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !slices.Contains(expected, e.Name()) {
 			t.Errorf("%s: not in the layout", e.Name())
@@ -233,9 +227,7 @@ func TestDirectories(t *testing.T) {
 func TestWalkthrough(t *testing.T) {
 	const page = "docs/design/walkthrough.md"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	links := regexp.MustCompile("\\[`([\\w.]+)`\\]\\(([\\w/.]+)\\)").FindAllStringSubmatch(string(text), -1)
 	if stops := len(regexp.MustCompile(`(?m)^\d+\. `).FindAllString(string(text), -1)); stops > 10 || len(links) < stops {
 		t.Errorf("%d stops and %d links", stops, len(links))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/candidate"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 func TestCheckOwner(t *testing.T) {
@@ -29,13 +30,9 @@ func TestCheckOwner(t *testing.T) {
 			dir := t.TempDir()
 			err := errors.Join(os.MkdirAll(filepath.Join(dir, "repo/src"), 0o755), os.Mkdir(filepath.Join(dir, "repo/.git"), 0o755),
 				os.Chmod(filepath.Join(dir, "repo"), test.mode), os.Chmod(filepath.Join(dir, "repo/src"), test.src), os.Chmod(filepath.Join(dir, "repo/.git"), 0o777))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			root, err := os.OpenRoot(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = root.Close() }()
 			err = candidate.CheckOwner(root, "/repo", test.user)
 			if (err != nil) != test.bad || test.bad && (!strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other)) {

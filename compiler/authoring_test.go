@@ -11,6 +11,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestAuthoring reads every example of docs/authoring.md, and the tester file of docs/tester.md.
@@ -18,9 +19,7 @@ func TestAuthoring(t *testing.T) {
 	var doc []byte
 	for _, page := range []string{"../docs/authoring.md", "../docs/tester.md"} {
 		text, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		doc = append(doc, text...)
 	}
 	examples := regexp.MustCompile("(?s)```(?:json|yaml) (row|manifest|tester)\n(.*?)```").FindAllSubmatch(doc, -1)
@@ -41,9 +40,7 @@ func TestAuthoring(t *testing.T) {
 		t.Error(warnings, err)
 	}
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	families := map[string]bool{}
 	for task, err := range pack.Tasks() {
 		var problems compiler.Problems

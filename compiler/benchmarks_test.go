@@ -10,6 +10,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestBenchmarks validates the packs of this repository: there are no errors, and only the intended
@@ -23,9 +24,7 @@ func TestBenchmarks(t *testing.T) {
 			t.Error(p)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if summary.Packs < 6 || summary.Testers < 6 {
 		t.Errorf("summary %+v", summary)
 	}

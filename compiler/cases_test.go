@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -29,9 +30,7 @@ type testCase struct {
 func readCases(t *testing.T, path string) (*txtar.Archive, []testCase) {
 	t.Helper()
 	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	common := map[string]string{}
 	var cases []testCase
 	for i, f := range archive.Files {
@@ -70,9 +69,7 @@ func TestCases(t *testing.T) {
 	total := 0
 	for _, path := range archives {
 		path, err := filepath.Abs(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		archive, cases := readCases(t, path)
 		total += len(cases)
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -91,9 +88,7 @@ func TestCases(t *testing.T) {
 			}
 		})
 		if *update {
-			if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, txtar.Format(archive), 0o644))
 		}
 	}
 	if total < 150 {

@@ -12,6 +12,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // digestPack returns the files of a pack that uses everything digests cover.
@@ -40,18 +41,14 @@ func openDigestPack(t *testing.T, change func(files map[string]string)) (string,
 		t.Fatal(err)
 	}
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return dir, pack
 }
 
 func packDigest(t *testing.T, pack *compiler.Pack) string {
 	t.Helper()
 	d, err := pack.Digest(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return d
 }
 
@@ -75,9 +72,7 @@ func TestDigestInPython(t *testing.T) {
 	dir, pack := openDigestPack(t, func(f map[string]string) { // a checker directly in the root
 		f["tasks.jsonl"] += `{"id":"f","input":{"instructions":"f"},"eval":{"checker":{"source":"pytest","path":"unused"}}}` + "\n"
 	})
-	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755))
 	cmd := exec.CommandContext(t.Context(), python, "../docs/design/digests.py", dir)
 	cmd.Stdin = strings.NewReader(digestPack()["manifest.yaml"])
 	out, err := cmd.CombinedOutput()
@@ -116,9 +111,7 @@ func TestDigestStays(t *testing.T) {
 	}
 	dir, pack := openDigestPack(t, nil)
 	old := time.Unix(1, 0)
-	if err := os.Chtimes(filepath.Join(dir, "hidden/a/run.sh"), old, old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chtimes(filepath.Join(dir, "hidden/a/run.sh"), old, old))
 	if got := packDigest(t, pack); got != want {
 		t.Error("times count")
 	}
@@ -167,9 +160,7 @@ func TestDigestChanges(t *testing.T) {
 		})
 	}
 	dir, pack := openDigestPack(t, nil)
-	if err := os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755))
 	if packDigest(t, pack) == want {
 		t.Error("the right to execute does not count")
 	}
@@ -180,13 +171,9 @@ func TestTaskDigests(t *testing.T) {
 	digests := func(change func(f map[string]string)) compiler.Digests {
 		_, pack := openDigestPack(t, change)
 		for task, err := range pack.Tasks() {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			d, err := task.Digests()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return d
 		}
 		return compiler.Digests{}
@@ -231,12 +218,8 @@ func TestDigestErrors(t *testing.T) {
 		})
 	}
 	dir, pack := openDigestPack(t, nil)
-	if err := os.Remove(filepath.Join(dir, "assets/x.txt")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("data/one", filepath.Join(dir, "assets/x.txt")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "assets/x.txt")))
+	must.Do(t, os.Symlink("data/one", filepath.Join(dir, "assets/x.txt")))
 	if d, err := pack.Digest(t.Context()); err == nil || !strings.Contains(err.Error(), "symbolic link") {
 		t.Errorf("digest %s, %v", d, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/corpus"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/domain"
 )
 
@@ -25,14 +26,10 @@ import (
 func seed(f *testing.F, name string) {
 	corpus.Seed[[]byte](f)
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		for _, file := range archive.Files {
 			if strings.HasSuffix(file.Name, "/"+name) {
 				f.Add(file.Data)
@@ -43,9 +40,7 @@ func seed(f *testing.F, name string) {
 
 func put(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, text, 0o600))
 }
 
 // checkError checks that an error holds problems with messages.
@@ -92,15 +87,11 @@ func FuzzRow(f *testing.F) {
 	seed(f, "tasks.jsonl")
 	dir := f.TempDir()
 	manifest, tasks := filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl")
-	if err := os.WriteFile(manifest, []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: i}}\n"), 0o600); err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, os.WriteFile(manifest, []byte("id: p\nversion: 1\ndefaults: {family: terminal_task, environment: {image: i}}\n"), 0o600))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		put(t, tasks, text)
 		pack, err := family.OpenPack(manifest, tasks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ids := map[string]bool{}
 		for task, err := range pack.Tasks() {
 			if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 )
 
@@ -104,9 +105,7 @@ func TestAgentViewReachesNoSecret(t *testing.T) {
 		t.Run(task.ID(), func(t *testing.T) {
 			view := task.AgentView()
 			payload, err := view.Payload()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for name, v := range map[string]any{
 				"view": view, "payload": payload,
 			} {
@@ -302,9 +301,7 @@ func TestResourceSummary(t *testing.T) {
 	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
 	_, tasks := packtest.Open(t, t.TempDir(), "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
 	text, err := json.Marshal(tasks[0].ResourceSummary())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	wantJSON := `[{"name":"instructions","visibility":"public","kind":"text","value":"i"},` +
 		`{"name":"assets","visibility":"public","kind":"json","value":[{"path":"f"}]},` +
 		`{"name":"checker","visibility":"evaluation_inputs","kind":"json","redacted":true},` +

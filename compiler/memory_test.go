@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/validate"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // writeRows writes a pack of n rows of mixed families, of about 900 bytes each,
@@ -21,25 +22,17 @@ func writeRows(tb testing.TB, n int) string {
 	tb.Helper()
 	dir := tb.TempDir()
 	manifest := "id: big\nversion: 1\ndefaults: {environment: {image: \"img@sha256:0000000000000000000000000000000000000000000000000000000000000000\", workdir: /app}}\n"
-	if err := os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o644); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.WriteFile(filepath.Join(dir, "manifest.yaml"), []byte(manifest), 0o644))
 	f, err := os.Create(filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	w := bufio.NewWriterSize(f, 1<<20)
 	for i := range n {
 		if _, err := w.Write(appendRow(nil, i)); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	if err := w.Flush(); err != nil {
-		tb.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, w.Flush())
+	must.Do(tb, f.Close())
 	return dir
 }
 
@@ -107,15 +100,11 @@ func peakOf(t *testing.T, rows int) int {
 // peak returns the process's largest resident size in bytes.
 func peak(t *testing.T) int {
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			return kb * 1024
 		}
 	}

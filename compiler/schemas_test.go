@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/schematest"
 )
 
@@ -24,31 +25,23 @@ const schemaDir = "../docs/schemas"
 // the files.
 func TestSchemaFiles(t *testing.T) {
 	files, err := compiler.SchemaFiles(harness.AgentTypes(), family.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	known := map[string]bool{}
 	for _, f := range files {
 		known[f.Name] = true
 		path := filepath.Join(schemaDir, f.Name)
 		if *update {
-			if err := os.WriteFile(path, f.Content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, f.Content, 0o644))
 			continue
 		}
 		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if diff := cmp.Diff(string(got), string(f.Content)); diff != "" {
 			t.Errorf("%s differs from the code; run go test ./compiler -run TestSchemaFiles -update\n%s", path, diff)
 		}
 	}
 	present, err := filepath.Glob(filepath.Join(schemaDir, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	known["progress.schema.json"] = true // of events, which have no definition here
 	for _, path := range present {
 		if !known[filepath.Base(path)] {
@@ -63,9 +56,7 @@ func TestSchemaFiles(t *testing.T) {
 func TestSchemasAgree(t *testing.T) {
 	schemas := readSchemas(t)
 	archives, err := filepath.Glob("testdata/cases/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var missed []string
 	for _, path := range archives {
 		archive, cases := readCases(t, path)
@@ -90,14 +81,10 @@ func TestSchemasAgree(t *testing.T) {
 	got := strings.Join(missed, "\n") + "\n"
 	const golden = "testdata/beyond-schema.txt"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("other cases than those in %s are beyond the schemas\n%s", golden, diff)
 	}
@@ -158,17 +145,13 @@ func parseAny(file, text string) (any, bool) {
 func readSchemas(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	files, err := compiler.SchemaFiles(harness.AgentTypes(), family.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	schemas := map[string]map[string]any{}
 	for _, f := range files {
 		decoder := json.NewDecoder(bytes.NewReader(f.Content))
 		decoder.UseNumber()
 		var s map[string]any
-		if err := decoder.Decode(&s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&s))
 		schemas[strings.TrimSuffix(f.Name, ".schema.json")] = s
 	}
 	return schemas

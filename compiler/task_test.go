@@ -17,6 +17,7 @@ import (
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 )
 
@@ -81,9 +82,7 @@ func TestMetadata(t *testing.T) {
 	manifest := `{"id":"p","version":3,"defaults":{"family":"tool_call","environment":{"image":"i","gpu":1}},"asset_roots":{"eval":"secret/"},"asset_defaults":{"read_only":false}}`
 	task := oneTask(t, manifest, `{"id":"a","metadata":{"difficulty":"hard","environment":"mine"},"environment":{"image":"j"}}`)
 	got, err := json.Marshal(task.Metadata())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	path := task.Metadata()["benchmark_pack"].(map[string]any)["manifest_path"].(string)
 	want := fmt.Sprintf(`{"asset_defaults":{"read_only":false},"asset_roots":{"eval":"secret/","public":"assets/"},`+
 		`"benchmark_pack":{"id":"p","manifest_path":%q,"version":3},"difficulty":"hard","environment":{"gpu":1,"image":"j"}}`, path)
@@ -97,9 +96,7 @@ func TestPayload(t *testing.T) {
 	row := `{"id":"a","input":{"prompt":"<é>","n":1.50,"id":"own"},"eval":{"x":1},"metadata":{"m":1},` +
 		`"assets":[{"path":"f"}],"environment":{"image":"i","timeout_seconds":1.5,"env":{"A":"b"},"network":"none","user":"1","resources":{"memory":16777216,"cpus":2.5,"pids":3},"other":1}}`
 	payload, err := oneTask(t, "id: p\nversion: 1\ndefaults: {family: tool_call}\n", row).AgentView().Payload()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := `{
   "assets": [
     {
@@ -176,9 +173,7 @@ func TestAnswerFormat(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			payload, err := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+test.family+`","input":{`+test.input+`},"eval":{`+test.eval+`}}`).AgentView().Payload()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var got struct {
 				Format string `json:"answer_format"`
 			}
@@ -253,9 +248,7 @@ func TestTasksGoOn(t *testing.T) {
 	rows := `{"id":"a","family":"tool_call"}` + "\nx\n" + long + "\n" + medium + "\n" + `{"id":"a","family":"tool_call"}` + "\n" + `{"id":"b","family":"tool_call"}`
 	filetest.Write(t, dir, map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": rows})
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for range 2 { // a pack can be read again
 		var got []string
 		for task, err := range pack.Tasks() {
@@ -279,9 +272,7 @@ func TestTasksGoOn(t *testing.T) {
 		t.Errorf("first %v, %v", task, err)
 	}
 	stop() // leaving early is allowed
-	if err := os.Remove(pack.TasksPath); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(pack.TasksPath))
 	for task, err := range pack.Tasks() {
 		if task != nil || err == nil {
 			t.Errorf("%v, %v", task, err)

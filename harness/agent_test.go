@@ -22,17 +22,11 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestRead parses lines of the agents' output.
 func TestRead(t *testing.T) {
@@ -147,7 +141,7 @@ func TestPrompt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			view, kind := agentView(t, tt.row)
 			got, err := harness.Prompt(harness.Request{Task: view, Kind: kind}, "task.json")
-			must(t, err)
+			must.Do(t, err)
 			for _, want := range []string{"-v or not?", tt.collected, "/task.json", "How your result is collected"} {
 				if !strings.Contains(got, want) {
 					t.Errorf("lacks %q:\n%s", want, got)
@@ -170,8 +164,8 @@ func TestVariant(t *testing.T) {
 	}))
 	defer registry.Close()
 	glibc, musl := t.TempDir(), t.TempDir()
-	must(t, os.Mkdir(filepath.Join(musl, "lib"), 0o755))
-	must(t, os.WriteFile(filepath.Join(musl, "lib", "ld-musl-x86_64.so.1"), nil, 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(musl, "lib"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(musl, "lib", "ld-musl-x86_64.so.1"), nil, 0o755))
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	for _, cli := range harness.CLIs() {
 		for _, image := range []string{glibc, musl} {
@@ -201,7 +195,7 @@ func TestVariant(t *testing.T) {
 func TestAgentPrintsNoKey(t *testing.T) {
 	agent := &harness.Agent{CLI: harness.CLI{AgentType: testerfile.AgentType{Name: "x"}}, Relay: relay.Config{Key: relay.NewKey("sk-secret")}}
 	text, err := json.Marshal(struct{ Key relay.Key }{agent.Relay.Key})
-	must(t, err)
+	must.Do(t, err)
 	if strings.Contains(string(text), "sk-secret") {
 		t.Errorf("printed %s", text)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/harness/agentcli"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/runtime"
@@ -80,9 +81,9 @@ func registryOf(t *testing.T, program string) *httptest.Server {
 	var archive bytes.Buffer
 	zipped := gzip.NewWriter(&archive)
 	files := tar.NewWriter(zipped)
-	must(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "package/" + program, Mode: 0o755}))
-	must(t, files.Close())
-	must(t, zipped.Close())
+	must.Do(t, files.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "package/" + program, Mode: 0o755}))
+	must.Do(t, files.Close())
+	must.Do(t, zipped.Close())
 	sum := sha512.Sum512(archive.Bytes())
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/archive" {
@@ -136,7 +137,7 @@ func TestAgentFromOutside(t *testing.T) {
 		"near": {Command: schema.Command{Shell: `a "b"`}, Env: map[string]string{"A": "{key}"}}, "far": {URL: "https://x.org/{url}"},
 	}}
 	to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
-	must(t, err)
+	must.Do(t, err)
 	agent := &harness.Agent{
 		HarnessConfig: config, CLI: cli, Arch: "amd64", Relay: to,
 		Tools: &agentcli.Cache{Dir: t.TempDir(), Registry: registryOf(t, "bin/outsider").URL, Logger: slog.New(slog.DiscardHandler)},
@@ -148,7 +149,7 @@ func TestAgentFromOutside(t *testing.T) {
 		Env:    []string{"OPENAI_API_KEY=sk-secret-of-the-provider"},
 		Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(), Trace: &trace, OnStep: func(text string) { said = append(said, text) },
 	})
-	must(t, err)
+	must.Do(t, err)
 	if result.Failure != nil || result.Candidate.Text != "four" || result.Agent.Name != "outsider" {
 		t.Errorf("%+v", result)
 	}
@@ -167,13 +168,13 @@ func TestCommandGetsNoKey(t *testing.T) {
 	}}}
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	to, err := harness.RelayTo(relay.OpenAI, key, testerfile.HarnessConfig{Model: "m"})
-	must(t, err)
+	must.Do(t, err)
 	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, ProviderConfig: testerfile.ProviderConfig{Key: "TEAM_KEY"}}}
 	_, err = command.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
 		Env: []string{"TEAM_KEY=" + key, "LANG=C"}, Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),
 	})
-	must(t, err)
+	must.Do(t, err)
 	if env["LANG"] != "C" || env["OPENAI_API_KEY"] == "" || strings.Contains(fmt.Sprint(env), key) {
 		t.Errorf("the command got %v", env)
 	}
@@ -184,12 +185,12 @@ func TestCommandGetsNoKey(t *testing.T) {
 func TestKeyBesideSidecars(t *testing.T) {
 	view, _ := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	to, err := harness.RelayTo(relay.OpenAI, "sk-secret-of-the-provider", testerfile.HarnessConfig{Model: "m"})
-	must(t, err)
+	must.Do(t, err)
 	key := func(sidecars int, reach bool) string {
 		key, err := harness.SessionKey(harness.Request{
 			Task: view, Sidecars: make([]service.Sidecar, sidecars), Egress: harness.Egress{Log: proxy.NewLog(io.Discard), SidecarsReachProvider: reach},
 		}, &to)
-		must(t, err)
+		must.Do(t, err)
 		return key
 	}
 	usual, one, another := key(0, false), key(1, false), key(1, false)
@@ -277,7 +278,7 @@ func TestEndsAtOnce(t *testing.T) {
 			defer provider.Close()
 			config := testerfile.HarnessConfig{Model: "m", Version: "1.2.3", TaskFile: "task.json", BaseURL: provider.URL + "/v1"}
 			to, err := harness.RelayTo(cli.Provider, "sk-secret-of-the-provider", config)
-			must(t, err)
+			must.Do(t, err)
 			versions := 0
 			engine := offline{&fake.Engine{Directory: t.TempDir(), Lookup: func(args []string) fake.Program {
 				return func(context.Context, *fake.Proc) fake.Status {

@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/oci"
 )
 
@@ -36,9 +37,7 @@ func strict(changes ...func(*oci.Config)) oci.Config {
 func spec(t *testing.T, c oci.Config) *specs.Spec {
 	t.Helper()
 	s, err := oci.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return s
 }
 
@@ -89,18 +88,14 @@ func plain(s *specs.Spec) specs.Spec {
 // tree returns a value as JSON has it.
 func tree(t *testing.T, v any) (all any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text(t, v)), &all); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text(t, v)), &all))
 	return all
 }
 
 func text(t *testing.T, v any) string {
 	t.Helper()
 	indented, err := json.MarshalIndent(v, "", "\t")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(indented) + "\n"
 }
 
@@ -138,9 +133,7 @@ func lines(t *testing.T, filter specs.LinuxSeccomp) string {
 	var text strings.Builder
 	for _, v := range all {
 		line, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		text.Write(append(line, '\n'))
 	}
 	return text.String()
@@ -150,14 +143,10 @@ func compare(t *testing.T, name, got string) {
 	t.Helper()
 	golden := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("spec differs from %s (run with -update after checking):\n%s", golden, diff)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -24,7 +25,7 @@ func zipped(t testing.TB, text string) []byte {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	_, err := z.Write([]byte(text))
-	must(t, errors.Join(err, z.Close()))
+	must.Do(t, errors.Join(err, z.Close()))
 	return b.Bytes()
 }
 
@@ -33,7 +34,7 @@ func zipped(t testing.TB, text string) []byte {
 func failing(t *testing.T, format string, o pack.Options, want string) {
 	t.Helper()
 	f, err := pack.Named(formats(), format)
-	must(t, err)
+	must.Do(t, err)
 	parent := t.TempDir()
 	if o.Out == "" {
 		o.Out = filepath.Join(parent, "out")
@@ -49,7 +50,7 @@ func failing(t *testing.T, format string, o pack.Options, want string) {
 		}
 	}
 	entries, err := os.ReadDir(parent)
-	must(t, err)
+	must.Do(t, err)
 	if len(entries) > 0 {
 		t.Errorf("left behind: %v", entries)
 	}
@@ -89,7 +90,7 @@ func TestBrokenFiles(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			source := filepath.Join(t.TempDir(), tt.file)
-			must(t, os.WriteFile(source, tt.content, 0o644))
+			must.Do(t, os.WriteFile(source, tt.content, 0o644))
 			failing(t, tt.format, pack.Options{Source: source, Limits: tt.limits}, tt.want)
 		})
 	}
@@ -104,15 +105,15 @@ func flipped(b []byte, fromEnd int) []byte {
 // TestManyProblems shows that an import gives up after some problems.
 func TestManyProblems(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "a.jsonl")
-	must(t, os.WriteFile(source, []byte(strings.Repeat("{\n", 1000)), 0o644))
+	must.Do(t, os.WriteFile(source, []byte(strings.Repeat("{\n", 1000)), 0o644))
 	failing(t, "humaneval", pack.Options{Source: source}, "stopped after 20 problems")
 }
 
 // TestSources has paths that are not a source of the format.
 func TestSources(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o644))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "file"), []byte("x"), 0o644))
 	for _, f := range formats() {
 		for source, want := range map[string]string{
 			"missing": "no such file or directory", "empty": "", "file": "",
@@ -131,51 +132,53 @@ func TestTaskDirectories(t *testing.T) {
 		limits pack.ImportLimits
 		want   string
 	}{
-		{"link out", func(t *testing.T, task string) { must(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p"))) }, pack.ImportLimits{}, `/one/tests/p: the symbolic link leads to /etc/passwd, which is no file beside it`},
+		{"link out", func(t *testing.T, task string) {
+			must.Do(t, os.Symlink("/etc/passwd", filepath.Join(task, "tests", "p")))
+		}, pack.ImportLimits{}, `/one/tests/p: the symbolic link leads to /etc/passwd, which is no file beside it`},
 		{"link to another directory", func(t *testing.T, task string) {
-			must(t, os.Symlink("../task.yaml", filepath.Join(task, "tests", "copy")))
+			must.Do(t, os.Symlink("../task.yaml", filepath.Join(task, "tests", "copy")))
 		}, pack.ImportLimits{}, `/one/tests/copy: the symbolic link leads to ../task.yaml`},
-		{"link to a directory", func(t *testing.T, task string) { must(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.ImportLimits{}, `/one/tests/up: the symbolic link leads to ..`},
+		{"link to a directory", func(t *testing.T, task string) { must.Do(t, os.Symlink("..", filepath.Join(task, "tests", "up"))) }, pack.ImportLimits{}, `/one/tests/up: the symbolic link leads to ..`},
 		{"fifo", mkfifo, pack.ImportLimits{}, `"pipe" is no file or directory`},
-		{"backslash", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.ImportLimits{}, "holds a backslash"},
-		{"control character", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.ImportLimits{}, "holds a control character"},
-		{"not utf-8", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.ImportLimits{}, "the name is not UTF-8"},
+		{"backslash", func(t *testing.T, task string) { must.Do(t, os.WriteFile(filepath.Join(task, `..\x`), nil, 0o644)) }, pack.ImportLimits{}, "holds a backslash"},
+		{"control character", func(t *testing.T, task string) { must.Do(t, os.WriteFile(filepath.Join(task, "a\nb"), nil, 0o644)) }, pack.ImportLimits{}, "holds a control character"},
+		{"not utf-8", func(t *testing.T, task string) { must.Do(t, os.WriteFile(filepath.Join(task, "a\xff"), nil, 0o644)) }, pack.ImportLimits{}, "the name is not UTF-8"},
 		{"large file", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.ImportLimits{File: 1000}, `"big": is too big: it has 2000 bytes, more than 1000`},
 		{"sparse file", func(t *testing.T, task string) {
-			must(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
+			must.Do(t, errors.Join(os.WriteFile(filepath.Join(task, "big"), nil, 0o644), os.Truncate(filepath.Join(task, "big"), 1<<40)))
 		}, pack.ImportLimits{}, "more than 268435456"},
 		{"large directory", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.ImportLimits{TaskBytes: 1000}, "more than"},
 		{"large source", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "big"), make([]byte, 2000), 0o644))
 		}, pack.ImportLimits{AllBytes: 1000}, "the task directories hold more than 1000 bytes"},
 		{"many links to a file", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "tests", "big"), make([]byte, 2000), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "tests", "big"), make([]byte, 2000), 0o644))
 			for _, name := range []string{"a", "b", "c"} {
-				must(t, os.Symlink("big", filepath.Join(task, "tests", name)))
+				must.Do(t, os.Symlink("big", filepath.Join(task, "tests", name)))
 			}
 		}, pack.ImportLimits{AllBytes: 6000}, "the task directories hold more than 6000 bytes"},
-		{"many files", func(t *testing.T, task string) { must(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.ImportLimits{TaskFiles: 4}, "more than 4 files"},
+		{"many files", func(t *testing.T, task string) { must.Do(t, os.WriteFile(filepath.Join(task, "more"), nil, 0o644)) }, pack.ImportLimits{TaskFiles: 4}, "more than 4 files"},
 		{"many tasks", func(t *testing.T, task string) {
-			must(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))
+			must.Do(t, os.CopyFS(filepath.Join(filepath.Dir(task), "two"), os.DirFS(task)))
 		}, pack.ImportLimits{Rows: 1}, "more than 1 tasks"},
 		{"binary instruction", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "task.yaml"), []byte("instruction: \xff"), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "task.yaml"), []byte("instruction: \xff"), 0o644))
 		}, pack.ImportLimits{}, "task.yaml: invalid UTF-8"},
 		{"workdir", func(t *testing.T, task string) {
-			must(t, os.WriteFile(filepath.Join(task, "docker-compose.yaml"), []byte("services: {client: {working_dir: /}}\n"), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(task, "docker-compose.yaml"), []byte("services: {client: {working_dir: /}}\n"), 0o644))
 		}, pack.ImportLimits{}, "$.environment.workdir: workdir is the root directory"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			source := t.TempDir()
 			task := filepath.Join(source, "one")
-			must(t, os.MkdirAll(filepath.Join(task, "tests"), 0o755))
+			must.Do(t, os.MkdirAll(filepath.Join(task, "tests"), 0o755))
 			for name, text := range map[string]string{"task.yaml": "instruction: x\n", "Dockerfile": "FROM x\n", "run-tests.sh": "true\n", "solution.sh": "true\n"} {
-				must(t, os.WriteFile(filepath.Join(task, name), []byte(text), 0o644))
+				must.Do(t, os.WriteFile(filepath.Join(task, name), []byte(text), 0o644))
 			}
 			tt.make(t, task)
 			failing(t, "terminal-bench", pack.Options{Source: source, Limits: tt.limits}, tt.want)
@@ -184,16 +187,16 @@ func TestTaskDirectories(t *testing.T) {
 }
 
 func mkfifo(t *testing.T, task string) {
-	must(t, unix.Mkfifo(filepath.Join(task, "pipe"), 0o644))
+	must.Do(t, unix.Mkfifo(filepath.Join(task, "pipe"), 0o644))
 }
 
 // TestDestination shows that an import replaces neither a pack nor anything else.
 func TestDestination(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "a.jsonl")
-	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
-	must(t, os.MkdirAll(filepath.Join(dir, "nested", "directory"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "nested", "manifest.yaml"), []byte("id: x\nversion: 1\n"), 0o644))
+	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "nested", "directory"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "nested", "manifest.yaml"), []byte("id: x\nversion: 1\n"), 0o644))
 	for name, o := range map[string]pack.Options{
 		"is there already":       {Out: dir},
 		"not a directory":        {Out: source},
@@ -212,12 +215,12 @@ func TestDestination(t *testing.T) {
 func TestFill(t *testing.T) {
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
-	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
-	must(t, os.Mkdir(out, 0o755))
+	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must.Do(t, os.Mkdir(out, 0o755))
 	const manifest = "id: mine # kept\nversion: 7\ndefaults:\n  family: code_completion\n  environment: {image: \"x:1\"}\n"
 	filetest.Write(t, out, map[string]string{"manifest.yaml": manifest, "README.md": "read me\n"})
 	f, err := pack.Named(formats(), "humaneval")
-	must(t, err)
+	must.Do(t, err)
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
 	if err != nil || report.Tasks != 1 {
 		t.Fatalf("%+v %v", report, err)
@@ -227,11 +230,11 @@ func TestFill(t *testing.T) {
 		t.Errorf("files %v", files)
 	}
 	checkPack(t, out)
-	must(t, os.MkdirAll(filepath.Join(out, "hidden/of-an-earlier-import"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(out, "hidden/of-an-earlier-import"), 0o755))
 	if _, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true}); err != nil || len(texts(readTree(t, out))) != 4 {
 		t.Errorf("a second time: %v, files %v", err, texts(readTree(t, out)))
 	}
-	must(t, os.Remove(filepath.Join(out, "provenance.json")))
+	must.Do(t, os.Remove(filepath.Join(out, "provenance.json")))
 	_, err = pack.Import(context.Background(), f, pack.Options{Source: source, Out: out, Fill: true})
 	if err == nil || !strings.Contains(err.Error(), "tasks.jsonl is there already, and no import made it") {
 		t.Errorf("over rows that no import made: %v", err)
@@ -243,11 +246,11 @@ func TestFill(t *testing.T) {
 func TestFillImage(t *testing.T) {
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")
-	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
-	must(t, os.Mkdir(out, 0o755))
-	must(t, os.WriteFile(filepath.Join(out, "manifest.yaml"), []byte("id: x\nversion: 1\ndefaults: {family: code_completion}\n"), 0o644))
+	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must.Do(t, os.Mkdir(out, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(out, "manifest.yaml"), []byte("id: x\nversion: 1\ndefaults: {family: code_completion}\n"), 0o644))
 	f, err := pack.Named(formats(), "humaneval")
-	must(t, err)
+	must.Do(t, err)
 	pin := func(_ context.Context, ref string) (string, error) {
 		return ref + "@sha256:" + strings.Repeat("0", 64), nil
 	}
@@ -257,9 +260,9 @@ func TestFillImage(t *testing.T) {
 	}
 	o.Image = "example.org/x"
 	report, err := pack.Import(context.Background(), f, o)
-	must(t, err)
+	must.Do(t, err)
 	row, err := os.ReadFile(filepath.Join(out, "tasks.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	if !bytes.Contains(row, []byte(`"image":"example.org/x@sha256:000`)) || len(report.Notes) > 0 {
 		t.Errorf("%s %v", row, report.Notes)
 	}
@@ -269,14 +272,14 @@ func TestFillImage(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "a.jsonl")
-	must(t, os.WriteFile(source, []byte(soundRow), 0o644))
+	must.Do(t, os.WriteFile(source, []byte(soundRow), 0o644))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	f, err := pack.Named(formats(), "humaneval")
-	must(t, err)
+	must.Do(t, err)
 	_, err = pack.Import(ctx, f, pack.Options{Source: source, Out: filepath.Join(dir, "out")})
 	entries, also := os.ReadDir(dir)
-	must(t, also)
+	must.Do(t, also)
 	if !errors.Is(err, context.Canceled) || len(entries) != 1 {
 		t.Errorf("%v, left %v", err, entries)
 	}
@@ -296,7 +299,7 @@ func TestImportedHumanEval(t *testing.T) {
 		t.Skipf("THE HUMANEVAL PROBLEMS ARE MISSING, so nothing is shown on them; SBENCH_DATA names the directory with humaneval/HumanEval.jsonl.gz: %v", err)
 	}
 	f, err := pack.Named(formats(), "humaneval")
-	must(t, err)
+	must.Do(t, err)
 	out := filepath.Join(t.TempDir(), "out")
 	report, err := pack.Import(context.Background(), f, pack.Options{Source: source, Out: out})
 	if err != nil || report.Tasks != 164 || len(report.Left) > 0 {
@@ -305,10 +308,10 @@ func TestImportedHumanEval(t *testing.T) {
 	checkPack(t, out)
 	// A truncated file is an error, wherever it is cut.
 	whole, err := os.ReadFile(source)
-	must(t, err)
+	must.Do(t, err)
 	for _, n := range []int{10, 1000, len(whole) / 2, len(whole) - 1} {
 		cut := filepath.Join(t.TempDir(), "HumanEval.jsonl.gz")
-		must(t, os.WriteFile(cut, whole[:n], 0o644))
+		must.Do(t, os.WriteFile(cut, whole[:n], 0o644))
 		failing(t, "humaneval", pack.Options{Source: cut}, "truncated gzip data")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -29,7 +30,7 @@ func FuzzImport(f *testing.F) {
 	}
 	for _, name := range golden {
 		archive, err := txtar.ParseFile(name)
-		must(f, err)
+		must.Do(f, err)
 		source, _ := split(archive)
 		for i, format := range all {
 			if !strings.HasPrefix(filepath.Base(name), format.Name) {
@@ -61,12 +62,12 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 	}
 	if f.Options != nil {
 		set := fmt.Sprintf(`{"pytest": %[1]v, "hints": %[1]v, "test_commands": {"example/calc": "pytest {tests}"}}`, flags&2 != 0)
-		must(t, json.Unmarshal([]byte(set), f.Options))
+		must.Do(t, json.Unmarshal([]byte(set), f.Options))
 	}
 	if f.Family.CandidateKind == compiler.CandidateWorkspace {
 		makeDirectory(t, o.Source, data)
 	} else {
-		must(t, os.WriteFile(o.Source, data, 0o644))
+		must.Do(t, os.WriteFile(o.Source, data, 0o644))
 	}
 	var trees [2]map[string]string
 	for i, name := range []string{"one", "two"} {
@@ -95,10 +96,10 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 // makeDirectory writes those files of an archive that the file system accepts.
 func makeDirectory(t *testing.T, dir string, data []byte) {
 	t.Helper()
-	must(t, os.Mkdir(dir, 0o755))
+	must.Do(t, os.Mkdir(dir, 0o755))
 	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
 	for _, f := range files(string(data)) {
 		if !filepath.IsLocal(f.Name) || strings.Count(f.Name, "/") > 6 {
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -36,9 +37,9 @@ func TestImages(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			if tt.text != "" {
-				must(t, os.WriteFile(filepath.Join(dir, "provenance.json"), []byte(tt.text), 0o644))
+				must.Do(t, os.WriteFile(filepath.Join(dir, "provenance.json"), []byte(tt.text), 0o644))
 			}
-			must(t, errors.Join(os.Mkdir(filepath.Join(dir, "images"), 0o755), os.Symlink("/", filepath.Join(dir, "images", "link"))))
+			must.Do(t, errors.Join(os.Mkdir(filepath.Join(dir, "images"), 0o755), os.Symlink("/", filepath.Join(dir, "images", "link"))))
 			got, err := pack.Images(dir)
 			if tt.wrong != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.wrong) {
@@ -46,7 +47,7 @@ func TestImages(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.Do(t, err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}

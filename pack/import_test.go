@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
 )
@@ -37,14 +38,12 @@ func TestGolden(t *testing.T) {
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
 			archive, err := txtar.ParseFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			source, want := split(archive)
 			got := importGolden(t, archive, source)
 			if *update {
 				archive.Files = append(source, got...)
-				must(t, os.WriteFile(name, txtar.Format(archive), 0o644))
+				must.Do(t, os.WriteFile(name, txtar.Format(archive), 0o644))
 				return
 			}
 			if diff := cmp.Diff(texts(want), texts(got)); diff != "" {
@@ -56,13 +55,6 @@ func TestGolden(t *testing.T) {
 
 // formats returns the formats that the command line has.
 func formats() []pack.Format { return append(pack.Formats(), harbor.Formats()...) }
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 func split(a *txtar.Archive) (source, want []txtar.File) {
 	for _, f := range a.Files {
@@ -99,7 +91,7 @@ func head(t *testing.T, a *txtar.Archive) (f pack.Format, o pack.Options) {
 				err = json.Unmarshal([]byte(value), f.Options)
 			}
 		}
-		must(t, err)
+		must.Do(t, err)
 	}
 	return f, o
 }
@@ -118,7 +110,7 @@ func importGolden(t *testing.T, a *txtar.Archive, source []txtar.File) []txtar.F
 		checkPack(t, out)
 	}
 	entries, err := os.ReadDir(dir)
-	must(t, err)
+	must.Do(t, err)
 	for _, e := range entries {
 		if e.Name() != "src" && e.Name() != "out" {
 			t.Errorf("the import left %s behind", e.Name())
@@ -161,8 +153,8 @@ func writeTree(t testing.TB, dir string, files []txtar.File) {
 	t.Helper()
 	for _, f := range files {
 		name := filepath.Join(dir, f.Name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, f.Data, 0o644))
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Do(t, os.WriteFile(name, f.Data, 0o644))
 	}
 }
 
@@ -171,7 +163,7 @@ func writeTree(t testing.TB, dir string, files []txtar.File) {
 func readTree(t testing.TB, dir string) []txtar.File {
 	t.Helper()
 	var files []txtar.File
-	must(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -208,11 +200,11 @@ func checkPack(t testing.TB, dir string) {
 			t.Errorf("validation: %v", p)
 		}
 	})
-	must(t, err)
+	must.Do(t, err)
 	p, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	for task, err := range p.Tasks() {
-		must(t, err)
+		must.Do(t, err)
 		if assets := task.AgentView().Assets; len(assets) > 0 && !task.Stepped() {
 			t.Errorf("%s: assets %v", task.ID(), assets)
 		}

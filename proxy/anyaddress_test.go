@@ -14,6 +14,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -52,9 +53,7 @@ func anyAddress(t *testing.T) {
 	w := newWorld(t)
 	p, log := w.startProxy(proxy.Config{})
 	l, err := net.Listen("tcp4", "0.0.0.0:80")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	done := make(chan error, 1)
 	go func() { done <- p.ServeRedirected(l) }()
 	question := []byte("\x00\x07\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07allowed\x04test\x00\x00\x01\x00\x01")
@@ -93,9 +92,7 @@ func anyAddress(t *testing.T) {
 func localNetwork(t *testing.T, networks ...string) {
 	t.Helper()
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { report(t, c.Close()) }()
 	execute := func(kind netlink.HeaderType, flags netlink.HeaderFlags, body []byte) {
 		_, err := c.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | netlink.Acknowledge | flags}, Data: body})

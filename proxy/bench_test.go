@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // benchChunk is the number of bytes that one operation of the copying benchmarks moves.
@@ -184,9 +186,7 @@ func (c benchClient) once() error {
 // echoes measures round trips of one byte in one tunnel.
 func (c benchClient) echoes(b *testing.B) {
 	conn, err := c.open('e', 0)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	defer func() { _ = conn.Close() }()
 	var took []time.Duration
 	one := make([]byte, 1)
@@ -221,9 +221,7 @@ func (c benchClient) idle(b *testing.B) {
 	var open []net.Conn
 	for range tunnels {
 		conn, err := c.open('e', 0)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		if _, err := conn.Write([]byte("x")); err != nil {
 			b.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -52,9 +53,7 @@ func TestBuffers(t *testing.T) {
 				})
 				p, _ := w.startProxy(proxy.Config{})
 				conn, err := net.Dial("tcp", serveLocal(t, p))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				c = conn.(*net.TCPConn)
 				request := "GET http://crude.allowed.test/ HTTP/1.1\r\nHost: x\r\n\r\n"
 				if tt.up {
@@ -85,9 +84,7 @@ func TestBuffers(t *testing.T) {
 // unread returns how many bytes wait in a connection's own buffer for receiving.
 func unread(t *testing.T, c *net.TCPConn) int64 {
 	raw, err := c.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	n := 0
 	report(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
 	report(t, err)

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // captureHello returns the ClientHello of crypto/tls.
@@ -21,9 +23,7 @@ func captureHello(t testing.TB, config *tls.Config) []byte {
 	}()
 	buf := make([]byte, 1<<15)
 	n, err := ours.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_ = ours.Close()
 	return bytes.Clone(buf[:n])
 }
@@ -32,9 +32,7 @@ func captureHello(t testing.TB, config *tls.Config) []byte {
 func echConfigList(t testing.TB, publicName string) []byte {
 	t.Helper()
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	vector := func(b []byte) []byte { return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...) }
 	contents := []byte{7, 0, 0x20} // config id, DHKEM(X25519, HKDF-SHA256)
 	contents = append(contents, vector(key.PublicKey().Bytes())...)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -131,15 +132,11 @@ func FuzzDNS(f *testing.F) {
 		m := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, RecursionDesired: true}, Questions: []dnsmessage.Question{
 			{Name: dnsmessage.MustNewName(name), Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}}}
 		b, err := m.Pack()
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		f.Add(b)
 	}
 	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{Requests: 1 << 40, Names: 100}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	f.Cleanup(func() { report(f, p.Close()) })
 	f.Fuzz(func(t *testing.T, question []byte) {
 		answer := p.AnswerDNS(question)

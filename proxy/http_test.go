@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -34,14 +35,10 @@ func (w *world) crude(f func(net.Conn)) {
 func converse(t testing.TB, address, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = c.Close() }()
 	go func() { _, _ = io.WriteString(c, text) }()
-	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
 	b, err := io.ReadAll(c)
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Errorf("the connection is open after %q", b)
@@ -161,9 +158,7 @@ func TestHTTPClientLeaves(t *testing.T) {
 			})
 			p, log := w.startProxy(proxy.Config{})
 			c, err := net.Dial("tcp", serveLocal(t, p))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			_, _ = io.WriteString(c, request("GET", "/", "", ""))
 			<-asked
 			report(t, c.Close())
@@ -185,9 +180,7 @@ func TestHTTPShutdown(t *testing.T) {
 	})
 	p, log := w.startProxy(proxy.Config{})
 	c, err := net.Dial("tcp", serveLocal(t, p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, request("GET", "/", "", ""))
 	<-asked

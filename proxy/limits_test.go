@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -18,9 +19,7 @@ import (
 func refused(t *testing.T, address, host, want string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, "CONNECT "+host+":443 HTTP/1.1\r\nHost: x\r\n\r\n")
 	got, _ := io.ReadAll(c)
@@ -36,9 +35,7 @@ func TestTooManyConnections(t *testing.T) {
 	address := serveLocal(t, p)
 	for i := range 5 {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer func() { _ = c.Close() }()
 		if i < 4 {
 			continue
@@ -83,9 +80,7 @@ func TestSlowloris(t *testing.T) {
 	var cut sync.WaitGroup
 	for begin, drip := range map[string]string{"GET http://allowed.test/ HTTP/1.1\r\n": strings.Repeat("X-A: b\r\n", 100), "CONNECT allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n": hello} {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer func() { _ = c.Close() }()
 		cut.Go(func() {
 			_, err := io.WriteString(c, begin)
@@ -123,15 +118,11 @@ func TestLogFails(t *testing.T) {
 	w := newWorld(t)
 	cfg := proxy.Config{Log: proxy.NewLog(failing{}), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	address := serveLocal(t, p)
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, _ = io.WriteString(c, "GET http://allowed.test/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil || resp.StatusCode != want {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 )
@@ -109,26 +110,20 @@ func startRival(b *testing.B, name, origin string) rival {
 	}
 	l := listenLocal(b)
 	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	defer func() { _ = file.Close() }()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), rivalVariable+"="+name+" "+origin)
 	cmd.ExtraFiles, cmd.Stderr = []*os.File{file}, os.Stderr
 	stdin, err := cmd.StdinPipe() // the process ends when it is closed
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.Cleanup(func() { _ = stdin.Close() })
 	return startProcess(b, rival{name: name, address: l.Addr().String()}, cmd)
 }
 
 func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
 	b.Helper()
-	if err := cmd.Start(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, cmd.Start())
 	r.pid = cmd.Process.Pid
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
@@ -150,9 +145,7 @@ func (r rival) processor(b *testing.B) float64 {
 		return 0
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
 	user, _ := strconv.Atoi(fields[12])
 	system, _ := strconv.Atoi(fields[13])
@@ -162,9 +155,7 @@ func (r rival) processor(b *testing.B) float64 {
 // memory returns the resident memory of the rival's process, in KiB.
 func (r rival) memory(b *testing.B) float64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
 	kib, _ := strconv.Atoi(strings.Fields(rest)[0])
 	return float64(kib)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/runtime"
 )
@@ -46,16 +47,12 @@ func newSandbox(t testing.TB, p *proxy.Proxy, transparent bool) *sandbox {
 		network.UDP, network.Redirect, network.Nameserver = []string{"127.0.0.1:53"}, true, "127.0.0.1"
 	}
 	programs, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.sandbox, err = run.Create(context.Background(), runtime.Config{
 		Name: "egress", Image: image, Limits: runtime.DefaultLimits(), Workdir: "/tmp", User: "1000:1000", Network: network,
 		Mounts: []runtime.Mount{{Source: programs, Dest: "/programs"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	s.start()
 	return s
 }
@@ -105,9 +102,7 @@ type askTLS struct {
 func (s *sandbox) ask(a ask) string {
 	s.t.Helper()
 	line, err := json.Marshal(a)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	if _, err := s.in.Write(append(line, '\n')); err != nil {
 		s.t.Fatal(err)
 	}

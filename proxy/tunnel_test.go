@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 )
 
@@ -55,9 +56,7 @@ func (w *world) raw(f func(net.Conn)) {
 func openTunnel(t testing.TB, address string) (*net.TCPConn, int) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	if _, err := io.WriteString(c, "CONNECT raw.allowed.test:443 HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -89,9 +88,7 @@ func headOf(c net.Conn) (string, error) {
 func readHead(t testing.TB, c net.Conn) string {
 	t.Helper()
 	head, err := headOf(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return head
 }
 
@@ -250,9 +247,7 @@ func TestClose(t *testing.T) {
 	log := newBook()
 	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Connections: tunnels + 1}}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	l := listenLocal(t)
 	done := make(chan error, 1)
 	go func() { done <- p.Serve(l) }()
@@ -262,9 +257,7 @@ func TestClose(t *testing.T) {
 		clients = append(clients, c)
 	}
 	half, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, _ = io.WriteString(half, "CONNECT raw.allowed")
 	clients = append(clients, half)
 	if n := openFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
@@ -300,8 +293,6 @@ func TestClose(t *testing.T) {
 func openFiles(t testing.TB) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return len(entries)
 }

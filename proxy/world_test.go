@@ -26,6 +26,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 )
@@ -74,9 +75,7 @@ func newWorld(t testing.TB) *world {
 func listenLocal(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -134,14 +133,10 @@ func (w *world) serve(l net.Listener, config *tls.Config) {
 func selfSigned(t testing.TB) *tls.Config {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"allowed.test"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 }
 
@@ -329,9 +324,7 @@ func words(e proxy.Entry) string {
 func domains(t testing.TB, names ...string) []domain.Domain {
 	t.Helper()
 	d, err := domain.ParseAll(names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return d
 }
 
@@ -344,9 +337,7 @@ func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 		cfg.Allowed.Domains = domains(w.t, "allowed.test", "sub.wild.test")
 	}
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Do(w.t, err)
 	w.t.Cleanup(func() { report(w.t, p.Close()) })
 	return p, log
 }

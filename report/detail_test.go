@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 )
@@ -17,9 +18,9 @@ import (
 // TestOutside: whatever a record names, the report reads nothing outside the run's directory and does not block.
 func TestOutside(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
-	check(t, os.WriteFile(outside, []byte("SECRET"), 0o600))
+	must.Do(t, os.WriteFile(outside, []byte("SECRET"), 0o600))
 	up, err := filepath.Rel("/x/run", outside)
-	check(t, err)
+	must.Do(t, err)
 	paths := map[string]func(dir string) error{
 		outside:         nil,
 		"../" + up:      nil,
@@ -34,16 +35,16 @@ func TestOutside(t *testing.T) {
 	}
 	for path, prepare := range paths {
 		dir := t.TempDir()
-		check(t, os.Mkdir(filepath.Join(dir, "logs"), 0o755))
+		must.Do(t, os.Mkdir(filepath.Join(dir, "logs"), 0o755))
 		if prepare != nil {
-			check(t, prepare(dir))
+			must.Do(t, prepare(dir))
 		}
 		line, err := json.Marshal(map[string]any{"task_id": "t", "verification_status": "failed", "candidate_workspace": path, "logs": []map[string]any{{"path": path}}})
-		check(t, err)
+		must.Do(t, err)
 		d, err := opened(t, dir, string(line)).Detail(t.Context(), 0, 1<<20)
-		check(t, err)
+		must.Do(t, err)
 		data, err := json.Marshal(d)
-		check(t, err)
+		must.Do(t, err)
 		if len(d.Logs) > 0 || len(d.Missing) == 0 || strings.Contains(string(data), "SECRET") {
 			t.Errorf("%q: %s", path, data)
 		}
@@ -55,23 +56,23 @@ func TestEgress(t *testing.T) {
 	records := []a{{task: "t", attempt: 1, try: 1, status: "passed", producer: 60}, {task: "t", attempt: 2, try: 1, status: "passed", producer: 60}}
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "egress.jsonl"))
-	check(t, err)
+	must.Do(t, err)
 	log := proxy.NewLog(f)
 	s := opened(t, dir, records[0].line(0)+records[1].line(5))
 	at := s.Attempts[1].Started
 	log.Write(proxy.Entry{Time: at.Add(-1), Task: "t", Attempt: 2, Kind: proxy.KindDNS, Host: "early.example", Verdict: proxy.Deny})
 	log.Write(proxy.Entry{Time: at, Task: "other", Attempt: 2, Kind: proxy.KindDNS, Host: "other.example", Verdict: proxy.Deny})
 	_, err = f.WriteString("no entry\n")
-	check(t, err)
+	must.Do(t, err)
 	for i := range 500 {
 		log.Write(proxy.Entry{
 			Time: at, Task: "t", Attempt: 2, Kind: proxy.KindRelay, Host: "h", Port: 443, Verdict: proxy.Allow, Up: 1, Down: int64(i), Duration: 2e9, Method: "POST", Path: "/p",
 			Status: 200, Model: "m", Stripped: []string{"web_search"}, Usage: &proxy.Usage{Input: 5, Cached: 4, Output: 3, Reasoning: 2},
 		})
 	}
-	check(t, f.Close())
+	must.Do(t, f.Close())
 	d, err := s.Detail(t.Context(), 1, 1<<20)
-	check(t, err)
+	must.Do(t, err)
 	e := d.Egress
 	if e.Allowed != 500 || e.Denied != 1 || e.Errors != 0 || len(e.Entries)+e.More != 501 || len(e.Entries) != 200 || !e.Entries[0].Earlier || e.Entries[0].Host != "early.example" {
 		t.Errorf("%d entries, %+v", len(e.Entries), e)
@@ -94,7 +95,7 @@ func TestEgress(t *testing.T) {
 func TestChanged(t *testing.T) {
 	dir := t.TempDir()
 	s := opened(t, dir, a{task: "one", status: "passed"}.line(0))
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(a{task: "two", status: "passed"}.line(0)), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(a{task: "two", status: "passed"}.line(0)), 0o644))
 	if _, err := s.Detail(t.Context(), 0, 1<<20); err == nil {
 		t.Error("no error")
 	}
@@ -144,7 +145,7 @@ func TestNumbersForPeople(t *testing.T) {
 // TestRead: details show the answer that the verifier read.
 func TestRead(t *testing.T) {
 	d, err := directory(t, `{"task_id": "t", "verification_status": "failed", "verifier_metadata": {"read": "A.", "rule": "announced"}}`).Detail(t.Context(), 0, 1<<20)
-	check(t, err)
+	must.Do(t, err)
 	if diff := cmp.Diff(&report.Read{Text: report.Text{Head: "A."}, Rule: "announced"}, d.Read); diff != "" {
 		t.Error(diff)
 	}
@@ -153,9 +154,9 @@ func TestRead(t *testing.T) {
 // TestKept: Missing names the part of a log that the run did not keep.
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "x.txt"), []byte("kept"), 0o644))
 	d, err := opened(t, dir, `{"task_id": "t", "verification_status": "failed", "logs": [{"path": "x.txt", "bytes": 4, "cut": 9}]}`).Detail(t.Context(), 0, 1<<20)
-	check(t, err)
+	must.Do(t, err)
 	if diff := cmp.Diff([]string{"x.txt: its last 9 bytes, which the run did not keep"}, d.Missing) + cmp.Diff([]report.Named{{Name: "x.txt", Text: report.Text{Head: "kept"}}}, d.Logs); diff != "" {
 		t.Error(diff)
 	}

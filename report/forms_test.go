@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/report/text"
@@ -26,11 +27,11 @@ func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
 	dir := t.TempDir()
 	var text bytes.Buffer
 	for _, r := range records {
-		check(t, json.NewEncoder(&text).Encode(r))
+		must.Do(t, json.NewEncoder(&text).Encode(r))
 	}
 	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned": n})
-	check(t, err)
-	check(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))
 	return opened(t, dir, text.String())
 }
 
@@ -45,12 +46,12 @@ func TestCSV(t *testing.T) {
 	}
 	s := planned(t, 0, records...)
 	var out bytes.Buffer
-	check(t, export.CSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	must.Do(t, export.CSV(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	for _, comma := range []rune{',', ';'} {
 		in := csv.NewReader(bytes.NewReader(out.Bytes()))
 		in.Comma, in.LazyQuotes, in.FieldsPerRecord = comma, comma == ';', -1
 		rows, err := in.ReadAll()
-		check(t, err)
+		must.Do(t, err)
 		if len(rows) != len(starts)+1 {
 			t.Fatalf("%d rows with %q", len(rows), comma)
 		}
@@ -79,7 +80,7 @@ func TestJUnit(t *testing.T) {
 		map[string]any{"task_id": "four", "attempt": 2, "verification_status": "error", "failure_message": "the provider failed"},
 	)
 	var out bytes.Buffer
-	check(t, export.JUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
+	must.Do(t, export.JUnit(&out, report.Summarize([]*report.Source{s}), []*report.Source{s}))
 	var got struct {
 		Suite struct {
 			Tests    int `xml:"tests,attr"`
@@ -98,7 +99,7 @@ func TestJUnit(t *testing.T) {
 			} `xml:"testcase"`
 		} `xml:"testsuite"`
 	}
-	check(t, xml.Unmarshal(out.Bytes(), &got))
+	must.Do(t, xml.Unmarshal(out.Bytes(), &got))
 	suite := got.Suite
 	if suite.Tests != 5 || suite.Failures != 1 || suite.Errors != 2 || suite.Skipped != 1 || len(suite.Cases) != 5 {
 		t.Fatalf("%+v\n%s", suite, &out)
@@ -196,8 +197,8 @@ func TestCauses(t *testing.T) {
 		t.Errorf("%+v", r.NotPassed)
 	}
 	var plain, markdown strings.Builder
-	check(t, text.Write(&plain, report.Report{Runs: []report.Run{r}}))
-	check(t, text.WriteMarkdown(&markdown, report.Report{Runs: []report.Run{r}}))
+	must.Do(t, text.Write(&plain, report.Report{Runs: []report.Run{r}}))
+	must.Do(t, text.WriteMarkdown(&markdown, report.Report{Runs: []report.Run{r}}))
 	for _, form := range []string{plain.String(), markdown.String()} {
 		if strings.Count(form, "usual") != 3 || strings.Count(form, "rare") != 1 {
 			t.Errorf("%s", form)
@@ -220,7 +221,7 @@ func TestOutcome(t *testing.T) {
 		attempt("four", "04", "error", "infrastructure", "sandbox 2 cannot be made", nil),
 		attempt("five", "05", "error", "infrastructure", "no space", nil))
 	var out strings.Builder
-	check(t, text.WriteOutcome(&out, report.Summarize([]*report.Source{s}).Runs[0], s))
+	must.Do(t, text.WriteOutcome(&out, report.Summarize([]*report.Source{s}).Runs[0], s))
 	const want = `TASK             VERDICT  TIME    REASON          MESSAGE
 one              passed   310 ms  sealed          
 two (attempt 2)  failed   –       tests_failed    an \x1b assertion failed
@@ -269,7 +270,7 @@ func TestLeaders(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	var plain strings.Builder
-	check(t, text.Write(&plain, r))
+	must.Do(t, text.Write(&plain, r))
 	head, _, _ := strings.Cut(plain.String(), "\n\n")
 	lines := strings.Split(head, "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[1], "C ") || !strings.Contains(lines[1], "+50.0 (") || !strings.Contains(lines[1], "1.000") {

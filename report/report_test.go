@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/stat"
@@ -56,10 +57,10 @@ func directory(t *testing.T, text string) *report.Source { return opened(t, t.Te
 // opened writes records to a directory and opens it.
 func opened(t *testing.T, dir, text string) *report.Source {
 	t.Helper()
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(text), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(text), 0o644))
 	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	t.Cleanup(func() { check(t, s.Close()) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, s.Close()) })
 	return s
 }
 
@@ -70,13 +71,6 @@ func source(t *testing.T, records ...a) *report.Source {
 		b.WriteString(r.line(i))
 	}
 	return directory(t, b.String())
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // small is a run of 4 tasks with 2 attempts each:
@@ -286,13 +280,13 @@ func TestOld(t *testing.T) {
 func TestNothing(t *testing.T) {
 	r := report.Summarize([]*report.Source{directory(t, ""), directory(t, "")})
 	data, err := json.Marshal(r)
-	check(t, err)
+	must.Do(t, err)
 	if r.Runs[0].Accuracy.Value != nil || r.Runs[0].Accuracy.Wilson != nil || bytes.Contains(data, []byte("NaN")) {
 		t.Errorf("%s", data)
 	}
 	var plain, markdown bytes.Buffer
-	check(t, text.Write(&plain, r))
-	check(t, text.WriteMarkdown(&markdown, r))
+	must.Do(t, text.Write(&plain, r))
+	must.Do(t, text.WriteMarkdown(&markdown, r))
 	if bytes.Contains(plain.Bytes(), []byte("NaN")) || bytes.Contains(markdown.Bytes(), []byte("NaN")) {
 		t.Errorf("%s\n%s", &plain, &markdown)
 	}

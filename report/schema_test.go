@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/report"
 )
@@ -13,7 +14,7 @@ import (
 // TestSchema: every field of the JSON form is documented.
 func TestSchema(t *testing.T) {
 	doc, err := os.ReadFile("../docs/report.md")
-	check(t, err)
+	must.Do(t, err)
 	_, table, found := strings.Cut(string(doc), "\n## JSON\n")
 	if !found || !strings.Contains(table, report.Schema) {
 		t.Fatal("docs/report.md does not tell of this schema")

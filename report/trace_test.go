@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 )
 
@@ -17,9 +18,7 @@ func brief(t *testing.T, agent, text string) string {
 	t.Helper()
 	cli, _ := harness.CLIOf(agent)
 	trace, err := report.ReadTrace(strings.NewReader(text), cli.Read, 64<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var b strings.Builder
 	for _, s := range trace.Steps {
 		fmt.Fprintf(&b, "%s %q %q", s.Kind, s.Title, s.Text.Head)
@@ -124,9 +123,7 @@ func TestTraceIsBounded(t *testing.T) {
 	const most = 40000
 	cli, _ := harness.CLIOf("codex")
 	trace, err := report.ReadTrace(strings.NewReader(b.String()), cli.Read, most)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	bytes := 0
 	for _, s := range trace.Steps {
 		bytes += s.Text.Len()
@@ -161,9 +158,7 @@ func TestTraceOfAnother(t *testing.T) {
 		return []harness.Step{{Kind: harness.StepKind(kind), Text: text, Call: "1", Output: "x"}}, ok
 	}
 	trace, err := report.ReadTrace(strings.NewReader("command: ls\nresult: \nno event\n"), read, 64<<10)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s := trace.Steps; len(s) != 2 || s[0].Kind != harness.StepCommand || s[0].Output.Head != "x" || s[1].Kind != "raw" || s[1].Text.Head != "no event" {
 		t.Errorf("%+v", s)
 	}

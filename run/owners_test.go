@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/remove"
@@ -118,7 +119,7 @@ func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))
 	e.Directory = filepath.Join(dir, "sandboxes")
-	must(t, os.MkdirAll(e.Directory, 0o755))
+	must.Do(t, os.MkdirAll(e.Directory, 0o755))
 	e.Lookup = func(args []string) fake.Program {
 		if args[0] == "agent" {
 			return lockedAgent
@@ -208,7 +209,7 @@ func TestOwned(t *testing.T) {
 		},
 		func() error { return os.Remove(list) },
 	} {
-		must(t, damage())
+		must.Do(t, damage())
 		v, err := record.Verify(t.Context(), cfg.Output, nil)
 		if err != nil || v.OK() || v.Findings[0].File != strings.TrimPrefix(list, cfg.Output+"/") {
 			t.Errorf("%+v, %v", v, err)
@@ -306,7 +307,7 @@ func inside(t *testing.T, dir, part string) {
 func ordinaryDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owners")
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() {
 		parent, err := os.OpenRoot(filepath.Dir(dir))
 		if err == nil {
@@ -317,10 +318,10 @@ func ordinaryDirectory(t *testing.T) string {
 		}
 	})
 	from, err := os.Open("/proc/self/exe")
-	must(t, err)
+	must.Do(t, err)
 	defer func() { _ = from.Close() }()
 	to, err := os.OpenFile(filepath.Join(dir, "test"), os.O_CREATE|os.O_WRONLY, 0o755)
-	must(t, err)
+	must.Do(t, err)
 	_, err = io.Copy(to, from)
 	if closeErr := to.Close(); err != nil || closeErr != nil {
 		t.Fatal(err, closeErr)
@@ -328,7 +329,7 @@ func ordinaryDirectory(t *testing.T) string {
 	if os.Geteuid() == 0 {
 		err = os.Chown(dir, ordinary, ordinary)
 	}
-	must(t, err)
+	must.Do(t, err)
 	return dir
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/schematest"
 	"github.com/securebench/sbench/run"
 )
@@ -21,14 +22,14 @@ func TestProgressSchema(t *testing.T) {
 	read := func(name string) []byte {
 		t.Helper()
 		text, err := os.ReadFile(name)
-		must(t, err)
+		must.Do(t, err)
 		return text
 	}
 	decode := func(text []byte) (v map[string]any) {
 		t.Helper()
 		decoder := json.NewDecoder(bytes.NewReader(text))
 		decoder.UseNumber()
-		must(t, decoder.Decode(&v))
+		must.Do(t, decoder.Decode(&v))
 		return v
 	}
 	schema := decode(read("../docs/schemas/progress.schema.json"))

@@ -24,6 +24,7 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
@@ -204,15 +205,8 @@ func runs(ctx context.Context, s setup) (run.Summary, error) {
 func ran(t *testing.T, s setup) run.Summary {
 	t.Helper()
 	summary, err := runs(t.Context(), s)
-	must(t, err)
+	must.Do(t, err)
 	return summary
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // todo makes the plan, and returns what is to do.
@@ -229,7 +223,7 @@ func config(t testing.TB, rows ...string) (setup, *engine) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		must(t, os.WriteFile(path, []byte(text), 0o644))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	write("manifest.yaml", "id: pack\nversion: 1\n")
@@ -240,9 +234,9 @@ run: {id: test, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
 harness: {type: command, config: {command: [agent]}}
 `), nil)
-	must(t, err)
+	must.Do(t, err)
 	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
-	must(t, err)
+	must.Do(t, err)
 	e := &engine{Engine: &fake.Engine{Lookup: programs, Directory: t.TempDir()}, broken: map[int]error{}}
 	return setup{
 		Inputs:  run.Inputs{Tester: tester, Pack: pack, Env: map[string]string{"TOKEN": secret}},
@@ -254,7 +248,7 @@ harness: {type: command, config: {command: [agent]}}
 func records(t *testing.T, cfg setup) []record.Record {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	var all []record.Record
 	for line := range bytes.Lines(text) {
 		var r record.Record
@@ -433,7 +427,7 @@ func TestRedactionAtTheCut(t *testing.T) {
 		t.Fatalf("logs %+v, %d bytes in the record", rec.Logs, len(rec.ProducerStdout))
 	}
 	log, err := os.ReadFile(filepath.Join(cfg.Output, rec.Logs[0].Path))
-	must(t, err)
+	must.Do(t, err)
 	out := rec.ProducerStdout + string(log)
 	if !strings.Contains(out, "bytes cut") {
 		t.Fatal("nothing was cut")
@@ -624,9 +618,9 @@ func TestPlannedCount(t *testing.T) {
 	planned := func(name string) int {
 		t.Helper()
 		text, err := os.ReadFile(filepath.Join(cfg.Output, name))
-		must(t, err)
+		must.Do(t, err)
 		var file struct{ Planned int }
-		must(t, json.Unmarshal(text, &file))
+		must.Do(t, json.Unmarshal(text, &file))
 		return file.Planned
 	}
 	if m, s := planned(record.ManifestFile), planned(record.SealFile); m != 6 || s != 6 {
@@ -634,7 +628,7 @@ func TestPlannedCount(t *testing.T) {
 	}
 	// Resumed with other rows, and interrupted in the first of them.
 	rows := strings.Join([]string{row("zero", "hang", ""), row("one", "do it wrong", ""), row("two", "hang", ""), row("three", "do it right", "")}, "\n")
-	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
+	must.Do(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
 	stop = make(chan struct{})
 	cfg.Stop, cfg.Resume = stop, true
 	cfg.Progress = func(e run.Event) {
@@ -654,7 +648,7 @@ func TestPlannedCount(t *testing.T) {
 	verified(t, cfg.Output)
 	// Resumed with one more task that is selected alone: what was planned before stays so.
 	rows += "\n" + row("four", "do it right", "")
-	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
+	must.Do(t, os.WriteFile(cfg.Pack.TasksPath, []byte(rows), 0o644))
 	cfg.Stop, cfg.Progress, cfg.Select = nil, nil, func(id string) bool { return id == "four" }
 	if summary, err = runs(t.Context(), cfg); err != nil || summary.Total != 2 || summary.Planned != 2 {
 		t.Errorf("%+v, %v", summary, err)

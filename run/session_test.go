@@ -19,6 +19,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/standin"
@@ -28,7 +29,7 @@ import (
 func verified(t *testing.T, dir string) record.Verification {
 	t.Helper()
 	v, err := record.Verify(context.Background(), dir, nil)
-	must(t, err)
+	must.Do(t, err)
 	if !v.OK() {
 		t.Errorf("the records do not verify: %+v", v)
 	}
@@ -93,7 +94,7 @@ func TestResume(t *testing.T) {
 	plan := func() []string {
 		t.Helper()
 		attempts, _, err := todo(context.Background(), cfg)
-		must(t, err)
+		must.Do(t, err)
 		var all []string
 		for _, a := range attempts {
 			all = append(all, a.Task+": "+a.Why)
@@ -117,7 +118,7 @@ func TestResume(t *testing.T) {
 	}
 	// A row that changed.
 	rows[1] = row("two", "do it right", "")
-	must(t, os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644))
+	must.Do(t, os.WriteFile(cfg.Pack.TasksPath, []byte(strings.Join(rows, "\n")), 0o644))
 	if diff := cmp.Diff([]string{"two: what it is made from has changed"}, plan()); diff != "" {
 		t.Error(diff)
 	}
@@ -154,7 +155,7 @@ func TestSettings(t *testing.T) {
 	set := func(settings ...testerfile.Setting) {
 		t.Helper()
 		tester, _, err := testerfile.Load(cfg.Tester.Path, harness.AgentTypes(), settings...)
-		must(t, err)
+		must.Do(t, err)
 		cfg.Tester = tester
 	}
 	command := testerfile.Setting{Key: "harness.config.command", Value: "agent " + secret}
@@ -165,9 +166,9 @@ func TestSettings(t *testing.T) {
 		t.Error(diff)
 	}
 	text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
-	must(t, err)
+	must.Do(t, err)
 	var manifest record.Manifest
-	must(t, json.Unmarshal(text, &manifest))
+	must.Do(t, json.Unmarshal(text, &manifest))
 	if diff := cmp.Diff(want, manifest.Settings); diff != "" {
 		t.Error(diff)
 	}
@@ -200,9 +201,9 @@ func TestTornRecord(t *testing.T) {
 	ran(t, cfg)
 	name := filepath.Join(cfg.Output, record.RecordsFile)
 	text, err := os.ReadFile(name)
-	must(t, err)
+	must.Do(t, err)
 	// After a crash there is no seal.
-	must(t, errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))))
+	must.Do(t, errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))))
 	said := ""
 	cfg.Resume, cfg.Progress = true, func(e run.Event) {
 		if e.Kind == run.Resume {
@@ -214,7 +215,7 @@ func TestTornRecord(t *testing.T) {
 		t.Errorf("%+v, %v, said %q", summary, err, said)
 	}
 	verified(t, cfg.Output)
-	must(t, os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644))
+	must.Do(t, os.WriteFile(name, bytes.Replace(text, []byte("one"), []byte("uno"), 1), 0o644))
 	if _, err := runs(context.Background(), cfg); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a damaged line: %v", err)
 	}
@@ -354,7 +355,7 @@ func TestTooLargeForTheHost(t *testing.T) {
 // the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
 	hidden, err := json.Marshal(hiddenAnswer)
-	must(t, err)
+	must.Do(t, err)
 	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker", "--expect", "the-expected-value"]}, "expected_state": %s}}`, hidden))
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
@@ -365,7 +366,7 @@ func TestPlanted(t *testing.T) {
 		t.Fatalf("%+v", rec)
 	}
 	root, err := os.OpenRoot(cfg.Output)
-	must(t, err)
+	must.Do(t, err)
 	defer func() { _ = root.Close() }()
 	private, err := record.ReadPrivate(root, &rec)
 	if info, statErr := root.Stat(rec.PrivateFile()); err != nil || statErr != nil || info.Mode() != 0o600 || !strings.Contains(private.Stdout, rot13(hiddenAnswer)) {
@@ -393,7 +394,7 @@ func TestPlanted(t *testing.T) {
 		everything[path] = text
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	for where, text := range everything {
 		all := encoded(secret)
 		if !strings.HasPrefix(where, filepath.Join(cfg.Output, record.PrivateDir)+"/") {
@@ -432,7 +433,7 @@ func TestScrubHostile(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	verified(t, cfg.Output)
 }
 

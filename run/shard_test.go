@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/run/standin"
@@ -38,7 +39,7 @@ func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 func merge(t *testing.T, dirs []string, to string, sign *record.Key) record.MergeReport {
 	t.Helper()
 	report, err := record.Merge(t.Context(), dirs, to, record.MergeOptions{Sign: sign})
-	must(t, err)
+	must.Do(t, err)
 	return report
 }
 
@@ -83,9 +84,9 @@ func TestMerge(t *testing.T) {
 	merge(t, []string{dirs[1], dirs[2], dirs[0]}, again, nil)
 	for _, name := range []string{record.ManifestFile, record.RecordsFile, record.SealFile} {
 		a, err := os.ReadFile(filepath.Join(merged, name))
-		must(t, err)
+		must.Do(t, err)
 		b, err := os.ReadFile(filepath.Join(again, name))
-		must(t, err)
+		must.Do(t, err)
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s depends on the order of the shards", name)
 		}
@@ -113,15 +114,15 @@ func TestMergeRefuses(t *testing.T) {
 	versions := shards(t, version, 2, t.TempDir())
 	thirds := shards(t, cfg, 3, t.TempDir())
 	damaged := filepath.Join(dir, "damaged")
-	must(t, os.CopyFS(damaged, os.DirFS(dirs[1])))
+	must.Do(t, os.CopyFS(damaged, os.DirFS(dirs[1])))
 	spoil(t, filepath.Join(damaged, record.RecordsFile), `"passed"`, `"failed"`)
 	torn := filepath.Join(dir, "torn")
-	must(t, os.CopyFS(torn, os.DirFS(dirs[1])))
-	must(t, os.RemoveAll(filepath.Join(torn, record.WorkspacesDir)))
-	must(t, os.Mkdir(filepath.Join(torn, record.WorkspacesDir), 0o755))
+	must.Do(t, os.CopyFS(torn, os.DirFS(dirs[1])))
+	must.Do(t, os.RemoveAll(filepath.Join(torn, record.WorkspacesDir)))
+	must.Do(t, os.Mkdir(filepath.Join(torn, record.WorkspacesDir), 0o755))
 	changed := func(name string, change func(dir string)) string {
 		to := filepath.Join(dir, name)
-		must(t, exec.Command("cp", "-a", dirs[1], to).Run())
+		must.Do(t, exec.Command("cp", "-a", dirs[1], to).Run())
 		change(to)
 		return to
 	}
@@ -134,13 +135,13 @@ func TestMergeRefuses(t *testing.T) {
 		rewrite(t, dir, func(r *record.Record) { r.Logs = []record.Log{{Path: record.LogDir("a", 1, 1) + "/prompt.txt"}} })
 	})
 	egress := changed("egress", func(dir string) {
-		must(t, os.WriteFile(filepath.Join(dir, record.EgressFile), []byte(firstOf(t, dirs[0])), 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(dir, record.EgressFile), []byte(firstOf(t, dirs[0])), 0o644))
 	})
 	pipe := changed("pipe", func(dir string) {
-		must(t, os.RemoveAll(filepath.Join(dir, record.WorkspacesDir)))
+		must.Do(t, os.RemoveAll(filepath.Join(dir, record.WorkspacesDir)))
 		rewrite(t, dir, func(r *record.Record) {
-			must(t, os.MkdirAll(filepath.Join(dir, record.WorkspacesDir), 0o755))
-			must(t, unix.Mkfifo(filepath.Join(dir, *r.CandidateWorkspace), 0o644))
+			must.Do(t, os.MkdirAll(filepath.Join(dir, record.WorkspacesDir), 0o755))
+			must.Do(t, unix.Mkfifo(filepath.Join(dir, *r.CandidateWorkspace), 0o644))
 		})
 	})
 	for _, tt := range []struct {
@@ -211,7 +212,7 @@ func firstOf(t *testing.T, dir string) (entry string) {
 		entry = fmt.Sprintf(`{"task":%q,"attempt":%d,"try":7}`+"\n", r.TaskID, r.Attempt)
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	return entry
 }
 
@@ -219,11 +220,11 @@ func firstOf(t *testing.T, dir string) (entry string) {
 func spoil(t *testing.T, name, old, text string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	must(t, err)
+	must.Do(t, err)
 	if !bytes.Contains(data, []byte(old)) {
 		t.Fatalf("%s has no %s", name, old)
 	}
-	must(t, os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(text), 1), 0o644))
+	must.Do(t, os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(text), 1), 0o644))
 }
 
 // TestShardsThatFail: whatever happens to the machines of shards, each attempt is recorded exactly once.
@@ -275,7 +276,7 @@ func TestShardsThatFail(t *testing.T) {
 		}
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	for attempt, n := range seen {
 		if n != 1 {
 			t.Errorf("%s was measured %d times", attempt, n)
@@ -298,12 +299,12 @@ func lose(t *testing.T, luck *rand.Rand, dir string) {
 	if err != nil {
 		return // it ended before the first record
 	}
-	must(t, os.RemoveAll(filepath.Join(dir, record.SealFile)))
+	must.Do(t, os.RemoveAll(filepath.Join(dir, record.SealFile)))
 	switch luck.IntN(3) {
 	case 0: // all of it, with the disk
-		must(t, os.RemoveAll(dir))
+		must.Do(t, os.RemoveAll(dir))
 	case 1: // what was not on disk yet
-		must(t, os.Truncate(name, max(0, info.Size()-int64(luck.IntN(3000)))))
+		must.Do(t, os.Truncate(name, max(0, info.Size()-int64(luck.IntN(3000)))))
 	}
 }
 
@@ -319,7 +320,7 @@ func TestDeal(t *testing.T) {
 	for i := range loads {
 		cfg.Shard = &run.Shard{Index: i + 1, Count: len(loads)}
 		all, _, err := todo(t.Context(), cfg)
-		must(t, err)
+		must.Do(t, err)
 		loads[i] = len(all)
 		for _, a := range all {
 			seen[fmt.Sprint(a.Task, " ", a.Attempt)]++

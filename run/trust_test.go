@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/domain"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -26,13 +27,13 @@ import (
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Do(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	must.Do(t, err)
 	name := filepath.Join(t.TempDir(), "key.pem")
-	must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	key, err := record.LoadKey(name)
-	must(t, err)
+	must.Do(t, err)
 	return key
 }
 
@@ -42,9 +43,9 @@ func forge(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, record.RecordsFile)
 	manifest, err := os.ReadFile(filepath.Join(dir, record.ManifestFile))
-	must(t, err)
+	must.Do(t, err)
 	text, err := os.ReadFile(name)
-	must(t, err)
+	must.Do(t, err)
 	last, forged := record.Digest(manifest), ""
 	for line := range strings.Lines(strings.ReplaceAll(string(text), `"verification_status":"failed"`, `"verification_status":"passed"`)) {
 		at := strings.LastIndex(line, `"previous":`)
@@ -52,9 +53,9 @@ func forge(t *testing.T, dir string) {
 		last = record.Digest([]byte(line))
 		forged += line + `"` + last + `"}` + "\n"
 	}
-	must(t, os.WriteFile(name, []byte(forged), 0o644))
+	must.Do(t, os.WriteFile(name, []byte(forged), 0o644))
 	for _, name := range []string{record.SealFile, record.SignatureFile} {
-		must(t, os.Remove(filepath.Join(dir, name)))
+		must.Do(t, os.Remove(filepath.Join(dir, name)))
 	}
 }
 
@@ -63,17 +64,17 @@ func rewrite(t *testing.T, dir string, change func(*record.Record)) {
 	t.Helper()
 	var all []record.Record
 	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error { all = append(all, r); return nil })
-	must(t, err)
-	must(t, os.Remove(filepath.Join(dir, record.SealFile)))
-	must(t, os.Truncate(filepath.Join(dir, record.RecordsFile), 0))
+	must.Do(t, err)
+	must.Do(t, os.Remove(filepath.Join(dir, record.SealFile)))
+	must.Do(t, os.Truncate(filepath.Join(dir, record.RecordsFile), 0))
 	l, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
-	must(t, err)
+	must.Do(t, err)
 	for _, r := range all {
 		change(&r)
 		_, err := l.Append(r)
-		must(t, err)
+		must.Do(t, err)
 	}
-	must(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
+	must.Do(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
 }
 
 // judgeAgain judges the candidates of the run in dir again.
@@ -137,14 +138,14 @@ func TestJudgedFirst(t *testing.T) {
 		return func(_ context.Context, p *fake.Proc) fake.Status {
 			name, _ := p.Path("/workspace/answer")
 			if args[0] == "agent" {
-				must(t, os.WriteFile(name, []byte("mode: "+p.Env["MODE"]), 0o644))
+				must.Do(t, os.WriteFile(name, []byte("mode: "+p.Env["MODE"]), 0o644))
 			} else if text, err := os.ReadFile(name); err != nil || string(text) != "mode: production" {
 				return fake.Status{Code: 1}
 			}
 			return fake.Status{}
 		}
 	}
-	must(t, os.MkdirAll(filepath.Join(cfg.Output, "unjudged", "of-a-killed-session"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(cfg.Output, "unjudged", "of-a-killed-session"), 0o755))
 	ran(t, cfg)
 	rec := records(t, cfg)[0]
 	if rec.VerificationStatus != record.Passed {
@@ -178,12 +179,12 @@ func TestIrregularOutput(t *testing.T) {
 			cfg, _ := config(t, row("one", "do it right", ""))
 			if c.name == record.EgressFile {
 				allowed, err := domain.Parse("example.org")
-				must(t, err)
+				must.Do(t, err)
 				cfg.Egress.Domains = []domain.Domain{allowed}
 			}
 			cfg.Resume = true
-			must(t, os.MkdirAll(cfg.Output, 0o755))
-			must(t, c.make(filepath.Join(cfg.Output, c.name)))
+			must.Do(t, os.MkdirAll(cfg.Output, 0o755))
+			must.Do(t, c.make(filepath.Join(cfg.Output, c.name)))
 			if summary, err := runs(context.Background(), cfg); err == nil && summary.Errors == 0 {
 				t.Errorf("it ran: %+v", summary)
 			}
@@ -199,8 +200,8 @@ func TestLinkedWorkspace(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	ran(t, cfg)
 	old, elsewhere := filepath.Join(cfg.Output, record.WorkspacesDir), filepath.Join(t.TempDir(), "workspaces")
-	must(t, os.Rename(old, elsewhere))
-	must(t, os.Symlink(elsewhere, old))
+	must.Do(t, os.Rename(old, elsewhere))
+	must.Do(t, os.Symlink(elsewhere, old))
 	again := cfg
 	again.Output = filepath.Join(t.TempDir(), "again")
 	if summary, _ := judgeAgain(again, cfg.Output); summary.Errors != 1 {
@@ -220,12 +221,12 @@ func TestPackDigest(t *testing.T) {
 		if whole {
 			var err error
 			want, err = cfg.Pack.Digest(context.Background())
-			must(t, err)
+			must.Do(t, err)
 		}
 		text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
-		must(t, err)
+		must.Do(t, err)
 		var m record.Manifest
-		must(t, json.Unmarshal(text, &m))
+		must.Do(t, json.Unmarshal(text, &m))
 		if m.Pack.Digest != want || whole && want == "" {
 			t.Errorf("limit %d: %q, want %q", limit, m.Pack.Digest, want)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/corpus"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -34,7 +35,7 @@ func TestInspect(t *testing.T) {
 	files := map[string]string{"assets/d/x": "X", "hidden/a/check.sh": "#!/bin/sh\n", "hidden/a/tests/t.py": "pass\n"}
 	pack, task := openPack(t, terminalManifest, row, files)
 	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
-	must(t, err)
+	must.Do(t, err)
 	payload := `{ "assets": [ { "mount": "in", "path": "d", "read_only": true } ], "environment": { "workdir": "/workspace" }, "family": "terminal_task", "id": "a", "input": { "instructions": "do it" }, "instructions": "do it" }`
 	want := `agent: task.json (public) ` + fmt.Sprintf("%q", payload) + `
 agent: in/x (public) d/x""
@@ -60,7 +61,7 @@ result: resource_summary/expected_state (hidden) "<redacted>"
 		t.Errorf("problems %q, digests %+v", in.Problems, in.Digests)
 	}
 	revealed, err := workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: true, TaskFile: "t.json"})
-	must(t, err)
+	must.Do(t, err)
 	got := lines(revealed)
 	for _, want := range []string{
 		"agent: t.json", `securebench/evaluation_inputs/checker.json (evaluation_inputs) "{ \"path\": \"a/check.sh\", \"source\": \"script\" }"`,
@@ -77,14 +78,14 @@ func TestInspectRedacts(t *testing.T) {
 	row := `{"id":"a","family":"short_answer","input":{"question":"q"},"eval":{"accepted_answers":["hunter2hunter2"]}}`
 	pack, task := openPack(t, terminalManifest, row, nil)
 	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
-	must(t, err)
+	must.Do(t, err)
 	text, err := json.Marshal(in)
-	must(t, err)
+	must.Do(t, err)
 	if strings.Contains(string(text), "hunter2") {
 		t.Errorf("%s", text)
 	}
 	in, err = workspace.Inspect(task, pack, workspace.InspectOptions{Reveal: true})
-	must(t, err)
+	must.Do(t, err)
 	if text, err = json.Marshal(in); err != nil || !strings.Contains(string(text), "hunter2") {
 		t.Errorf("%s, %v", text, err)
 	}
@@ -94,7 +95,7 @@ func TestInspectMissingFiles(t *testing.T) {
 	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"true"},"run_tests":{"path":"no.sh"}},"assets":[{"path":"f"}]}`
 	pack, task := openPack(t, terminalManifest, row, nil)
 	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
-	must(t, err)
+	must.Do(t, err)
 	text := strings.Join(in.Problems, "\n")
 	if !strings.Contains(text, "assets[0]: ") || !strings.Contains(text, "run_tests: ") {
 		t.Errorf("problems %q", in.Problems)
@@ -104,7 +105,7 @@ func TestInspectMissingFiles(t *testing.T) {
 func TestFindTask(t *testing.T) {
 	pack, _ := openPack(t, terminalManifest, `{"id":"a","family":"tool_call"}`+"\n{}\n"+`{"id":"b","family":"tool_call"}`, nil)
 	task, err := workspace.FindTask(pack, "b")
-	must(t, err)
+	must.Do(t, err)
 	if task.ID() != "b" || task.Line() != 3 {
 		t.Errorf("found %v on line %d", task, task.Line())
 	}
@@ -125,30 +126,28 @@ func FuzzPlanWrite(f *testing.F) {
 	dir := f.TempDir()
 	for name, content := range map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "assets/f": "f", "outside/keep": "k"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 	}
 	f.Fuzz(func(t *testing.T, mount string) {
 		text, err := json.Marshal(mount)
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
+		must.Do(t, err)
+		must.Do(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
 		pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-		must(t, err)
+		must.Do(t, err)
 		ws := filepath.Join(dir, "ws")
-		must(t, os.RemoveAll(ws))
-		must(t, os.Mkdir(ws, 0o755))
-		must(t, os.Symlink("../outside", filepath.Join(ws, "link")))
+		must.Do(t, os.RemoveAll(ws))
+		must.Do(t, os.Mkdir(ws, 0o755))
+		must.Do(t, os.Symlink("../outside", filepath.Join(ws, "link")))
 		for task, err := range pack.Tasks() {
 			if err != nil {
 				return
 			}
 			plan, err := workspace.PlanAgent(task, pack)
-			must(t, err)
+			must.Do(t, err)
 			root, err := os.OpenRoot(ws)
-			must(t, err)
+			must.Do(t, err)
 			_ = plan.Write(t.Context(), root, workspace.WriteOptions{}) // may fail, must not escape
-			must(t, root.Close())
+			must.Do(t, root.Close())
 		}
 		for directory, want := range map[string]int{dir: 5, filepath.Join(dir, "outside"): 1, filepath.Join(dir, "assets"): 1} {
 			if entries, err := os.ReadDir(directory); err != nil || len(entries) != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -26,8 +27,8 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 	write(t, filepath.Join(dir, "tasks.jsonl"), row+"\n", 0o644)
 	for name, content := range files {
 		if target, ok := strings.CutPrefix(content, "link:"); ok {
-			must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-			must(t, os.Symlink(target, filepath.Join(dir, name)))
+			must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			must.Do(t, os.Symlink(target, filepath.Join(dir, name)))
 			continue
 		}
 		mode := os.FileMode(0o640)
@@ -37,9 +38,9 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 		write(t, filepath.Join(dir, name), content, mode)
 	}
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	for task, err := range pack.Tasks() {
-		must(t, err)
+		must.Do(t, err)
 		return pack, task
 	}
 	t.Fatal("no row")
@@ -51,19 +52,19 @@ func openPack(t *testing.T, manifest, row string, files map[string]string) (*com
 func list(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}
 		info, err := d.Info()
-		must(t, err)
+		must.Do(t, err)
 		rel, _ := filepath.Rel(dir, path)
 		if d.IsDir() {
 			fmt.Fprintf(&b, "%04o %s/\n", info.Mode().Perm(), rel)
 			return nil
 		}
 		content, err := os.ReadFile(path)
-		must(t, err)
+		must.Do(t, err)
 		fmt.Fprintf(&b, "%04o %s %q\n", info.Mode().Perm(), rel, content)
 		return nil
 	}))
@@ -84,9 +85,9 @@ func fullFiles() map[string]string {
 func TestPlanAgent(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
-	must(t, err)
+	must.Do(t, err)
 	dir := tempDir(t)
-	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	must.Do(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0755 data/
 0555 data/in/
 0555 data/in/sub/
@@ -105,10 +106,10 @@ func TestPlanAgent(t *testing.T) {
 func TestPlanTestSandbox(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanTestSandbox(task, pack)
-	must(t, err)
+	must.Do(t, err)
 	dir := tempDir(t)
 	plan.Entries = slices.DeleteFunc(plan.Entries, func(e workspace.Entry) bool { return e.Lane != compiler.EvaluationInputs })
-	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	must.Do(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0755 securebench/
 0755 securebench/evaluation_inputs/
 0755 securebench/evaluation_inputs/a/
@@ -172,7 +173,7 @@ func TestHiddenStaysOut(t *testing.T) {
 			}
 			pack, task := openPack(t, terminalManifest, rows, files)
 			for link, file := range test.links {
-				must(t, os.Link(filepath.Join(pack.EvalRoot, file), filepath.Join(pack.EvalRoot, link)))
+				must.Do(t, os.Link(filepath.Join(pack.EvalRoot, file), filepath.Join(pack.EvalRoot, link)))
 			}
 			got := ""
 			for _, plan := range []func(*compiler.Task, *compiler.Pack) (workspace.Plan, error){workspace.PlanTestSandbox, workspace.PlanChecker} {
@@ -184,11 +185,11 @@ func TestHiddenStaysOut(t *testing.T) {
 					return
 				}
 				dir := tempDir(t)
-				must(t, p.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+				must.Do(t, p.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 				got += list(t, dir)
 			}
 			inspection, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
-			must(t, err)
+			must.Do(t, err)
 			for _, c := range inspection.Components {
 				for _, f := range c.Files {
 					if c.Component == compiler.TestSandbox && slices.Contains(test.hidden, f.Source) {
@@ -220,9 +221,9 @@ func testPlanChecker(t *testing.T, row string, files map[string]string) {
 	t.Helper()
 	pack, task := openPack(t, terminalManifest, row, files)
 	plan, err := workspace.PlanChecker(task, pack)
-	must(t, err)
+	must.Do(t, err)
 	dir := tempDir(t)
-	must(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
+	must.Do(t, plan.Write(t.Context(), openRoot(t, dir), workspace.WriteOptions{}))
 	want := `0444 conftest.py ""
 0444 test_a.py "def test(): pass\n"
 `
@@ -264,7 +265,7 @@ func TestPlanRefuses(t *testing.T) {
 func TestWriteIntoUsedWorkspace(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
-	must(t, err)
+	must.Do(t, err)
 	outside := tempDir(t)
 	write(t, filepath.Join(outside, "victim"), "untouched", 0o644)
 	tests := []struct {
@@ -272,14 +273,16 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 		make func(dir string)
 		ok   bool
 	}{
-		{"file is a link", func(dir string) { must(t, os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, "run.sh"))) }, true},
-		{"directory is a link", func(dir string) { must(t, os.Symlink(outside, filepath.Join(dir, "data"))) }, false},
+		{"file is a link", func(dir string) {
+			must.Do(t, os.Symlink(filepath.Join(outside, "victim"), filepath.Join(dir, "run.sh")))
+		}, true},
+		{"directory is a link", func(dir string) { must.Do(t, os.Symlink(outside, filepath.Join(dir, "data"))) }, false},
 		{"directory is a link inside", func(dir string) {
-			must(t, os.Mkdir(filepath.Join(dir, "other"), 0o755))
-			must(t, os.Symlink("other", filepath.Join(dir, "securebench")))
+			must.Do(t, os.Mkdir(filepath.Join(dir, "other"), 0o755))
+			must.Do(t, os.Symlink("other", filepath.Join(dir, "securebench")))
 		}, false},
 		{"directory exists", func(dir string) { write(t, filepath.Join(dir, "data/in/x"), "old", 0o644) }, true},
-		{"file is a directory", func(dir string) { must(t, os.Mkdir(filepath.Join(dir, "run.sh"), 0o755)) }, false},
+		{"file is a directory", func(dir string) { must.Do(t, os.Mkdir(filepath.Join(dir, "run.sh"), 0o755)) }, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -301,7 +304,7 @@ func TestWriteIntoUsedWorkspace(t *testing.T) {
 func TestWriteBounds(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, fullRow, fullFiles())
 	plan, err := workspace.PlanAgent(task, pack)
-	must(t, err)
+	must.Do(t, err)
 	for name, opts := range map[string]workspace.WriteOptions{"bytes": {MaxBytes: 10}, "files": {MaxFiles: 2}} {
 		t.Run(name, func(t *testing.T) {
 			err := plan.Write(t.Context(), openRoot(t, tempDir(t)), opts)

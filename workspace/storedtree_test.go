@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -30,21 +31,21 @@ func owned(t *testing.T) string {
 	write(t, filepath.Join(dir, "deep/er/file"), "f", 0)
 	write(t, filepath.Join(dir, "deep.er/file"), "f", 0o711)
 	write(t, filepath.Join(dir, oddName, oddName), "f", 0o004)
-	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "deep/link")))
-	must(t, unix.Mkfifo(filepath.Join(dir, "deep/fifo"), 0))
+	must.Do(t, os.Symlink("/etc/passwd", filepath.Join(dir, "deep/link")))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "deep/fifo"), 0))
 	if os.Geteuid() == 0 {
-		must(t, os.Lchown(filepath.Join(dir, "deep/link"), 12345, 0))
-		must(t, os.Lchown(filepath.Join(dir, "deep/er"), 0, 54321))
-		must(t, os.Lchown(filepath.Join(dir, "deep.er/file"), 65534, 65534))
+		must.Do(t, os.Lchown(filepath.Join(dir, "deep/link"), 12345, 0))
+		must.Do(t, os.Lchown(filepath.Join(dir, "deep/er"), 0, 54321))
+		must.Do(t, os.Lchown(filepath.Join(dir, "deep.er/file"), 65534, 65534))
 	}
-	must(t, os.Chmod(filepath.Join(dir, "deep/er"), 0o555))
-	must(t, os.Chmod(filepath.Join(dir, "deep"), 0))
-	must(t, os.Chmod(filepath.Join(dir, oddName), 0o077))
+	must.Do(t, os.Chmod(filepath.Join(dir, "deep/er"), 0o555))
+	must.Do(t, os.Chmod(filepath.Join(dir, "deep"), 0))
+	must.Do(t, os.Chmod(filepath.Join(dir, oddName), 0o077))
 	if os.Geteuid() == 0 {
-		must(t, os.Lchown(dir, 12345, 54321))
+		must.Do(t, os.Lchown(dir, 12345, 54321))
 	}
-	must(t, os.Chmod(dir, 0o571|os.ModeSticky))
-	must(t, os.Chtimes(dir, time.Time{}, time.Unix(1, 2000)))
+	must.Do(t, os.Chmod(dir, 0o571|os.ModeSticky))
+	must.Do(t, os.Chtimes(dir, time.Time{}, time.Unix(1, 2000)))
 	return dir
 }
 
@@ -52,12 +53,12 @@ func owned(t *testing.T) string {
 func attributes(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		var st unix.Stat_t
-		must(t, unix.Lstat(path, &st))
+		must.Do(t, unix.Lstat(path, &st))
 		if st.Mode&unix.S_IFMT != unix.S_IFIFO {
 			all = append(all, fmt.Sprintf("%q %o %d %d", path[len(dir):], st.Mode, st.Uid, st.Gid))
 		}
@@ -73,12 +74,12 @@ func attributes(t *testing.T, dir string) []string {
 // and removed.
 func removable(t *testing.T, dir string) {
 	t.Helper()
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		var st unix.Stat_t
-		must(t, unix.Lstat(path, &st))
+		must.Do(t, unix.Lstat(path, &st))
 		needed := map[bool]uint32{true: 0o700, false: 0o400}[d.IsDir()]
 		if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() || st.Mode&needed != needed {
 			t.Errorf("%s: mode %o, owner %d:%d", path, st.Mode, st.Uid, st.Gid)
@@ -93,7 +94,7 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	t.Helper()
 	parent := tempDir(t)
 	dir = filepath.Join(parent, "kept")
-	must(t, os.Mkdir(dir, 0o755))
+	must.Do(t, os.Mkdir(dir, 0o755))
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
 	report, err := stored(t, src).Copy(t.Context(), openRoot(t, dir), workspace.TreeOptions{
 		CallerOwns: true, Preserve: true, Lost: func(a workspace.Attributes) error {
@@ -101,9 +102,9 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 			return list.Add(a)
 		},
 	})
-	must(t, err)
+	must.Do(t, err)
 	digest, err := list.Close()
-	must(t, err)
+	must.Do(t, err)
 	return workspace.StoredTree{Root: openRoot(t, parent), Name: "kept", List: digest}, dir, report
 }
 
@@ -116,20 +117,20 @@ func stored(t *testing.T, dir string) workspace.StoredTree {
 func TestStoredTreeAndRestored(t *testing.T) {
 	src := owned(t)
 	want, err := stored(t, src).Digest(t.Context(), 0)
-	must(t, err)
+	must.Do(t, err)
 	kept, dir, report := keep(t, src)
 	if report.Digest != want.Digest {
 		t.Errorf("digest of the source %s, reported %s", want.Digest, report.Digest)
 	}
 	removable(t, dir)
 	again, err := kept.Digest(t.Context(), 0)
-	must(t, err)
+	must.Do(t, err)
 	if again.Digest != want.Digest {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
 	}
 	restored := tempDir(t)
 	back, err := kept.Restore(t.Context(), openRoot(t, restored), workspace.TreeOptions{CallerOwns: true})
-	must(t, err)
+	must.Do(t, err)
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
 	}
@@ -146,19 +147,19 @@ func TestStoredTreeAndRestored(t *testing.T) {
 func TestStoredTreePlain(t *testing.T) {
 	src := tempDir(t)
 	write(t, filepath.Join(src, "d/file"), "f", 0o444)
-	must(t, os.Symlink("file", filepath.Join(src, "d/link")))
+	must.Do(t, os.Symlink("file", filepath.Join(src, "d/link")))
 	kept, dir, report := keep(t, src)
 	if os.Geteuid() == 0 {
 		if text, err := os.ReadFile(dir + workspace.AttributesSuffix); len(text) > 0 || err != nil {
 			t.Errorf("a list %q, %v", text, err)
 		}
-		must(t, os.Chown(filepath.Join(dir, "d/file"), 12, 12))
+		must.Do(t, os.Chown(filepath.Join(dir, "d/file"), 12, 12))
 	}
 	if again, err := kept.Digest(t.Context(), 0); err != nil || again.Digest != report.Digest {
 		t.Errorf("digest %s, want %s, %v", again.Digest, report.Digest, err)
 	}
 	for _, name := range []string{"d/file", "."} {
-		must(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1, 0)))
+		must.Do(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Unix(1, 0)))
 		again, err := kept.Digest(t.Context(), 0)
 		if err != nil || again.Digest == report.Digest {
 			t.Errorf("the digest does not cover the time of %s: %v", name, err)
@@ -171,12 +172,12 @@ func TestStoredTreePlain(t *testing.T) {
 func TestStoredTreeDamaged(t *testing.T) {
 	line := func(path string) string { return `{"path":"` + path + `","uid":1,"gid":1,"mode":"0600"}` + "\n" }
 	text := func(text string) func(t *testing.T, list string) {
-		return func(t *testing.T, list string) { must(t, os.WriteFile(list, []byte(text), 0o644)) }
+		return func(t *testing.T, list string) { must.Do(t, os.WriteFile(list, []byte(text), 0o644)) }
 	}
 	replaced := func(make func(list string) error) func(t *testing.T, list string) {
 		return func(t *testing.T, list string) {
-			must(t, os.Remove(list))
-			must(t, make(list))
+			must.Do(t, os.Remove(list))
+			must.Do(t, make(list))
 		}
 	}
 	was := `{"path":"d/f","uid":0,"gid":0,"mode":"0000"}` + "\n"
@@ -185,13 +186,13 @@ func TestStoredTreeDamaged(t *testing.T) {
 		damage func(t *testing.T, list string)
 		forged bool // whether the digest matches the damaged list
 	}{
-		{"missing", func(t *testing.T, list string) { must(t, os.Remove(list)) }, false},
+		{"missing", func(t *testing.T, list string) { must.Do(t, os.Remove(list)) }, false},
 		{"another", text(line("f")), false},
 		{"empty", text(""), false},
 		{"a directory", replaced(func(list string) error { return os.Mkdir(list, 0o755) }), false},
 		{"a pipe", replaced(func(list string) error { return unix.Mkfifo(list, 0o644) }), false},
 		{"a link that leads out", replaced(func(list string) error { return os.Symlink("/dev/zero", list) }), false},
-		{"sparse", func(t *testing.T, list string) { must(t, os.Truncate(list, 1<<40)) }, false},
+		{"sparse", func(t *testing.T, list string) { must.Do(t, os.Truncate(list, 1<<40)) }, false},
 		{"not there", text(line("d/g")), true},
 		{"dropped", text(line("fifo")), true},
 		{"out of order", text(line("f") + line("d")), true},
@@ -214,7 +215,7 @@ func TestStoredTreeDamaged(t *testing.T) {
 		{"no owner", text(`{"path":"f","uid":4294967295,"gid":1,"mode":"0755"}` + "\n"), true},
 		{"negative", text(`{"path":"f","uid":-1,"gid":1,"mode":"0755"}` + "\n"), true},
 		{"a file's mode", func(t *testing.T, list string) {
-			must(t, os.Chmod(filepath.Join(strings.TrimSuffix(list, workspace.AttributesSuffix), "d/f"), 0o600))
+			must.Do(t, os.Chmod(filepath.Join(strings.TrimSuffix(list, workspace.AttributesSuffix), "d/f"), 0o600))
 		}, true},
 		{"a directory's mode", text(`{"path":"d","uid":1,"gid":1,"mode":"0050"}` + "\n" + was), true},
 		{"huge line", text(line(strings.Repeat("f", 1<<20))), true},
@@ -225,12 +226,12 @@ func TestStoredTreeDamaged(t *testing.T) {
 			write(t, filepath.Join(src, "d/f"), "f", 0)
 			write(t, filepath.Join(src, "f"), "f", 0)
 			kept, dir, _ := keep(t, src)
-			must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+			must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 			list := dir + workspace.AttributesSuffix
 			test.damage(t, list)
 			if test.forged {
 				data, err := os.ReadFile(list)
-				must(t, err)
+				must.Do(t, err)
 				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 			}
 			if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
@@ -252,21 +253,21 @@ func TestStoredTreeRenamed(t *testing.T) {
 	kept, dir, _ := keep(t, src)
 	names := map[string]string{"a": "y", "a/b": "x\x01", "z": "b", "z/" + oddName + "/c": "C"}
 	for _, old := range slices.Backward(slices.Sorted(maps.Keys(names))) { // deeper entries first
-		must(t, os.Rename(filepath.Join(dir, old), filepath.Join(dir, filepath.Dir(old), names[old])))
-		must(t, os.Rename(filepath.Join(src, old), filepath.Join(src, filepath.Dir(old), names[old])))
+		must.Do(t, os.Rename(filepath.Join(dir, old), filepath.Join(dir, filepath.Dir(old), names[old])))
+		must.Do(t, os.Rename(filepath.Join(src, old), filepath.Join(src, filepath.Dir(old), names[old])))
 	}
 	for _, tree := range []string{src, dir} { // a new name changes the time of its directory
-		must(t, filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
+		must.Do(t, filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
 			return errors.Join(err, os.Chtimes(name, time.Time{}, time.Unix(1, 0)))
 		}))
 	}
 	want, err := stored(t, src).Digest(t.Context(), 0)
-	must(t, err)
+	must.Do(t, err)
 	if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
 		t.Errorf("with the old list: %v", err)
 	}
 	kept.List, err = kept.Renamed(t.Context(), names)
-	must(t, err)
+	must.Do(t, err)
 	if got, err := kept.Digest(t.Context(), 0); err != nil || got.Digest != want.Digest {
 		t.Errorf("digest %s, want %s, %v", got.Digest, want.Digest, err)
 	}
@@ -279,7 +280,7 @@ func TestListBounded(t *testing.T) {
 	if err := list.Add(workspace.Attributes{Path: strings.Repeat("x", 128<<10)}); !errors.Is(err, workspace.ErrTooBig) {
 		t.Errorf("a long path: %v", err)
 	}
-	must(t, list.Discard())
+	must.Do(t, list.Discard())
 	if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the list is there: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/remove"
 	"github.com/securebench/sbench/runtime/volume"
 	"github.com/securebench/sbench/workspace"
@@ -20,9 +21,7 @@ import (
 func openRoot(t *testing.T, dir string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = root.Close() })
 	return root
 }
@@ -35,24 +34,17 @@ func tempDir(t *testing.T) string {
 	t.Cleanup(func() {
 		entries, _ := os.ReadDir(dir) // the test may have removed it
 		for _, entry := range entries {
-			must(t, remove.All(root, entry.Name()))
+			must.Do(t, remove.All(root, entry.Name()))
 		}
 	})
 	return dir
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t *testing.T, path, content string, mode os.FileMode) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must(t, os.WriteFile(path, []byte(content), 0o600))
-	must(t, os.Chmod(path, mode))
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.Chmod(path, mode))
 }
 
 // hostile creates a tree with everything that an agent may leave behind. Its path is short,
@@ -60,17 +52,17 @@ func write(t *testing.T, path, content string, mode os.FileMode) {
 func hostile(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ws")
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "a.txt"), "alpha", 0o644)
 	write(t, filepath.Join(dir, "bin/run"), "#!/bin/sh\n", 0o755|os.ModeSetuid|os.ModeSetgid)
 	write(t, filepath.Join(dir, "locked/secret"), "s", 0)
-	must(t, os.Chmod(filepath.Join(dir, "locked"), 0))
-	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "escape")))
-	must(t, os.Symlink("..", filepath.Join(dir, "bin/up")))
-	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	must.Do(t, os.Chmod(filepath.Join(dir, "locked"), 0))
+	must.Do(t, os.Symlink("/etc/passwd", filepath.Join(dir, "escape")))
+	must.Do(t, os.Symlink("..", filepath.Join(dir, "bin/up")))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	listener, err := net.Listen("unix", filepath.Join(dir, "socket"))
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return dir
 }
@@ -78,7 +70,7 @@ func hostile(t *testing.T) string {
 func TestCopyTreeHostile(t *testing.T) {
 	src, dst := hostile(t), tempDir(t)
 	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
-	must(t, err)
+	must.Do(t, err)
 	if report.Files != 3 || report.Entries != 7 || report.Bytes != 16 || report.DroppedCount != 2 {
 		t.Errorf("report %+v", report)
 	}
@@ -89,17 +81,17 @@ func TestCopyTreeHostile(t *testing.T) {
 		t.Errorf("link: %q, %v", target, err)
 	}
 	info, err := os.Lstat(filepath.Join(dst, "bin/run"))
-	must(t, err)
+	must.Do(t, err)
 	if info.Mode() != 0o755 {
 		t.Errorf("mode %v, want no setuid", info.Mode())
 	}
 	same, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{})
-	must(t, err)
+	must.Do(t, err)
 	if same.Digest != report.Digest {
 		t.Errorf("digest of copy %s, of source %s", same.Digest, report.Digest)
 	}
 	for _, dir := range []string{src, dst} {
-		must(t, remove.All(openRoot(t, filepath.Dir(dir)), filepath.Base(dir)))
+		must.Do(t, remove.All(openRoot(t, filepath.Dir(dir)), filepath.Base(dir)))
 	}
 }
 
@@ -109,13 +101,13 @@ func TestTreeBounds(t *testing.T) {
 	write(t, filepath.Join(dir, "a/two"), "2", 0o644)
 	sparse := tempDir(t)
 	write(t, filepath.Join(sparse, "disk"), "", 0o644)
-	must(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
+	must.Do(t, os.Truncate(filepath.Join(sparse, "disk"), 1<<40))
 	names := tempDir(t) // three on each of two levels
 	for _, name := range []string{"a/x", "a/y", "a/z", "y", "z"} {
 		write(t, filepath.Join(names, name), "", 0o644)
 	}
 	deep := tempDir(t)
-	must(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", 128)), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", 128)), 0o755))
 	tests := []struct {
 		name string
 		dir  string
@@ -141,7 +133,7 @@ func TestTreeBounds(t *testing.T) {
 	}
 	t.Run("a link to which the destination gives less room", func(t *testing.T) {
 		links := tempDir(t)
-		must(t, os.Symlink(strings.Repeat("x", 1500), filepath.Join(links, "link")))
+		must.Do(t, os.Symlink(strings.Repeat("x", 1500), filepath.Join(links, "link")))
 		_, err := workspace.CopyTree(t.Context(), openRoot(t, links), openRoot(t, shortLinks(t)), workspace.TreeOptions{})
 		if !errors.Is(err, workspace.ErrTooBig) {
 			t.Errorf("error %v", err)
@@ -163,7 +155,7 @@ func shortLinks(t *testing.T) string {
 			t.Fatalf("%s: %v: %s", command, err, out)
 		}
 	}
-	t.Cleanup(func() { must(t, unix.Unmount(dir, 0)) })
+	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, 0)) })
 	return dir
 }
 
@@ -171,27 +163,27 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 	src, dst := tempDir(t), tempDir(t)
 	const size = 64 << 20
 	f, err := os.Create(filepath.Join(src, "disk"))
-	must(t, err)
+	must.Do(t, err)
 	_, err = f.WriteAt([]byte("middle"), size/2)
-	must(t, err)
-	must(t, f.Truncate(size))
-	must(t, f.Close())
+	must.Do(t, err)
+	must.Do(t, f.Truncate(size))
+	must.Do(t, f.Close())
 	_, err = workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
-	must(t, err)
+	must.Do(t, err)
 	var st unix.Stat_t
-	must(t, unix.Stat(filepath.Join(dst, "disk"), &st))
+	must.Do(t, unix.Stat(filepath.Join(dst, "disk"), &st))
 	if st.Size != size || st.Blocks*512 > size/8 {
 		t.Errorf("copy has %d bytes on %d blocks", st.Size, st.Blocks)
 	}
 	got, err := os.ReadFile(filepath.Join(dst, "disk"))
-	must(t, err)
+	must.Do(t, err)
 	if string(got[size/2:size/2+6]) != "middle" {
 		t.Error("content lost")
 	}
 	dense := tempDir(t)
-	must(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
 	want, err := workspace.DigestTree(t.Context(), openRoot(t, dense), workspace.TreeOptions{})
-	must(t, err)
+	must.Do(t, err)
 	if again, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{}); err != nil || again.Digest != want.Digest {
 		t.Errorf("sparse %v (%v), dense %v", again.Digest, err, want.Digest)
 	}
@@ -201,12 +193,12 @@ func TestDigestTreeSees(t *testing.T) {
 	base := func(t *testing.T) string {
 		dir := tempDir(t)
 		write(t, filepath.Join(dir, "d/file"), "content", 0o644)
-		must(t, os.Symlink("file", filepath.Join(dir, "d/link")))
+		must.Do(t, os.Symlink("file", filepath.Join(dir, "d/link")))
 		return dir
 	}
 	digest := func(t *testing.T, dir string) string {
 		report, err := workspace.DigestTree(t.Context(), openRoot(t, dir), workspace.TreeOptions{})
-		must(t, err)
+		must.Do(t, err)
 		return report.Digest
 	}
 	want := digest(t, base(t))
@@ -217,18 +209,18 @@ func TestDigestTreeSees(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, string) {}, true},
 		{"times", func(t *testing.T, dir string) {
-			must(t, unix.Utimes(filepath.Join(dir, "d/file"), []unix.Timeval{{Sec: 1}, {Sec: 1}}))
+			must.Do(t, unix.Utimes(filepath.Join(dir, "d/file"), []unix.Timeval{{Sec: 1}, {Sec: 1}}))
 		}, true},
-		{"fifo", func(t *testing.T, dir string) { must(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o644)) }, true},
+		{"fifo", func(t *testing.T, dir string) { must.Do(t, unix.Mkfifo(filepath.Join(dir, "p"), 0o644)) }, true},
 		{"content", func(t *testing.T, dir string) { write(t, filepath.Join(dir, "d/file"), "Content", 0o644) }, false},
-		{"mode", func(t *testing.T, dir string) { must(t, os.Chmod(filepath.Join(dir, "d/file"), 0o600)) }, false},
+		{"mode", func(t *testing.T, dir string) { must.Do(t, os.Chmod(filepath.Join(dir, "d/file"), 0o600)) }, false},
 		{"name", func(t *testing.T, dir string) {
-			must(t, os.Rename(filepath.Join(dir, "d/file"), filepath.Join(dir, "d/File")))
+			must.Do(t, os.Rename(filepath.Join(dir, "d/file"), filepath.Join(dir, "d/File")))
 		}, false},
-		{"empty directory", func(t *testing.T, dir string) { must(t, os.Mkdir(filepath.Join(dir, "e"), 0o755)) }, false},
+		{"empty directory", func(t *testing.T, dir string) { must.Do(t, os.Mkdir(filepath.Join(dir, "e"), 0o755)) }, false},
 		{"link target", func(t *testing.T, dir string) {
-			must(t, os.Remove(filepath.Join(dir, "d/link")))
-			must(t, os.Symlink("./file", filepath.Join(dir, "d/link")))
+			must.Do(t, os.Remove(filepath.Join(dir, "d/link")))
+			must.Do(t, os.Symlink("./file", filepath.Join(dir, "d/link")))
 		}, false},
 	}
 	for _, test := range tests {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/candidate/layer"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
@@ -33,9 +34,7 @@ func (m machine) path(name string) string { return filepath.Join(m.dir, name) }
 func newMachine(t *testing.T) machine {
 	runtimetest.NeedMounts(t)
 	m := machine{t.TempDir()}
-	if err := unix.Mount("tmpfs", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("tmpfs", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"))
 	t.Cleanup(func() { check(t, unix.Unmount(m.dir, unix.MNT_DETACH)) })
 	for _, dir := range []string{"image", "upper", "work", "merged", "applied", "work2", "again"} {
 		check(t, os.Mkdir(m.path(dir), 0o755))
@@ -51,18 +50,14 @@ func (m machine) mount(t *testing.T, upper, work, at string, below ...string) {
 		lower = m.path(name) + ":" + lower
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=nofollow,index=off,metacopy=off", lower, m.path(upper), m.path(work))
-	if err := unix.Mount("overlay", m.path(at), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("overlay", m.path(at), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options))
 	t.Cleanup(func() { check(t, unix.Unmount(m.path(at), 0)) })
 }
 
 func (m machine) root(t *testing.T, name string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(m.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { check(t, root.Close()) })
 	return root
 }
@@ -103,9 +98,7 @@ func list(t *testing.T, dir string) string {
 	cmd := exec.Command("sh", "-euc", `find . ! -name pipe ! -name .wh.forged -type f -printf '%P %y %m %U:%G %Ts\n' -o ! -name pipe ! -name .wh.forged ! -type f -printf '%P %y %m %U:%G %l\n' | LC_ALL=C sort; find . -type f ! -name .wh.forged | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum 2>/dev/null || true`)
 	cmd.Dir = dir
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(out)
 }
 
@@ -113,9 +106,7 @@ func write(t *testing.T, m machine) ([]byte, layer.Report) {
 	t.Helper()
 	var b bytes.Buffer
 	report, err := layer.Write(t.Context(), &b, runtime.Changes{Dir: m.path("upper"), Mounts: []string{"/proc", "/mounted"}}, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return b.Bytes(), report
 }
 
@@ -282,9 +273,7 @@ func TestRedact(t *testing.T) {
 	}
 	var got []string
 	for e, err := range layer.Entries(context.Background(), &b, limits) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		content, err := io.ReadAll(e)
 		check(t, err)
 		got = append(got, e.Path+" "+e.Target+strings.TrimSpace(string(content)))

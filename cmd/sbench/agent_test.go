@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
@@ -40,7 +41,7 @@ const dead = "dead\n"
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
 	dir, err := filepath.Abs("../../benchmarks/" + pack)
-	must(t, err)
+	must.Do(t, err)
 	return runAgentOn(t, agent, dir, task, script, config, code)
 }
 
@@ -49,7 +50,7 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	h := newHost(t)
 	script, dies := strings.CutPrefix(script, dead)
 	provider, err := providertest.New(realKey, script)
-	must(t, err)
+	must.Do(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	if dies {
@@ -74,11 +75,11 @@ func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int
 	if agent == ownAgent {
 		base, name = server.URL+"/v1", "MY_KEY"
 		source, err := filepath.Abs("../../examples/agents")
-		must(t, err)
+		must.Do(t, err)
 		agent, config = "command", `, command: [python3, /opt/agents/agent.py], files: [{source: `+source+`}], provider: {api: openai, key: MY_KEY}`+config
 	}
 	tester := filepath.Join(h.dir, "tester.yaml")
-	must(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
+	must.Do(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
 run: {id: agent, output_dir: out}
 benchmark: {manifest: %[1]s/manifest.yaml, tasks: %[1]s/tasks.jsonl}
 harness:
@@ -101,7 +102,7 @@ func (r agentRun) noKey(t *testing.T) {
 	if strings.Contains(r.stderr, realKey) {
 		t.Error("the key is in the progress")
 	}
-	must(t, filepath.WalkDir(r.output, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(r.output, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
@@ -116,12 +117,12 @@ func (r agentRun) noKey(t *testing.T) {
 func (r agentRun) trace(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(r.output, "logs", "*", "*", "agent-trace.log"))
-	must(t, err)
+	must.Do(t, err)
 	if len(found) != 1 {
 		t.Fatalf("traces %v", found)
 	}
 	data, err := os.ReadFile(found[0])
-	must(t, err)
+	must.Do(t, err)
 	return string(data)
 }
 
@@ -188,17 +189,17 @@ func TestMaxCost(t *testing.T) {
 func TestOwnDescriptor(t *testing.T) {
 	h := newHost(t)
 	dir, err := filepath.Abs("../../examples/agents")
-	must(t, err)
+	must.Do(t, err)
 	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
-	must(t, err)
+	must.Do(t, err)
 	provider, err := providertest.New(realKey, "think Let me see.\nshell echo \"home is $HOME\"\n"+greet)
-	must(t, err)
+	must.Do(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	h.env = append(h.env, "MY_KEY="+realKey)
 	tester := filepath.Join(h.dir, "tester.yaml")
 	write := func(options string) {
-		must(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
+		must.Do(t, os.WriteFile(tester, fmt.Appendf(nil, `schema_version: "0.2"
 run: {id: agent, output_dir: out, tasks: [terminal-task-smoke/create-file]}
 benchmark: {manifest: %[1]s/manifest.yaml, tasks: %[1]s/tasks.jsonl}
 harness:
@@ -385,12 +386,12 @@ type egressLine struct {
 func (r agentRun) egress(t *testing.T) []egressLine {
 	t.Helper()
 	f, err := os.Open(filepath.Join(r.output, "egress.jsonl"))
-	must(t, err)
-	defer func() { must(t, f.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, f.Close()) }()
 	var all []egressLine
 	for d := json.NewDecoder(f); d.More(); {
 		var line egressLine
-		must(t, d.Decode(&line))
+		must.Do(t, d.Decode(&line))
 		all = append(all, line)
 	}
 	return all
@@ -471,9 +472,9 @@ func TestAgentsTogether(t *testing.T) {
 func TestAgentDoesNotRun(t *testing.T) {
 	c := containerdtest.Open(t)
 	directory := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(directory, "ld-linux-x86-64.so.2"), []byte("broken"), 0o755))
 	image := containerdtest.WithDirectory(t, c, "sbench.test/no-loader:latest", directory, "/usr/lib64")
-	t.Cleanup(func() { must(t, c.Images.Remove(context.Background(), image.Ref)) })
+	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), image.Ref)) })
 	dir := t.TempDir()
 	writePack(t, dir, taskRow("one", "true", `, "environment": {"image": "`+image.Ref+`"}`), "")
 	r := runAgentOn(t, "claude_code", dir, "one", greet, "", codeInfrastructure)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // agreeing is a sound pack with its tester file. The script in it is executable.
@@ -67,7 +68,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"row printed for people", rows("{\n  \"id\": \"a\"\n}\n"), nil, "a row is one line"},
 		{"repeated id", rows(terminalRow("a", "") + terminalRow("a", "")), nil, "is used on line 1"},
 		{"asset missing", map[string]string{"assets/d/f": ""}, nil, "$.assets[0].path"},
-		{"asset is a link", nil, func(t *testing.T, dir string) { must(t, os.Symlink("f", filepath.Join(dir, "assets/d/g"))) }, "symbolic link"},
+		{"asset is a link", nil, func(t *testing.T, dir string) { must.Do(t, os.Symlink("f", filepath.Join(dir, "assets/d/g"))) }, "symbolic link"},
 		{"asset with a denied file in it", map[string]string{"assets/d/hidden.json": "x", "tasks.jsonl": strings.Replace(terminalRow("a", ""), `"path": "d"`, `"path": "d", "mount": "task"`, 1)}, nil, "is denied"},
 		{"asset's name is not UTF-8", map[string]string{"assets/d/\xff.txt": "x"}, nil, `"d/\xff.txt": the name is not UTF-8`},
 		{"asset's directory is not UTF-8", map[string]string{"assets/d/\xff/f": "x"}, nil, `"d/\xff": the name is not UTF-8`},
@@ -80,7 +81,9 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"checker with CRLF", map[string]string{"hidden/t/check.sh": "#!/bin/sh\r\ntrue\r\n"}, nil, "CRLF"},
 		{"checker with a byte order mark", map[string]string{"hidden/t/check.sh": "\ufeff#!/bin/sh\n"}, nil, "byte order mark"},
 		{"checker is a directory", rows(strings.Replace(terminalRow("a", ""), "t/check.sh", "t", 1)), nil, "is a directory"},
-		{"link beside the checker", nil, func(t *testing.T, dir string) { must(t, os.Symlink("check.sh", filepath.Join(dir, "hidden/t/link"))) }, "symbolic link"},
+		{"link beside the checker", nil, func(t *testing.T, dir string) {
+			must.Do(t, os.Symlink("check.sh", filepath.Join(dir, "hidden/t/link")))
+		}, "symbolic link"},
 		{"eval file missing", rows(strings.Replace(terminalRow("a", ""), `"eval": {`, `"eval": {"test_files": {"path": "no"}, `, 1)), nil, "$.eval.test_files.path"},
 		{"hidden file missing", rows(strings.Replace(terminalRow("a", ""), `"eval": {`, `"eval": {"expected_state": {"path": "no"}, `, 1)), nil, "$.eval.expected_state.path"},
 		{"patches", rows(patchRow(command + `, "gold_patch": "` + diff + `"`)), nil, ""},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -20,13 +21,13 @@ func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")
 	l, err := record.Create(dir, record.Manifest{RunID: "r"})
-	must(t, err)
+	must.Do(t, err)
 	_, err = l.Append(record.Record{TaskID: "a", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-	must(t, err)
+	must.Do(t, err)
 	if seal {
-		must(t, l.Seal(record.Seal{}, key))
+		must.Do(t, l.Seal(record.Seal{}, key))
 	}
-	must(t, l.Close())
+	must.Do(t, l.Close())
 	return dir
 }
 
@@ -34,16 +35,16 @@ func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
 // --accept-unsigned, and says so.
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Do(t, err)
 	write := func(kind string, der []byte, err error) string {
-		must(t, err)
+		must.Do(t, err)
 		name := filepath.Join(t.TempDir(), "key.pem")
-		must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+		must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 		return name
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	key, err := record.LoadKey(write("PRIVATE KEY", der, err))
-	must(t, err)
+	must.Do(t, err)
 	der, err = x509.MarshalPKIXPublicKey(public)
 	publicFile := write("PUBLIC KEY", der, err)
 	for _, c := range []struct {
@@ -87,7 +88,7 @@ func TestVerifySays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			dir := sampleRun(t, c.seal, nil)
 			var stdout strings.Builder
-			must(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
+			must.Do(t, (&verifyCmd{RunDir: dir}).Run(context.Background(), &app{stdout: &stdout}))
 			if !strings.HasSuffix(stdout.String(), c.want) {
 				t.Errorf("said %q", stdout.String())
 			}

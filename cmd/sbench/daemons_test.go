@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -46,7 +47,7 @@ func TestSystemDaemon(t *testing.T) {
 	}
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	must(t, err)
+	must.Do(t, err)
 	tests := []struct{ name, script string }{
 		{"without the image", `
 			serve
@@ -104,7 +105,7 @@ func TestSystemDaemon(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
 			}
-			must(t, os.RemoveAll(output))
+			must.Do(t, os.RemoveAll(output))
 		})
 	}
 }

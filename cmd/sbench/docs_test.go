@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // A block is a fenced block of a page.
@@ -48,10 +49,10 @@ func pages(t *testing.T) map[string]string {
 	found := map[string]string{}
 	for _, pattern := range []string{"../../README.md", "../../docs/*.md", "../../docs/design/*.md"} {
 		files, err := filepath.Glob(pattern)
-		must(t, err)
+		must.Do(t, err)
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			must(t, err)
+			must.Do(t, err)
 			found[file] = string(text)
 		}
 	}
@@ -101,16 +102,16 @@ func TestDocs(t *testing.T) {
 func runPage(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, os.Chmod(dir, 0o755))
 	sbench, err := exec.LookPath("sbench")
-	must(t, err)
+	must.Do(t, err)
 	repository, err := filepath.Abs("../..")
-	must(t, err)
-	must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
+	must.Do(t, err)
+	must.Do(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755))
 	for name, target := range map[string]string{
 		"bin/sbench": sbench, "benchmarks": filepath.Join(repository, "benchmarks"), "scripts": filepath.Join(repository, "scripts"),
 	} {
-		must(t, os.Symlink(target, filepath.Join(dir, name)))
+		must.Do(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
 	const before = `make() { for target; do grep -q "^$target:" "$REPOSITORY/Makefile"; done; }
 `

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestDoctorCures: what an ordinary user's environment lacks is said with its cure. It is for root, who becomes a user without
@@ -20,21 +22,15 @@ func TestDoctorCures(t *testing.T) {
 		t.Skip("only root becomes another user")
 	}
 	home, err := os.MkdirTemp("", "sbench-home") // every user can enter its parent
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = os.RemoveAll(home) }()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	program := filepath.Join(home, "sbench")
 	if out, err := exec.Command("cp", self, program).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if err := errors.Join(os.Chmod(program, 0o755), os.Chown(home, 4242, 4242)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.Chmod(program, 0o755), os.Chown(home, 4242, 4242)))
 	for _, tt := range []struct {
 		name         string
 		env          []string
@@ -48,9 +44,7 @@ func TestDoctorCures(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.noPrivileges {
 				runtime.LockOSThread() // for good: the thread keeps the attribute, and ends with the test
-				if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 			}
 			cmd := exec.Command(program, "doctor")
 			cmd.Env, cmd.Dir = append(tt.env, "PATH="+os.Getenv("PATH")), "/"

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -50,7 +51,7 @@ P`)
 		t.Errorf("network none: %+v", closed)
 	}
 	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"kind":"dns","host":"missing.invalid","verdict":"deny"`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("the egress log lacks %s:\n%s", want, log)
@@ -70,7 +71,7 @@ func TestKilledWayOut(t *testing.T) {
 	tester := h.egressPack("sleep 3000; : " + h.mark("way-out"))
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--task", "open", "--output-dir", filepath.Join(h.dir, "out"))
 	cmd.Env = h.env
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	h.await("way-out")
 	inside := h.pidOf("way-out")
 	dial := func() string {
@@ -80,7 +81,7 @@ func TestKilledWayOut(t *testing.T) {
 	if got := dial(); got != "open\n" {
 		t.Errorf("while sbench lives: %s", got)
 	}
-	must(t, cmd.Process.Signal(syscall.SIGKILL))
+	must.Do(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	if !h.alive("way-out") {
 		t.Error("the sandbox died with its owner, so that this test shows nothing")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 )
 
@@ -15,9 +16,7 @@ import (
 // docs/records.md lists the exit codes that --help prints.
 func TestFlags(t *testing.T) {
 	parser, err := kong.New(&cli{}, helpVars(pack.Formats()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	shorts := map[string]rune{} // by flag
 	for _, leaf := range parser.Model.Leaves(true) {
 		for _, flag := range leaf.Flags {
@@ -31,9 +30,7 @@ func TestFlags(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile("../../docs/records.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, code := range regexp.MustCompile(`\d+ [a-z]`).FindAllString(exitCodes, -1) {
 		if !strings.Contains(string(text), "\n| "+strings.Fields(code)[0]+" | ") {
 			t.Errorf("docs/records.md lacks the exit code %s", code)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -17,10 +18,10 @@ func lines(t *testing.T, name string, values ...any) string {
 	t.Helper()
 	var text strings.Builder
 	for _, v := range values {
-		must(t, json.NewEncoder(&text).Encode(v))
+		must.Do(t, json.NewEncoder(&text).Encode(v))
 	}
 	file := filepath.Join(t.TempDir(), name)
-	must(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	return file
 }
 
@@ -31,7 +32,7 @@ func TestGrade(t *testing.T) {
 	expect(t, codeMeasured, "imported 3 task(s)", "pack", "import", "--out", pack, "humaneval", fixture(t, "humaneval"))
 	tester := filepath.Join(pack, "tester-command.yaml")
 	text, err := os.ReadFile(filepath.Join(pack, "tasks.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	var samples []any
 	for line := range strings.Lines(string(text)) {
 		var row struct {
@@ -40,7 +41,7 @@ func TestGrade(t *testing.T) {
 				Canonical string `json:"canonical_solution"`
 			}
 		}
-		must(t, json.Unmarshal([]byte(line), &row))
+		must.Do(t, json.Unmarshal([]byte(line), &row))
 		samples = append(samples, map[string]any{"task_id": row.ID, "completion": row.Eval.Canonical}, map[string]any{"task_id": row.ID, "completion": "    return None\n", "model": "x"})
 	}
 	out := filepath.Join(t.TempDir(), "out")
@@ -62,7 +63,7 @@ func TestGrade(t *testing.T) {
 	}
 	untouched := filepath.Join(t.TempDir(), "untouched")
 	broken := filepath.Join(t.TempDir(), "broken.jsonl")
-	must(t, os.WriteFile(broken, []byte("{\"task_id\": \"HumanEval/0\", \"completion\": \"x\"}\n{\"task_id\"\n"), 0o644))
+	must.Do(t, os.WriteFile(broken, []byte("{\"task_id\": \"HumanEval/0\", \"completion\": \"x\"}\n{\"task_id\"\n"), 0o644))
 	code, _, stderr = sbench(t, "grade", "-c", tester, broken, "-o", untouched, "--quiet")
 	if _, err := os.Stat(untouched); code != codeUsage || !strings.Contains(stderr, "broken.jsonl:2: ") || err == nil {
 		t.Errorf("a broken line: exit code %d, %v\n%s", code, err, stderr)
@@ -78,10 +79,10 @@ func TestGradeNetwork(t *testing.T) {
 		"tester.yaml": testerWith("harness: {type: command, config: {command: x, allowed_domains: [example.org]}}\nruntime: {network: {transparent: true, ca_bundle: ca.pem}}\n"),
 	})
 	in, err := loadTester(a, testerSource{path: filepath.Join(dir, "tester.yaml")})
-	must(t, err)
+	must.Do(t, err)
 	cmd := &runCmd{graded: &gradeCmd{Source: lines(t, "one.jsonl", map[string]string{"id": "a", "answer": "1"})}}
 	_, base, err := cmd.options(t.Context(), a, in, nil)
-	must(t, err)
+	must.Do(t, err)
 	if e := base.Egress; !e.Transparent || e.CABundle != filepath.Join(dir, "ca.pem") || len(e.Domains) > 0 {
 		t.Errorf("%+v", e)
 	}
@@ -99,8 +100,8 @@ func TestGradeWorkspaces(t *testing.T) {
 	again := filepath.Join(t.TempDir(), "again")
 	expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", tester, left, "-o", again, "--quiet")
 	layers, err := filepath.Glob(filepath.Join(left, "workspaces", "*.tar.zst"))
-	must(t, err)
-	must(t, os.Remove(layers[0]))
+	must.Do(t, err)
+	must.Do(t, os.Remove(layers[0]))
 	expect(t, codeMeasured, "verified=1 passed=0", "grade", "-c", tester, filepath.Join(left, "workspaces"), "-o", filepath.Join(t.TempDir(), "without"), "--quiet")
 	code, _, stderr := sbench(t, "grade", "-c", tester, left, "-o", filepath.Join(t.TempDir(), "gone"), "--quiet")
 	if code == codeMeasured {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // hanging is a host with an OCI runtime that hangs in one of its commands when the test asks for it.
@@ -29,10 +30,10 @@ func newHanging(t *testing.T, timeout string) hanging {
 		real = "runc"
 	}
 	real, err := exec.LookPath(real)
-	must(t, err)
+	must.Do(t, err)
 	script := "#!/bin/sh\nif read -r command <" + h.file + "; then for a; do [ \"$a\" != \"$command\" ] || exec sleep 1000; done; fi 2>/dev/null\nexec " + real + " \"$@\"\n"
-	must(t, os.WriteFile(filepath.Join(h.dir, "runtime"), []byte(script), 0o755))
-	must(t, os.WriteFile(h.file, nil, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(h.dir, "runtime"), []byte(script), 0o755))
+	must.Do(t, os.WriteFile(h.file, nil, 0o644))
 	h.env = append(h.env, "SBENCH_OCI_RUNTIME="+filepath.Join(h.dir, "runtime"), "SBENCH_DAEMON_TIMEOUT="+timeout)
 	return h
 }
@@ -43,7 +44,7 @@ func (h hanging) in(command string) {
 	if command != "" {
 		command += "\n"
 	}
-	must(h.t, os.WriteFile(h.file, []byte(command), 0o644))
+	must.Do(h.t, os.WriteFile(h.file, []byte(command), 0o644))
 }
 
 // within runs sbench, which must end by itself within the limit.
@@ -174,9 +175,9 @@ func TestCollectionGoesOn(t *testing.T) {
 	h := newHost(t)
 	tester, _ := h.pack("go-on", containerdtest.Image)
 	stuck, dead := filepath.Join(h.state, "runs", "0000000000000bad"), filepath.Join(h.state, "runs", "00000000000dead0")
-	must(t, os.MkdirAll(filepath.Join(stuck, "lock"), 0o700)) // a lock that cannot be opened
-	must(t, os.MkdirAll(dead, 0o700))
-	t.Cleanup(func() { must(t, os.RemoveAll(stuck)) })
+	must.Do(t, os.MkdirAll(filepath.Join(stuck, "lock"), 0o700)) // a lock that cannot be opened
+	must.Do(t, os.MkdirAll(dead, 0o700))
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(stuck)) })
 	code, text := h.within(bounded, "gc")
 	if code != codeInfrastructure || !strings.Contains(text, "0000000000000bad") || !strings.Contains(text, "removed what run 00000000000dead0 left") {
 		t.Errorf("gc: exit code %d\n%s", code, text)

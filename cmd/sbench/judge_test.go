@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -114,9 +115,9 @@ func TestJudge(t *testing.T) {
 func privateOf(t *testing.T, dir string, r record.Record) record.Private {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
 	p, err := record.ReadPrivate(root, &r)
-	must(t, err)
+	must.Do(t, err)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -41,7 +42,7 @@ func (k keeping) run(t *testing.T, output string) []string {
 	row, err := json.Marshal(map[string]any{
 		"id": "kept/task", "input": map[string]any{"instructions": "Serve 42."}, "eval": map[string]any{"checker": k.checker}, "environment": environment,
 	})
-	must(t, err)
+	must.Do(t, err)
 	tester := writePack(t, t.TempDir(), string(row)+"\n", commandHarness(k.script))
 	return []string{"run", tester, "-o", output, "--progress", "plain"}
 }
@@ -133,13 +134,13 @@ func TestKeepProcesses(t *testing.T) {
 	cmd := exec.Command("sbench", append(keeping{script: writes + served("time.sleep(1000)")}.run(t, filepath.Join(h.dir, "out")), "--progress", "json")...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
-	must(t, err)
-	must(t, cmd.Start())
+	must.Do(t, err)
+	must.Do(t, cmd.Start())
 	verifies := false
 	for lines := bufio.NewScanner(stderr); !verifies && lines.Scan(); {
 		verifies = strings.Contains(lines.Text(), `"event":"sandbox_command"`) && strings.Contains(lines.Text(), `"sandbox":"verifier"`)
 	}
-	must(t, cmd.Process.Kill())
+	must.Do(t, cmd.Process.Kill())
 	if _ = cmd.Wait(); !verifies {
 		t.Error("no checker was started")
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // host is where a test runs sbench: state directories and the daemon to use. After
@@ -43,13 +44,11 @@ func newHost(t *testing.T) testHost {
 func (h testHost) private() testHost {
 	h.t.Helper()
 	archive, err := containerdtest.Archive()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	must.Do(h.t, err)
 	h.dir, err = os.MkdirTemp("", "") // the paths of sockets are short
-	must(h.t, err)
-	must(h.t, os.Chmod(h.dir, 0o711)) // or sandboxes could have no ids of their own
-	h.t.Cleanup(func() { must(h.t, os.RemoveAll(h.dir)) })
+	must.Do(h.t, err)
+	must.Do(h.t, os.Chmod(h.dir, 0o711)) // or sandboxes could have no ids of their own
+	h.t.Cleanup(func() { must.Do(h.t, os.RemoveAll(h.dir)) })
 	h.state = filepath.Join(h.dir, "state")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state)
 	h.sbench(0, "image", "import", archive)
@@ -80,8 +79,8 @@ func (h testHost) start(name string, seconds int, flags ...string) (cmd *exec.Cm
 	cmd = exec.Command("sbench", append([]string{"run", "--config", tester, "--progress", "json"}, flags...)...)
 	cmd.Env = h.env
 	stderr, err := cmd.StderrPipe()
-	must(h.t, err)
-	must(h.t, cmd.Start())
+	must.Do(h.t, err)
+	must.Do(h.t, cmd.Start())
 	h.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines = bufio.NewScanner(stderr)
 	var said strings.Builder
@@ -115,7 +114,7 @@ func (h testHost) alive(name string) bool { return h.pidOf(name) != "" }
 // pidOf returns a process of the harness; "" for none.
 func (h testHost) pidOf(name string) string {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(h.t, err)
+	must.Do(h.t, err)
 	for _, f := range found {
 		if line, err := os.ReadFile(f); err == nil && strings.Contains(string(line), "sleep 3") && strings.Contains(string(line), h.mark(name)) {
 			return filepath.Base(filepath.Dir(f))
@@ -128,7 +127,7 @@ func (h testHost) pidOf(name string) string {
 func (h testHost) runs() []string {
 	h.t.Helper()
 	names, err := filepath.Glob(filepath.Join(h.state, "runs", "*"))
-	must(h.t, err)
+	must.Do(h.t, err)
 	for i, name := range names {
 		names[i] = filepath.Base(name)
 	}
@@ -149,18 +148,18 @@ func (h testHost) cleared(runs ...string) {
 func (h testHost) left(run string) []string {
 	var left []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(h.t, err)
+	must.Do(h.t, err)
 	if strings.Contains(string(mounts), run) {
 		left = append(left, "mounts")
 	}
-	must(h.t, filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+	must.Do(h.t, filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "sbench-"+run) {
 			left = append(left, p)
 		}
 		return nil // what is gone since is not left
 	}))
 	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	must(h.t, err)
+	must.Do(h.t, err)
 	for _, p := range processes {
 		if line, err := os.ReadFile(p); err == nil && strings.Contains(string(line), run) {
 			left = append(left, "process "+strings.ReplaceAll(string(line), "\x00", " "))
@@ -184,7 +183,7 @@ func TestKilledRun(t *testing.T) {
 	if len(only) != 1 || len(killed) != 1 {
 		t.Fatalf("runs %v and %v", only, killed)
 	}
-	must(t, dead.Process.Kill())
+	must.Do(t, dead.Process.Kill())
 	_ = dead.Wait()
 	if !h.alive("dead") {
 		t.Error("the sandbox died with its owner, so that this test shows nothing")
@@ -200,7 +199,7 @@ func TestKilledRun(t *testing.T) {
 	h.daemonIsClean(killed[0])
 	for lines.Scan() { // until it ends
 	}
-	must(t, live.Wait())
+	must.Do(t, live.Wait())
 	if got := statuses(t, output); got != "passed passed" {
 		t.Errorf("the live run recorded %q", got)
 	}
@@ -225,7 +224,7 @@ func TestDaemonStopsMidRun(t *testing.T) {
 	cmd, output, lines := h.start("orphan", 3)
 	pid := h.daemonPid()
 	runs := h.runs()
-	must(t, syscall.Kill(pid, syscall.SIGKILL))
+	must.Do(t, syscall.Kill(pid, syscall.SIGKILL))
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
@@ -249,7 +248,7 @@ func TestInterrupted(t *testing.T) {
 	before := h.runs()
 	cmd, output, lines := h.start("interrupted", 3000)
 	ours := difference(h.runs(), before)
-	must(t, cmd.Process.Signal(os.Interrupt))
+	must.Do(t, cmd.Process.Signal(os.Interrupt))
 	for lines.Scan() {
 	}
 	_ = cmd.Wait()
@@ -279,15 +278,15 @@ func difference(now, before []string) []string {
 func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	must(t, err)
+	must.Do(t, err)
 	h.state = filepath.Join(h.dir, "state")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state, "CONTAINERD_ADDRESS=none")
 	cmd := exec.Command("sbench", "image", "import", archive)
 	cmd.Env = h.env
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	unpacks := func() bool { // the layer's files appear
 		found, err := filepath.Glob(filepath.Join(h.dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
-		must(t, err)
+		must.Do(t, err)
 		return len(found) > 0
 	}
 	for range 3000 {
@@ -299,7 +298,7 @@ func TestKilledImport(t *testing.T) {
 	if !unpacks() {
 		t.Fatal("nothing was unpacked")
 	}
-	must(t, cmd.Process.Kill())
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {

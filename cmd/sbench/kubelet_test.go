@@ -36,6 +36,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/daemon"
 )
 
@@ -69,9 +70,9 @@ func newKubeCluster(t *testing.T) *kubeCluster {
 		t.Fatal("run by make kubernetes")
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "kube") // short, and where containerd can have snapshots
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chmod(dir, 0o711))
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o711))
 	k := &kubeCluster{testHost: testHost{t: t, dir: dir, env: os.Environ()}, claims: filepath.Join(dir, "claims"), nodeDir: filepath.Join(dir, "node"), mu: new(sync.Mutex), pods: map[string]*kubePod{}}
 	k.startNode(archive)
 	k.startAPI(programs)
@@ -86,37 +87,37 @@ func newKubeCluster(t *testing.T) *kubeCluster {
 func (k *kubeCluster) startNode(archive string) {
 	ctx := namespaces.WithNamespace(context.Background(), "k8s.io")
 	d, err := daemon.Start(ctx, daemon.Config{Root: filepath.Join(k.dir, "cr"), State: filepath.Join(k.dir, "cs")})
-	must(k.t, err)
-	k.t.Cleanup(func() { must(k.t, d.Close(context.Background())) })
-	must(k.t, os.Chmod(filepath.Join(k.dir, "cr"), 0o711))
+	must.Do(k.t, err)
+	k.t.Cleanup(func() { must.Do(k.t, d.Close(context.Background())) })
+	must.Do(k.t, os.Chmod(filepath.Join(k.dir, "cr"), 0o711))
 	k.socket = d.Address()
 	k.node, err = containerd.New(d.Address())
-	must(k.t, err)
-	k.t.Cleanup(func() { must(k.t, k.node.Close()) })
+	must.Do(k.t, err)
+	k.t.Cleanup(func() { must.Do(k.t, k.node.Close()) })
 	f, err := os.Open(archive)
-	must(k.t, err)
+	must.Do(k.t, err)
 	images, err := k.node.Import(ctx, f)
-	must(k.t, f.Close())
-	must(k.t, err)
+	must.Do(k.t, f.Close())
+	must.Do(k.t, err)
 	k.image = images[0].Name
 	image, err := k.node.GetImage(ctx, k.image)
-	must(k.t, err)
-	must(k.t, image.Unpack(ctx, ""))
+	must.Do(k.t, err)
+	must.Do(k.t, image.Unpack(ctx, ""))
 	// As systemd makes the host's mounts, and as kubelets need them.
-	must(k.t, os.MkdirAll(k.nodeDir, 0o711))
-	must(k.t, syscall.Mount(k.nodeDir, k.nodeDir, "", syscall.MS_BIND, ""))
-	k.t.Cleanup(func() { must(k.t, syscall.Unmount(k.nodeDir, syscall.MNT_DETACH)) })
-	must(k.t, syscall.Mount("", k.nodeDir, "", syscall.MS_SHARED, ""))
+	must.Do(k.t, os.MkdirAll(k.nodeDir, 0o711))
+	must.Do(k.t, syscall.Mount(k.nodeDir, k.nodeDir, "", syscall.MS_BIND, ""))
+	k.t.Cleanup(func() { must.Do(k.t, syscall.Unmount(k.nodeDir, syscall.MNT_DETACH)) })
+	must.Do(k.t, syscall.Mount("", k.nodeDir, "", syscall.MS_SHARED, ""))
 }
 
 // program starts a program that ends with the test.
 func (k *kubeCluster) program(name string, args ...string) {
 	log, err := os.Create(filepath.Join(k.dir, filepath.Base(name)+".log"))
-	must(k.t, err)
+	must.Do(k.t, err)
 	cmd := exec.Command(name, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
-	must(k.t, cmd.Start())
+	must.Do(k.t, cmd.Start())
 	k.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -130,10 +131,10 @@ func (k *kubeCluster) program(name string, args ...string) {
 func (k *kubeCluster) startAPI(programs string) {
 	t, ports := k.t, freePorts(k.t, 4)
 	secret, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	must.Do(t, err)
 	key, tokens := filepath.Join(k.dir, "sa.key"), filepath.Join(k.dir, "tokens")
-	must(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(secret)}), 0o600))
-	must(t, os.WriteFile(tokens, []byte("test,admin,admin,system:masters\n"), 0o600))
+	must.Do(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(secret)}), 0o600))
+	must.Do(t, os.WriteFile(tokens, []byte("test,admin,admin,system:masters\n"), 0o600))
 	etcd, peer := fmt.Sprintf("http://127.0.0.1:%d", ports[0]), fmt.Sprintf("http://127.0.0.1:%d", ports[1])
 	k.program(programs+"/etcd", "--data-dir="+k.dir+"/etcd", "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd, "--listen-peer-urls="+peer,
 		"--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--unsafe-no-fsync")
@@ -141,7 +142,7 @@ func (k *kubeCluster) startAPI(programs string) {
 		"--token-auth-file="+tokens, "--authorization-mode=AlwaysAllow", "--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged=true", "--disable-admission-plugins=ServiceAccount",
 		"--service-account-issuer=https://test", "--service-account-key-file="+key, "--service-account-signing-key-file="+key)
 	config := filepath.Join(k.dir, "kubeconfig")
-	must(t, os.WriteFile(config, fmt.Appendf(nil, `apiVersion: v1
+	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, `apiVersion: v1
 kind: Config
 current-context: test
 contexts: [{name: test, context: {cluster: test, user: admin, namespace: default}}]
@@ -150,10 +151,10 @@ users: [{name: admin, user: {token: test}}]
 `, ports[2]), 0o600))
 	k.env = append(k.env, "KUBECONFIG="+config)
 	loaded, err := clientcmd.BuildConfigFromFlags("", config)
-	must(t, err)
+	must.Do(t, err)
 	loaded.QPS, loaded.Burst = 100, 200
 	k.api, err = kubernetes.NewForConfig(loaded)
-	must(t, err)
+	must.Do(t, err)
 	awaited(t, "the API server", func() bool {
 		_, err := k.api.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
@@ -173,15 +174,15 @@ users: [{name: admin, user: {token: test}}]
 	}))
 	t.Cleanup(logs.Close)
 	_, port, err := net.SplitHostPort(logs.Listener.Addr().String())
-	must(t, err)
+	must.Do(t, err)
 	number, err := strconv.Atoi(port)
-	must(t, err)
+	must.Do(t, err)
 	node, err := k.api.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeNode}}, metav1.CreateOptions{})
-	must(t, err)
+	must.Do(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
 	_, err = k.api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
-	must(t, err)
+	must.Do(t, err)
 }
 
 // kubelet is scheduler and kubelet.
@@ -416,7 +417,7 @@ func (k *kubeCluster) killOne(job string) string {
 	var name string
 	awaited(k.t, "a pod of "+job, func() bool {
 		list, err := k.api.CoreV1().Pods("default").List(k.t.Context(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
-		must(k.t, err)
+		must.Do(k.t, err)
 		for _, pod := range list.Items {
 			if pod.Status.Phase == corev1.PodRunning && strings.Contains(k.logOf(pod.Name), "attempts of each") {
 				k.mu.Lock()
@@ -442,7 +443,7 @@ func (k *kubeCluster) logOf(pod string) string {
 // logs returns what all pods have printed.
 func (k *kubeCluster) logs() string {
 	names, err := filepath.Glob(filepath.Join(k.dir, "*.log"))
-	must(k.t, err)
+	must.Do(k.t, err)
 	texts := map[string]string{}
 	for _, name := range names {
 		if base := filepath.Base(name); !strings.HasPrefix(base, "kube") && base != "etcd.log" {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -27,10 +28,10 @@ import (
 func TestKubernetes(t *testing.T) {
 	k := newKubeCluster(t)
 	archive, err := containerdtest.Archive()
-	must(t, err)
+	must.Do(t, err)
 	copyFile(t, archive, filepath.Join(k.claims, "results/images/base.tar"))
 	tester, err := filepath.Abs("../../benchmarks/terminal-task-smoke/tester-command.yaml")
-	must(t, err)
+	must.Do(t, err)
 	job := func(name string, more ...string) []string {
 		return append([]string{"job", "kubernetes", tester, "--name", name, "--image", k.image, "--claim", "results", "--import", "images/base.tar"}, more...)
 	}
@@ -89,17 +90,17 @@ func (k *kubeCluster) apply(args []string) (printed string) {
 	printed, _ = k.sbench(0, args...)
 	for document := range strings.SplitSeq(printed, "\n---\n") {
 		var files corev1.ConfigMap
-		must(k.t, yaml.Unmarshal([]byte(document), &files.TypeMeta))
+		must.Do(k.t, yaml.Unmarshal([]byte(document), &files.TypeMeta))
 		var err error
 		if files.Kind == "ConfigMap" {
-			must(k.t, yaml.UnmarshalStrict([]byte(document), &files))
+			must.Do(k.t, yaml.UnmarshalStrict([]byte(document), &files))
 			_, err = k.api.CoreV1().ConfigMaps("default").Create(k.t.Context(), &files, metav1.CreateOptions{FieldValidation: "Strict"})
 		} else {
 			var job batchv1.Job
-			must(k.t, yaml.UnmarshalStrict([]byte(document), &job))
+			must.Do(k.t, yaml.UnmarshalStrict([]byte(document), &job))
 			_, err = k.api.BatchV1().Jobs("default").Create(k.t.Context(), &job, metav1.CreateOptions{FieldValidation: "Strict"})
 		}
-		must(k.t, err)
+		must.Do(k.t, err)
 	}
 	return printed
 }
@@ -107,14 +108,14 @@ func (k *kubeCluster) apply(args []string) (printed string) {
 func (k *kubeCluster) job(name string) *batchv1.Job {
 	k.t.Helper()
 	job, err := k.api.BatchV1().Jobs("default").Get(k.t.Context(), name, metav1.GetOptions{})
-	must(k.t, err)
+	must.Do(k.t, err)
 	return job
 }
 
 func (k *kubeCluster) suspend(name string, on bool) {
 	k.t.Helper()
 	_, err := k.api.BatchV1().Jobs("default").Patch(k.t.Context(), name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, on), metav1.PatchOptions{})
-	must(k.t, err)
+	must.Do(k.t, err)
 }
 
 // ended waits for the end of a Job, and reports whether it is complete.
@@ -159,9 +160,9 @@ func (k *kubeCluster) wantSmoke(name string) {
 		got[strings.TrimPrefix(r.TaskID, "terminal-task-smoke/")] = r.FailureReason
 		return nil
 	})
-	must(k.t, err)
+	must.Do(k.t, err)
 	text, err := json.Marshal(got)
-	must(k.t, err)
+	must.Do(k.t, err)
 	if want := `{"asset":"","create-file":"","fails":"checker_failed","image-workdir":"","times-out":"producer_timeout"}`; string(text) != want {
 		k.t.Errorf("verdicts %s, want %s", text, want)
 	}
@@ -169,7 +170,7 @@ func (k *kubeCluster) wantSmoke(name string) {
 
 func (k *kubeCluster) podsOf(job string) (names []string) {
 	list, err := k.api.CoreV1().Pods("default").List(k.t.Context(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
-	must(k.t, err)
+	must.Do(k.t, err)
 	for _, pod := range list.Items {
 		names = append(names, pod.Name)
 	}
@@ -179,22 +180,22 @@ func (k *kubeCluster) podsOf(job string) (names []string) {
 // keys makes a run with a key, which must be in the Secret and nowhere else.
 func (k *kubeCluster) keys(args func(string, ...string) []string) {
 	pack := filepath.Join(k.dir, "keyed")
-	must(k.t, os.CopyFS(pack, os.DirFS("../../benchmarks/terminal-task-smoke")))
+	must.Do(k.t, os.CopyFS(pack, os.DirFS("../../benchmarks/terminal-task-smoke")))
 	text, err := os.ReadFile(filepath.Join(pack, "tester-command.yaml"))
-	must(k.t, err)
-	must(k.t, os.WriteFile(filepath.Join(pack, "tester.yaml"), []byte(strings.Replace(string(text), "type: command", "type: command\n  env: [TEST_TOKEN]", 1)), 0o644))
+	must.Do(k.t, err)
+	must.Do(k.t, os.WriteFile(filepath.Join(pack, "tester.yaml"), []byte(strings.Replace(string(text), "type: command", "type: command\n  env: [TEST_TOKEN]", 1)), 0o644))
 	const value = "this-is-a-secret-value"
-	must(k.t, os.WriteFile(filepath.Join(pack, "keys.env"), []byte("TEST_TOKEN="+value+"\n"), 0o600))
+	must.Do(k.t, os.WriteFile(filepath.Join(pack, "keys.env"), []byte("TEST_TOKEN="+value+"\n"), 0o600))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keyed-keys"}, StringData: map[string]string{"TEST_TOKEN": value}}
 	_, err = k.api.CoreV1().Secrets("default").Create(k.t.Context(), secret, metav1.CreateOptions{})
-	must(k.t, err)
+	must.Do(k.t, err)
 	command := args("keyed", "--shards", "1")
 	command[2] = filepath.Join(pack, "tester.yaml")
 	if printed := k.apply(command); strings.Contains(printed, value) {
 		k.t.Error("the key is printed")
 	}
 	k.wantSmoke("keyed")
-	must(k.t, filepath.WalkDir(filepath.Join(k.claims, "results/keyed"), func(name string, d os.DirEntry, err error) error {
+	must.Do(k.t, filepath.WalkDir(filepath.Join(k.claims, "results/keyed"), func(name string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if text, err := os.ReadFile(name); err != nil || strings.Contains(string(text), value) {
 				k.t.Errorf("the key is in %s: %v", name, err)
@@ -206,13 +207,13 @@ func (k *kubeCluster) keys(args func(string, ...string) []string) {
 
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(to), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Dir(to), 0o755))
 	in, err := os.Open(from)
-	must(t, err)
+	must.Do(t, err)
 	out, err := os.Create(to)
-	must(t, err)
+	must.Do(t, err)
 	_, err = io.Copy(out, in)
-	must(t, err)
-	must(t, in.Close())
-	must(t, out.Close())
+	must.Do(t, err)
+	must.Do(t, in.Close())
+	must.Do(t, out.Close())
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/host"
 )
@@ -40,11 +41,11 @@ func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]s
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}
 	files, err := filepath.Glob("testdata/machine/*.txtar")
-	must(t, err)
+	must.Do(t, err)
 	absent := lacks(t, c, map[string]string{"gcc": "usr/lib/gcc/*/*/cc1", "git": "usr/bin/git"})
 	for i, file := range files {
 		text, err := os.ReadFile(file)
-		must(t, err)
+		must.Do(t, err)
 		// The emulated machines' image has no compiler.
 		if i%20 != 0 && os.Getenv("SBENCH_SOAK") == "" || slices.ContainsFunc(absent, func(program string) bool { return strings.Contains(string(text), program+" ") }) {
 			continue
@@ -72,13 +73,13 @@ func lacks(t *testing.T, c *host.Host, programs map[string]string) (absent []str
 	t.Helper()
 	engine, img := containerdtest.NewRun(t, c)
 	view, err := engine.View(t.Context(), img)
-	must(t, err)
+	must.Do(t, err)
 	for p, file := range programs {
 		if found, err := fs.Glob(view.Root().FS(), file); err != nil || len(found) == 0 {
 			absent = append(absent, p)
 		}
 	}
-	must(t, view.Close())
+	must.Do(t, view.Close())
 	return absent
 }
 
@@ -118,7 +119,7 @@ func TestMachineTasks(t *testing.T) {
 				script += "*" + id + ")\n" + all[n] + "\n;;\n"
 			}
 			command, err := json.Marshal([]string{"bash", "-c", script + "esac; exit 0"})
-			must(t, err)
+			must.Do(t, err)
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
 			for _, r := range recordsOf(t, out) {
@@ -136,10 +137,10 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 	t.Helper()
 	t.Cleanup(func() {
 		list, err := c.Images.List(context.Background())
-		must(t, err)
+		must.Do(t, err)
 		for _, i := range list {
 			if strings.HasPrefix(i.Ref, "sbench.local/build-step:") || strings.HasPrefix(i.Ref, "sbench.local/harbor-") {
-				must(t, c.Images.Remove(context.Background(), i.Ref))
+				must.Do(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}
 	})
@@ -148,7 +149,7 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 // setupPack writes a pack of one task with set-up commands, and returns the path of its tester file.
 func setupPack(t *testing.T, commands ...string) string {
 	environment, err := json.Marshal(map[string]any{"candidate": "machine", "setup": commands})
-	must(t, err)
+	must.Do(t, err)
 	row := taskRow("machine/setup", "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup", `, "environment": `+string(environment))
 	return writePack(t, t.TempDir(), row, commandHarness("cat /etc/setup && echo go > /etc/answer")+"runtime: {allow_capabilities: true}\n")
 }
@@ -199,7 +200,7 @@ func TestMachineBroken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			command, err := json.Marshal([]string{"bash", "-c", tt.script})
-			must(t, err)
+			must.Do(t, err)
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, tt.want, "run", tester, "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
 			expect(t, codeMeasured, "", "verify", out)
@@ -222,7 +223,7 @@ func TestMachineShown(t *testing.T) {
 func bigMachine(t *testing.T, output string) []string {
 	t.Helper()
 	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; head -c 100000000 /dev/urandom > /var/big"})
-	must(t, err)
+	must.Do(t, err)
 	return []string{
 		"run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "--output-dir", output, "--quiet",
 		"--set", "harness.config.command=" + string(command),
@@ -237,19 +238,19 @@ func TestCaptureKilled(t *testing.T) {
 	args := bigMachine(t, output)
 	cmd := exec.Command("sbench", args...)
 	cmd.Env = h.env
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	half := ""
 	for range 60000 {
 		found, err := filepath.Glob(filepath.Join(output, "unjudged", "*"+layer.Suffix))
-		must(t, err)
+		must.Do(t, err)
 		if len(found) == 1 {
 			half = found[0]
 			break
 		}
 		time.Sleep(time.Millisecond) // another program's file can only be polled for
 	}
-	must(t, cmd.Process.Kill())
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if info, err := os.Stat(half); err != nil || info.Size() >= 100_000_000 {
 		t.Fatalf("the layer was not half written: %v, %v", info, err)
@@ -272,9 +273,9 @@ func TestCaptureFullDisk(t *testing.T) {
 	h := newHost(t)
 	forgetBuilt(t, containerdtest.Open(t))
 	before, disk := h.runs(), filepath.Join(h.dir, "disk")
-	must(t, os.Mkdir(disk, 0o755))
-	must(t, syscall.Mount("none", disk, "tmpfs", 0, "size=20m"))
-	t.Cleanup(func() { must(t, syscall.Unmount(disk, 0)) })
+	must.Do(t, os.Mkdir(disk, 0o755))
+	must.Do(t, syscall.Mount("none", disk, "tmpfs", 0, "size=20m"))
+	t.Cleanup(func() { must.Do(t, syscall.Unmount(disk, 0)) })
 	output := filepath.Join(disk, "out")
 	args := bigMachine(t, output)
 	h.sbench(codeInfrastructure, args...)
@@ -283,7 +284,7 @@ func TestCaptureFullDisk(t *testing.T) {
 			t.Errorf("%s: %s", r.VerificationStatus, r.FailureMessage)
 		}
 	}
-	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=300m"))
+	must.Do(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=300m"))
 	h.sbench(codeMeasured, append(args, "--resume")...)
 	h.sbench(codeMeasured, "verify", output)
 	if got := statuses(t, output); !strings.HasSuffix(got, "passed") {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/runtime/userns"
@@ -43,9 +44,7 @@ func TestDaemonScript(t *testing.T) {
 func scripts(t *testing.T, dir string) {
 	t.Helper()
 	packs, err := filepath.Abs("../../benchmarks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
@@ -99,7 +98,7 @@ func commandHarness(command string) string {
 func recordsOf(t *testing.T, dir string) (all []record.Record) {
 	t.Helper()
 	_, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })
-	must(t, err)
+	must.Do(t, err)
 	return all
 }
 

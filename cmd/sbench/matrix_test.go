@@ -5,16 +5,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestMatrix: each variant of a tester file is a run of its own, and a report compares them.
 func TestMatrix(t *testing.T) {
 	h := newHost(t)
 	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
-	must(t, err)
+	must.Do(t, err)
 	tester := filepath.Join(h.dir, "tester.yaml")
 	write := func(matrix string) {
-		must(t, os.WriteFile(tester, []byte(`schema_version: "0.2"
+		must.Do(t, os.WriteFile(tester, []byte(`schema_version: "0.2"
 run: {id: m, output_dir: out, tasks: ["*/create-file"]}
 benchmark: {manifest: `+pack+`/manifest.yaml, tasks: `+pack+`/tasks.jsonl}
 harness: {type: command, config: {command: "true"}}

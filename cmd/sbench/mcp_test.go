@@ -4,13 +4,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestAgentsServers: agents start the servers of tools that a tester file names, call their tools,
 // and look for others through the proxy.
 func TestAgentsServers(t *testing.T) {
 	source, err := filepath.Abs("testdata/mcp")
-	must(t, err)
+	must.Do(t, err)
 	config := `, allowed_domains: [allowed.invalid], files: [{source: ` + source + `}], mcp_servers: {
     notes: {command: [python3, -u, /opt/mcp/notes.py], env: {NOTES: /workspace/greeting.txt}},
     far: {url: 'https://allowed.invalid/mcp'}}`

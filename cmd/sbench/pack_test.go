@@ -21,6 +21,7 @@ import (
 	"github.com/securebench/sbench/examples"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
@@ -73,25 +74,18 @@ func checked(t *testing.T, tasks string, args ...string) (out string) {
 	return out
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // fixture writes the source in one of the pack package's golden files and returns its
 // path.
 func fixture(t *testing.T, name string) string {
 	t.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("../../pack/testdata", name+".txtar"))
-	must(t, err)
+	must.Do(t, err)
 	dir := t.TempDir()
 	for _, f := range archive.Files {
 		if strings.HasPrefix(f.Name, "src/") {
 			file := filepath.Join(dir, f.Name)
-			must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-			must(t, os.WriteFile(file, f.Data, 0o644))
+			must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			must.Do(t, os.WriteFile(file, f.Data, 0o644))
 		}
 	}
 	for line := range strings.Lines(string(archive.Comment)) {
@@ -129,7 +123,7 @@ func TestPackHumanEval(t *testing.T) {
 func humanEval(t *testing.T) (args []string, count int, err error) {
 	t.Helper()
 	dir, err := filepath.Abs(cmp.Or(os.Getenv("SBENCH_DATA"), filepath.Join("..", "..", "..", "shared", "data")))
-	must(t, err)
+	must.Do(t, err)
 	source := filepath.Join(dir, "humaneval", "HumanEval.jsonl.gz")
 	switch _, err := os.Stat(source); {
 	case err != nil && os.Getenv("CI") == "true" && isDir(dir):
@@ -151,8 +145,8 @@ func isDir(name string) bool {
 func TestPackTasks(t *testing.T) {
 	c := containerdtest.Open(t)
 	app := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(app, "work"), 0o755))
-	must(t, os.WriteFile(filepath.Join(app, "notes.txt"), []byte("one\ntwo\n"), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Join(app, "work"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(app, "notes.txt"), []byte("one\ntwo\n"), 0o644))
 	withImage(t, c, appImage, app, "/app")
 	for _, tt := range []struct {
 		name, tasks string
@@ -169,9 +163,9 @@ func TestPackTasks(t *testing.T) {
 	t.Run("a pack that does not measure", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "pack")
 		expect(t, codeMeasured, "imported 3", "pack", "import", "--out", out, "--image", appImage, "terminal-bench", fixture(t, "terminal-bench"))
-		must(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\necho 1 passed in 0.01s\n"), 0o755))
-		must(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
-		must(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
+		must.Do(t, os.WriteFile(filepath.Join(out, "hidden/old-form/tests/run-tests.sh"), []byte("#!/bin/sh\necho 1 passed in 0.01s\n"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(out, "hidden/count-lines/solution/solve.sh"), []byte("echo 3 > count.txt\n"), 0o755))
+		must.Do(t, os.Rename(filepath.Join(out, "hidden/script-only/solution/solve.sh"), filepath.Join(out, "hidden/script-only/solution/other.sh")))
 		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
 		want := `"count-lines": reference failed checker_failed
 "script-only": reference failed reference_missing
@@ -215,7 +209,7 @@ print(json.dumps({"format": "securebench.adapter-response/v2", "status": "candid
 func securebenchPack(t *testing.T) *txtar.Archive {
 	t.Helper()
 	pack, err := txtar.ParseFile("../../verifiers/split/testdata/add.txtar")
-	must(t, err)
+	must.Do(t, err)
 	for i, f := range pack.Files {
 		text := strings.NewReplacer("registry.example/py@sha256:"+strings.Repeat("1", 64), containerdtest.Image, "timeout=5", "timeout=1").Replace(string(f.Data))
 		switch pack.Files[i].Data = []byte(text); f.Name {
@@ -239,7 +233,7 @@ func securebenchPack(t *testing.T) *txtar.Archive {
 func TestPackHostile(t *testing.T) {
 	containerdtest.Open(t)
 	good, err := examples.Split.ReadFile("split/hidden/double/driver.sh")
-	must(t, err)
+	must.Do(t, err)
 	split := txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image)))
 	split.Files = append(split.Files, txtar.File{Name: "hidden/good", Data: bytes.ReplaceAll(good, []byte("double.sh"), []byte("prog.sh"))})
 	for _, test := range []struct {
@@ -264,10 +258,10 @@ checked 2 task(s): reference passed 0, empty passed 0, 10 hostile candidate(s) t
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			must(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
+			must.Do(t, os.MkdirAll(filepath.Join(dir, "assets"), 0o755))
 			for _, f := range test.pack.Files {
-				must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
-				must(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
+				must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, f.Name)), 0o755))
+				must.Do(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 			}
 			code, stdout, stderr := sbench(t, "pack", "check", "--quiet", filepath.Join(dir, test.arg))
 			if code != codeUsage || stdout != test.want {
@@ -294,7 +288,7 @@ func TestExamplePacks(t *testing.T) {
 			dir := filepath.Join("../../benchmarks", tt.name)
 			if tt.images {
 				list, err := pack.Images(dir)
-				must(t, err)
+				must.Do(t, err)
 				for _, image := range list {
 					sbench(t, "image", "rm", image.Ref) // which another test may have built
 				}
@@ -314,7 +308,7 @@ func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
 	img := containerdtest.WithDirectory(t, c, ref, dir, dest)
 	t.Cleanup(func() {
-		must(t, c.Images.Remove(context.Background(), ref))
+		must.Do(t, c.Images.Remove(context.Background(), ref))
 		// The name that --pin gave it, if any.
 		_ = c.Images.Remove(context.Background(), strings.TrimSuffix(ref, ":fixture")+"@"+img.Digest)
 	})
@@ -390,10 +384,10 @@ func TestPackSWEBench(t *testing.T) {
 	var source bytes.Buffer
 	enc := json.NewEncoder(&source)
 	for _, row := range rows {
-		must(t, enc.Encode(row))
+		must.Do(t, enc.Encode(row))
 	}
 	file := filepath.Join(t.TempDir(), "rows.jsonl")
-	must(t, os.WriteFile(file, source.Bytes(), 0o644))
+	must.Do(t, os.WriteFile(file, source.Bytes(), 0o644))
 	pack := checked(t, "3", "swebench", file, "--image", repoImages,
 		"--test-command", "example/calc=python3 -m pytest -q -p no:cacheprovider {tests}", "--test-command", "example/crlf=python3 {files}")
 	var gold []any
@@ -448,7 +442,7 @@ func TestPackRewards(t *testing.T) {
 	records := filepath.Join(t.TempDir(), "records")
 	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--quiet", "--output-dir", records, out)
 	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
-	must(t, err)
+	must.Do(t, err)
 	for name, reason := range map[string]string{
 		"another-reward": "checker_failed", "left-behind": "(passes_broken_tests|no_reward|checker_failed)", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
 		"too-much": "passes_broken_tests", "own-tests": "checker_failed", "no-reward": "no_reward", "not-a-file": "no_reward", "a-pipe": "(passes_broken_tests|checker_failed)",
@@ -497,10 +491,10 @@ RUN id -un > ~/made
 	}
 	t.Cleanup(func() {
 		list, err := c.Images.List(context.Background())
-		must(t, err)
+		must.Do(t, err)
 		for _, i := range list {
 			if i.Ref == ref || strings.HasPrefix(i.Ref, "sbench.local/build-step:") {
-				must(t, c.Images.Remove(context.Background(), i.Ref))
+				must.Do(t, c.Images.Remove(context.Background(), i.Ref))
 			}
 		}
 	})
@@ -516,16 +510,16 @@ RUN id -un > ~/made
 		}
 	}
 	engine, err := c.NewRun(t.Context())
-	must(t, err)
-	defer func() { must(t, engine.Close(context.Background())) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, engine.Close(context.Background())) }()
 	img, err := c.Images.Get(t.Context(), ref, images.PullNever)
-	must(t, err)
+	must.Do(t, err)
 	sandbox, err := engine.Create(t.Context(), runtime.Config{Name: "look", Image: img, Limits: runtime.DefaultLimits()})
-	must(t, err)
-	defer func() { must(t, sandbox.Close(context.Background())) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, sandbox.Close(context.Background())) }()
 	exit, err := sandbox.Exec(t.Context(), runtime.Process{Wall: time.Minute, Args: []string{"sh", "-c",
 		"pwd; cat /etc/greeting /two/listing /etc/copied in/inner ~/made; test -e /etc/issue && echo issue; echo $GREETING; id -un"}})
-	must(t, err)
+	must.Do(t, err)
 	if want := "/srv/work\nhello world 3\napp\napp\ndata\ninner\napp\nhello world\napp\n"; exit.Stdout.String() != want {
 		t.Errorf("%v: %q, want %q", exit, exit.Stdout, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
 )
 
@@ -19,7 +20,7 @@ import (
 // before the first task, without a daemon. The message says why.
 func TestHopelessAgent(t *testing.T) {
 	provider, err := providertest.New(realKey, "say hello")
-	must(t, err)
+	must.Do(t, err)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	gone := httptest.NewServer(provider)

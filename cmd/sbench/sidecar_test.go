@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 const (
@@ -25,7 +26,7 @@ http.server.HTTPServer(("", 8080), Handler).serve_forever()`
 func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
 	environment, err := json.Marshal(map[string]any{"sidecars": []any{sidecar}})
-	must(t, err)
+	must.Do(t, err)
 	row := taskRow("shop", `test "$(cat answer.txt)" = "$(`+askAnswer+`)"`, `, "environment": `+string(environment))
 	return writePack(t, t.TempDir(), row, commandHarness(script))
 }

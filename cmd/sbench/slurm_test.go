@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -33,22 +34,22 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	h := newHost(t)
 	dir, err := os.MkdirTemp("", "slurm") // short enough for the path of a socket
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	must(t, os.Chmod(dir, 0o755))
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, os.RemoveAll(dir)) })
+	must.Do(t, os.Chmod(dir, 0o755))
 	for _, name := range []string{"munge", "state", "spool"} {
-		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
+		must.Do(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	c := &cluster{testHost: h, dir: dir, nodes: map[string]*exec.Cmd{}}
 	c.env = append(c.env, "SLURM_CONF="+filepath.Join(dir, "slurm.conf"))
-	must(t, os.WriteFile(filepath.Join(dir, "munge/key"), bytes.Repeat([]byte("sbench's test. "), 10), 0o400))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "munge/key"), bytes.Repeat([]byte("sbench's test. "), 10), 0o400))
 	socket := filepath.Join(dir, "munge/socket")
 	c.daemon("munged", "--foreground", "--force", "--key-file="+dir+"/munge/key", "--socket="+socket, "--pid-file="+dir+"/munge/pid", "--log-file="+dir+"/munge/log", "--seed-file="+dir+"/munge/seed")
 	name, err := os.Hostname()
-	must(t, err)
+	must.Do(t, err)
 	name, _, _ = strings.Cut(name, ".")
 	ports := freePorts(t, 3)
-	must(t, os.WriteFile(filepath.Join(dir, "slurm.conf"), fmt.Appendf(nil, `ClusterName=test
+	must.Do(t, os.WriteFile(filepath.Join(dir, "slurm.conf"), fmt.Appendf(nil, `ClusterName=test
 SlurmctldHost=%[1]s(127.0.0.1)
 SlurmctldPort=%[3]d
 AuthInfo=socket=%[6]s,cred_expire=5
@@ -127,8 +128,8 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		defer func() { must(t, l.Close()) }()
+		must.Do(t, err)
+		defer func() { must.Do(t, l.Close()) }()
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
@@ -157,7 +158,7 @@ func (c *cluster) submit(out string, args ...string) (script, id string) {
 	c.t.Helper()
 	text, _ := c.sbench(0, append([]string{"job", "slurm"}, args...)...)
 	script = out + ".sh"
-	must(c.t, os.WriteFile(script, []byte(text), 0o755))
+	must.Do(c.t, os.WriteFile(script, []byte(text), 0o755))
 	return script, strings.TrimSpace(c.slurm("sbatch", "--parsable", "--chdir="+filepath.Dir(out), script))
 }
 
@@ -170,7 +171,7 @@ func (c *cluster) ended(id string) {
 // done returns how many attempts of the shards in a directory are recorded.
 func (c *cluster) done(out string) (n int) {
 	shards, err := filepath.Glob(filepath.Join(out, "shard-*"))
-	must(c.t, err)
+	must.Do(c.t, err)
 	for _, shard := range shards {
 		_, err := record.Read(shard, record.Trust{Resume: true}, func(record.Record) error { n++; return nil })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -242,8 +243,8 @@ func (c *cluster) verdicts(t *testing.T) {
 	damaged := filepath.Join(out, "shard-2-of-4")
 	name := filepath.Join(damaged, record.RecordsFile)
 	text, err := os.ReadFile(name)
-	must(t, err)
-	must(t, os.WriteFile(name, bytes.Replace(text, []byte("passed"), []byte("failed"), 1), 0o644))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(name, bytes.Replace(text, []byte("passed"), []byte("failed"), 1), 0o644))
 	if _, said := c.sbench(codeNotVerified, "merge", "--output-dir", filepath.Join(dir, "again"), out); !strings.Contains(said, damaged+": records are damaged: candidates.jsonl:1: ") {
 		t.Error(said)
 	}
@@ -268,7 +269,7 @@ func (c *cluster) nodeFails(t *testing.T) {
 		pids = jobProcesses(out)
 		return c.done(out) >= 2 && len(pids) > 0
 	})
-	must(t, c.nodes["n2"].Process.Kill())
+	must.Do(t, c.nodes["n2"].Process.Kill())
 	for _, pid := range jobProcesses(c.testHost.dir + "/") {
 		if strings.Contains(environ(pid), "SLURMD_NODENAME=n2") {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -306,9 +307,9 @@ func (c *cluster) timeIsUp(t *testing.T) {
 	_, id := c.submit(out, tester, "--shards", "1", "--time", "1m", "--grace", "20s")
 	c.merged(t, out, id, 8)
 	logs, err := filepath.Glob(filepath.Join(filepath.Dir(out), "slurm-*.out"))
-	must(t, err)
+	must.Do(t, err)
 	log, err := os.ReadFile(logs[0])
-	must(t, err)
+	must.Do(t, err)
 	if !strings.Contains(string(log), "verifications in progress are completed") || !strings.Contains(string(log), "attempts were recorded before") {
 		t.Errorf("the task did not run out of time:\n%s", log)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/userns"
@@ -45,7 +46,7 @@ harness:
 func verdicts(t *testing.T, output string) map[string]string {
 	t.Helper()
 	v, err := record.Verify(context.Background(), output, nil)
-	must(t, err)
+	must.Do(t, err)
 	if !v.OK() {
 		t.Errorf("the records do not verify: %v", v.Findings)
 	}
@@ -57,7 +58,7 @@ func verdicts(t *testing.T, output string) map[string]string {
 		all[r.TaskID] = string(r.VerificationStatus) + " " + r.FailureReason
 		return nil
 	})
-	must(t, err)
+	must.Do(t, err)
 	return all
 }
 
@@ -96,7 +97,7 @@ func TestSoakResumed(t *testing.T) {
 		if diff := cmp.Diff(want, verdicts(t, output)); diff != "" {
 			t.Errorf("life %d: %s", lives, diff)
 		}
-		must(t, os.RemoveAll(output))
+		must.Do(t, os.RemoveAll(output))
 	}
 	h.sbench(0, "gc")
 	h.nothingLeft(before)
@@ -110,7 +111,7 @@ func (h testHost) disturbed(tester, output string, wait time.Duration, signal sy
 	cmd.Env = h.env
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
-	must(h.t, cmd.Start())
+	must.Do(h.t, cmd.Start())
 	if !last {
 		timer := time.AfterFunc(wait, func() { _ = cmd.Process.Signal(signal) }) // the process may have ended
 		defer timer.Stop()
@@ -133,9 +134,9 @@ func TestSmallDisk(t *testing.T) {
 	tester := h.fortyTasks()
 	before := h.runs()
 	disk := filepath.Join(h.dir, "disk")
-	must(t, os.Mkdir(disk, 0o755))
-	must(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
-	t.Cleanup(func() { must(t, syscall.Unmount(disk, 0)) })
+	must.Do(t, os.Mkdir(disk, 0o755))
+	must.Do(t, syscall.Mount("none", disk, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { must.Do(t, syscall.Unmount(disk, 0)) })
 	output := filepath.Join(disk, "out")
 	cmd := exec.Command("sbench", "run", "--quiet", "--config", tester, "--output-dir", output, "--jobs", "4")
 	cmd.Env = h.env
@@ -144,7 +145,7 @@ func TestSmallDisk(t *testing.T) {
 		t.Fatalf("on a full disk: %v\n%s", err, out)
 	}
 	h.sbench(0, "verify", output) // no line is torn
-	must(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
+	must.Do(t, syscall.Mount("none", disk, "tmpfs", syscall.MS_REMOUNT, "size=200m"))
 	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "4")
 	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
 		t.Error(diff)
@@ -161,14 +162,14 @@ func (h testHost) nothingLeft(before []string) {
 		h.t.Errorf("directories of runs: %v", now)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must(h.t, err)
+	must.Do(h.t, err)
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, filepath.Join(h.state, "runs")) {
 			h.t.Errorf("mount: %s", line)
 		}
 	}
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
-	must(h.t, err)
+	must.Do(h.t, err)
 	for _, l := range loops {
 		used := func() bool {
 			text, err := os.ReadFile(l)
@@ -204,7 +205,7 @@ func countVerdicts(t *testing.T, output string) map[string]int {
 func (h testHost) daemonPid() int {
 	h.t.Helper()
 	found, err := daemon.Find(filepath.Join(h.state, "containerd"))
-	must(h.t, err)
+	must.Do(h.t, err)
 	if len(found) != 1 {
 		h.t.Fatalf("daemons %v", found)
 	}
@@ -224,7 +225,7 @@ func TestMemoryPressure(t *testing.T) {
 	group := newMemoryGroup(t)
 	killed := 0
 	for _, limit := range []int64{6 << 20, 8 << 20, 9 << 20, 10 << 20, 11 << 20, 12 << 20} {
-		must(t, group.limit(limit))
+		must.Do(t, group.limit(limit))
 		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
 			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
 		cmd.Env = h.env
@@ -254,8 +255,8 @@ func newMemoryGroup(t *testing.T) memoryGroup {
 	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
 		g = memoryGroup{filepath.Join("/sys/fs/cgroup", fmt.Sprint("sbench-test-", os.Getpid())), "memory.max"}
 	}
-	must(t, os.Mkdir(g.dir, 0o755))
-	t.Cleanup(func() { must(t, os.Remove(g.dir)) })
+	must.Do(t, os.Mkdir(g.dir, 0o755))
+	t.Cleanup(func() { must.Do(t, os.Remove(g.dir)) })
 	return g
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run"
 )
 
@@ -21,12 +22,12 @@ import (
 func TestStrangers(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	archive, err := txtar.ParseFile("testdata/strangers/tasks.txtar")
-	must(t, err)
+	must.Do(t, err)
 	source := t.TempDir()
 	write := func(name, text string) {
 		name = filepath.Join(source, name)
-		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		must(t, os.WriteFile(name, []byte(strings.ReplaceAll(text, "@BASE@", containerdtest.Image)), 0o644))
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Do(t, os.WriteFile(name, []byte(strings.ReplaceAll(text, "@BASE@", containerdtest.Image)), 0o644))
 	}
 	for _, f := range archive.Files {
 		task, _, _ := strings.Cut(f.Name, "/")
@@ -38,7 +39,7 @@ func TestStrangers(t *testing.T) {
 		}
 		write(f.Name, string(f.Data))
 	}
-	must(t, os.Symlink("keep.log", filepath.Join(source, "clean/environment/link")))
+	must.Do(t, os.Symlink("keep.log", filepath.Join(source, "clean/environment/link")))
 	out := t.TempDir()
 	for standIn, passed := range map[string]int{"reference": 16, "empty": 0} {
 		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")
@@ -85,7 +86,7 @@ func TestFetches(t *testing.T) {
 		"hosts":                     "11.0.0.1 tools.example\n",
 	})
 	server := exec.Command("unshare", "--net", "sh", "-c", `cd "$0"; exec python3 -m http.server 80`, filepath.Join(h.dir, "www"))
-	must(t, server.Start())
+	must.Do(t, server.Start())
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
 	for name, tt := range map[string]struct{ domains, harness, want string }{
 		"reference":         {`["tools.example"]`, "reference", "verified=2 passed=2"},
@@ -140,7 +141,7 @@ func TestSeparateBroken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			command, err := json.Marshal([]string{"bash", "-c", tt.script})
-			must(t, err)
+			must.Do(t, err)
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, tt.want, "run", filepath.Join(pack, "tester-command.yaml"), "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
 			expect(t, codeMeasured, "", "verify", out)

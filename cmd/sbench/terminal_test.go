@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/pty"
 )
 
@@ -17,7 +18,7 @@ func start(t *testing.T, p *pty.Terminal, h testHost, args ...string) *exec.Cmd 
 	cmd.Env = append(h.env, "TERM=xterm-256color", "CI=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = p.Slave, p.Slave, p.Slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	must(t, cmd.Start())
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	return cmd
 }
@@ -77,7 +78,7 @@ func TestPtyInterrupted(t *testing.T) {
 			h, p := newHost(t), pty.New(t, 80, 24)
 			cmd := start(t, p, h, "run", "--config", sleeper(t, "300"))
 			p.Await(t, " 0/1  0 passed  0 failed  0 error  1s")
-			must(t, test.end(p, cmd))
+			must.Do(t, test.end(p, cmd))
 			_ = cmd.Wait()
 			if got := cmd.ProcessState.ExitCode(); got != test.code {
 				t.Errorf("exit code %d, want %d", got, test.code)

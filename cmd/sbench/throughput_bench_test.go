@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // BenchmarkThroughput runs b.N trivial terminal tasks with sbench, also on crun and gVisor where they are installed. If a
@@ -79,9 +80,7 @@ func dockerTasks(b *testing.B, jobs int) {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, group.Wait())
 	rate(b, begun)
 }
 

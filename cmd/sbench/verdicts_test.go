@@ -18,6 +18,7 @@ import (
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
@@ -53,7 +54,7 @@ func TestVerdictsRecordByRecord(t *testing.T) {
 		"humaneval-mini", "mmlu-abstract-algebra-mini",
 	} {
 		path, err := filepath.Abs("../../benchmarks/" + pack + "/tester-command.yaml")
-		must(t, err)
+		must.Do(t, err)
 		testers = append(testers, path)
 	}
 	var got []verdict
@@ -100,7 +101,7 @@ func ofGVisor() []string {
 func TestUmask(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
-	must(t, err)
+	must.Do(t, err)
 	output := filepath.Join(h.dir, "out")
 	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+filepath.Join(h.dir, "state"))
 	cmd := exec.Command("sh", "-c", "umask 077; sbench image import $0 && sbench run --quiet --config ../../benchmarks/code-completion-smoke/tester-command.yaml --output-dir $1", archive, output)
@@ -118,10 +119,10 @@ func TestUmask(t *testing.T) {
 func tellsExits(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname
-	must(t, unix.Uname(&name))
+	must.Do(t, unix.Uname(&name))
 	var major, minor int
 	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
-	must(t, err)
+	must.Do(t, err)
 	return major > 6 || major == 6 && minor >= 15
 }
 
@@ -133,7 +134,7 @@ func slowness(t *testing.T) int {
 		return 1
 	}
 	n, err := strconv.Atoi(text)
-	must(t, err)
+	must.Do(t, err)
 	return n
 }
 
@@ -165,10 +166,10 @@ func readVerdicts(t *testing.T, output string) []verdict {
 func contents(t *testing.T, dir string) string {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
 	tree, err := workspace.DigestTree(t.Context(), root, workspace.TreeOptions{})
-	must(t, err)
+	must.Do(t, err)
 	return tree.Digest
 }
 
@@ -176,7 +177,7 @@ func contents(t *testing.T, dir string) string {
 // by its files' owners and modes.
 func removable(t *testing.T, output string) {
 	t.Helper()
-	must(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(output, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func verdictLines(t *testing.T, all []verdict) []string {
 	var out []string
 	for _, v := range all {
 		text, err := json.Marshal(v)
-		must(t, err)
+		must.Do(t, err)
 		out = append(out, string(text))
 	}
 	return out
@@ -204,13 +205,13 @@ func verdictLines(t *testing.T, all []verdict) []string {
 
 func writeVerdicts(t *testing.T, name string, all []verdict) {
 	t.Helper()
-	must(t, os.WriteFile(name, []byte(strings.Join(verdictLines(t, all), "\n")+"\n"), 0o644))
+	must.Do(t, os.WriteFile(name, []byte(strings.Join(verdictLines(t, all), "\n")+"\n"), 0o644))
 }
 
 func readLines(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	must(t, err)
+	must.Do(t, err)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
@@ -261,9 +262,9 @@ func (h testHost) hostilePack() string {
 			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
 			"eval": map[string]any{"checker": map[string]any{"command": "test \"$(cat answer)\" = right"}},
 		})
-		must(h.t, err)
+		must.Do(h.t, err)
 		fmt.Fprintf(&rows, "%s\n", row)
-		must(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
+		must.Do(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
 		fmt.Fprintf(&cases, "      *'\"%02d %s\"'*)\n        %s\n        ;;\n", i, a.name, strings.ReplaceAll(a.script, "\n", "\n        "))
 	}
 	tester := filepath.Join(h.dir, "hostile", "tester.yaml")

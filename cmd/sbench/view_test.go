@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestView: the command prints the address, and ends well when it is interrupted.
@@ -19,18 +21,18 @@ func TestView(t *testing.T) {
 		ended <- (&viewCmd{runDirs: runDirs{RunDirs: []string{dir}}}).Run(ctx, &app{stdout: in, stderr: io.Discard})
 	}()
 	address, err := bufio.NewReader(out).ReadString('\n')
-	must(t, err)
+	must.Do(t, err)
 	if !strings.HasPrefix(address, "http://127.0.0.1:") {
 		t.Errorf("the address %q", address)
 	}
 	answer, err := http.Get(strings.TrimSpace(address))
-	must(t, err)
+	must.Do(t, err)
 	body, err := io.ReadAll(answer.Body)
-	must(t, err)
-	must(t, answer.Body.Close())
+	must.Do(t, err)
+	must.Do(t, answer.Body.Close())
 	if !strings.Contains(string(body), "<title>r · sbench report</title>") {
 		t.Errorf("%.300s", body)
 	}
 	cancel()
-	must(t, <-ended)
+	must.Do(t, <-ended)
 }

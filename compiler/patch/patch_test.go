@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/compiler/patch"
 	"github.com/securebench/sbench/internal/test/corpus"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 const hunk = "@@ -1 +1 @@\n-a\n+b\n"
@@ -43,9 +44,7 @@ func TestParse(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := patch.Parse(test.text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for i := range got {
 				if part, err := patch.Parse(got[i].Text); err != nil || len(part) != 1 {
 					t.Errorf("its text alone: %v %v", part, err)
@@ -188,13 +187,9 @@ func changedRepository(t *testing.T) string {
 	put(t, dir, "no newline", "b", 0o644)
 	put(t, dir, "crlf", "a\r\nc\r\n", 0o644)
 	for _, name := range []string{"delete me", "rename from"} {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(dir, name)))
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
 	git(t, dir, "add", "-A")
 	return dir
 }
@@ -203,9 +198,7 @@ func put(t *testing.T, dir, name, content string, mode os.FileMode) {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), mode), os.Chmod(path, mode))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // TestAgainstGit parses what git itself writes for a repository with every kind of

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/compiler/patch"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 func TestMatch(t *testing.T) {
@@ -117,9 +118,7 @@ func TestRunners(t *testing.T) {
 // TestPage shows that the documentation prints the names of tests.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/verifiers.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	code := func(names []string) string { return "`" + strings.Join(names, "` `") + "`" }
 	files, directories := patch.NamesOfTests()
 	want := "| | names |\n|---|---|\n| test files | " + code(files) + " |\n| directories of tests | " + code(directories) + " |\n"

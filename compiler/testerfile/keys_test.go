@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the page")
@@ -22,9 +23,7 @@ var update = flag.Bool("update", false, "rewrite the page")
 func TestTesterKeys(t *testing.T) {
 	const page, head, end = "../../docs/tester.md", "|---|---|---|\n", "\n\n"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	doc := string(text)
 	for _, table := range keyTables() {
 		begin := "\n## " + table.Section + "\n"
@@ -42,9 +41,7 @@ func TestTesterKeys(t *testing.T) {
 		}
 	}
 	if *update {
-		if err := os.WriteFile(page, []byte(doc), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(page, []byte(doc), 0o644))
 	}
 }
 

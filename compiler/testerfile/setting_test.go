@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestSettings: a setting has the effect of the same value in the file.
@@ -45,9 +46,7 @@ func TestSettings(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			tester, _, err := testerfile.Load(testerFile(t, test.file), harness.AgentTypes(), test.settings...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if diff := cmp.Diff(test.want, test.got(tester)); diff != "" {
 				t.Error(diff)
 			}
@@ -109,8 +108,6 @@ func TestWrongSettings(t *testing.T) {
 func testerFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tester.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }

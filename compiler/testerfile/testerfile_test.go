@@ -16,15 +16,14 @@ import (
 	"github.com/securebench/sbench/compiler/schema"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/domain"
 )
 
 func loadTester(t *testing.T, text string) *testerfile.File {
 	t.Helper()
 	tester, _, err := testerfile.Load(testerFile(t, text), harness.AgentTypes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return tester
 }
 
@@ -60,9 +59,7 @@ runtime:
   limits: {memory: 512m, cpus: 0.5, pids: 9, workspace_bytes: 1.5GiB, output_bytes: 100}
 `)
 	domains, err := domain.ParseAll([]string{"example.org", "a.io"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	wantHarness := testerfile.HarnessSection{
 		Type: "codex", Env: []string{"A", "B"},
 		Config: testerfile.HarnessConfig{
@@ -136,9 +133,7 @@ func TestResolveEnv(t *testing.T) {
 		t.Error(diff)
 	}
 	values, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY=e", "NONE=n", "UNRELATED=u"}, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	wantValues := map[string]string{"BOTH": "environment", "FILE": "f", "SET": "a=b", "EMPTY": "e", "NONE": "n"}
 	if diff := cmp.Diff(wantValues, values); diff != "" {
 		t.Error(diff)
@@ -151,20 +146,14 @@ func TestLoadEnvFile(t *testing.T) {
 		t.Errorf("absent file: %v", err)
 	}
 	text := "\ufeff# comment\n\nA=1\nexport B = two words \nC='quoted'\nD=\"q\"\nE=\nF=a=b\nG='half\nA=2\r\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	got, err := testerfile.LoadEnv(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := map[string]string{"A": "2", "B": "two words", "C": "quoted", "D": "q", "E": "", "F": "a=b", "G": "'half"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if err := os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("A=1\nsecretvalue\n=secretvalue\nMII secretvalue==\n"), 0o600))
 	_, err = testerfile.LoadEnv(path)
 	var problems document.Problems
 	if !errors.As(err, &problems) || len(problems) != 3 || strings.Contains(err.Error(), "secretvalue") {

@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestValidateOnce shows that a file with several names is checked once.
@@ -62,16 +63,12 @@ func TestValidateWithoutImage(t *testing.T) {
 				t.Errorf("%+v, %v", summary, err)
 			}
 			pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			check := validate.NewPrecheck(pack, new(testerfile.File))
 			check.NoHarness = true
 			graded := 0
 			for task, err := range pack.Tasks() {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				graded += len(check.Task(task))
 			}
 			if graded != test.graded {
@@ -100,9 +97,7 @@ func TestValidateLink(t *testing.T) {
 		"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call, environment: {image: \"i@sha256:0000000000000000000000000000000000000000000000000000000000000000\"}}\n",
 		"tasks.jsonl":   `{"id":"a","eval":{"initial_state":{"path":"d"}}}`, "hidden/d/x": "",
 	})
-	if err := os.Symlink("x", filepath.Join(dir, "hidden/d/y")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("x", filepath.Join(dir, "hidden/d/y")))
 	var got []string
 	if _, err := validate.Files(t.Context(), []string{dir}, nil, func(p compiler.Problem) { got = append(got, p.Message) }); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/harness/agentcli"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // registry is an npm registry with the packages that were added to it.
@@ -86,22 +87,15 @@ func pack(t *testing.T, entries ...entry) []byte {
 		if e.kind == tar.TypeSymlink || e.kind == tar.TypeLink {
 			h.Linkname, h.Size = e.text, 0
 		}
-		must(t, w.WriteHeader(h))
+		must.Do(t, w.WriteHeader(h))
 		if h.Size > 0 {
 			_, err := w.Write([]byte(e.text))
-			must(t, err)
+			must.Do(t, err)
 		}
 	}
-	must(t, w.Close())
-	must(t, z.Close())
+	must.Do(t, w.Close())
+	must.Do(t, z.Close())
 	return b.Bytes()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 var tool = agentcli.Package{Name: "@scope/agent", Suffix: "-linux-x64"}
@@ -125,7 +119,7 @@ func TestInstall(t *testing.T) {
 		t.Fatalf("latest is %q, log %q, %v", version, &log, err)
 	}
 	in, err := c.Install(ctx, tool, version)
-	must(t, err)
+	must.Do(t, err)
 	for name, mode := range map[string]fs.FileMode{"bin/agent": 0o755, "package.json": 0o644} {
 		if info, err := os.Stat(filepath.Join(in.Dir, name)); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v %v", name, info, err)
@@ -149,7 +143,7 @@ func TestInstall(t *testing.T) {
 	if all, err := c.List(); err != nil || len(all) != 1 || all[0].Dir != in.Dir {
 		t.Errorf("list: %+v %v", all, err)
 	}
-	must(t, os.WriteFile(filepath.Join(in.Dir, "bin/agent"), []byte("#!/bin/sH\n"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(in.Dir, "bin/agent"), []byte("#!/bin/sH\n"), 0o755))
 	if _, err := c.Install(ctx, tool, version); !errors.Is(err, agentcli.ErrIntegrity) {
 		t.Errorf("a file that was changed in the cache: %v", err)
 	}
@@ -206,7 +200,7 @@ func TestRemove(t *testing.T) {
 	for _, version := range []string{"1.0.0", "1.1.0"} {
 		r.add(tool.Name, "latest", version+tool.Suffix, pack(t, entry{"package/version", version, tar.TypeReg, 0o644}))
 		_, err := c.Install(ctx, tool, version)
-		must(t, err)
+		must.Do(t, err)
 	}
 	removed, err := c.Remove(func(in agentcli.Installed) bool { return in.Version == "1.0.0" })
 	if err != nil || len(removed) != 1 || removed[0].Version != "1.0.0" {

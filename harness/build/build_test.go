@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/harness/build"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestDockerfileOutside: no file outside the build context becomes its Dockerfile.
 func TestDockerfileOutside(t *testing.T) {
 	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "file")
-	if err := errors.Join(os.WriteFile(outside, []byte("secret\n"), 0o600), os.Symlink(outside, filepath.Join(dir, "Dockerfile"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(outside, []byte("secret\n"), 0o600), os.Symlink(outside, filepath.Join(dir, "Dockerfile"))))
 	if _, err := (build.Builder{}).Build(t.Context(), dir, "Dockerfile", "x"); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "escapes") {
 		t.Errorf("%v", err)
 	}

@@ -6,20 +6,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestOwn: --chown takes names and numbers, as Docker does.
 func TestOwn(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"passwd": "root:x:0:0:r:/root:/bin/sh\nada:x:7:8:a:/home/ada:/bin/sh\n", "group": "root:x:0:\nstaff:x:50:ada\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", name), []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", name), []byte(text), 0o644)))
 	}
 	image, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = image.Close() }()
 	for _, tt := range []struct {
 		chown    string

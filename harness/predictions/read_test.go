@@ -13,16 +13,10 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/harness/predictions"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/workspace"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 const rows = `{"id": "code/1", "family": "code_completion", "input": {"prompt": "def f():"}, "eval": {"tests": {"source": "inline", "code": "assert f()"}}}
 {"id": "text", "family": "short_answer", "input": {"question": "1+1?"}, "eval": {"accepted_answers": ["2"]}}
@@ -79,7 +73,7 @@ func TestRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), tt.file)
-			must(t, os.WriteFile(file, []byte(tt.text), 0o644))
+			must.Do(t, os.WriteFile(file, []byte(tt.text), 0o644))
 			set, err := predictions.Read(t.Context(), file, pack, tt.name == "fenced")
 			if tt.problems != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.problems) {
@@ -87,7 +81,7 @@ func TestRead(t *testing.T) {
 				}
 				return
 			}
-			must(t, err)
+			must.Do(t, err)
 			if diff := cmp.Diff(tt.want, set.Candidates, shown()); diff != "" || !strings.HasPrefix(set.Digest, "sha256:") {
 				t.Errorf("%s%s", set.Digest, diff)
 			}
@@ -99,46 +93,46 @@ func TestRead(t *testing.T) {
 // entries.
 func TestReadDirectory(t *testing.T) {
 	pack, dir := openPack(t), t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("a"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "text.md"), []byte("2"), 0o644))
-	must(t, os.Mkdir(filepath.Join(dir, "code"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "code", "1.py"), []byte("def f(): return 1"), 0o644))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "files"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("a"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "text.md"), []byte("2"), 0o644))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "code"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "code", "1.py"), []byte("def f(): return 1"), 0o644))
 	set, err := predictions.Read(t.Context(), dir, pack, false)
-	must(t, err)
+	must.Do(t, err)
 	want := map[string][]candidate.Candidate{"text": {{Text: "2"}}, "code/1": {{Text: "def f(): return 1"}}, "files": {{Workspace: filepath.Join(dir, "files")}}}
 	if diff := cmp.Diff(want, set.Candidates, shown()); diff != "" {
 		t.Error(diff)
 	}
 	records := filepath.Join(t.TempDir(), "candidates.jsonl")
-	must(t, os.WriteFile(records, []byte(`{"task_id": "files", "candidate_workspace": "/elsewhere/workspaces/files", "hidden_values": "<redacted>"}`), 0o644))
-	must(t, os.Symlink(dir, filepath.Join(filepath.Dir(records), "workspaces")))
+	must.Do(t, os.WriteFile(records, []byte(`{"task_id": "files", "candidate_workspace": "/elsewhere/workspaces/files", "hidden_values": "<redacted>"}`), 0o644))
+	must.Do(t, os.Symlink(dir, filepath.Join(filepath.Dir(records), "workspaces")))
 	recorded, err := predictions.Read(t.Context(), records, pack, false)
-	must(t, err)
+	must.Do(t, err)
 	if len(recorded.Candidates["files"]) != 1 || filepath.Base(recorded.Candidates["files"][0].Workspace) != "files" {
 		t.Errorf("the workspace of a record: %v", recorded.Candidates)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("b"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "files", "a"), []byte("b"), 0o644))
 	other, err := predictions.Read(t.Context(), dir, pack, false)
-	if must(t, err); other.Digest == set.Digest {
+	if must.Do(t, err); other.Digest == set.Digest {
 		t.Error("another file, and the same digest")
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(dir, "text.txt"), 300<<30))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "text.txt"), nil, 0o644))
+	must.Do(t, os.Truncate(filepath.Join(dir, "text.txt"), 300<<30))
 	if _, err = predictions.Read(t.Context(), dir, pack, false); err == nil || !strings.Contains(err.Error(), "is too big") {
 		t.Errorf("a file of 300 GiB: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(dir, "text.txt")))
+	must.Do(t, os.Remove(filepath.Join(dir, "text.txt")))
 	pipe := filepath.Join(dir, "files.layer.tar.zst")
-	must(t, unix.Mkfifo(pipe, 0o644))
+	must.Do(t, unix.Mkfifo(pipe, 0o644))
 	if _, err = predictions.Read(t.Context(), dir, pack, false); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a layer that is a pipe: %v", err)
 	}
-	must(t, os.Remove(pipe))
-	must(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
-	must(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
-	must(t, os.Mkdir(filepath.Join(dir, workspace.TaskDir("files")), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))
+	must.Do(t, os.Remove(pipe))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "text.txt"), []byte("3"), 0o644))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "patch"), 0o755))
+	must.Do(t, os.Mkdir(filepath.Join(dir, workspace.TaskDir("files")), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "other"), nil, 0o644))
 	_, err = predictions.Read(t.Context(), dir, pack, false)
 	for _, want := range []string{`text.txt: there is another candidate of "text" already`, `there is another candidate of "files" already`, `patch: a candidate of "patch"`, `the pack has no task "other"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {

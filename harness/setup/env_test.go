@@ -9,36 +9,30 @@ import (
 
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/setup"
+	"github.com/securebench/sbench/internal/test/must"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
 func TestSecrets(t *testing.T) {
 	dir := t.TempDir()
 	tester, vars := filepath.Join(dir, "tester.yaml"), filepath.Join(dir, "env")
-	must(t, os.WriteFile(vars, []byte("SBENCH_B=from the env file\n"), 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "key.txt"), []byte("from a file\n"), 0o600))
+	must.Do(t, os.WriteFile(vars, []byte("SBENCH_B=from the env file\n"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "key.txt"), []byte("from a file\n"), 0o600))
 	t.Setenv("SBENCH_A", "from the environment")
 	load := func(secrets string) (map[string]string, error) {
-		must(t, os.WriteFile(tester, []byte(`schema_version: "0.2"
+		must.Do(t, os.WriteFile(tester, []byte(`schema_version: "0.2"
 run: {id: r, output_dir: out}
 benchmark: {manifest: manifest.yaml, tasks: tasks.jsonl}
 harness: {type: command, env: [SBENCH_A, SBENCH_B, SBENCH_C, SBENCH_D], secrets: {`+secrets+`}, config: {command: x}}
 `), 0o600))
 		loaded, _, err := testerfile.Load(tester, nil)
-		must(t, err)
+		must.Do(t, err)
 		file, err := testerfile.LoadEnv(vars)
-		must(t, err)
+		must.Do(t, err)
 		return setup.Env(t.Context(), loaded, file, t.Output())
 	}
 	got, err := load(`SBENCH_A: {command: "exit 1"}, SBENCH_B: {file: none}, SBENCH_C: {command: [printf, 'from a command\n']}, SBENCH_D: {file: key.txt}`)
-	must(t, err)
+	must.Do(t, err)
 	want := map[string]string{"SBENCH_A": "from the environment", "SBENCH_B": "from the env file", "SBENCH_C": "from a command", "SBENCH_D": "from a file"}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v", got)

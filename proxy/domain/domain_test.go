@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/domain"
 )
 
@@ -66,9 +67,7 @@ func TestParseAll(t *testing.T) {
 
 func TestAllows(t *testing.T) {
 	rule, err := domain.Parse("example.org")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	tests := []struct {
 		name  string
 		rule  domain.Domain

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -21,16 +22,12 @@ func TestAgentsRequests(t *testing.T) {
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var request struct {
 				Path string
 				Body json.RawMessage
 			}
-			if err := json.Unmarshal(raw, &request); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(raw, &request))
 			provider := relay.OpenAI
 			switch {
 			case strings.HasPrefix(request.Path, "/v1beta/"):

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -24,9 +25,7 @@ func TestAsk(t *testing.T) {
 				address += "/v1"
 			}
 			base, err := url.Parse(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			var log bytes.Buffer
 			half := 0.5
 			text, err := relay.Ask(t.Context(), relay.Config{
@@ -58,9 +57,7 @@ func TestAskFails(t *testing.T) {
 		}))
 		defer up.Close()
 		base, err := url.Parse(up.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		_, err = relay.Ask(t.Context(), relay.Config{Provider: relay.Anthropic, BaseURL: base, Key: relay.NewKey(realKey), MinSecret: 8, Model: "m"}, relay.Prompt{User: "x"})
 		if err == nil || errors.Is(err, relay.ErrPrompt) != refused || asked != 1 {
 			t.Errorf("%d: %v, asked %d times", status, err, asked)

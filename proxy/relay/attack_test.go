@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -158,9 +159,7 @@ func TestLogIsBounded(t *testing.T) {
 		text(t, r.post(responsesPath, `{"model":"m"}`))
 	}
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, _ = io.WriteString(conn, "no request\r\n\r\n")
 	_, _ = io.ReadAll(conn)
 	_ = conn.Close()
@@ -202,9 +201,7 @@ func TestNothingIsPrinted(t *testing.T) {
 	log.SetOutput(&printed)
 	defer log.SetOutput(was)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = l.Close() }()
 	ended := make(chan struct{}, 100)
 	go func() {
@@ -275,9 +272,7 @@ func TestSpellings(t *testing.T) {
 				pieces, rest = append(pieces, []byte(rest[:n])), rest[n:]
 			}
 			var out bytes.Buffer
-			if err := relay.Scrub(realKey, &out, pieces...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, relay.Scrub(realKey, &out, pieces...))
 			got := out.String()
 			if !strings.Contains(got, "<redacted>") || len(got) > len("data: <<redacted>>\n\n")+10 || !strings.HasPrefix(got, "data: <") || !strings.HasSuffix(got, ">\n\n") {
 				t.Errorf("%s in pieces of %d: %q of %q", name, size, got, s)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -18,9 +19,7 @@ import (
 func TestCheck(t *testing.T) {
 	const good = "sk-good-0123456789abcdef"
 	scripted, err := providertest.New(good, "say hello")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	answer := func(code int, body string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(code)
@@ -62,9 +61,7 @@ func TestCheck(t *testing.T) {
 					address += "/v1"
 				}
 				base, err := url.Parse(address)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				err = relay.Check(t.Context(), relay.Config{Provider: provider, BaseURL: base, Key: relay.NewKey(tt.key), Model: "m", MinSecret: 6})
 				if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 					t.Errorf("got %v, want %v", err, tt.want)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
@@ -24,9 +25,7 @@ import (
 func scripted(t *testing.T, script string) (*providertest.Provider, string) {
 	t.Helper()
 	p, err := providertest.New(realKey, script)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	srv := httptest.NewServer(p)
 	t.Cleanup(srv.Close)
 	return p, srv.URL
@@ -60,9 +59,7 @@ func TestAnswersPass(t *testing.T) {
 				req, _ := http.NewRequest(http.MethodPost, url+api.path, strings.NewReader(body))
 				req.Header.Set("X-Api-Key", realKey)
 				direct, err := http.DefaultTransport.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				want := text(t, direct)
 				_ = direct.Body.Close()
 
@@ -181,9 +178,7 @@ func TestAgentLeaves(t *testing.T) {
 		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+messagesPath, strings.NewReader(body))
 		if head {
 			resp, err := http.DefaultTransport.RoundTrip(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = resp.Body.Close() }()
 			if _, err := resp.Body.Read(make([]byte, 10)); err != nil {
 				t.Fatal(err)
@@ -256,9 +251,7 @@ func TestCloseEndsRequests(t *testing.T) {
 			t.Errorf("facts %+v", f)
 		}
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if err := r.relay.Serve(l); !errors.Is(err, relay.ErrClosed) {
 			t.Errorf("serve on a closed relay: %v", err)
 		}

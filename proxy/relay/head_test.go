@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -264,9 +265,7 @@ func TestRawHeads(t *testing.T) {
 			up := newAnswers(t)
 			r := newRig(t, relay.Anthropic, up.url, nil)
 			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = conn.Close() }()
 			if _, err := io.WriteString(conn, c.send); err != nil {
 				t.Fatal(err)

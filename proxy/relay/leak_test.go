@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -85,9 +86,7 @@ func useAndClose(t *testing.T, h2 bool) {
 		})
 	}
 	idle, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = idle.Close() }()
 	for range 4 {
 		<-hang

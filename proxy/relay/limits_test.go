@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -39,9 +40,7 @@ func TestSlowAgents(t *testing.T) {
 				cfg.Limits.Linger = time.Millisecond
 			})
 			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			defer func() { _ = conn.Close() }()
 			if _, err := io.WriteString(conn, c.send); err != nil {
 				t.Fatal(err)
@@ -70,9 +69,7 @@ func TestLimitsAtOnce(t *testing.T) {
 	refused := false
 	for range 10 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(200 * time.Millisecond))
 		if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, context.DeadlineExceeded) && !isTimeout(err) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -39,9 +40,7 @@ func TestPace(t *testing.T) {
 	for range 5 { // only the first has a turn
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, hasty.url+messagesPath, strings.NewReader(`{"model":"m","messages":[]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if resp, err := http.DefaultClient.Do(req); err == nil {
 			_ = resp.Body.Close()
 		}

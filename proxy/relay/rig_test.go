@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -54,9 +55,7 @@ func (b *buffer) String() string {
 func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.Config)) *rig {
 	t.Helper()
 	base, err := url.Parse(upstream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if p == relay.OpenAI {
 		base = base.JoinPath("/v1")
 	}
@@ -66,13 +65,9 @@ func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.
 		change(&cfg)
 	}
 	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(l) }()
 	t.Cleanup(func() {
@@ -98,9 +93,7 @@ func upstream(t *testing.T, h http.HandlerFunc) string {
 func (r *rig) do(method, path, body string, header ...string) *http.Response {
 	r.t.Helper()
 	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 	req.Header.Set("Authorization", "Bearer "+placeholder)
 	req.Header.Set("X-Api-Key", placeholder)
 	if body != "" {
@@ -110,9 +103,7 @@ func (r *rig) do(method, path, body string, header ...string) *http.Response {
 		req.Header[header[i]] = []string{header[i+1]}
 	}
 	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 	r.t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp
 }
@@ -135,9 +126,7 @@ func text(t *testing.T, resp *http.Response) string {
 // entries closes the relay and returns the entries of its log.
 func (r *rig) entries() []proxy.Entry {
 	r.t.Helper()
-	if err := r.relay.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.relay.Close())
 	var all []proxy.Entry
 	for line := range strings.Lines(r.log.String()) {
 		var e proxy.Entry

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -111,9 +112,7 @@ func TestAccountStaysOutside(t *testing.T) {
 func TestKeyIsNotPrintable(t *testing.T) {
 	cfg := relay.Config{Provider: relay.OpenAI, Key: relay.NewKey(realKey), Model: "m"}
 	r, err := relay.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = r.Close() }()
 	hidden := struct{ c relay.Config }{cfg}
 	var out bytes.Buffer
@@ -139,9 +138,7 @@ func TestKeyIsNotPrintable(t *testing.T) {
 func TestConfig(t *testing.T) {
 	parse := func(s string) *url.URL {
 		u, err := url.Parse(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return u
 	}
 	good := func() relay.Config {

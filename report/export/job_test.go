@@ -14,6 +14,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 	"github.com/securebench/sbench/report"
@@ -29,22 +30,15 @@ no event
 {"type":"item.completed","item":{"id":"i3","type":"agent_message","text":"Done."}}
 `
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // run writes a run with three attempts, the first with an agent's trace.
 func run(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
 	ledger, err := record.Create(dir, record.Manifest{RunID: "r", Planned: 3})
-	must(t, err)
-	must(t, os.MkdirAll(filepath.Join(dir, "logs/one/1"), 0o755))
+	must.Do(t, err)
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "logs/one/1"), 0o755))
 	log := record.Log{Path: "logs/one/1/" + record.TraceFile, Bytes: int64(len(trace)), Digest: record.Digest([]byte(trace))}
-	must(t, os.WriteFile(filepath.Join(dir, log.Path), []byte(trace), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, log.Path), []byte(trace), 0o644))
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	yes, no, half, patch := true, false, 0.5, "diff\n"
 	base := record.Record{RunID: "r", BenchmarkID: "b", TaskType: "terminal_task", Attempt: 1, Try: 1, StartedAt: start, EndedAt: start.Add(time.Minute), Times: record.Times{Producer: 40, Verifier: 10}}
@@ -60,20 +54,20 @@ func run(t *testing.T) string {
 	three.TaskID, three.VerificationStatus, three.FailureReason, three.FailureMessage = "three", record.Error, "infrastructure", "no disk"
 	for _, r := range []record.Record{one, two, three} {
 		_, err := ledger.Append(r)
-		must(t, err)
+		must.Do(t, err)
 	}
-	must(t, ledger.Seal(record.Seal{Planned: 3}, nil))
-	must(t, ledger.Close())
+	must.Do(t, ledger.Seal(record.Seal{Planned: 3}, nil))
+	must.Do(t, ledger.Close())
 	return dir
 }
 
 // TestJob: the job directory has what Harbor's viewer reads, and the trajectory meets the format's rules.
 func TestJob(t *testing.T) {
 	s, err := report.Open(t.Context(), run(t))
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	out := filepath.Join(t.TempDir(), "job")
-	must(t, export.Harbor(t.Context(), out, []*report.Source{s}))
+	must.Do(t, export.Harbor(t.Context(), out, []*report.Source{s}))
 	if err := export.Harbor(t.Context(), out, []*report.Source{s}); err == nil {
 		t.Error("a directory that was there was written to")
 	}
@@ -93,7 +87,7 @@ func TestJob(t *testing.T) {
 		t.Errorf("%+v", job)
 	}
 	trials, err := filepath.Glob(filepath.Join(out, "*__*"))
-	if must(t, err); len(trials) != 3 {
+	if must.Do(t, err); len(trials) != 3 {
 		t.Fatalf("trials %q", trials)
 	}
 	for _, dir := range trials {
@@ -112,7 +106,7 @@ func TestJob(t *testing.T) {
 			t.Errorf("%q: exception %v, want %q", trial.Task, trial.Exception, want)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "agent", "trajectory.json"))
-		must(t, err)
+		must.Do(t, err)
 		steps := checkTrajectory(t, text)
 		if _, err := os.Stat(filepath.Join(dir, "agent", record.TraceFile)); (err == nil) != strings.HasPrefix(trial.Task, "one") {
 			t.Errorf("%q: the agent's own output: %v", trial.Task, err)
@@ -126,12 +120,12 @@ func TestJob(t *testing.T) {
 // TestRequire: in the forms for other programs, a pass with too weak an assurance has failed.
 func TestRequire(t *testing.T) {
 	s, err := report.Open(t.Context(), run(t))
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	s.Require(verifiers.Sealed)
 	var log bytes.Buffer
 	out := filepath.Join(t.TempDir(), "job")
-	must(t, errors.Join(export.Inspect(t.Context(), &log, s), export.Harbor(t.Context(), out, []*report.Source{s})))
+	must.Do(t, errors.Join(export.Inspect(t.Context(), &log, s), export.Harbor(t.Context(), out, []*report.Source{s})))
 	for _, want := range []string{"\"value\": 0\n", `"reason": "assurance_too_weak"`} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("no %s in the log of Inspect:\n%s", want, &log)
@@ -145,10 +139,10 @@ func TestRequire(t *testing.T) {
 // TestInspect: the log has what Inspect's reader requires, and what its viewer shows.
 func TestInspect(t *testing.T) {
 	s, err := report.Open(t.Context(), run(t))
-	must(t, err)
-	defer func() { must(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	var out bytes.Buffer
-	must(t, export.Inspect(t.Context(), &out, s))
+	must.Do(t, export.Inspect(t.Context(), &out, s))
 	type message struct {
 		Role    string `json:"role"`
 		Content any    `json:"content"`
@@ -185,7 +179,7 @@ func TestInspect(t *testing.T) {
 			Messages []message
 		}
 	}
-	must(t, json.Unmarshal(out.Bytes(), &l))
+	must.Do(t, json.Unmarshal(out.Bytes(), &l))
 	if l.Version != 2 || l.Status != "success" || l.Eval.Created != "2026-01-02T03:04:05Z" || l.Eval.Task != "b" || l.Eval.Model != "openai/m" ||
 		l.Eval.Dataset.Samples != 3 || l.Eval.Config == nil || l.Results.Total != 3 || l.Results.Completed != 2 || len(l.Samples) != 3 {
 		t.Fatalf("%+v", l)
@@ -215,8 +209,8 @@ func TestInspect(t *testing.T) {
 func read(t *testing.T, dir, name string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, name))
-	must(t, err)
-	must(t, json.Unmarshal(text, v))
+	must.Do(t, err)
+	must.Do(t, json.Unmarshal(text, v))
 }
 
 // checkTrajectory checks the rules of ATIF 1.7, and returns the number of steps.
@@ -254,7 +248,7 @@ func checkTrajectory(t *testing.T, text []byte) int {
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields() // the format refuses other fields
-	must(t, d.Decode(&a))
+	must.Do(t, d.Decode(&a))
 	var wrong []string
 	if a.Schema != "ATIF-v1.7" || a.Agent.Name == "" || a.Agent.Version == "" || len(a.Steps) == 0 {
 		wrong = append(wrong, "a required field is missing")

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // browse opens an address in a headless Chromium, with more arguments, and returns what the
@@ -55,9 +57,9 @@ func browser(t *testing.T, address string, more ...string) (printed string, cons
 // TestColours: a program is coloured in linear time, whatever a candidate writes.
 func TestColours(t *testing.T) {
 	code, err := os.ReadFile("assets/code.js")
-	check(t, err)
+	must.Do(t, err)
 	name := filepath.Join(t.TempDir(), "page.html")
-	check(t, os.WriteFile(name, []byte(`<p></p><script>`+string(code)+`
+	must.Do(t, os.WriteFile(name, []byte(`<p></p><script>`+string(code)+`
 let n = 0;
 for (const piece of ['"' + '\\"'.repeat(200000), "'" + "\\'".repeat(200000), "\x60" + "\n\x60".repeat(200000)]) for (const m of piece.matchAll(tokens)) n++;
 document.querySelector("p").textContent = "found " + n;

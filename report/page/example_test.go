@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -37,7 +38,7 @@ func quoted(text string) string {
 func (e example) write(t *testing.T) (dir string) {
 	t.Helper()
 	archive, err := txtar.ParseFile("testdata/run.txtar")
-	check(t, err)
+	must.Do(t, err)
 	const line = "collecting package metadata: 0123456789abcdef0123456789abcdef\n"
 	in, files := map[string]string{}, map[string]string{"workspaces/a/bin/blob": "\x7fELF\x02\x01\x00\x00"}
 	for _, f := range archive.Files {
@@ -51,29 +52,29 @@ func (e example) write(t *testing.T) (dir string) {
 		}
 	}
 	var m record.Manifest
-	check(t, json.Unmarshal([]byte(in["run.json"]), &m))
+	must.Do(t, json.Unmarshal([]byte(in["run.json"]), &m))
 	m.RunID, m.Planned = e.RunID, e.Planned
 	manifest, err := json.Marshal(m)
-	check(t, err)
+	must.Do(t, err)
 	files[record.ManifestFile], files["logs/a/"+record.TraceFile] = string(manifest), in[e.Agent+".jsonl"]+e.Hostile
 	dir = t.TempDir()
 	filetest.Write(t, dir, files)
-	check(t, os.Symlink("/etc/passwd", filepath.Join(dir, "workspaces/a/etc/current")))
+	must.Do(t, os.Symlink("/etc/passwd", filepath.Join(dir, "workspaces/a/etc/current")))
 	root, err := os.OpenRoot(dir)
-	check(t, err)
-	defer func() { check(t, root.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
 	var records, egress strings.Builder
 	for n := range e.Copies {
 		at := 0
 		for line := range strings.Lines(in["records.jsonl"]) {
 			var r record.Record
-			check(t, errors.Join(json.Unmarshal([]byte(in["common.json"]), &r), json.Unmarshal([]byte(line), &r)))
+			must.Do(t, errors.Join(json.Unmarshal([]byte(in["common.json"]), &r), json.Unmarshal([]byte(line), &r)))
 			e.vary(&r, n, at)
 			if at++; r.VerifierMetadata != nil {
 				var p record.Private
-				check(t, errors.Join(json.Unmarshal([]byte(in["private.json"]), &p), record.WritePrivate(root, &r, p)))
+				must.Do(t, errors.Join(json.Unmarshal([]byte(in["private.json"]), &p), record.WritePrivate(root, &r, p)))
 			}
-			check(t, json.NewEncoder(&records).Encode(r))
+			must.Do(t, json.NewEncoder(&records).Encode(r))
 			if r.VerificationStatus != record.Error {
 				egress.WriteString(strings.ReplaceAll(in["egress.jsonl"], "@TASK@", fmt.Sprintf(`"%s","attempt":%d`, quoted(r.TaskID), r.Attempt)))
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // hostile returns what a candidate would write to take over the page, or to send
@@ -49,7 +51,7 @@ func canary(t *testing.T) (address string, hits *atomic.Int64) {
 func TestCanaryOfPage(t *testing.T) {
 	server, hits := canary(t)
 	name := filepath.Join(t.TempDir(), "bare.html")
-	check(t, os.WriteFile(name, []byte("<!doctype html><title>bare</title><body>"+stays(server)), 0o644))
+	must.Do(t, os.WriteFile(name, []byte("<!doctype html><title>bare</title><body>"+stays(server)), 0o644))
 	if shown, _ := browser(t, "file://"+name, "--dump-dom"); !strings.Contains(shown, "<title>TAKEN</title>") || hits.Load() == 0 {
 		t.Errorf("nothing was taken over, and %d requests reached the canary: %.500s", hits.Load(), shown)
 	}
@@ -97,7 +99,7 @@ var (
 func markup(t *testing.T, name string) {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	check(t, err)
+	must.Do(t, err)
 	text := string(data)
 	tags := regexp.MustCompile(`(?i)<(/?script|!--|img|iframe|base|object|embed|form|link|style)[^>]*>?`).FindAllString(text, -1)
 	count := map[string]int{}
@@ -121,8 +123,8 @@ func TestPolicy(t *testing.T) {
 	server, hits := canary(t)
 	name := write(t, example{RunID: "r", Copies: 1, Agent: "codex"})
 	data, err := os.ReadFile(name)
-	check(t, err)
-	check(t, os.WriteFile(name, []byte(strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)), 0o644))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(name, []byte(strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)), 0o644))
 	shown, console := browser(t, "file://"+name, "--dump-dom")
 	if !strings.Contains(shown, "<title>r · sbench report</title>") || !strings.Contains(strings.Join(console, "\n"), "Content Security Policy") || hits.Load() > 0 {
 		t.Errorf("%d requests reached the canary, and the browser says: %.2000s", hits.Load(), strings.Join(console, "\n"))

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 )
@@ -16,8 +17,8 @@ func write(t *testing.T, runs ...example) string {
 	var sources []*report.Source
 	for _, run := range runs {
 		s, err := report.Open(t.Context(), run.write(t))
-		check(t, err)
-		t.Cleanup(func() { check(t, s.Close()) })
+		must.Do(t, err)
+		t.Cleanup(func() { must.Do(t, s.Close()) })
 		s.Private = true
 		sources = append(sources, s)
 	}
@@ -29,17 +30,10 @@ func pageOf(t *testing.T, sources ...*report.Source) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "report.html")
 	f, err := os.Create(name)
-	check(t, err)
-	check(t, page.Page{Report: report.Summarize(sources), Sources: sources}.Write(t.Context(), f))
-	check(t, f.Close())
+	must.Do(t, err)
+	must.Do(t, page.Page{Report: report.Summarize(sources), Sources: sources}.Write(t.Context(), f))
+	must.Do(t, f.Close())
 	return name
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestPageViews: each view of a page is drawn and has what it is for. Whether it looks good is for people
@@ -75,14 +69,14 @@ func TestPageViews(t *testing.T) {
 // of the fields that this version writes.
 func TestLittle(t *testing.T) {
 	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "agent-trace.log"), nil, 0o644))
-	check(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "task-10", "verification_status": "failed", "agent": {"name": "codex"}, "logs": [{"path": "agent-trace.log"}]}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "agent-trace.log"), nil, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(`{"task_id": "task-10", "verification_status": "failed", "agent": {"name": "codex"}, "logs": [{"path": "agent-trace.log"}]}
 {"task_id": "task-2", "verification_status": "passed", "producer_metadata": null, "provenance": null, "times": null}
 {"task_id": "task-1", "verification_status": "error", "failure_message": "the provider failed", "candidate_workspace": "none"}
 `), 0o644))
 	s, err := report.Open(t.Context(), dir)
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	name := pageOf(t, s)
 	for view, has := range map[string]string{"": "for example task-1", "#a0": "task-10", "#a1": "task-2", "#a2": "the provider failed"} {
 		if shown := content.FindString(dump(t, "file://"+name+view)); !strings.Contains(shown, has) {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/run/record"
@@ -21,7 +22,7 @@ import (
 func TestServer(t *testing.T) {
 	dir := t.TempDir()
 	records := filepath.Join(dir, record.RecordsFile)
-	write := func(text string) { check(t, os.WriteFile(records, []byte(text), 0o644)) }
+	write := func(text string) { must.Do(t, os.WriteFile(records, []byte(text), 0o644)) }
 	write(`{"task_id": "one", "verification_status": "passed"}` + "\n")
 	synctest.Test(t, func(t *testing.T) {
 		open := func(ctx context.Context) ([]*report.Source, error) {
@@ -68,7 +69,7 @@ func TestServer(t *testing.T) {
 		if got := get("/secret/", http.StatusOK).Body.String(); !strings.Contains(got, `"task":"two"`) {
 			t.Error("the page lacks the new record")
 		}
-		check(t, os.Remove(records))
+		must.Do(t, os.Remove(records))
 		get("/secret/", http.StatusInternalServerError)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	forms "github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run/record"
@@ -13,18 +14,18 @@ import (
 // TestDetail reads every attempt of an invented run.
 func TestDetail(t *testing.T) {
 	s, err := report.Open(t.Context(), example{RunID: "r", Copies: 6, Agent: "codex", Noise: 1 << 18}.write(t))
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	if len(s.Attempts) != 108 || len(s.Problems) != 0 || s.Records < 108 {
 		t.Fatalf("%d attempts, %d records, problems %v", len(s.Attempts), s.Records, s.Problems)
 	}
 	kinds := map[string]int{}
 	for i, a := range s.Attempts {
 		public, err := s.Detail(t.Context(), i, 60000)
-		check(t, err)
+		must.Do(t, err)
 		s.Private = true
 		d, err := s.Detail(t.Context(), i, 60000)
-		check(t, err)
+		must.Do(t, err)
 		if len(d.Missing) > 0 || len(d.Facts) < 15 || len(d.Tries) != len(a.Tries) {
 			t.Errorf("%s: missing %v, %d facts, %d tries", a.Task, d.Missing, len(d.Facts), len(d.Tries))
 		}
@@ -33,7 +34,7 @@ func TestDetail(t *testing.T) {
 			t.Errorf("%s: %q without the private part, and with it %q", a.Task, public.Private, d.Private)
 		}
 		data, err := json.Marshal(d)
-		check(t, err)
+		must.Do(t, err)
 		if len(data) > 120000 {
 			t.Errorf("%s: %d bytes", a.Task, len(data))
 		}
@@ -67,14 +68,14 @@ func TestDetail(t *testing.T) {
 func TestHostileTexts(t *testing.T) {
 	const hostile = "\x1b]0;x\x07 | `<img src=x>` @everyone #1 [x](javascript:x) \u202e www.evil.example </details> **b**\n# head"
 	s, err := report.Open(t.Context(), example{RunID: "r" + hostile, Copies: 1, Agent: "codex" + hostile, Hostile: hostile}.write(t))
-	check(t, err)
-	defer func() { check(t, s.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, s.Close()) }()
 	r := report.Summarize([]*report.Source{s, s})
 	r.Comparisons[0].Differ = append(r.Comparisons[0].Differ, report.Differs{TaskID: hostile, ScoredA: 1, ScoredB: 1})
 	r.Runs[0].Problems = append(r.Runs[0].Problems, report.Problem{Finding: record.Finding{File: hostile, Message: hostile}})
 	var plain, markdown strings.Builder
-	check(t, forms.Write(&plain, r))
-	check(t, forms.WriteMarkdown(&markdown, r))
+	must.Do(t, forms.Write(&plain, r))
+	must.Do(t, forms.WriteMarkdown(&markdown, r))
 	for _, c := range plain.String() + markdown.String() {
 		if c != '\n' && c != ' ' && report.Hidden(c) {
 			t.Fatalf("a hidden character: %q", c)

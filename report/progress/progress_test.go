@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/pty"
 	"github.com/securebench/sbench/report/progress"
 	"github.com/securebench/sbench/run"
@@ -75,9 +76,7 @@ func TestMessagesInJSON(t *testing.T) {
 	var got []string
 	for d := json.NewDecoder(&out); d.More(); {
 		var e run.Event
-		if err := d.Decode(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Decode(&e))
 		got = append(got, string(e.Kind)+" "+e.Detail)
 	}
 	if diff := cmp.Diff([]string{"message sbench: one", "run_start ", "message two, which goes on\x1b"}, got); diff != "" {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/pty"
 )
 
@@ -13,9 +14,7 @@ import (
 func TestIsTerminal(t *testing.T) {
 	p, flat := pty.New(t, 80, 24), pty.New(t, 0, 0)
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _, _ = r.Close(), w.Close() }()
 	for _, test := range []struct {
 		name string

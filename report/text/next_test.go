@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/run"
@@ -47,9 +48,7 @@ next: sbench report '/my runs/a'
 		t.Run(tt.name, func(t *testing.T) {
 			var out bytes.Buffer
 			tt.s.Output = "/my runs/a/candidates.jsonl"
-			if err := text.WriteNext(&out, tt.s, report.Run{Tasks: tt.tasks}, tt.args, "/pack", ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, text.WriteNext(&out, tt.s, report.Run{Tasks: tt.tasks}, tt.args, "/pack", ""))
 			if diff := cmp.Diff("\n"+tt.want, out.String()); diff != "" {
 				t.Error(diff)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/admission"
 )
 
@@ -66,12 +67,8 @@ func TestAvailablePids(t *testing.T) {
 // TestSpare: an attempt that was ended while it waited keeps no other attempt from further sandboxes.
 func TestSpare(t *testing.T) {
 	h, err := admission.New(t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Take(t.Context(), admission.Need{}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, h.Take(t.Context(), admission.Need{}, nil))
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if err := h.Take(ended, admission.Need{}, nil); !errors.Is(err, context.Canceled) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/kubernetes"
 )
 
@@ -19,9 +20,7 @@ func TestTexts(t *testing.T) {
 		Shards: 2, Command: texts, Prepare: [][]string{texts}, Files: []kubernetes.File{{Path: texts[6]}}, Keys: []string{"KEY"},
 	}
 	objects, err := job.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pod := objects.Job.Spec.Template.Spec
 	command := append([]string{"tini", "-s", "--"}, texts...)
 	if diff := cmp.Diff(command, pod.InitContainers[0].Command); diff != "" {

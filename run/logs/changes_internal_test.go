@@ -10,6 +10,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -29,17 +30,13 @@ func TestDiffs(t *testing.T) {
 		filetest.Write(t, upper, map[string]string{name: texts[1]})
 	}
 	filetest.Write(t, upper, map[string]string{"etc/new": "new\n", "etc/link": "text\n"})
-	if err := os.Symlink("hosts", filepath.Join(image, "etc/link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("hosts", filepath.Join(image, "etc/link")))
 	var text bytes.Buffer
 	if _, err := layer.Write(t.Context(), &text, runtime.Changes{Dir: upper}, candidate.LayerBudget(1<<20)); err != nil {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = root.Close() }()
 	const want = `--- a/etc/hosts
 +++ b/etc/hosts

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 )
 
@@ -16,9 +17,7 @@ import (
 func reasons(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/records.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, table, found := strings.Cut(string(page), "\n| `failure_reason` | status | |\n|---|---|---|\n")
 	if !found {
 		t.Fatal("docs/records.md has no table of reasons")
@@ -63,9 +62,7 @@ func TestReasons(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for _, name := range known {
 		if !strings.Contains(text.String(), `"`+name+`"`) && !strings.HasPrefix(name, "max_") {

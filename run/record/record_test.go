@@ -20,16 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/workspace"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // What the names of the sample's files begin with.
 const (
@@ -43,14 +37,14 @@ func sample(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	write := func(name, text string) string {
-		must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+		must.Do(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 		return record.Digest([]byte(text))
 	}
 	tester := filepath.Join(t.TempDir(), "tester.yaml")
-	must(t, os.WriteFile(tester, []byte("x"), 0o644))
+	must.Do(t, os.WriteFile(tester, []byte("x"), 0o644))
 	l, err := record.Create(dir, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: tester, Digest: record.Digest([]byte("x"))}}})
-	must(t, err)
+	must.Do(t, err)
 	text, patch, place := "42", "diff", string(cPlace)
 	egress := `{"task":"a","attempt":1,"try":1,"host":"x"}` + "\n"
 	write("egress.jsonl", egress)
@@ -65,13 +59,13 @@ func sample(t *testing.T) string {
 		r.RunID, r.Attempt, r.Try, r.VerificationStatus = "r", 1, 1, record.Passed
 		r.Provenance.Policy.WorkspaceBytes = 100
 		if r.TaskID == "c" {
-			must(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: "expected 42"}))
+			must.Do(t, record.WritePrivate(l.Root(), &r, record.Private{Stdout: "expected 42"}))
 		}
 		_, err := l.Append(r)
-		must(t, err)
+		must.Do(t, err)
 	}
-	must(t, l.Seal(record.Seal{At: time.Unix(1, 0).UTC()}, nil))
-	must(t, l.Close())
+	must.Do(t, l.Seal(record.Seal{At: time.Unix(1, 0).UTC()}, nil))
+	must.Do(t, l.Close())
 	return dir
 }
 
@@ -79,25 +73,25 @@ func sample(t *testing.T) string {
 func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes string) {
 	t.Helper()
 	src := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // not readable by its owner
-	must(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(src, "answer.txt"), []byte("44\n"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(src, "locked"), []byte("x"), 0o200)) // not readable by its owner
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	from, err := os.OpenRoot(filepath.Dir(src))
-	must(t, err)
+	must.Do(t, err)
 	to, err := os.OpenRoot(dir)
-	must(t, err)
+	must.Do(t, err)
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
 	report, err = workspace.StoredTree{Root: from, Name: filepath.Base(src)}.Copy(t.Context(), to, workspace.TreeOptions{CallerOwns: true, Lost: list.Add})
-	must(t, errors.Join(err, from.Close(), to.Close()))
+	must.Do(t, errors.Join(err, from.Close(), to.Close()))
 	attributes, err = list.Close()
-	must(t, err)
+	must.Do(t, err)
 	return report, attributes
 }
 
 func verify(t *testing.T, dir string) record.Verification {
 	t.Helper()
 	v, err := record.Verify(context.Background(), dir, nil)
-	must(t, err)
+	must.Do(t, err)
 	return v
 }
 
@@ -113,16 +107,16 @@ func TestEveryByteSoak(t *testing.T) {
 		t.Fatalf("the sample: %+v", v)
 	}
 	flipped := 0
-	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || d.Name() == ".lock" {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		must(t, err)
+		must.Do(t, err)
 		for i := 0; i < len(data); i += step {
 			changed := slices.Clone(data)
 			changed[i] ^= 1 << (i % 7)
-			must(t, os.WriteFile(path, changed, 0o644))
+			must.Do(t, os.WriteFile(path, changed, 0o644))
 			if v := verify(t, dir); v.OK() {
 				t.Errorf("%s: byte %d (%q) as %q: nothing is wrong", path, i, data[i], changed[i])
 			}
@@ -169,13 +163,13 @@ func TestTampered(t *testing.T) {
 			dir := sample(t)
 			path := filepath.Join(dir, tt.file)
 			if tt.change == nil {
-				must(t, os.Remove(path))
+				must.Do(t, os.Remove(path))
 			} else {
 				old, err := os.ReadFile(path)
 				if err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Fatal(err)
 				}
-				must(t, os.WriteFile(path, []byte(tt.change(string(old))), 0o644))
+				must.Do(t, os.WriteFile(path, []byte(tt.change(string(old))), 0o644))
 			}
 			v := verify(t, dir)
 			if v.OK() != (tt.want == "") || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
@@ -201,7 +195,7 @@ func TestBombs(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := sample(t)
-			must(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(dir, tt.file), []byte(tt.text), 0o644))
 			v := verify(t, dir)
 			if v.OK() || len(v.Findings) > 1010 || !strings.Contains(fmt.Sprint(v.Findings), tt.want) {
 				t.Errorf("%d findings: %.1000v", len(v.Findings), v.Findings)
@@ -213,62 +207,62 @@ func TestBombs(t *testing.T) {
 // TestLongLine: a record that nobody could read again is not written.
 func TestLongLine(t *testing.T) {
 	l, err := record.Create(filepath.Join(t.TempDir(), "run"), record.Manifest{RunID: "r"})
-	must(t, err)
+	must.Do(t, err)
 	value := []byte("[" + strings.Repeat("0,", 1<<20) + "0]")
 	r := record.Record{RunID: "r", TaskID: "t", VerificationStatus: record.Failed, ResourceSummary: []compiler.ResourceSummary{{Name: "x", Value: value}}}
 	if _, err := l.Append(r); err == nil || !strings.Contains(err.Error(), "JSON values") {
 		t.Errorf("error %v", err)
 	}
-	must(t, l.Close())
+	must.Do(t, l.Close())
 }
 
 // TestForeignDirectory: in a directory from somebody else, a link out of it is not followed.
 func TestForeignDirectory(t *testing.T) {
 	dir := sample(t)
 	log := filepath.Join(dir, aLog)
-	must(t, os.Remove(log))
-	must(t, os.Symlink("/etc/passwd", log))
+	must.Do(t, os.Remove(log))
+	must.Do(t, os.Symlink("/etc/passwd", log))
 	if v := verify(t, dir); v.OK() {
 		t.Error("a log that leads out of the directory is good")
 	}
-	must(t, os.Remove(log))
-	must(t, unix.Mkfifo(log, 0o644))
+	must.Do(t, os.Remove(log))
+	must.Do(t, unix.Mkfifo(log, 0o644))
 	if v := verify(t, dir); v.OK() {
 		t.Error("a log that is a pipe is good")
 	}
 	dir = sample(t)
-	must(t, os.RemoveAll(filepath.Join(dir, record.PrivateDir)))
+	must.Do(t, os.RemoveAll(filepath.Join(dir, record.PrivateDir)))
 	if v := verify(t, dir); !v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "public form") {
 		t.Errorf("without the private part: %v", v.Findings)
 	}
-	must(t, os.Chtimes(filepath.Join(dir, cPlace, "answer.txt"), time.Time{}, time.Unix(1, 0)))
+	must.Do(t, os.Chtimes(filepath.Join(dir, cPlace, "answer.txt"), time.Time{}, time.Unix(1, 0)))
 	if v := verify(t, dir); v.OK() {
 		t.Error("a file with another time is good")
 	}
 	dir = sample(t)
-	must(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, cPlace, "more"), 0o644))
 	if v := verify(t, dir); v.OK() || !strings.Contains(fmt.Sprint(v.Findings), "what sbench never keeps: more (fifo)") {
 		t.Errorf("a pipe in a workspace: %v", v.Findings)
 	}
-	must(t, os.Truncate(filepath.Join(dir, cPlace, "answer.txt"), 101))
+	must.Do(t, os.Truncate(filepath.Join(dir, cPlace, "answer.txt"), 101))
 	if v := verify(t, dir); !strings.Contains(fmt.Sprint(v.Findings), "more than 100 bytes") {
 		t.Errorf("a workspace that is larger than its record allows: %v", v.Findings)
 	}
-	must(t, os.RemoveAll(filepath.Join(dir, cPlace)))
-	must(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))
+	must.Do(t, os.RemoveAll(filepath.Join(dir, cPlace)))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, cPlace), 0o644))
 	if v := verify(t, dir); v.OK() {
 		t.Error("a workspace that is a pipe is good")
 	}
 	for _, path := range []string{"/dev/zero", "/dev/stdin", filepath.Join(dir, aLog)} {
 		run := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(run, record.Manifest{RunID: "r", Inputs: map[string]record.Input{"tester": {Path: path, Digest: "sha256:00"}}})
-		must(t, err)
-		must(t, l.Seal(record.Seal{}, nil))
-		must(t, l.Close())
+		must.Do(t, err)
+		must.Do(t, l.Seal(record.Seal{}, nil))
+		must.Do(t, l.Close())
 		if v := verify(t, run); len(v.Findings) != 1 || !v.Findings[0].Note {
 			t.Errorf("%s: %+v", path, v.Findings)
 		}
-		must(t, unix.Mkfifo(filepath.Join(run, record.WorkspacesDir), 0o644))
+		must.Do(t, unix.Mkfifo(filepath.Join(run, record.WorkspacesDir), 0o644))
 		if v := verify(t, run); v.OK() {
 			t.Error("a pipe in place of all workspaces is good")
 		}
@@ -279,10 +273,10 @@ func TestResume(t *testing.T) {
 	dir := sample(t)
 	path := filepath.Join(dir, record.RecordsFile)
 	whole, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, err)
 	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
 	for _, cut := range []int{1, last, len(whole)} { // no byte of a sealed run may be missing
-		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
+		must.Do(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		_, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
 		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), "the seal covers 3") {
 			t.Errorf("cut %d of a sealed run: %v", cut, err)
@@ -293,21 +287,21 @@ func TestResume(t *testing.T) {
 	}
 	seal := filepath.Join(dir, record.SealFile)
 	sealed, err := os.ReadFile(seal)
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, record.SignatureFile), nil, 0o644))
-	must(t, os.Remove(seal))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(filepath.Join(dir, record.SignatureFile), nil, 0o644))
+	must.Do(t, os.Remove(seal))
 	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a signature without a seal: %v", err)
 	}
-	must(t, os.Remove(filepath.Join(dir, record.SignatureFile)))
+	must.Do(t, os.Remove(filepath.Join(dir, record.SignatureFile)))
 	for _, cut := range []int{0, 1, last / 2, last - 1} { // bytes cut off the last line
-		must(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
+		must.Do(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
 		var seen []string
 		l, m, torn, err := record.Resume(dir, record.Trust{}, func(r record.Record) error {
 			seen = append(seen, r.TaskID)
 			return nil
 		})
-		must(t, err)
+		must.Do(t, err)
 		if m.RunID != "r" || (torn > 0) != (cut > 0) || len(seen) != map[bool]int{true: 3, false: 2}[cut == 0] {
 			t.Errorf("cut %d: run %q, torn %d, saw %v", cut, m.RunID, torn, seen)
 		}
@@ -317,24 +311,24 @@ func TestResume(t *testing.T) {
 		if _, err := l.Append(record.Record{TaskID: "d", Attempt: 1, Try: 1, VerificationStatus: record.Error}); err != nil {
 			t.Error(err)
 		}
-		must(t, l.Close())
+		must.Do(t, l.Close())
 		if v := verify(t, dir); !v.OK() || v.Records != len(seen)+1 {
 			t.Errorf("cut %d: %+v", cut, v)
 		}
 	}
-	must(t, os.WriteFile(path, whole, 0o644))
-	must(t, os.WriteFile(seal, sealed, 0o644))
+	must.Do(t, os.WriteFile(path, whole, 0o644))
+	must.Do(t, os.WriteFile(seal, sealed, 0o644))
 	l, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil })
-	must(t, err)
-	must(t, l.Close())
-	must(t, os.Remove(path))
-	must(t, unix.Mkfifo(path, 0o644))
+	must.Do(t, err)
+	must.Do(t, l.Close())
+	must.Do(t, os.Remove(path))
+	must.Do(t, unix.Mkfifo(path, 0o644))
 	if _, _, _, err := record.Resume(dir, record.Trust{}, nil); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a pipe: %v", err)
 	}
-	must(t, os.Remove(path))
-	must(t, os.Remove(seal))
-	must(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
+	must.Do(t, os.Remove(path))
+	must.Do(t, os.Remove(seal))
+	must.Do(t, os.WriteFile(path, append([]byte("x"), whole...), 0o644))
 	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a damaged line: %v", err)
 	}
@@ -342,24 +336,24 @@ func TestResume(t *testing.T) {
 		t.Errorf("create over records: %v", err)
 	}
 	l, err = record.Create(t.TempDir(), record.Manifest{})
-	must(t, err)
+	must.Do(t, err)
 	if _, err := l.Append(record.Record{}); err == nil {
 		t.Error("a record without a status was written")
 	}
-	must(t, l.Close())
+	must.Do(t, l.Close())
 }
 
 // newKey makes a key and writes it to a file.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
+	must.Do(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	must.Do(t, err)
 	name := filepath.Join(t.TempDir(), "key.pem")
-	must(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 	key, err := record.LoadKey(name)
-	must(t, err)
+	must.Do(t, err)
 	return key
 }
 
@@ -372,34 +366,34 @@ func TestTrust(t *testing.T) {
 	write := func(last record.Status, end bool, signed *record.Key) string {
 		dir := filepath.Join(t.TempDir(), "run")
 		l, err := record.Create(dir, record.Manifest{RunID: "r"})
-		must(t, err)
+		must.Do(t, err)
 		for i, status := range []record.Status{record.Passed, last} {
 			_, err := l.Append(record.Record{TaskID: fmt.Sprint(i), Attempt: 1, Try: 1, VerificationStatus: status})
-			must(t, err)
+			must.Do(t, err)
 		}
 		if end {
-			must(t, l.Seal(record.Seal{At: time.Unix(1, 0)}, signed))
+			must.Do(t, l.Seal(record.Seal{At: time.Unix(1, 0)}, signed))
 		}
-		must(t, l.Close())
+		must.Do(t, l.Close())
 		return dir
 	}
 	signed := func() string { return write(record.Failed, sealed, key) }
 	over := func(dir, forged string, names ...string) string {
 		for _, name := range names {
 			data, err := os.ReadFile(filepath.Join(forged, name))
-			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
+			must.Do(t, err)
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		return dir
 	}
 	forged := write(record.Passed, sealed, nil)
 	tail := signed()
 	l, _, _, err := record.Resume(tail, record.Trust{Key: key.Public()}, func(record.Record) error { return nil })
-	must(t, err)
+	must.Do(t, err)
 	_, err = l.Append(record.Record{TaskID: "tail", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-	must(t, errors.Join(err, l.Close()))
+	must.Do(t, errors.Join(err, l.Close()))
 	unsealedSignature := signed()
-	must(t, os.Remove(filepath.Join(unsealedSignature, record.SealFile)))
+	must.Do(t, os.Remove(filepath.Join(unsealedSignature, record.SealFile)))
 	killed := write(record.Passed, unsealed, nil)
 	for dir, want := range map[string]string{killed: "it is unknown whether records at its end are missing", tail: "went on after it, by 1 records, and was interrupted: these are not sealed"} {
 		if v := verify(t, dir); !v.OK() || v.Sealed || v.Signed || !strings.Contains(fmt.Sprint(v.Findings), want) {
@@ -444,11 +438,11 @@ func TestTrust(t *testing.T) {
 					t.Errorf("resume with %+v: %v, want %v", trust, err, resume)
 				}
 				if err == nil {
-					must(t, l.Close())
+					must.Do(t, l.Close())
 				}
 			}
 			v, err := record.Verify(context.Background(), c.dir, key.Public())
-			if must(t, err); v.OK() != (c.readKey == nil) || v.Signed != v.OK() {
+			if must.Do(t, err); v.OK() != (c.readKey == nil) || v.Signed != v.OK() {
 				t.Errorf("verify: %+v, want %v", v, c.readKey)
 			}
 		})
@@ -456,11 +450,11 @@ func TestTrust(t *testing.T) {
 	// Every later seal records what was accepted once.
 	for _, trust := range []record.Trust{{Key: key.Public(), AcceptUnsigned: true}, {Key: key.Public()}} {
 		l, _, _, err := record.Resume(forged, trust, func(record.Record) error { return nil })
-		must(t, err)
+		must.Do(t, err)
 		_, err = l.Append(record.Record{TaskID: "more", Attempt: 1, Try: 1, VerificationStatus: record.Passed})
-		must(t, errors.Join(err, l.Seal(record.Seal{}, key), l.Close()))
+		must.Do(t, errors.Join(err, l.Seal(record.Seal{}, key), l.Close()))
 		v, err := record.Verify(context.Background(), forged, key.Public())
-		if must(t, err); !v.OK() || !v.Signed || !strings.Contains(fmt.Sprint(v.Findings), "first 2 records") {
+		if must.Do(t, err); !v.OK() || !v.Signed || !strings.Contains(fmt.Sprint(v.Findings), "first 2 records") {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -486,10 +480,10 @@ func TestIrregular(t *testing.T) {
 			t.Run(file+" "+name, func(t *testing.T) {
 				dir := sample(t)
 				l, _, _, err := record.Resume(dir, record.Trust{}, each)
-				must(t, err)
-				must(t, errors.Join(l.Seal(record.Seal{}, key), l.Close()))
+				must.Do(t, err)
+				must.Do(t, errors.Join(l.Seal(record.Seal{}, key), l.Close()))
 				path := filepath.Join(dir, file)
-				must(t, os.Rename(path, filepath.Join(dir, "copy")))
+				must.Do(t, os.Rename(path, filepath.Join(dir, "copy")))
 				if err := make(path); err != nil {
 					t.Skip(err)
 				}
@@ -511,10 +505,10 @@ func TestIrregular(t *testing.T) {
 	// The temporary name of the next seal, which a killed process can leave, is not
 	// followed either.
 	dir := sample(t)
-	must(t, os.Symlink(elsewhere, filepath.Join(dir, ".new-"+record.SealFile)))
+	must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, ".new-"+record.SealFile)))
 	l, _, _, err := record.Resume(dir, record.Trust{}, each)
-	must(t, err)
-	must(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
+	must.Do(t, err)
+	must.Do(t, errors.Join(l.Seal(record.Seal{}, nil), l.Close()))
 	if _, err := os.Lstat(elsewhere); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("something was written elsewhere: %v", err)
 	}
@@ -524,9 +518,9 @@ func TestSignature(t *testing.T) {
 	key := newKey(t)
 	run := filepath.Join(t.TempDir(), "run")
 	l, err := record.Create(run, record.Manifest{RunID: "r"})
-	must(t, err)
-	must(t, l.Seal(record.Seal{}, key))
-	must(t, l.Close())
+	must.Do(t, err)
+	must.Do(t, l.Seal(record.Seal{}, key))
+	must.Do(t, l.Close())
 	v, err := record.Verify(context.Background(), run, key.Public())
 	if err != nil || !v.OK() || !v.Signed {
 		t.Errorf("%+v, %v", v, err)
@@ -536,11 +530,11 @@ func TestSignature(t *testing.T) {
 	}
 	path := filepath.Join(run, record.SignatureFile)
 	data, err := os.ReadFile(path)
-	must(t, err)
+	must.Do(t, err)
 	for i := range data {
 		changed := slices.Clone(data)
 		changed[i] ^= 1
-		must(t, os.WriteFile(path, changed, 0o644))
+		must.Do(t, os.WriteFile(path, changed, 0o644))
 		if v, err := record.Verify(context.Background(), run, key.Public()); err == nil && v.Signed && !harmless(data, i) {
 			t.Errorf("byte %d (%q) of the signature is changed, and it is good", i, data[i])
 		}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestLinkTree: files and links of a tree become hard links and, between file systems, copies.
@@ -23,15 +25,11 @@ func TestLinkTree(t *testing.T) {
 			at := func(name string) string { return filepath.Join(source, name) }
 			err = errors.Join(os.MkdirAll(at("w/t/a/b"), 0o755), os.WriteFile(at("w/t/a/b/f"), []byte("text"), 0o640), os.Symlink("/nowhere", at("w/t/l")), os.Chmod(at("w/t/a"), 0o500),
 				os.WriteFile(at("w/log"), []byte("log"), 0o644), os.MkdirAll(filepath.Join(target, "w/t/old"), 0o755))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			from, err := os.OpenRoot(source)
 			to, also := os.OpenRoot(target)
 			err = errors.Join(err, also, linkTree(t.Context(), from, to, "w/t"), linkTree(t.Context(), from, to, "w/log"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for name, text := range map[string]string{"w/t/a/b/f": "text", "w/log": "log"} {
 				got, err := to.ReadFile(name)
 				before, _ := from.Lstat(name)

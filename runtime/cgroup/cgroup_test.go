@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
@@ -44,13 +45,9 @@ func group(t *testing.T, processes int) (*cgroup.Group, []*exec.Cmd) {
 	var started []*exec.Cmd
 	for range processes {
 		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0))
 		started = append(started, cmd)
 	}
 	return g, started
@@ -69,17 +66,13 @@ func TestKillAll(t *testing.T) {
 		_, _ = started[2].Process.Wait()
 		close(reap)
 	}()
-	if err := g.KillAll(context.Background(), spared.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.KillAll(context.Background(), spared.Process.Pid))
 	<-reap
 	if err := unix.Kill(spared.Process.Pid, 0); err != nil {
 		t.Errorf("the spared process: %v", err)
 	}
 	go func() { _, _ = spared.Process.Wait() }()
-	if err := g.KillAll(context.Background(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.KillAll(context.Background(), 0))
 	if pids, err := g.Pids(); err != nil || len(pids) > 0 {
 		t.Errorf("left: %v, %v", pids, err)
 	}
@@ -88,9 +81,7 @@ func TestKillAll(t *testing.T) {
 // TestMissingGroup: a group that does not exist is empty, and its removal is no error.
 func TestMissingGroup(t *testing.T) {
 	h, err := cgroup.Mounted()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	g := h.Group("/sbench-test-no-such-group")
 	if pids, err := g.Pids(); err != nil || len(pids) > 0 {
 		t.Errorf("pids %v, %v", pids, err)
@@ -124,9 +115,7 @@ func TestListed(t *testing.T) {
 		{strings.Replace(memory, " / ", " /pod/x ", 1), cgroup.V1, "/pod/x/a"}, // in a container without a cgroup namespace
 	} {
 		table := filepath.Join(t.TempDir(), "mountinfo")
-		if err := os.WriteFile(table, []byte(tt.table), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(table, []byte(tt.table), 0o644))
 		if h, err := cgroup.Listed(table); err != nil || h.Mode() != tt.want || h.Group("/a").Shown() != tt.shown {
 			t.Errorf("%s, %s, %v, want %s, %s:\n%.200s", h.Mode(), h.Group("/a").Shown(), err, tt.want, tt.shown, tt.table)
 		}

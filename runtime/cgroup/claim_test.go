@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
@@ -109,9 +110,7 @@ func TestDelegatedForReal(t *testing.T) {
 	have := h.Controllers()
 	name, dir := handOver(t, h)
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = f.Close() }()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), userVar+"=1")
@@ -148,22 +147,16 @@ func handOver(t *testing.T, h cgroup.Hierarchies) (name, dir string) {
 		if c == "swap" {
 			continue
 		}
-		if err := os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+"+c), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("/sys/fs/cgroup/cgroup.subtree_control", []byte("+"+c), 0))
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		if err := h.Group(name).Remove(); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, f := range []string{"", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"} {
-		if err := os.Chown(filepath.Join(dir, f), nobody, nobody); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chown(filepath.Join(dir, f), nobody, nobody))
 	}
 	return name, dir
 }

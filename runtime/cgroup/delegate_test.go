@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/cgroup"
 )
 
@@ -33,23 +34,17 @@ type fake struct {
 func tree(t *testing.T, groups map[string]fake) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.Chmod(filepath.Dir(root), 0o711); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(filepath.Dir(root), 0o711))
 	for name, g := range groups {
 		dir := filepath.Join(root, name)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(dir, 0o755))
 		if g.kind == "" {
 			g.kind = "domain"
 		}
 		for file, text := range map[string]string{
 			"cgroup.controllers": g.have, "cgroup.subtree_control": g.on, "cgroup.procs": g.procs, "cgroup.type": g.kind,
 		} {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(strings.ReplaceAll(text, " ", "\n")), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(strings.ReplaceAll(text, " ", "\n")), 0o644))
 		}
 	}
 	for name, g := range groups { // once all of them exist
@@ -59,9 +54,7 @@ func tree(t *testing.T, groups map[string]fake) string {
 	}
 	if os.Geteuid() == 0 {
 		runtime.LockOSThread()
-		if err := unix.Setfsuid(nobody); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, unix.Setfsuid(nobody))
 		t.Cleanup(func() {
 			if err := unix.Setfsuid(0); err != nil {
 				t.Error(err)
@@ -83,9 +76,7 @@ func own(t *testing.T, name string, foreign bool) {
 	case os.Geteuid() == 0:
 		err = os.Chown(name, nobody, nobody)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func TestDelegatedTo(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/daemon"
 )
@@ -30,22 +31,14 @@ func config(t *testing.T) daemon.Config {
 func TestShared(t *testing.T) {
 	ctx, cfg := context.Background(), config(t)
 	first, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	second, err := daemon.Start(ctx, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, first.Close(ctx))
 	if !daemon.Answers(second.Address()) {
 		t.Error("the daemon was stopped while it had a user")
 	}
-	if err := second.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.Close(ctx))
 	if daemon.Answers(second.Address()) {
 		t.Error("the daemon outlives its last user")
 	}
@@ -53,9 +46,7 @@ func TestShared(t *testing.T) {
 	if err != nil {
 		t.Fatal("start again on the same directories:", err)
 	}
-	if err := third.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, third.Close(ctx))
 }
 
 // TestReplaced: a daemon that cannot be used does not prevent the next start.
@@ -68,20 +59,14 @@ func TestReplaced(t *testing.T) {
 			ctx, cfg := context.Background(), config(t)
 			cfg.Timeout = time.Second
 			first, err := daemon.Start(ctx, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			found, err := daemon.Find(cfg.State)
 			if err != nil || len(found) != 1 {
 				t.Fatalf("found %v, %v", found, err)
 			}
-			if err := spoil(first.Address(), found[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, spoil(first.Address(), found[0]))
 			second, err := daemon.Start(ctx, cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
 				t.Errorf("found %v after %v, %v", again, found, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/daemon"
 )
 
@@ -34,9 +35,7 @@ func TestLaunch(t *testing.T) {
 		text, err := os.ReadFile(log)
 		return err == nil && string(text) == "here\n"
 	}
-	if err := daemon.Launch(context.Background(), cmd, log, cmd.Start, here); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, daemon.Launch(context.Background(), cmd, log, cmd.Start, here))
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}

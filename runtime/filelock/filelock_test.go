@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
 func TestLock(t *testing.T) {
 	ctx, name := context.Background(), filepath.Join(t.TempDir(), "lock")
 	first, err := filelock.Acquire(ctx, name, filelock.Shared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	second, err := filelock.Acquire(ctx, name, filelock.Shared)
 	if err != nil {
 		t.Fatal("two may share:", err)
@@ -23,9 +22,7 @@ func TestLock(t *testing.T) {
 	if err := filelock.Try(first, filelock.Exclusive); !errors.Is(err, filelock.ErrHeld) {
 		t.Errorf("exclusive beside shared: %v", err)
 	}
-	if err := second.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, second.Close())
 	if err := filelock.Try(first, filelock.Exclusive); err != nil {
 		t.Errorf("exclusive alone: %v", err)
 	}
@@ -34,9 +31,7 @@ func TestLock(t *testing.T) {
 	if f, err := filelock.Acquire(cancelled, name, filelock.Shared); err == nil || f != nil {
 		t.Errorf("acquired a held lock: %v", err)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
 	if _, err := filelock.Acquire(ctx, filepath.Join(name, "below-a-file"), filelock.Shared); !errors.Is(err, os.ErrNotExist) && err == nil {
 		t.Error("locked below a file")
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/daemon"
 	"github.com/securebench/sbench/runtime/shim"
 )
@@ -16,9 +17,7 @@ func TestFindShim(t *testing.T) {
 	t.Setenv("PATH", programs)
 	installed, shared := filepath.Join(programs, shim.Program), filepath.Join(root, shim.Program)
 	for _, text := range []string{"old", "new"} { // an upgrade replaces the copy
-		if err := os.WriteFile(installed, []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(installed, []byte(text), 0o755))
 		for apart, want := range map[bool]string{false: installed, true: shared} {
 			h := Host{opts: Options{Flags: Flags{Root: root}}, conn: &daemon.Conn{Inherited: daemon.Inherited{Apart: apart}}}
 			path, err := h.findShim()
@@ -31,9 +30,7 @@ func TestFindShim(t *testing.T) {
 
 	t.Setenv("PATH", t.TempDir())
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	h := Host{opts: Options{Flags: Flags{Root: root}, IsShim: true}, conn: &daemon.Conn{}}
 	path, err := h.findShim()
 	if is, linkErr := os.Readlink(path); path != shared || is != self || err != nil || linkErr != nil {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/idmap"
 	"github.com/securebench/sbench/runtime/userns"
@@ -25,13 +26,9 @@ func needRoot(tb testing.TB) {
 func take(tb testing.TB, hostOwned bool) *idmap.Range {
 	tb.Helper()
 	p, err := idmap.NewPool(filepath.Join(tb.TempDir(), "locks"), hostOwned)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	r, err := p.Take()
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			tb.Error(err)
@@ -44,17 +41,13 @@ func take(tb testing.TB, hostOwned bool) *idmap.Range {
 func mountPoint(tb testing.TB) (source, target string) {
 	tb.Helper()
 	dir := tb.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711"); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711"))
 	tb.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			tb.Error(err)
 		}
 	})
-	if err := idmap.MountPrivate(dir); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, idmap.MountPrivate(dir))
 	tb.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			tb.Error(err)
@@ -62,9 +55,7 @@ func mountPoint(tb testing.TB) (source, target string) {
 	})
 	source, target = filepath.Join(dir, "source"), filepath.Join(dir, "target")
 	for _, d := range []string{source, target} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, os.Mkdir(d, 0o755))
 	}
 	return source, target
 }
@@ -72,15 +63,11 @@ func mountPoint(tb testing.TB) (source, target string) {
 func TestRangesAreApart(t *testing.T) {
 	needRoot(t)
 	p, err := idmap.NewPool(filepath.Join(t.TempDir(), "locks"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	bases := map[uint32]bool{}
 	for range 20 {
 		r, err := p.Take()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		defer func() {
 			if err := r.Close(); err != nil {
 				t.Error(err)
@@ -100,13 +87,9 @@ func TestMountShiftsIDs(t *testing.T) {
 	source, target := mountPoint(t)
 	for name, id := range map[string]int{"root": 0, "user": 1000, "last": 65535, "beyond": 65536} {
 		path := filepath.Join(source, name)
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, id, id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, id, id)))
 	}
-	if err := r.Mount(source, target, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Mount(source, target, true))
 	for name, want := range map[string]uint32{"root": r.Base(), "user": r.Base() + 1000, "last": r.Base() + 65535, "beyond": 65534} {
 		if got := owner(t, filepath.Join(target, name)); got != want {
 			t.Errorf("%s shows as %d, want %d", name, got, want)
@@ -116,9 +99,7 @@ func TestMountShiftsIDs(t *testing.T) {
 	if err := os.WriteFile(made, nil, 0o600); !errors.Is(err, unix.EOVERFLOW) {
 		t.Errorf("a file of the host's root: %v", err)
 	}
-	if err := idmap.As(r.Base(), func() error { return os.WriteFile(made, nil, 0o600) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, idmap.As(r.Base(), func() error { return os.WriteFile(made, nil, 0o600) }))
 	if got := owner(t, filepath.Join(source, "made")); got != 0 {
 		t.Errorf("what the range's root made belongs to %d on disk", got)
 	}
@@ -128,9 +109,7 @@ func TestMountReadOnly(t *testing.T) {
 	needRoot(t)
 	r := take(t, false)
 	source, target := mountPoint(t)
-	if err := r.Mount(source, target, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Mount(source, target, false))
 	err := idmap.As(r.Base(), func() error { return os.WriteFile(filepath.Join(target, "made"), nil, 0o600) })
 	if !errors.Is(err, unix.EROFS) {
 		t.Errorf("got %v", err)
@@ -141,13 +120,9 @@ func TestMountReadOnly(t *testing.T) {
 func TestShiftsTmpfs(t *testing.T) {
 	needRoot(t)
 	p, err := idmap.NewPool(filepath.Join(t.TempDir(), "locks"), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	can, err := p.ShiftsTmpfs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	source, target := mountPoint(t) // on a tmpfs
 	if err := take(t, false).Mount(source, target, true); (err == nil) != can || err != nil && !errors.Is(err, idmap.ErrCannotShift) {
 		t.Errorf("ShiftsTmpfs says %v, and a mount %v", can, err)
@@ -157,8 +132,6 @@ func TestShiftsTmpfs(t *testing.T) {
 func owner(t *testing.T, name string) uint32 {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Lstat(name, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Lstat(name, &st))
 	return st.Uid
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	sbruntime "github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -44,31 +45,24 @@ func smallImage(t *testing.T, arch string) v1.Image {
 		var buf bytes.Buffer
 		w := tar.NewWriter(&buf)
 		for name, content := range files {
-			must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
+			must.Do(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content))}))
 			_, err := io.WriteString(w, content)
-			must(t, err)
+			must.Do(t, err)
 		}
-		must(t, w.Close())
+		must.Do(t, w.Close())
 		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
-		must(t, err)
+		must.Do(t, err)
 		img, err = mutate.AppendLayers(img, layer)
-		must(t, err)
+		must.Do(t, err)
 	}
 	cfg, err := img.ConfigFile()
-	must(t, err)
+	must.Do(t, err)
 	cfg = cfg.DeepCopy()
 	cfg.OS, cfg.Architecture = "linux", arch
 	cfg.Config.User, cfg.Config.WorkingDir, cfg.Config.Env = "agent", "/app", []string{"MARK=yes"}
 	img, err = mutate.ConfigFile(img, cfg)
-	must(t, err)
+	must.Do(t, err)
 	return img
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // aRegistry starts a registry that serves plain HTTP on loopback and wants credentials if
@@ -91,10 +85,10 @@ func aRegistry(t *testing.T, user, password string) string {
 func push(t *testing.T, ref string, img v1.Image) v1.Hash {
 	t.Helper()
 	r, err := name.ParseReference(ref)
-	must(t, err)
-	must(t, remote.Write(r, img, remote.WithAuthFromKeychain(authn.DefaultKeychain)))
+	must.Do(t, err)
+	must.Do(t, remote.Write(r, img, remote.WithAuthFromKeychain(authn.DefaultKeychain)))
 	digest, err := img.Digest()
-	must(t, err)
+	must.Do(t, err)
 	return digest
 }
 
@@ -106,8 +100,8 @@ func TestPull(t *testing.T) {
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
 	auth, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"username": "user", "password": "secret"}}})
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(config, "config.json"), auth, 0o600))
+	must.Do(t, err)
+	must.Do(t, os.WriteFile(filepath.Join(config, "config.json"), auth, 0o600))
 	ref := host + "/team/small:1"
 	digest := push(t, ref, smallImage(t, runtime.GOARCH))
 
@@ -115,28 +109,28 @@ func TestPull(t *testing.T) {
 		t.Errorf("never: %v", err)
 	}
 	img, err := c.Images.Get(ctx, ref, images.PullMissing)
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Images.Remove(ctx, ref)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, c.Images.Remove(ctx, ref)) })
 	if img.Digest != digest.String() || img.Workdir != "/app" || img.User != "agent" || img.Platform != "linux/"+runtime.GOARCH {
 		t.Errorf("got %+v", img)
 	}
 	img, err = c.Images.Get(ctx, host+"/team/small@"+digest.String(), images.PullNever) // the same
-	must(t, err)
+	must.Do(t, err)
 	checkView(t, c, img)
 	checkUser(t, c, img)
 	tag := host + "/team/tagged:1" // which no registry has
 	_, err = c.Images.Tag(ctx, ref, tag)
-	must(t, err)
-	t.Cleanup(func() { must(t, c.Images.Remove(ctx, tag)) })
+	must.Do(t, err)
+	t.Cleanup(func() { must.Do(t, c.Images.Remove(ctx, tag)) })
 	list, err := c.Images.List(ctx)
-	must(t, err)
+	must.Do(t, err)
 	for _, i := range list {
 		if strings.HasPrefix(i.Ref, host) && i.Pulled == (i.Ref == tag) {
 			t.Errorf("pulled: %+v", i)
 		}
 	}
 
-	must(t, os.WriteFile(filepath.Join(config, "config.json"), []byte("{}"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(config, "config.json"), []byte("{}"), 0o600))
 	if _, err := c.Images.Get(ctx, ref, images.PullAlways); !errors.Is(err, sbruntime.ErrNotFound) {
 		t.Errorf("without credentials: %v", err)
 	}
@@ -146,11 +140,11 @@ func TestPull(t *testing.T) {
 func checkView(t *testing.T, c *host.Host, img sbruntime.Image) {
 	t.Helper()
 	run, err := c.NewRun(context.Background())
-	must(t, err)
-	defer func() { must(t, run.Close(context.Background())) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, run.Close(context.Background())) }()
 	v, err := run.View(context.Background(), img)
-	must(t, err)
-	defer func() { must(t, v.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, v.Close()) }()
 	if got, err := v.Root().ReadFile("app/data"); string(got) != "above\n" {
 		t.Errorf("app/data holds %q, %v", got, err)
 	}
@@ -167,14 +161,14 @@ func checkView(t *testing.T, c *host.Host, img sbruntime.Image) {
 func checkUser(t *testing.T, c *host.Host, img sbruntime.Image) {
 	t.Helper()
 	run, err := c.NewRun(context.Background())
-	must(t, err)
-	defer func() { must(t, run.Close(context.Background())) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, run.Close(context.Background())) }()
 	cfg := sbruntime.Config{Name: "user", Image: img, Limits: sbruntime.DefaultLimits()}
 	made, err := run.Create(context.Background(), cfg)
-	must(t, err)
-	defer func() { must(t, made.Close(context.Background())) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, made.Close(context.Background())) }()
 	spec, err := made.(*sandbox.Sandbox).Spec(sbruntime.Process{Args: []string{"x"}})
-	must(t, err)
+	must.Do(t, err)
 	if spec.Process.User.UID != 1234 || spec.Process.Cwd != "/app" || !strings.Contains(strings.Join(spec.Process.Env, " "), "HOME=/home/agent") {
 		t.Errorf("process %+v in %s with %v", spec.Process.User, spec.Process.Cwd, spec.Process.Env)
 	}
@@ -210,14 +204,14 @@ func TestHostsDirectory(t *testing.T) {
 	hosts := t.TempDir()
 	mirror := aRegistry(t, "", "")
 	push(t, mirror+"/team/small:1", smallImage(t, runtime.GOARCH))
-	must(t, os.Mkdir(filepath.Join(hosts, "registry.test"), 0o755))
-	must(t, os.WriteFile(filepath.Join(hosts, "registry.test", "hosts.toml"),
+	must.Do(t, os.Mkdir(filepath.Join(hosts, "registry.test"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(hosts, "registry.test", "hosts.toml"),
 		[]byte("server = \"http://"+mirror+"\"\n[host.\"http://"+mirror+"\"]\n  capabilities = [\"pull\", \"resolve\"]\n"), 0o644))
 	ctx, c := context.Background(), containerdtest.Open(t)
 	c.Images.HostsDir = hosts
 	img, err := c.Images.Get(ctx, "registry.test/team/small:1", images.PullMissing)
-	must(t, err)
-	must(t, c.Images.Remove(ctx, img.Ref))
+	must.Do(t, err)
+	must.Do(t, c.Images.Remove(ctx, img.Ref))
 }
 
 // TestImport imports both archive formats, under their own names and under another.
@@ -225,11 +219,11 @@ func TestImport(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	img := smallImage(t, runtime.GOARCH)
 	digest, err := img.Digest()
-	must(t, err)
+	must.Do(t, err)
 	tag, err := name.NewTag("archive.test/small:1")
-	must(t, err)
+	must.Do(t, err)
 	docker := filepath.Join(t.TempDir(), "docker.tar")
-	must(t, tarball.WriteToFile(docker, tag, img))
+	must.Do(t, tarball.WriteToFile(docker, tag, img))
 	tests := []struct {
 		name, archive, as, want string
 		sameDigest              bool
@@ -243,20 +237,20 @@ func TestImport(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := os.Open(tt.archive)
-			must(t, err)
+			must.Do(t, err)
 			defer func() { _ = f.Close() }()
 			got, err := c.Images.Import(ctx, f, tt.as)
-			must(t, err)
+			must.Do(t, err)
 			if len(got) != 1 || got[0].Ref != tt.want || tt.sameDigest && got[0].Digest != digest.String() {
 				t.Fatalf("got %+v, want %s with %s", got, tt.want, digest)
 			}
-			must(t, c.Images.Remove(ctx, tt.want))
+			must.Do(t, c.Images.Remove(ctx, tt.want))
 			_, _ = c.Images.Remove(ctx, "archive.test/small:1"), c.Images.Remove(ctx, "archive.test/self:1") // an archive's own names
 		})
 	}
 	t.Run("oci without a name", func(t *testing.T) {
 		f, err := os.Open(ociArchive(t, img, ""))
-		must(t, err)
+		must.Do(t, err)
 		defer func() { _ = f.Close() }()
 		if got, err := c.Images.Import(ctx, f, ""); err == nil || !strings.Contains(err.Error(), "--as") {
 			t.Errorf("got %+v, %v", got, err)
@@ -272,7 +266,7 @@ func TestImport(t *testing.T) {
 func TestTag(t *testing.T) {
 	ctx, c := context.Background(), containerdtest.Open(t)
 	img, err := c.Images.Tag(ctx, containerdtest.Image, "python:3.11-slim")
-	must(t, err)
+	must.Do(t, err)
 	if img.Ref != "docker.io/library/python:3.11-slim" {
 		t.Errorf("tagged %s", img.Ref)
 	}
@@ -291,7 +285,7 @@ func TestTag(t *testing.T) {
 			t.Errorf("%s: %+v, %v", ref, got, err)
 		}
 	}
-	must(t, c.Images.Remove(ctx, "python:3.11-slim"))
+	must.Do(t, c.Images.Remove(ctx, "python:3.11-slim"))
 	if _, err := c.Images.Tag(ctx, "no.such/image:1", "x"); !errors.Is(err, sbruntime.ErrNotFound) {
 		t.Errorf("tag of nothing: %v", err)
 	}
@@ -302,18 +296,18 @@ func ociArchive(t *testing.T, img v1.Image, ref string) string {
 	t.Helper()
 	dir := t.TempDir()
 	p, err := layout.Write(dir, empty.Index)
-	must(t, err)
+	must.Do(t, err)
 	var opts []layout.Option
 	if ref != "" {
 		opts = append(opts, layout.WithAnnotations(map[string]string{"io.containerd.image.name": ref}))
 	}
-	must(t, p.AppendImage(img, opts...))
+	must.Do(t, p.AppendImage(img, opts...))
 	archive := filepath.Join(t.TempDir(), "oci.tar")
 	f, err := os.Create(archive)
-	must(t, err)
+	must.Do(t, err)
 	w := tar.NewWriter(f)
-	must(t, w.AddFS(os.DirFS(dir)))
-	must(t, w.Close())
-	must(t, f.Close())
+	must.Do(t, w.AddFS(os.DirFS(dir)))
+	must.Do(t, w.Close())
+	must.Do(t, f.Close())
 	return archive
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/oci"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
@@ -17,13 +18,9 @@ import (
 func TestProcessesBeside(t *testing.T) {
 	e := limits.New(cgroup.Hierarchies{}, []string{"memory", "pids", "cpu"})
 	l, err := e.Spec(runtime.Limits{Memory: 1 << 30, CPUs: 1, Pids: 64}, "/group", 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	spec, err := oci.New(oci.Config{Rootfs: "/root", Args: []string{"true"}, Network: "/proc/7/fd/9", Files: 64, Limits: l})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if want := (specs.POSIXRlimit{Type: "RLIMIT_NPROC", Hard: 164, Soft: 164}); !slices.Contains(spec.Process.Rlimits, want) {
 		t.Errorf("limits %v", spec.Process.Rlimits)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/mounts"
 )
@@ -18,24 +19,16 @@ func TestBelow(t *testing.T) {
 	dir, beside := filepath.Join(top, "a b\\c"), filepath.Join(top, "a b\\c more")
 	inner := filepath.Join(dir, "inner")
 	for _, d := range []string{dir, beside} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := mounts.Bind(t.TempDir(), d, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(d, 0o755))
+		must.Do(t, mounts.Bind(t.TempDir(), d, true))
 		t.Cleanup(func() {
 			if err := mounts.Detach(d); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	if err := os.Mkdir(inner, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := mounts.Bind(t.TempDir(), inner, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(inner, 0o755))
+	must.Do(t, mounts.Bind(t.TempDir(), inner, false))
 	if err := os.WriteFile(filepath.Join(inner, "file"), nil, 0o644); err == nil {
 		t.Error("a read-only mount was written to")
 	}

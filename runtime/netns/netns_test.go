@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/netns"
 )
@@ -20,9 +21,7 @@ func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	t.Helper()
 	runtimetest.NeedMounts(t)
 	n, err := netns.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -60,9 +59,7 @@ func within(t *testing.T, n *netns.Namespace, f func()) {
 		}
 		done <- err
 	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 }
 
 // dial connects from within the namespace, and reads until the peer closes.
@@ -92,13 +89,9 @@ func TestListeners(t *testing.T) {
 	if n.TCP[1].Addr().String() != "127.0.0.1:53" || n.UDP[0].LocalAddr().String() != "127.0.0.1:53" {
 		t.Errorf("listens on %v and %v", n.TCP[1].Addr(), n.UDP[0].LocalAddr())
 	}
-	if err := n.TCP[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.TCP[0].Close())
 	joined, err := n.Join([]string{"127.0.0.1:3128"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	answer(t, joined.TCP[0], func(*net.TCPConn) string { return "joined" })
 	if got, err := dial(t, n, "127.0.0.1", "3128"); got != "joined" {
 		t.Errorf("joined: %q, %v", got, err)
@@ -110,9 +103,7 @@ func TestListeners(t *testing.T) {
 		t.Error("a closed namespace still listens")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = l.Close() }()
 	newNamespace(t, netns.Options{TCP: []string{l.Addr().String()}})
 }

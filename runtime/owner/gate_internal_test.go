@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/filelock"
 )
 
@@ -16,9 +17,7 @@ func TestGateSaysThatItWaits(t *testing.T) {
 	said := make(lines, 1)
 	log := slog.New(slog.NewTextHandler(said, nil))
 	held, err := enter(t.Context(), log, dir, filelock.Exclusive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = held.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/proc"
 )
@@ -16,17 +17,13 @@ import (
 func TestSharesDirectory(t *testing.T) {
 	runtimetest.NeedMounts(t)
 	dir, private := t.TempDir(), t.TempDir()
-	if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 	if !proc.SharesDirectory(os.Getpid(), dir) {
 		t.Error("a process does not share a directory with itself")
 	}
@@ -40,9 +37,7 @@ func TestSharesDirectory(t *testing.T) {
 		if err == nil {
 			_, err = out.Read(make([]byte, 1)) // now it is in its namespace
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if got := proc.SharesDirectory(cmd.Process.Pid, dir); got != want {
 			t.Errorf("%s: %t, want %t", propagation, got, want)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/proc"
 )
 
@@ -29,9 +30,7 @@ func TestStopped(t *testing.T) {
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	pid := cmd.Process.Pid
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	await := func(what string, ok func(proc.Stat) bool) {
@@ -44,17 +43,13 @@ func TestStopped(t *testing.T) {
 		t.Fatalf("never: %s", what)
 	}
 	await("threads", func(s proc.Stat) bool { return s.Number(20) > 2 })
-	if err := errors.Join(unix.PtraceSeize(pid), unix.PtraceInterrupt(pid)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(unix.PtraceSeize(pid), unix.PtraceInterrupt(pid)))
 	await("the first thread has stopped", func(s proc.Stat) bool { return s[0] == "t" })
 	before, all := proc.Stopped(pid)
 	if all {
 		t.Error("all threads have stopped with the first")
 	}
-	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(unix.SIGSTOP))
 	await("all threads have stopped", func(proc.Stat) bool { _, all := proc.Stopped(pid); return all })
 	stopped, _ := proc.Stopped(pid)
 	if again, _ := proc.Stopped(pid); stopped == before || again != stopped {
@@ -65,9 +60,7 @@ func TestStopped(t *testing.T) {
 // TestChild follows a child of this process to its end.
 func TestChild(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	pid := cmd.Process.Pid
 	if all, err := proc.All(); !slices.Contains(all, pid) || err != nil {
 		t.Errorf("%d is not among %d processes, %v", pid, len(all), err)
@@ -80,9 +73,7 @@ func TestChild(t *testing.T) {
 		t.Errorf("arguments %q", got)
 	}
 	s, err := proc.ReadStat(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s.Number(4) != int64(os.Getpid()) || s.Number(20) != 1 || s.Ended() {
 		t.Errorf("parent %d, %d threads, ended %v", s.Number(4), s.Number(20), s.Ended())
 	}
@@ -107,9 +98,7 @@ func TestListener(t *testing.T) {
 		t.Errorf("%d listens on no socket", pid)
 	}
 	l, err := net.Listen("unix", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = l.Close() }()
 	if pid, err := proc.Listener(address, time.Second); pid != os.Getpid() || err != nil {
 		t.Errorf("%d listens, %v; want %d", pid, err, os.Getpid())

@@ -7,45 +7,39 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/remove"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // chain makes depth directories inside one another below dir, each with a file.
 func chain(t *testing.T, dir string, depth int) {
 	t.Helper()
 	deep, err := os.OpenRoot(dir)
-	must(t, err)
+	must.Do(t, err)
 	for range depth {
-		must(t, deep.Mkdir("d", 0o755))
-		must(t, deep.WriteFile("file", nil, 0o644))
+		must.Do(t, deep.Mkdir("d", 0o755))
+		must.Do(t, deep.WriteFile("file", nil, 0o644))
 		next, err := deep.OpenRoot("d")
-		must(t, err)
-		must(t, deep.Close())
+		must.Do(t, err)
+		must.Do(t, deep.Close())
 		deep = next
 	}
-	must(t, deep.Close())
+	must.Do(t, deep.Close())
 }
 
 func TestAll(t *testing.T) {
 	outside, parent := t.TempDir(), t.TempDir()
-	must(t, os.WriteFile(filepath.Join(outside, "keep"), nil, 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(outside, "keep"), nil, 0o644))
 	root, err := os.OpenRoot(parent)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
-	must(t, os.MkdirAll(filepath.Join(parent, "ws/.sbench-remove-1/full"), 0o755)) // the names are taken
-	must(t, os.WriteFile(filepath.Join(parent, "ws/.sbench-remove-2"), nil, 0o644))
-	must(t, os.Symlink(outside, filepath.Join(parent, "ws/out")))
-	must(t, os.Symlink(outside, filepath.Join(parent, "link")))
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
+	must.Do(t, os.MkdirAll(filepath.Join(parent, "ws/.sbench-remove-1/full"), 0o755)) // the names are taken
+	must.Do(t, os.WriteFile(filepath.Join(parent, "ws/.sbench-remove-2"), nil, 0o644))
+	must.Do(t, os.Symlink(outside, filepath.Join(parent, "ws/out")))
+	must.Do(t, os.Symlink(outside, filepath.Join(parent, "link")))
 	chain(t, filepath.Join(parent, "ws"), 400)
 	for _, name := range []string{"ws/d/d/d", "ws/d/d", "ws/d"} {
-		must(t, os.Chmod(filepath.Join(parent, name), 0))
+		must.Do(t, os.Chmod(filepath.Join(parent, name), 0))
 	}
 	for _, name := range []string{"ws", "link", "absent", "absent/below"} {
 		if err := remove.All(root, name); err != nil {
@@ -69,21 +63,21 @@ func TestAll(t *testing.T) {
 // os.RemoveAll holds a descriptor for each level.
 func TestFewDescriptors(t *testing.T) {
 	var limit unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	few := limit
 	few.Cur = 64
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
-	defer func() { must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	defer func() { must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
 	dir := filepath.Join(t.TempDir(), "layer")
-	must(t, os.Mkdir(dir, 0o755))
+	must.Do(t, os.Mkdir(dir, 0o755))
 	chain(t, dir, 300)
 	if err := os.RemoveAll(dir); err == nil {
 		t.Error("os.RemoveAll removed it: the test proves nothing")
 	}
-	must(t, remove.Path(dir))
+	must.Do(t, remove.Path(dir))
 	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
 		t.Errorf("left: %v", err)
 	}
-	must(t, remove.Path(dir))
-	must(t, remove.Path(filepath.Join(dir, "below")))
+	must.Do(t, remove.Path(dir))
+	must.Do(t, remove.Path(filepath.Join(dir, "below")))
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/proc"
 	"github.com/securebench/sbench/runtime/rootless"
 	"github.com/securebench/sbench/runtime/userns"
@@ -96,16 +97,10 @@ func start(t *testing.T, dir string, env ...string) entered {
 	cmd.Env = append(append(os.Environ(), variableDir+"="+dir), env...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _, _, _ = in.Close(), cmd.Process.Kill(), cmd.Wait() })
 	e := entered{cmd: cmd, lines: bufio.NewScanner(out), says: map[string]string{}}
 	if !e.lines.Scan() {
@@ -124,9 +119,7 @@ func start(t *testing.T, dir string, env ...string) entered {
 // end terminates the program and waits for it.
 func (e entered) end(t *testing.T) {
 	t.Helper()
-	if err := e.cmd.Process.Signal(unix.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.cmd.Process.Signal(unix.SIGTERM))
 	_ = e.cmd.Wait()
 }
 
@@ -205,13 +198,9 @@ func TestKilled(t *testing.T) {
 		t.Fatal("no orphan")
 	}
 	orphan, err := strconv.Atoi(strings.TrimPrefix(e.lines.Text(), "orphan="))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pid, _ := holder(dir)
-	if err := e.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.cmd.Process.Kill())
 	gone(t, "the orphan", orphan)
 	gone(t, "the holder", pid)
 }
@@ -226,13 +215,9 @@ func TestHolderKilled(t *testing.T) {
 		t.Fatal("no orphan")
 	}
 	orphan, err := strconv.Atoi(strings.TrimPrefix(first.lines.Text(), "orphan="))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pid, _ := holder(dir)
-	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Kill(pid, unix.SIGKILL))
 	gone(t, "the holder", pid)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), variableDir+"="+dir)
@@ -252,17 +237,11 @@ func TestHolderKilled(t *testing.T) {
 func TestRefused(t *testing.T) {
 	ordinary(t)
 	nsenter, err := exec.LookPath("nsenter")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	only := t.TempDir()
-	if err := os.Symlink(nsenter, filepath.Join(only, "nsenter")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(nsenter, filepath.Join(only, "nsenter")))
 	linked := t.TempDir()
-	if err := os.Symlink("/tmp", filepath.Join(linked, "root")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("/tmp", filepath.Join(linked, "root")))
 	tests := []struct {
 		name string
 		env  []string
@@ -301,9 +280,7 @@ func TestSubordinate(t *testing.T) {
 		"eve:100000:65536:more":           0,
 		strings.Repeat("x", 1<<20) + "\neve:100000:65536": 65536,
 	} {
-		if err := os.WriteFile(file, []byte(lines), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(lines), 0o644))
 		if got, err := rootless.Subordinate(file, "eve", "1000"); got != want || err != nil {
 			t.Errorf("%.80q gives %d ids, %v, want %d", lines, got, err, want)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/proc"
@@ -168,22 +169,16 @@ func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config) func(int64)
 	b.Helper()
 	ctx := context.Background()
 	base, err := run.Create(ctx, cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.Cleanup(func() {
 		if err := base.Close(ctx); err != nil {
 			b.Error(err)
 		}
 	})
 	spec, err := base.(*sandbox.Sandbox).Spec(runtime.Process{Args: []string{"true"}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	dir, err := os.MkdirTemp(containerdtest.Options().State, "runc-") // where sbench has its own
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			b.Error(err)
@@ -240,16 +235,12 @@ func BenchmarkIdle(b *testing.B) {
 			var all []runtime.Sandbox
 			for range sandboxes {
 				sandbox, err := run.Create(b.Context(), runtime.Config{Name: "idle", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, err)
 				all = append(all, sandbox)
 			}
 			b.ReportMetric(float64(shimMemory(b, run.ID()))/sandboxes/1024, "MiB/sandbox")
 			for _, sandbox := range all {
-				if err := sandbox.Close(b.Context()); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, sandbox.Close(b.Context()))
 			}
 		}
 	})
@@ -259,9 +250,7 @@ func BenchmarkIdle(b *testing.B) {
 func shimMemory(b *testing.B, run string) (sum int) {
 	b.Helper()
 	pids, err := proc.All()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	for _, pid := range pids {
 		args := proc.Args(pid)
 		at := slices.Index(args, "-id")
@@ -269,9 +258,7 @@ func shimMemory(b *testing.B, run string) (sum int) {
 			continue
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, err)
 		for line := range strings.Lines(string(text)) {
 			var kib int
 			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {

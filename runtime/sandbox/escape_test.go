@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/runtime/userns"
@@ -40,9 +41,7 @@ func newWorld(t *testing.T) world {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	w := world{run: run, image: image, programs: t.TempDir()}
 	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, vol.Close()) })
 	w.work = vol
 	copyProgram(t, filepath.Join(w.programs, "probe"), 0o755)
@@ -56,9 +55,7 @@ func newWorld(t *testing.T) world {
 func copySetuid(t *testing.T, run *sandbox.Engine, image runtime.Image, to string) {
 	t.Helper()
 	view, err := run.View(context.Background(), image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { report(t, view.Close()) }()
 	program, err := view.Root().ReadFile("usr/bin/id")
 	report(t, err)
@@ -69,9 +66,7 @@ func copySetuid(t *testing.T, run *sandbox.Engine, image runtime.Image, to strin
 func copyProgram(t *testing.T, to string, mode os.FileMode) {
 	t.Helper()
 	self, err := os.ReadFile("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	report(t, os.WriteFile(to, self, mode))
 }
 
@@ -84,9 +79,7 @@ func (w world) abstractSocket(t *testing.T) string {
 func listen(t *testing.T, network, address string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, l.Close()) })
 	go func() {
 		for {
@@ -129,17 +122,13 @@ func (w world) config() runtime.Config {
 func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runtime.Exit {
 	t.Helper()
 	sandbox, err := w.run.Create(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { report(t, sandbox.Close(context.Background())) }()
 	if p.Wall == 0 {
 		p.Wall = wall
 	}
 	exit, err := sandbox.Exec(context.Background(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return exit
 }
 
@@ -380,9 +369,7 @@ func TestHogs(t *testing.T) {
 			cfg := w.config()
 			cfg.WritableRoot, cfg.Limits.Memory = true, 256<<20
 			hog, err := w.run.Create(context.Background(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			ended := make(chan runtime.Exit, 1)
 			go func() {
 				exit, err := hog.Exec(context.Background(), runtime.Process{Args: []string{"bash", "-c", tt.script}, Wall: 2 * time.Second, Grace: 100 * time.Millisecond})

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -33,9 +34,7 @@ func TestFullRoot(t *testing.T) {
 			cfg.Limits.LayerBytes = 100 << 20
 			if where == "volume" {
 				vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 100 << 20, Inodes: 1000})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				t.Cleanup(func() { report(t, vol.Close()) })
 				cfg.Limits.LayerBytes = 32 << 20
 				cfg.Mounts = []runtime.Mount{{Source: vol.Path(), Dest: "/work", Writable: true}}

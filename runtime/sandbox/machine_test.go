@@ -12,6 +12,7 @@ import (
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 )
@@ -24,9 +25,7 @@ func machineShell(t *testing.T, run *sandbox.Engine, image runtime.Image, script
 		Name: "machine", Image: image, Machine: true, Limits: runtime.Limits{LayerBytes: 128 << 20}.Over(runtime.DefaultLimits()),
 		Capabilities: []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
 	if _, err := sandbox.Changes(); err == nil {
 		t.Error("changes before the process")
@@ -46,9 +45,7 @@ func TestMachine(t *testing.T) {
 		chown 1000:1001 /made/one; chmod 640 /made/one; rm /etc/issue; rm -r /var/cache; mkdir /var/cache; echo x > /var/cache/x; ln -s made/one /link; ln /made/one /hard
 		touch /etc/passwd-; echo y >> /etc/motd; setpriv --reuid 1000 --regid 1001 --clear-groups id -u > /made/id`)
 	changes, err := first.Changes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !slices.Contains(changes.Mounts, "/etc/resolv.conf") || !strings.HasSuffix(changes.Dir, "upper") {
 		t.Errorf("%+v", changes)
 	}
@@ -58,21 +55,15 @@ func TestMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	vol, err := run.NewVolume(t.Context(), runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 20000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { report(t, vol.Close()) }()
 	over := image
 	over.UpperDir = filepath.Join(vol.Path(), "machine")
 	report(t, os.Mkdir(over.UpperDir, 0o755))
 	to, err := os.OpenRoot(over.UpperDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	view, err := run.View(t.Context(), image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
 	report(t, view.Close())
 	report(t, to.Close())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -35,9 +36,7 @@ func TestNetwork(t *testing.T) {
 			},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	exit, err := sandbox.Exec(context.Background(), runtime.Process{Wall: wall, Args: []string{"python3", "-c", `
 import socket
 for address in (('127.0.0.1', 3128), ('198.18.3.4', 5432)):
@@ -53,9 +52,7 @@ for address in (('192.0.2.1', 443), ('127.0.0.1', 3129)):
     except OSError as e:
         print(e.strerror)
 `}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := "the proxy\nredirected\na datagram\nnameserver 127.0.0.1 ['lo']\nNetwork is unreachable\nConnection refused\n"
 	if out := string(exit.Stdout.Head); out != want {
 		t.Errorf("got:\n%s%s\nwant:\n%s", out, exit.Stderr.Head, want)

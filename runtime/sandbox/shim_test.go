@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/images"
@@ -32,9 +33,7 @@ func newRun(t *testing.T, opts host.Options) (*host.Host, *sandbox.Engine, runti
 	t.Helper()
 	c := containerdtest.OpenWith(t, opts)
 	run, err := c.NewRun(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	image, err := c.Images.Get(t.Context(), containerdtest.Image, images.PullNever)
 	report(t, err)
 	return c, run, image
@@ -331,9 +330,7 @@ func TestAnchorKilled(t *testing.T) {
 	ctx := context.Background()
 	c, run, image := newRun(t, containerdtest.Options())
 	daemon, err := client.New(c.Address(), client.WithDefaultNamespace("sbench"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = daemon.Close() }()
 	anchor := func() (found client.Task) {
 		in := namespaces.WithNamespace(ctx, "sbench")
@@ -399,9 +396,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	opts.Timeout = 3 * time.Second
 	c, run, image := newRun(t, opts)
 	sandbox, err := run.Create(ctx, runtime.Config{Name: "unread", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, pid := range servers(t, run.ID()) {
 		report(t, unix.Kill(pid, unix.SIGSTOP))
 		time.AfterFunc(time.Minute, func() { _ = unix.Kill(pid, unix.SIGCONT) })

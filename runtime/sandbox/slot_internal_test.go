@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestSlot: waiting until other sandboxes have been made can be interrupted.
 func TestSlot(t *testing.T) {
 	e := &Engine{platform: Platform{Slots: make(chan struct{}, 1)}}
 	release, err := e.slot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	over := errors.New("no more")
 	cancel(over)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -51,17 +52,13 @@ func TestSoakLives(t *testing.T) {
 		t.Errorf("%d open files, %d before", now, files)
 	}
 	sandbox, err := run.Create(context.Background(), runtime.Config{Name: "after", Image: image, Limits: runtime.DefaultLimits()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	report(t, sandbox.Close(context.Background()))
 }
 
 func openFiles(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return len(entries)
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/sandbox"
@@ -47,9 +48,7 @@ func create(t *testing.T, run *sandbox.Engine, cfg runtime.Config) runtime.Sandb
 		cfg.Limits = runtime.DefaultLimits()
 	}
 	sandbox, err := run.Create(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
 	return sandbox
 }
@@ -58,9 +57,7 @@ func create(t *testing.T, run *sandbox.Engine, cfg runtime.Config) runtime.Sandb
 func output(t *testing.T, sandbox runtime.Sandbox, args ...string) string {
 	t.Helper()
 	exit, err := sandbox.Exec(context.Background(), runtime.Process{Args: args, Wall: wall})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !exit.Success() {
 		t.Fatalf("%q: %v: %s%s", args, exit, exit.Stdout.String(), exit.Stderr.String())
 	}
@@ -98,9 +95,7 @@ func inBackground(t *testing.T, sandbox runtime.Sandbox, lines int, args ...stri
 func volumeOf(t *testing.T, run *sandbox.Engine) string {
 	t.Helper()
 	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, vol.Close()) })
 	return vol.Path()
 }
@@ -199,9 +194,7 @@ func TestUnknownUserNamespace(t *testing.T) {
 func ownerOf(t *testing.T, name string) int {
 	t.Helper()
 	var st unix.Stat_t
-	if err := unix.Lstat(name, &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Lstat(name, &st))
 	if st.Uid != st.Gid {
 		t.Errorf("%s belongs to %d:%d", name, st.Uid, st.Gid)
 	}
@@ -270,9 +263,7 @@ func TestOwnersOfWhatIsLeft(t *testing.T) {
 		}
 	}
 	left, err := agent.Path("/left")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, name := range []string{"root", "private", "private/file"} {
 		if got := ownerOf(t, filepath.Join(left, name)); got != 0 {
 			t.Errorf("%s was left by %d", name, got)
@@ -299,18 +290,14 @@ func TestPrivateFilesOfRoot(t *testing.T) {
 func TestSourceThatCannotBeShifted(t *testing.T) {
 	_, run, image := ownIDs(t)
 	view, err := run.View(context.Background(), image)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { report(t, view.Close()) })
 	dir := t.TempDir()
 	lower, more, merged := filepath.Join(dir, "lower"), filepath.Join(dir, "more"), filepath.Join(dir, "merged")
 	report(t, errors.Join(os.Mkdir(lower, 0o755), os.Mkdir(more, 0o755), os.Mkdir(merged, 0o755)))
 	report(t, os.WriteFile(filepath.Join(lower, "all"), []byte("all"), 0o644))
 	report(t, os.WriteFile(filepath.Join(lower, "ours"), []byte("ours"), 0o600))
-	if err := unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more))
 	t.Cleanup(func() { report(t, unix.Unmount(merged, unix.MNT_DETACH)) })
 	sandbox := create(t, run, runtime.Config{Name: "overlay", Image: image, Mounts: []runtime.Mount{{Source: merged, Dest: "/merged"}}})
 	if got := output(t, sandbox, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"); got != "65534\nall-refused" {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -21,9 +22,7 @@ func TestVolumeAgain(t *testing.T) {
 	fresh := func() (runtime.Volume, unix.Statfs_t) {
 		t.Helper()
 		v, err := run.NewVolume(context.Background(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var st unix.Statfs_t
 		report(t, unix.Statfs(v.Path(), &st))
 		entries, err := os.ReadDir(v.Path())

@@ -11,22 +11,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // adopted starts a command and adopts its process.
 func adopted(t *testing.T, cmd *exec.Cmd) *process {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	file := filepath.Join(t.TempDir(), "pid")
-	if err := os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600))
 	p := newProcess("", "", "", nil)
-	if err := p.adopt(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.adopt(file))
 	return p
 }
 

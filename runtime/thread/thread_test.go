@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime/thread"
 )
 
@@ -15,9 +16,7 @@ import (
 // changes, and returns its error.
 func TestRun(t *testing.T) {
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := errors.New("given back")
 	var wg sync.WaitGroup
 	for range 50 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/userns"
 )
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) {
 func TestNew(t *testing.T) {
 	runtimetest.NeedMounts(t)
 	n, err := userns.New(0, []userns.Mapping{{Size: 1}, {First: 1, Outside: 1, Size: 100}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	script := "tr -s ' ' </proc/self/uid_map; ip=$(readlink /proc/self/ns/net); echo $ip; grep CapEff /proc/self/status"
 	cmd := exec.Command("nsenter", "--user="+n.Path(), "--net=/proc/self/fd/3", "--preserve-credentials", "sh", "-c", script)
 	cmd.ExtraFiles = []*os.File{n.Network()}
@@ -34,16 +33,12 @@ func TestNew(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	own, err := os.Readlink("/proc/self/ns/net")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	if len(lines) != 4 || strings.TrimSpace(lines[0]) != "0 0 1" || strings.TrimSpace(lines[1]) != "1 1 100" || lines[2] == own || strings.HasSuffix(lines[3], "0000000000000000") {
 		t.Errorf("%q", lines)
 	}
-	if err := n.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Close())
 	if err := n.Close(); err == nil {
 		t.Error("closed twice")
 	}
@@ -57,9 +52,7 @@ func TestBelow(t *testing.T) {
 	ids := []syscall.SysProcIDMap{{Size: 1}}
 	cmd := exec.Command("unshare", "--user", "sleep", "1000") // another level below
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	for userns.Below(cmd.Process.Pid) == 1 {
 		time.Sleep(time.Millisecond)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -45,9 +46,7 @@ func TestUsed(t *testing.T) {
 		}, 8 * mb, 9 * mb},
 	}
 	deep := t.TempDir() // a walk opens each directory from the top
-	if err := os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxWatchDepth+2)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxWatchDepth+2)), 0o755))
 	if _, _, err := (&Volume{data: deep, cfg: runtime.VolumeConfig{Bytes: mb * mb, Inodes: mb}}).used(nil); !errors.Is(err, errOverflow) {
 		t.Errorf("too deep: %v", err)
 	}
@@ -57,13 +56,9 @@ func TestUsed(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, err := os.MkdirTemp("/var/tmp", "sbench-used-") // on disk, with a short name
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			t.Cleanup(func() { _ = exec.Command("rm", "-rf", dir).Run() })
-			if err := tt.fill(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tt.fill(dir))
 			v := &Volume{data: dir, unbounded: true, cfg: runtime.VolumeConfig{Bytes: 16 * mb, Inodes: 100}}
 			bytes, _, err := v.used(nil)
 			if err != nil || bytes < tt.least || bytes > tt.most {

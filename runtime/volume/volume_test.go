@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/volume"
 )
@@ -15,14 +16,10 @@ import (
 func TestDeepLayer(t *testing.T) {
 	root := t.TempDir()
 	v, err := volume.NewStore(t.TempDir(), root, "run").NewDirectory(runtime.VolumeConfig{Bytes: 1 << 30, Inodes: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	deep, err := os.OpenRoot(v.Path())
 	for range 300 {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		above := deep
 		if err = above.Mkdir("d", 0o755); err == nil {
 			deep, err = above.OpenRoot("d")
@@ -31,13 +28,9 @@ func TestDeepLayer(t *testing.T) {
 	}
 	_ = deep.Close()
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	few := unix.Rlimit{Cur: 128, Max: limit.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }()
 	if err := v.Close(); err != nil {
 		t.Error(err)

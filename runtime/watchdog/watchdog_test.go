@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
@@ -38,9 +39,7 @@ func start(t *testing.T, l runtime.Limits, held func() int64, script string) (*w
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID, UidMappings: ids, GidMappings: ids, Pdeathsig: unix.SIGKILL,
 		Credential: &syscall.Credential{NoSetGroups: true},
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	var w watchdog.Watchdog
 	g := w.Group(l, held)
 	t.Cleanup(func() {
@@ -50,9 +49,7 @@ func start(t *testing.T, l runtime.Limits, held func() int64, script string) (*w
 			t.Error(err)
 		}
 	})
-	if err := g.Attach(cmd.Process.Pid); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.Attach(cmd.Process.Pid))
 	return g, cmd
 }
 
@@ -80,9 +77,7 @@ func await(t *testing.T, what string, ok func() bool) {
 func count(t *testing.T, g *watchdog.Group) int {
 	t.Helper()
 	pids, err := g.Pids()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return len(pids)
 }
 
@@ -111,9 +106,7 @@ func TestFreeze(t *testing.T) {
 	await(t, "it forks", func() bool { return count(t, g) > 2 })
 	running := func() (n int) {
 		pids, err := g.Pids()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, pid := range pids {
 			if _, stopped := proc.Stopped(pid); !stopped {
 				n++
@@ -142,9 +135,7 @@ func TestKillForks(t *testing.T) {
 func stats(t *testing.T, g *watchdog.Group) cgroup.Stats {
 	t.Helper()
 	s, err := g.Stats()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -23,9 +24,7 @@ func BenchmarkHumanEval(b *testing.B) {
 	python, dir, calibrated := hostPython(b), b.TempDir(), map[string]bool{}
 	file := func(p problem) string { return filepath.Join(dir, filepath.Base(p.TaskID)+".py") }
 	for _, p := range problems {
-		if err := os.WriteFile(file(p), []byte(p.Prompt+p.Solution+"\n"+p.tests()), 0o644); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, os.WriteFile(file(p), []byte(p.Prompt+p.Solution+"\n"+p.tests()), 0o644))
 	}
 	type way struct {
 		name string
@@ -57,9 +56,7 @@ func BenchmarkHumanEval(b *testing.B) {
 					todo[i] = problems[i%len(problems)]
 					if key := way.name + todo[i].TaskID; way.name != "plain" && !calibrated[key] {
 						calibrated[key] = true
-						if err := way.do(todo[i]); err != nil {
-							b.Fatal(err)
-						}
+						must.Do(b, way.do(todo[i]))
 					}
 				}
 				begun := time.Now()

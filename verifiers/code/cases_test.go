@@ -11,6 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -25,9 +26,7 @@ type codeCase struct {
 func readCases(tb testing.TB, name string) []codeCase {
 	tb.Helper()
 	archive, err := txtar.ParseFile(filepath.Join("testdata", name))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	var cases []codeCase
 	for _, f := range archive.Files {
 		name, file, _ := strings.Cut(f.Name, "/")
@@ -82,9 +81,7 @@ func TestCodeAttacks(t *testing.T) {
 func TestCodeHonest(t *testing.T) {
 	w := newCodeWorld(t)
 	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := plain.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -120,9 +117,7 @@ func TestCodeHonest(t *testing.T) {
 				Args:  []string{"sh", "-c", `program="$(mktemp --suffix .py)"; cat >"$program"; HOME=/tmp exec python3 "$program"`},
 				Stdin: strings.NewReader(strings.TrimPrefix(c.files["candidate.py"], "\ufeff") + "\n" + c.files["tests.py"]), Wall: 2 * time.Minute,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if exit.Success() == fails && c.files["differs"] == "" {
 				t.Errorf("in a plain interpreter it %s\n%s", exit, exit.Stderr)
 			}
@@ -165,9 +160,7 @@ func TestCodePending(t *testing.T) {
 func TestCodeLeavesNothing(t *testing.T) {
 	w := newCodeWorld(t)
 	candidate, err := os.ReadFile("testdata/leaves.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for i := range 3 { // other tests each time: no two runs of the same tests share a sandbox
 		v, err := w.judge(t, codeTask{Tests: fmt.Sprintf("assert add(2, %d) == %d\n", i, 2+i), Reference: addCode, Timeout: 120}, string(candidate))
 		if err != nil || v.Status != verifiers.Passed {

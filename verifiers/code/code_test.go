@@ -10,6 +10,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
@@ -91,9 +92,7 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 		"eval":        eval,
 		"environment": map[string]any{"image": "x", "timeout_seconds": max(c.Timeout, 1)},
 	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	return packtest.Task(tb, string(row))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/verifiers"
 )
@@ -47,17 +48,13 @@ func humanEval(tb testing.TB) []problem {
 	}
 	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	var problems []problem
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var p problem
-		if err := json.Unmarshal(lines.Bytes(), &p); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, json.Unmarshal(lines.Bytes(), &p))
 		problems = append(problems, p)
 	}
 	if len(problems) != 164 || lines.Err() != nil {
@@ -89,9 +86,7 @@ func each(problems []problem, jobs int, f func(p problem)) {
 func TestHumanEval(t *testing.T) {
 	problems := verdicttest.Short(humanEval(t))
 	universal, err := os.ReadFile("testdata/universal.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w := newCodeWorld(t)
 	var mu sync.Mutex
 	passed := map[string]int{}

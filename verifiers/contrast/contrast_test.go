@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers/contrast"
 )
@@ -221,9 +222,7 @@ func TestEach(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: c.text}}, contrast.Options{Each: true, Places: 2})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			changes := map[string][]string{} // by test, of the best kind
 			kinds := map[string]contrast.Kind{}
 			for _, e := range found.Edits {
@@ -366,22 +365,16 @@ func TestCanary(t *testing.T) {
 	const text = "import unittest\nran = []\ndef helper(): pass\ndef test_a():\n    ran.append(1)  # a comment\nclass T(unittest.TestCase):\n    def test_b(self): ran.append(2)\n    async def test_c(self):\n        if ran:\n            ran.append(3)\ndef test_d():\n    def inner():\n        return 4\n    for _ in range(2):\n        try:\n            ran.append(inner()); return\n        except OSError: pass\n    assert False\n"
 	file := contrast.File{Path: "t.py", Text: text}
 	found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{file, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	broken, err := contrast.Apply(file, found.Canary...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	broken += "\nimport asyncio\nfor test in (test_a, T('test_b').test_b, lambda: asyncio.run(T('test_c').test_c()), test_d):\n    try:\n        test()\n    except AssertionError:\n        continue\n    raise SystemExit('it passes')\nhelper()\nassert ran == [1, 2, 3, 4]\n"
 	if out, err := exec.Command("python3", "-c", broken).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s\n%s", err, out, broken)
 	}
 	program := contrast.File{Path: "p.py", Text: "\"\"\"A program.\"\"\"\nfrom __future__ import annotations\nimport sys\nsys.exit(0)\n"}
 	found, err = contrast.List(t.Context(), hostPython(t), []contrast.File{program, {Path: "u.py", Text: "x = 1"}}, contrast.Options{Each: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if broken, err = contrast.Apply(program, found.Canary...); err != nil {
 		t.Fatal(err)
 	}

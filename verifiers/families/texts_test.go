@@ -7,6 +7,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/families"
@@ -39,9 +40,7 @@ func TestTexts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			task := textTask(t, tt.family, tt.input, tt.eval)
 			v, err := families.For(task).Verify(context.Background(), nil, verifiers.Input{Task: task, Candidate: candidate.Candidate{Text: tt.text}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			read, _ := v.Metadata["read"].(string)
 			rule, _ := v.Metadata["rule"].(string)
 			if v.Status != tt.status || v.Reason != tt.reason || read != tt.read || rule != tt.rule || (v.Status == verifiers.Passed) != (v.Message == "") {
@@ -55,9 +54,7 @@ func TestTexts(t *testing.T) {
 func textTask(t *testing.T, name string, input, eval any) *compiler.Task {
 	t.Helper()
 	row, err := json.Marshal(map[string]any{"id": "r", "family": name, "input": input, "eval": eval})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	task, _ := packtest.Task(t, string(row))
 	return task
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/schema"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -40,9 +41,7 @@ func makeTree(t *testing.T, entries ...string) string {
 			}
 			err = os.WriteFile(at, []byte(text), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	return dir
 }
@@ -55,9 +54,7 @@ func TestTrust(t *testing.T) {
 		"usr/lib/python3/dist-packages/pytest/__init__.py", "usr/lib/python3/dist-packages/six.py", "usr/lib/x86_64-linux-gnu/libc.so.6",
 		"usr/local/lib/", "usr/include/assert.h", "usr/include/x86_64-linux-gnu/sys/types.h", "usr/share/perl/5.36.0/strict.pm", "usr/lib/x86_64-linux-gnu/perl-base/List/Util.pm", "etc/passwd", "etc/nsswitch.conf", "root/.bashrc", "opt/tool -> tool-1", "opt/tool-1/bin/run", "opt/py/bin/python3.12", "opt/py/lib/python3.12/os.py", "opt/py/etc/rc",
 		"usr/local/bin/python3.12 -> /opt/py/bin/python3.12", "srv/"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = image.Close() }()
 	seen := []string{
 		"usr/local/include/mine.h", "usr/local/include/sys/mine.h", "usr/include/mine.h", "usr/local/share/perl/5.36.0/Mine.pm", "etc/passwd", "etc/new.conf", "usr/bin/new", "usr/local/bin/upper", "usr/local/lib/libanswer.so", "usr/lib/x86_64-linux-gnu/libnew.so.1", "tmp/x", "srv/json.py", "srv/model.pth",
@@ -105,13 +102,9 @@ func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 		t.Fatal(err)
 	}
 	to, err := os.OpenRoot(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = to.Close() }()
-	if err := layer.Apply(context.Background(), &text, to, image, limits, trust.keep); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, layer.Apply(context.Background(), &text, to, image, limits, trust.keep))
 	_, err = to.Lstat(path)
 	return err == nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/contrast"
@@ -25,7 +26,7 @@ func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) ve
 		t.Fatalf("%v: %s", err, out)
 	}
 	out, err := exec.Command("bash", "-c", `cd "$0" && git add -A -f && git diff --cached --binary --no-renames HEAD`, dir).Output()
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	task, pack := w.task(t, tests)
 	return w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: string(out)}})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
-	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
@@ -85,18 +85,18 @@ func newRepoWorld(t *testing.T) repoWorld {
 		"kept.tmp":                 "tracked although ignored\n",
 		"directory/deep/file.data": "\x00\x01binary\x02",
 	})
-	verdicttest.Must(t, errors.Join(os.Chmod(filepath.Join(repo, "bin/test"), 0o755), os.Chmod(filepath.Join(repo, "bin/tox"), 0o755)))
+	must.Do(t, errors.Join(os.Chmod(filepath.Join(repo, "bin/test"), 0o755), os.Chmod(filepath.Join(repo, "bin/tox"), 0o755)))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
 		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
 		}
 	}
 	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	ref := "sbench.test/repo:" + strings.ToLower(strings.ReplaceAll(filepath.Base(filepath.Dir(repo)), "/", "-"))
 	image := containerdtest.WithDirectory(t, c, ref, repo, "/testbed")
 	run, _ := containerdtest.NewRun(t, c)
-	t.Cleanup(func() { verdicttest.Must(t, c.Images.Remove(context.Background(), ref)) })
+	t.Cleanup(func() { must.Do(t, c.Images.Remove(context.Background(), ref)) })
 	return repoWorld{run: run, image: image, base: strings.TrimSpace(string(head)), repo: repo, store: contrast.NewStore("")}
 }
 
@@ -158,8 +158,8 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 	delete(all, "assets")
 	for _, a := range assets {
 		name := filepath.Join(dir, "assets", a["path"].(string), "more.txt")
-		verdicttest.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
-		verdicttest.Must(t, os.WriteFile(name, []byte("more\n"), 0o644))
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.Do(t, os.WriteFile(name, []byte("more\n"), 0o644))
 	}
 	gold := goldPatch
 	if g, ok := all["gold_patch"].(string); ok {
@@ -173,7 +173,7 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		"eval":        map[string]any{"tests": all, "gold_patch": gold},
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	pack, tasks := packtest.Open(t, dir, packtest.Manifest, string(row))
 	return tasks[0], pack
 }
@@ -184,12 +184,12 @@ func (w repoWorld) attempt(t *testing.T, script string, tests map[string]any) (h
 	ctx := context.Background()
 	task, pack := w.task(t, tests)
 	plan, err := workspace.PlanAgent(task, pack)
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
 		Limits: runtime.DefaultLimits(), WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20, Dest: t.TempDir(),
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	if result.Failure != nil {
 		return result, verifiers.Verdict{}
 	}
@@ -202,7 +202,7 @@ func (w repoWorld) judge(t *testing.T, task *compiler.Task, pack *compiler.Pack,
 		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, Limits: runtime.DefaultLimits(), Calibrations: w.store,
 		Timeout: time.Minute, WorkspaceBytes: 256 << 20, OutputBytes: 1 << 20,
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	return v
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -86,7 +87,7 @@ func goProgram(t *testing.T, body string) string {
 		t.Fatalf("%v: %s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "a"))
-	must(t, err)
+	must.Do(t, err)
 	return string(text)
 }
 

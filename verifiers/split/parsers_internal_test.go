@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler/securebench"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -91,9 +92,7 @@ func TestParsers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(test.content), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, "f"), []byte(test.content), 0o644))
 			compare(t, observeIn(t, dir, "f", securebench.RegularFile, test.parser, securebench.Limits{MaxBytes: 32 << 20}), test.want)
 		})
 	}
@@ -109,15 +108,11 @@ func columns(n int) (text string) {
 func observeIn(t *testing.T, dir, name, kind, parser string, limits securebench.Limits) observation {
 	t.Helper()
 	root, err := os.OpenRoot(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = root.Close() }()
 	c := capture{root: root, python: onHost}
 	o, err := c.observe(t.Context(), name, kind, parser, limits, maxLine-maxEnvelope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return o
 }
 
@@ -156,13 +151,9 @@ func TestTrees(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "t/sub-x"), nil, 0o600), os.Symlink("sub/data", filepath.Join(dir, "t/link")), os.MkdirAll(filepath.Join(dir, "out"), 0o755), os.Symlink("/etc/passwd", filepath.Join(dir, "out/link")),
 		os.MkdirAll(filepath.Join(dir, "links/p/q"), 0o755), os.Symlink("../..", filepath.Join(dir, "links/p/q/d")), os.Symlink("d/../t/run", filepath.Join(dir, "links/p/q/through")),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", 200)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "deep", strings.Repeat("d/", 200)), 0o755))
 	const nodes = `{"nodes":[{"kind":"symlink","path":"link","target":"sub/data"},{"blob":"sha256:2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881","kind":"regular_file","mode":493,"path":"run","size":1},` +
 		`{"kind":"directory","mode":493,"path":"sub"},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub-x","size":0},{"blob":"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","kind":"regular_file","mode":420,"path":"sub/data","size":0}]}`
 	limits := securebench.Limits{MaxFiles: 5, MaxTotalBytes: 9}
@@ -193,15 +184,11 @@ func TestGitRepository(t *testing.T) {
 		}
 		return string(out)
 	}
-	if err := os.Mkdir(filepath.Join(dir, "r"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "r"), 0o755))
 	run("init", "-q")
 	long := strings.Repeat("a line that is in both\n", 200)
 	for i, text := range []string{long, long + "more\n"} {
-		if err := os.WriteFile(filepath.Join(dir, "r/f"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "r/f"), []byte(text), 0o644))
 		run("add", "f")
 		run("commit", "-qm", fmt.Sprint(i))
 	}
@@ -229,9 +216,7 @@ func TestGitRepository(t *testing.T) {
 	if diff := cmp.Diff(loose, shown()); diff != "" {
 		t.Errorf("packed: %s", diff)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "r/.git/objects/info/alternates"), []byte("/"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "r/.git/objects/info/alternates"), []byte("/"), 0o644))
 	compare(t, observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", limits), "unsafe_git_repository")
 }
 
@@ -245,9 +230,7 @@ func TestInflateIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"HEAD": nil, "objects/00/" + strings.Repeat("0", 38): b.Bytes()} {
 		at := filepath.Join(dir, "r/.git", name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o644)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, text, 0o644)))
 	}
 	compare(t, observeIn(t, dir, "r", securebench.DirectoryTree, "git-repository/v1", securebench.Limits{MaxFiles: 10, MaxTotalBytes: 1 << 20}), "git_object_too_large")
 }

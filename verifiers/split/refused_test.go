@@ -8,6 +8,7 @@ import (
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/validate"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // TestRefused: what is wrong with a pack of SecureBench 2.0 is found before anything runs. A pack with which nothing is
@@ -41,7 +42,7 @@ func TestRefused(t *testing.T) {
 		{"another abi of the oracle", "host/add/oracle/oracle.yaml", "oracle/v1", "oracle/v2", `"securebench.oracle/v1"`},
 	}
 	archive, err := txtar.ParseFile("testdata/add.txtar")
-	must(t, err)
+	must.Do(t, err)
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			files := map[string]string{}
@@ -61,7 +62,7 @@ func TestRefused(t *testing.T) {
 					found.WriteString(p.String() + "\n")
 				}
 			})
-			must(t, err)
+			must.Do(t, err)
 			if !strings.Contains(found.String(), test.want) || test.want == "" && found.Len() > 0 {
 				t.Errorf("want %q, got:\n%s", test.want, found.String())
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/families"
@@ -80,8 +81,8 @@ func file(name, text string) leave {
 
 func link(name, target string) leave {
 	return func(tb testing.TB, dir string) string {
-		must(tb, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		must(tb, os.Symlink(target, filepath.Join(dir, name)))
+		must.Do(tb, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must.Do(tb, os.Symlink(target, filepath.Join(dir, name)))
 		return ""
 	}
 }
@@ -205,7 +206,7 @@ func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler
 		files["evaluation_inputs/adapter/adapter.yaml"], files["evaluation_inputs/adapter/adapter.py"] = r.adapter, rowAdapter
 	}
 	text, err := json.Marshal(want)
-	must(tb, err)
+	must.Do(tb, err)
 	files["hidden/want/want.json"] = string(text)
 	files["rows.jsonl"] = fmt.Sprintf(`{"id": "t", "family": %q, "input": %s, "assets": %s, "environment": {"image": "sha256:%064d", "workdir": "/app", "timeout_seconds": 60, "agent_network": "none"}, `+
 		`"verification": {"candidate": %s, "resources": {"runtime": %s, "host": {"oracle": {"path": "oracle"}, "want": {"path": "want"}}}, "checks": [%s], "oracle": "host.oracle"}}`+"\n",
@@ -223,13 +224,13 @@ func (idle) Doing(string)                  {}
 func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler.Pack, what leave) verifiers.Verdict {
 	tb.Helper()
 	dir := tb.TempDir()
-	must(tb, os.Chmod(dir, 0o755))
+	must.Do(tb, os.Chmod(dir, 0o755))
 	left := what(tb, dir)
 	c := candidate.Candidate{Text: left, Patch: left, Workspace: dir}
 	v, err := families.For(task).Verify(context.Background(), w.run, verifiers.Input{
 		Task: task, Pack: pack, Candidate: c, Image: w.image, Limits: runtime.DefaultLimits(), Permissions: verifiers.Permissions{Deny: w.deny}, Pace: idle{}, Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
-	must(tb, err)
+	must.Do(tb, err)
 	return v
 }
 
@@ -241,7 +242,7 @@ func (w splitWorld) withRepository(tb testing.TB) (splitWorld, string) {
 	commit(".")(tb, dir)
 	c, ref := containerdtest.Open(tb), "sbench.test/split:"+strings.ToLower(filepath.Base(filepath.Dir(dir)))
 	w.image = containerdtest.WithDirectory(tb, c, ref, dir, "/app")
-	tb.Cleanup(func() { must(tb, c.Images.Remove(context.Background(), ref)) })
+	tb.Cleanup(func() { must.Do(tb, c.Images.Remove(context.Background(), ref)) })
 	return w, git(tb, dir, "rev-parse", "HEAD")
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/securebench/sbench/compiler/validate"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
@@ -68,7 +69,7 @@ func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": s.patience},
 		}},
 	})
-	must(tb, err)
+	must.Do(tb, err)
 	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
 	writeFiles(tb, dir, files)
 	return openTask(tb, dir, "tasks.jsonl")
@@ -78,8 +79,8 @@ func writeFiles(tb testing.TB, dir string, files map[string]string) {
 	tb.Helper()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		must(tb, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(tb, os.WriteFile(path, []byte(text), 0o755))
+		must.Do(tb, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(tb, os.WriteFile(path, []byte(text), 0o755))
 	}
 }
 
@@ -243,7 +244,7 @@ func TestWithoutSandboxes(t *testing.T) {
 func readPack(tb testing.TB, archive string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	text, err := txtar.ParseFile(archive)
-	must(tb, err)
+	must.Do(tb, err)
 	files := map[string]string{}
 	for _, f := range text.Files {
 		files[f.Name] = string(f.Data)
@@ -262,9 +263,9 @@ func openPack(tb testing.TB, files map[string]string) (*compiler.Task, *compiler
 func openTask(tb testing.TB, dir, tasks string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, tasks))
-	must(tb, err)
+	must.Do(tb, err)
 	for task, err := range pack.Tasks() {
-		must(tb, err)
+		must.Do(tb, err)
 		check := validate.NewPrecheck(pack, nil)
 		for _, problem := range check.Task(task) {
 			if !problem.Warning {
@@ -358,13 +359,6 @@ func BenchmarkSplit(b *testing.B) {
 		if v := w.judge(b, task, pack, map[string]string{"add.py": rightAdd}); v.Status != verifiers.Passed {
 			b.Fatalf("%s %s", v.Status, v.Message)
 		}
-	}
-}
-
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
 	}
 }
 

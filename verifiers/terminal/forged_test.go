@@ -11,6 +11,7 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
@@ -22,21 +23,21 @@ import (
 func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script string, eval map[string]any, reference bool) verifiers.Verdict {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
-	verdicttest.Must(t, os.MkdirAll(filepath.Join(kept, "data"), 0o755))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(kept, "data/asset.txt"), []byte("44\n"), 0o644))
+	must.Do(t, os.MkdirAll(filepath.Join(kept, "data"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(kept, "data/asset.txt"), []byte("44\n"), 0o644))
 	if out, err := exec.Command("bash", "-c", `cd "$0" && { `+script+"\n}", kept).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	task, pack := w.task(t, eval)
 	left := candidate.Candidate{Workspace: kept}
 	digest, err := left.TreeDigest(context.Background(), 0)
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	left.Digest = digest
 	v, err := terminal.Family().Verify(context.Background(), w.run, verifiers.Input{
 		Task: task, Pack: pack, Candidate: left, Reference: reference, Image: w.image, Limits: runtime.DefaultLimits(),
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Calibrations: store,
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	return v
 }
 
@@ -230,9 +231,9 @@ func TestForgedWorkspaces(t *testing.T) {
 // own, whatever the candidate.
 func TestCheckerFaults(t *testing.T) {
 	w := newForgedWorld(t)
-	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/odd.sh"), []byte("#!/no/such/interpreter\n"), 0o755))
-	verdicttest.Must(t, os.MkdirAll(filepath.Join(w.dir, "hidden/broken"), 0o755))
-	verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden/broken/test_it.py"), []byte("def test_it():\n    assert (\n"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden/program/odd.sh"), []byte("#!/no/such/interpreter\n"), 0o755))
+	must.Do(t, os.MkdirAll(filepath.Join(w.dir, "hidden/broken"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden/broken/test_it.py"), []byte("def test_it():\n    assert (\n"), 0o644))
 	checker := func(kind, value string) map[string]any {
 		c := map[string]any{kind: value}
 		if kind == "path" {
@@ -286,9 +287,9 @@ func TestTerminalCommands(t *testing.T) {
 			"    def test_sum(self):\n        self.assertEqual(self.run_it('2', '3'), 5)\n    def test_large(self):\n        self.assertEqual(self.run_it('200', '300'), 500)\n",
 	})
 	outputs, err := os.ReadFile(filepath.Join(w.dir, "hidden/program/test_outputs.py"))
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	for _, name := range []string{"reward", "main", "steps"} {
-		verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden", name, "test_outputs.py"), outputs, 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden", name, "test_outputs.py"), outputs, 0o644))
 	}
 	const tests = "securebench/evaluation_inputs/tests"
 	type form struct {

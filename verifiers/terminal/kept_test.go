@@ -8,8 +8,8 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
-	"github.com/securebench/sbench/internal/test/verdicttest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/terminal"
@@ -49,7 +49,7 @@ func TestCheckerKeptOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := &fake.Engine{Lookup: succeeds, Directory: t.TempDir()}
 			left, err := e.Create(t.Context(), runtime.Config{Limits: runtime.DefaultLimits()})
-			verdicttest.Must(t, err)
+			must.Do(t, err)
 			v, err := terminal.Family().Verify(t.Context(), crowded{e, tt.fails}, verifiers.Input{
 				Task: task, Pack: pack, Candidate: candidate.Candidate{Workspace: t.TempDir()}, Left: left,
 				Limits: runtime.DefaultLimits(), Timeout: time.Minute, WorkspaceBytes: 1 << 20, OutputBytes: 1 << 20,

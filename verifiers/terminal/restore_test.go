@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/securebench/sbench/internal/test/verdicttest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers"
 )
 
@@ -31,7 +31,7 @@ func TestRestored(t *testing.T) {
 			t.Errorf("%s: the checker changed the kept workspace: %v", name, err)
 		}
 		var st unix.Stat_t
-		verdicttest.Must(t, unix.Stat(filepath.Join(result.Candidate.Workspace, "answer.txt"), &st))
+		must.Do(t, unix.Stat(filepath.Join(result.Candidate.Workspace, "answer.txt"), &st))
 		if int(st.Uid) != os.Geteuid() {
 			t.Errorf("the kept answer belongs to %d", st.Uid)
 		}

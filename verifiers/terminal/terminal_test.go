@@ -13,7 +13,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
-	"github.com/securebench/sbench/internal/test/verdicttest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 	"github.com/securebench/sbench/verifiers"
@@ -97,13 +97,13 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 		"assets": []map[string]any{{"path": "data/asset.txt"}},
 		"eval":   eval, "environment": environment,
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
-	verdicttest.Must(t, os.WriteFile(rows, append(row, '\n'), 0o644))
+	must.Do(t, os.WriteFile(rows, append(row, '\n'), 0o644))
 	pack, err := family.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	for task, err := range pack.Tasks() {
-		verdicttest.Must(t, err)
+		must.Do(t, err)
 		return task, pack
 	}
 	t.Fatal("no task")
@@ -116,15 +116,15 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 	ctx := context.Background()
 	task, pack := w.task(t, eval)
 	plan, err := workspace.PlanAgent(task, pack)
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	limits := runtime.DefaultLimits()
 	kept := filepath.Join(t.TempDir(), "kept")
-	verdicttest.Must(t, os.Mkdir(kept, 0o755))
+	must.Do(t, os.Mkdir(kept, 0o755))
 	result, err := harness.Command{Args: []string{"bash", "-c", script}, TaskFile: "task.json"}.Produce(ctx, w.run, harness.Request{
 		Task: task.AgentView(), Kind: task.CandidateKind(), Plan: plan, Image: w.image, Timeout: time.Minute,
 		Limits: limits, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20, Dest: kept,
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	if result.Failure != nil {
 		return result, verifiers.Verdict{Status: verifiers.Failed, Reason: result.Failure.Reason}
 	}
@@ -132,7 +132,7 @@ func (w terminalWorld) attempt(t *testing.T, script string, eval map[string]any,
 		Task: task, Pack: pack, Candidate: result.Candidate, Image: w.image, CheckerImage: w.checker, Limits: limits, Permissions: policy,
 		Timeout: time.Minute, WorkspaceBytes: 32 << 20, OutputBytes: 1 << 20,
 	})
-	verdicttest.Must(t, err)
+	must.Do(t, err)
 	return result, v
 }
 
@@ -268,11 +268,11 @@ func TestHiddenOutOfReach(t *testing.T) {
 	w := newTerminalWorld(t)
 	const tests = "# the-tests\nimport subprocess, sys\ndef test_answer():\n    r = subprocess.run([sys.executable, '/workspace/answer.py'], capture_output=True, text=True)\n    assert r.stdout == '44\\n'\n"
 	for _, dir := range []string{"", "leak"} {
-		verdicttest.Must(t, os.MkdirAll(filepath.Join(w.dir, "hidden", dir, "solution"), 0o755))
-		verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "solution/solve.sh"), []byte("# the-solution\necho 44\n"), 0o755))
-		verdicttest.Must(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "test_leak.py"), []byte(tests), 0o644))
+		must.Do(t, os.MkdirAll(filepath.Join(w.dir, "hidden", dir, "solution"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "solution/solve.sh"), []byte("# the-solution\necho 44\n"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden", dir, "test_leak.py"), []byte(tests), 0o644))
 	}
-	verdicttest.Must(t, os.Link(filepath.Join(w.dir, "hidden/leak/solution/solve.sh"), filepath.Join(w.dir, "hidden/leak/same.sh")))
+	must.Do(t, os.Link(filepath.Join(w.dir, "hidden/leak/solution/solve.sh"), filepath.Join(w.dir, "hidden/leak/same.sh")))
 	state := map[string]any{"path": "leak/solution"}
 	search := func(word string) string {
 		return `cat > answer.py <<'END'

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/verifiers/text"
 )
 
@@ -32,9 +33,7 @@ type form struct {
 func readForms(t testing.TB, file string) (all []form) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var fields map[string]string
 	var task judge
 	for i, line := range strings.Split(string(data), "\n") {

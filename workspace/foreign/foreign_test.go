@@ -9,30 +9,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace/foreign"
 )
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestOpen: only regular files of bounded size are opened, and directories as directories.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(dir, "d", "e"), 0o755))
-	must(t, os.WriteFile(filepath.Join(dir, "d", "e", "file"), []byte("four"), 0o644))
-	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
-	must(t, os.Symlink("d", filepath.Join(dir, "link")))
-	must(t, os.Symlink("d/e/file", filepath.Join(dir, "filelink")))
-	must(t, os.Symlink("/dev/zero", filepath.Join(dir, "zero")))
-	must(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
-	must(t, os.Truncate(filepath.Join(dir, "sparse"), 300<<30))
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "d", "e"), 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "d", "e", "file"), []byte("four"), 0o644))
+	must.Do(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	must.Do(t, os.Symlink("d", filepath.Join(dir, "link")))
+	must.Do(t, os.Symlink("d/e/file", filepath.Join(dir, "filelink")))
+	must.Do(t, os.Symlink("/dev/zero", filepath.Join(dir, "zero")))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
+	must.Do(t, os.Truncate(filepath.Join(dir, "sparse"), 300<<30))
 	root, err := os.OpenRoot(dir)
-	must(t, err)
-	defer func() { must(t, root.Close()) }()
+	must.Do(t, err)
+	defer func() { must.Do(t, root.Close()) }()
 	for _, tt := range []struct {
 		name string
 		err  error // nil for a file that can be read
@@ -63,7 +57,7 @@ func TestOpen(t *testing.T) {
 				t.Errorf("as a directory: %v", err)
 			}
 			if err == nil {
-				must(t, d.Close())
+				must.Do(t, d.Close())
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/filelock"
@@ -139,21 +140,15 @@ func OpenWith(tb testing.TB, opts host.Options) *host.Host {
 		}
 		tb.Skipf("no daemon tests here: %v", err)
 	}
-	if err := shareBase(ctx, opts, archive); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, shareBase(ctx, opts, archive))
 	c, err := host.Open(ctx, opts)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() {
 		if err := c.Close(ctx); err != nil {
 			tb.Errorf("close the client: %v", err)
 		}
 	})
-	if err := importBase(ctx, c, archive); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, importBase(ctx, c, archive))
 	return c
 }
 
@@ -245,13 +240,9 @@ func NewRun(tb testing.TB, c *host.Host) (*sandbox.Engine, runtime.Image) {
 	tb.Helper()
 	ctx := context.Background()
 	img, err := c.Images.Get(ctx, Image, images.PullNever)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	r, err := c.NewRun(ctx)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	tb.Cleanup(func() {
 		if err := r.Close(ctx); err != nil {
 			tb.Errorf("close the run: %v", err)

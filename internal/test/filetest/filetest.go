@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // Write writes texts below dir, by their slash-separated names. A text that begins with "#!" is executable.
@@ -16,11 +18,7 @@ func Write(tb testing.TB, dir string, texts map[string]string) {
 		if strings.HasPrefix(text, "#!") {
 			mode = 0o755
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			tb.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), mode); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(tb, os.WriteFile(path, []byte(text), mode))
 	}
 }

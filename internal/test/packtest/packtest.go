@@ -8,6 +8,7 @@ import (
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/internal/test/filetest"
+	"github.com/securebench/sbench/internal/test/must"
 )
 
 // Manifest is a manifest without defaults.
@@ -18,14 +19,10 @@ func Open(tb testing.TB, dir, manifest, rows string) (*compiler.Pack, []*compile
 	tb.Helper()
 	filetest.Write(tb, dir, map[string]string{"manifest.yaml": manifest, "tasks.jsonl": rows})
 	pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, err)
 	var tasks []*compiler.Task
 	for task, err := range pack.Tasks() {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, err)
 		tasks = append(tasks, task)
 	}
 	return pack, tasks

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/report"
 )
 
@@ -30,26 +31,19 @@ type Terminal struct {
 func New(t *testing.T, columns, rows int) *Terminal {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	must(t, err)
-	must(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	must.Do(t, err)
+	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
 	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	must(t, err)
+	must.Do(t, err)
 	p := &Terminal{Master: os.NewFile(uintptr(fd), "ptmx"), changed: make(chan struct{}, 1), gone: make(chan struct{})}
 	p.Slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
-	must(t, err)
+	must.Do(t, err)
 	p.Resize(t, columns, rows)
 	p.before, err = unix.IoctlGetTermios(int(p.Slave.Fd()), unix.TCGETS)
-	must(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { _ = p.Slave.Close(); <-p.gone; _ = p.Master.Close() })
 	go p.read()
 	return p
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // read collects the output until the last writer is gone (EIO).
@@ -74,13 +68,13 @@ func (p *Terminal) read() {
 // Resize changes the size of the terminal.
 func (p *Terminal) Resize(t *testing.T, columns, rows int) {
 	t.Helper()
-	must(t, unix.IoctlSetWinsize(int(p.Master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}))
+	must.Do(t, unix.IoctlSetWinsize(int(p.Master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(columns), Row: uint16(rows)}))
 }
 
 // Hangup closes the slave, and waits until everything that was written is in Text.
 func (p *Terminal) Hangup(t *testing.T) {
 	t.Helper()
-	must(t, p.Slave.Close())
+	must.Do(t, p.Slave.Close())
 	<-p.gone
 }
 
@@ -112,7 +106,7 @@ func Redraw() *regexp.Regexp { return regexp.MustCompile("\x1b\\[[1-9][0-9]*A\x1
 func (p *Terminal) Unbroken(t *testing.T) {
 	t.Helper()
 	now, err := unix.IoctlGetTermios(int(p.Master.Fd()), unix.TCGETS) // of the slave
-	must(t, err)
+	must.Do(t, err)
 	if *now != *p.before {
 		t.Errorf("the modes are %+v, were %+v", now, p.before)
 	}

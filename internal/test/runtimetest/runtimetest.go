@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -71,9 +72,7 @@ func (s suite) config() runtime.Config {
 func (s suite) create(t *testing.T, cfg runtime.Config) runtime.Sandbox {
 	t.Helper()
 	sandbox, err := s.e.Create(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() {
 		if err := sandbox.Close(context.Background()); err != nil {
 			t.Errorf("close: %v", err)
@@ -94,9 +93,7 @@ func (s suite) run(t *testing.T, cfg runtime.Config, p runtime.Process) runtime.
 func exec(t *testing.T, sandbox runtime.Sandbox, p runtime.Process) runtime.Exit {
 	t.Helper()
 	exit, err := sandbox.Exec(context.Background(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return exit
 }
 
@@ -272,9 +269,7 @@ func (s suite) readOnlyRoot(t *testing.T) {
 
 func (s suite) mounts(t *testing.T) {
 	vol, err := s.e.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 1 << 20, Inodes: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { check(t, vol.Close()) })
 	trusted := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(trusted, "test"), []byte("trusted\n"), 0o644))
@@ -338,9 +333,7 @@ func (s suite) path(t *testing.T) {
 	}
 	exec(t, sandbox, sh("mkdir /left; echo x > /left/file; ln -s /etc /link"))
 	dir, err := sandbox.Path("/left")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got, err := os.ReadFile(filepath.Join(dir, "file")); string(got) != "x\n" {
 		t.Errorf("found %q, %v", got, err)
 	}

@@ -57,11 +57,3 @@ func Repeats() int {
 	n, _ := strconv.Atoi(os.Getenv("SBENCH_TEST_REPEAT"))
 	return max(n, 1)
 }
-
-// Must ends the test on an error.
-func Must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

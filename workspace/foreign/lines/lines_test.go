@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
@@ -25,9 +26,7 @@ func TestLines(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			got = append(got, fmt.Sprintf("%d %d %v %s", l.Offset, l.Size, l.Whole, l.Text))
 		}
 		want := []string{`0 16 true {"a": "x\"y\\"}`, `16 1 true `, `17 10 true [1, "é"]`, `27 4 false last`}
