@@ -142,5 +142,6 @@ func (a *app) tools() (*agentcli.Cache, error) {
 		}
 		dir = filepath.Join(user, "sbench")
 	}
-	return &agentcli.Cache{Dir: filepath.Join(dir, "tools"), Registry: agentcli.RegistryFrom(os.Environ()), Logger: a.logger()}, nil
+	registry := cmp.Or(os.Getenv("npm_config_registry"), os.Getenv("NPM_CONFIG_REGISTRY"), agentcli.DefaultRegistry) // as npm does
+	return &agentcli.Cache{Dir: filepath.Join(dir, "tools"), Registry: registry, Logger: a.logger()}, nil
 }

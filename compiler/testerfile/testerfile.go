@@ -4,8 +4,6 @@ package testerfile
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -374,28 +372,4 @@ func warnOfSecrets(c *schema.Checker, t *File, env document.Value) {
 				"%q looks like the name of a secret", v.Text())
 		}
 	}
-}
-
-// ResolveEnv returns the values of the names in harness.env. environ has entries NAME=VALUE, as from
-// os.Environ, and takes precedence over file, which is from LoadEnv. A missing or empty value is an
-// error. The error holds Problems that quote no value.
-func (t *File) ResolveEnv(environ []string, file map[string]string) (map[string]string, error) {
-	known := map[string]string{}
-	maps.Copy(known, file)
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		known[name] = value
-	}
-	var problems document.Problems
-	values := make(map[string]string, len(t.Harness.Env))
-	for i, name := range t.Harness.Env {
-		if values[name] = known[name]; values[name] == "" {
-			path, message := fmt.Sprintf("$.harness.env[%d]", i), fmt.Sprintf("environment variable %q has no value", name)
-			problems = append(problems, t.Problem(path, "set it, or give it in the env file", message))
-		}
-	}
-	if len(problems) > 0 {
-		return nil, problems
-	}
-	return values, nil
 }

@@ -116,30 +116,6 @@ func TestCommandArgs(t *testing.T) {
 	}
 }
 
-func TestResolveEnv(t *testing.T) {
-	tester := loadTester(t, testerHead+"harness: {type: command, env: [BOTH, FILE, SET, EMPTY, NONE], config: {command: x}}\n")
-	file := map[string]string{"BOTH": "file", "FILE": "f", "EMPTY": "file", "OTHER": "o"}
-	_, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY="}, file)
-	var problems document.Problems
-	if !errors.As(err, &problems) {
-		t.Fatalf("error %v", err)
-	}
-	var got []string
-	for _, p := range problems {
-		got = append(got, p.Path+" "+p.Message)
-	}
-	want := []string{`$.harness.env[3] environment variable "EMPTY" has no value`, `$.harness.env[4] environment variable "NONE" has no value`}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	values, err := tester.ResolveEnv([]string{"BOTH=environment", "SET=a=b", "EMPTY=e", "NONE=n", "UNRELATED=u"}, file)
-	must.Do(t, err)
-	wantValues := map[string]string{"BOTH": "environment", "FILE": "f", "SET": "a=b", "EMPTY": "e", "NONE": "n"}
-	if diff := cmp.Diff(wantValues, values); diff != "" {
-		t.Error(diff)
-	}
-}
-
 func TestLoadEnvFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".env")
 	if _, err := testerfile.LoadEnv(path); !errors.Is(err, fs.ErrNotExist) {

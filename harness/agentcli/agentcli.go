@@ -23,6 +23,9 @@ import (
 // Latest is the tag of the newest version.
 const Latest = "latest"
 
+// DefaultRegistry is the registry that npm uses unless it is told another.
+const DefaultRegistry = "https://registry.npmjs.org/"
+
 // Errors that callers distinguish with errors.Is.
 var (
 	// ErrUnreachable means that neither the registry nor the cache gave a usable answer.
@@ -60,21 +63,8 @@ type Installed struct {
 // processes.
 type Cache struct {
 	Dir      string       // created when needed
-	Registry string       // its address
+	Registry string       // its address; see DefaultRegistry
 	Logger   *slog.Logger // is told when a download begins, and when Resolve returns an old answer
-}
-
-// RegistryFrom returns the registry that npm would use with the environment environ, a list of
-// NAME=value.
-func RegistryFrom(environ []string) string {
-	for _, name := range []string{"npm_config_registry=", "NPM_CONFIG_REGISTRY="} {
-		for _, v := range environ {
-			if url, ok := strings.CutPrefix(v, name); ok && url != "" {
-				return url
-			}
-		}
-	}
-	return "https://registry.npmjs.org/"
 }
 
 // Resolve returns the exact version for a version or tag. For a tag it asks the registry. If it

@@ -252,12 +252,3 @@ func TestInstallTogether(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 }
-
-func TestRegistryFrom(t *testing.T) {
-	if got := agentcli.RegistryFrom([]string{"A=b", "npm_config_registry=http://x/"}); got != "http://x/" {
-		t.Errorf("registry %q", got)
-	}
-	if got := agentcli.RegistryFrom(nil); got != "https://registry.npmjs.org/" {
-		t.Errorf("registry %q", got)
-	}
-}

@@ -1,16 +1,48 @@
 package setup_test
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/internal/test/must"
 )
+
+// TestEnv: the environment wins over the env file, even with an empty value, which is reported like a missing one.
+func TestEnv(t *testing.T) {
+	tester := &testerfile.File{Harness: testerfile.HarnessSection{Env: []string{"SBENCH_BOTH", "SBENCH_FILE", "SBENCH_SET", "SBENCH_EMPTY", "SBENCH_NONE"}}}
+	file := map[string]string{"SBENCH_BOTH": "file", "SBENCH_FILE": "f", "SBENCH_EMPTY": "file", "SBENCH_OTHER": "o"}
+	t.Setenv("SBENCH_BOTH", "environment")
+	t.Setenv("SBENCH_SET", "a=b")
+	t.Setenv("SBENCH_EMPTY", "")
+	_, err := setup.Env(t.Context(), tester, file, t.Output())
+	var problems compiler.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("error %v", err)
+	}
+	var got []string
+	for _, p := range problems {
+		got = append(got, p.Path+" "+p.Message)
+	}
+	want := []string{`$.harness.env[3] environment variable "SBENCH_EMPTY" has no value`, `$.harness.env[4] environment variable "SBENCH_NONE" has no value`}
+	if !slices.Equal(got, want) {
+		t.Errorf("problems %q", got)
+	}
+	t.Setenv("SBENCH_EMPTY", "e")
+	t.Setenv("SBENCH_NONE", "n")
+	values, err := setup.Env(t.Context(), tester, file, t.Output())
+	must.Do(t, err)
+	if !maps.Equal(values, map[string]string{"SBENCH_BOTH": "environment", "SBENCH_FILE": "f", "SBENCH_SET": "a=b", "SBENCH_EMPTY": "e", "SBENCH_NONE": "n"}) {
+		t.Errorf("values %q", values)
+	}
+}
 
 // TestSecrets: values of harness.env come from the environment, else from the env file, else from harness.secrets.
 func TestSecrets(t *testing.T) {

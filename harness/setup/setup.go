@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -160,40 +159,34 @@ func (h Harness) options() map[string]string {
 	return options
 }
 
-// keys returns the keys of the harness's provider, if it has one, and the message that it needs one of them.
-func (h Harness) keys() (keys []testerfile.Credential, need string) {
+// keys returns the variables with the keys of the harness's provider, if it has one, and the message that it needs one of
+// them.
+func (h Harness) keys() (names []string, need string) {
 	if p := h.tester.Harness.Config.Provider; p != nil {
-		return []testerfile.Credential{{Name: p.Key}}, "harness.config.provider needs its key"
+		return []string{p.Key}, "harness.config.provider needs its key"
 	}
-	return h.agent.Credentials, h.agent.Name + " needs a key of its provider"
-}
-
-// keyNames names the keys of the harness's provider.
-func (h Harness) keyNames() string {
-	keys, _ := h.keys()
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.Name
+	for _, c := range h.agent.Credentials {
+		names = append(names, c.Name)
 	}
-	return strings.Join(names, " or ")
+	return names, h.agent.Name + " needs a key of its provider"
 }
 
 // keyProblems returns a problem if harness.env names none of the keys of the harness's provider.
 func (h Harness) keyProblems() compiler.Problems {
-	keys, need := h.keys()
-	if len(keys) == 0 || slices.ContainsFunc(keys, func(c testerfile.Credential) bool { return slices.Contains(h.tester.Harness.Env, c.Name) }) {
+	names, need := h.keys()
+	if len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(h.tester.Harness.Env, name) }) {
 		return nil
 	}
-	return h.problem("env", "name "+h.keyNames()+" here, and set it in the environment or the env file; it stays outside of the sandbox", need)
+	return h.problem("env", "name "+strings.Join(names, " or ")+" here, and set it in the environment or the env file; it stays outside of the sandbox", need)
 }
 
 // NoKeys returns values that stand for the keys of the harness's provider, for a producer that runs nothing.
 func (h Harness) NoKeys() map[string]string {
-	keys, _ := h.keys()
-	if len(keys) == 0 {
+	names, _ := h.keys()
+	if len(names) == 0 {
 		return nil
 	}
-	return map[string]string{keys[0].Name: "none"}
+	return map[string]string{names[0]: "none"}
 }
 
 // CheckProvider checks that the provider of p, if it has one, can be reached and accepts the key. The error is
@@ -206,7 +199,8 @@ func (h Harness) CheckProvider(ctx context.Context, p harness.Producer) error {
 	err := relay.Check(ctx, *to)
 	switch {
 	case errors.Is(err, relay.ErrRefused):
-		return fmt.Errorf("%w: harness.env: %w: set another %s", harness.ErrProvider, err, h.keyNames())
+		names, _ := h.keys()
+		return fmt.Errorf("%w: harness.env: %w: set another %s", harness.ErrProvider, err, strings.Join(names, " or "))
 	case errors.Is(err, relay.ErrUnreachable):
 		return fmt.Errorf("%w: harness.config.base_url: %w", harness.ErrProvider, err)
 	}
@@ -282,19 +276,31 @@ func (h Harness) command(ctx context.Context, env map[string]string) (harness.Pr
 }
 
 // Env returns the values of harness.env: from the environment of this process, else from the env file's variables, else
-// from harness.secrets, whose commands write to stderr.
+// from harness.secrets, whose commands write to stderr. A missing or empty value is an error. The error holds
+// compiler.Problems that quote no value.
 func Env(ctx context.Context, t *testerfile.File, file map[string]string, stderr io.Writer) (map[string]string, error) {
-	file = maps.Clone(file)
-	for name, source := range t.Harness.Secrets {
-		if os.Getenv(name) != "" || file[name] != "" {
-			continue
+	var problems compiler.Problems
+	values := make(map[string]string, len(t.Harness.Env))
+	for i, name := range t.Harness.Env {
+		value, set := os.LookupEnv(name)
+		if !set {
+			value = file[name]
 		}
-		var err error
-		if file[name], err = secret(ctx, source, stderr); err != nil {
-			return nil, compiler.Problems{t.Problem("$.harness.secrets."+name, "", err.Error())}
+		if source, ok := t.Harness.Secrets[name]; ok && value == "" && file[name] == "" {
+			var err error
+			if value, err = secret(ctx, source, stderr); err != nil {
+				return nil, compiler.Problems{t.Problem("$.harness.secrets."+name, "", err.Error())}
+			}
+		}
+		if values[name] = value; value == "" {
+			path, message := fmt.Sprintf("$.harness.env[%d]", i), fmt.Sprintf("environment variable %q has no value", name)
+			problems = append(problems, t.Problem(path, "set it, or give it in the env file", message))
 		}
 	}
-	return t.ResolveEnv(os.Environ(), file)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return values, nil
 }
 
 // secretTime is how long a command of harness.secrets may take: somebody may have to type.
