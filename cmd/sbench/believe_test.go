@@ -36,29 +36,24 @@ func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
 func TestReportBelieves(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must.Do(t, err)
-	write := func(kind string, der []byte, err error) string {
-		must.Do(t, err)
-		name := filepath.Join(t.TempDir(), "key.pem")
-		must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-		return name
-	}
 	der, err := x509.MarshalPKCS8PrivateKey(private)
-	key, err := record.LoadKey(write("PRIVATE KEY", der, err))
 	must.Do(t, err)
-	der, err = x509.MarshalPKIXPublicKey(public)
-	publicFile := write("PUBLIC KEY", der, err)
+	name := filepath.Join(t.TempDir(), "key.pem")
+	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	key, err := record.LoadKey(name)
+	must.Do(t, err)
 	for _, c := range []struct {
 		name, dir string
 		cmd       reportCmd
 		refused   bool
 		says      string
 	}{
-		{"signed", sampleRun(t, true, key), reportCmd{runDirs: runDirs{Key: publicFile}}, false, ""},
+		{"signed", sampleRun(t, true, key), reportCmd{runDirs: runDirs{Key: public}}, false, ""},
 		{"sealed, no key", sampleRun(t, true, nil), reportCmd{}, false, ""},
-		{"sealed, a key", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
-		{"sealed, a key, accepted", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: publicFile, AcceptUnsigned: true}}, false, "not sealed and signed"},
+		{"sealed, a key", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: public}}, true, "--accept-unsigned"},
+		{"sealed, a key, accepted", sampleRun(t, true, nil), reportCmd{runDirs: runDirs{Key: public, AcceptUnsigned: true}}, false, "not sealed and signed"},
 		{"going on", sampleRun(t, false, nil), reportCmd{}, false, "no seal"},
-		{"going on, a key", sampleRun(t, false, nil), reportCmd{runDirs: runDirs{Key: publicFile}}, true, "--accept-unsigned"},
+		{"going on, a key", sampleRun(t, false, nil), reportCmd{runDirs: runDirs{Key: public}}, true, "--accept-unsigned"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stderr strings.Builder

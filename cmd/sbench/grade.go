@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,13 +19,13 @@ import (
 type gradeCmd struct {
 	Source      string `arg:"" name:"source" help:"What to verify: the output directory of a run; a file of predictions in JSONL or JSON (of SWE-bench, HumanEval or SecureBench, or other objects with an id and an answer); or a directory with a file or directory for each task, named after the task."`
 	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
-	OutputDir   string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
-	Task        []string `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Jobs        int      `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
-	Extract     string   `enum:"none,fenced" default:"none" help:"How code is found in predictions. none: the whole text is code, unless the task says otherwise. fenced: the code is in Markdown fences, or is the body of the last function of the starter code."`
-	Resume      bool     `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not verified again."`
-	Sign        string   `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
-	Key         string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records of the run."`
+	OutputDir   string            `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
+	Task        []string          `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
+	Jobs        int               `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
+	Extract     string            `enum:"none,fenced" default:"none" help:"How code is found in predictions. none: the whole text is code, unless the task says otherwise. fenced: the code is in Markdown fences, or is the body of the last function of the starter code."`
+	Resume      bool              `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not verified again."`
+	Sign        *record.Key       `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
+	Key         ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records of the run."`
 	shardFlags
 	progressFlags
 	JSON bool `name:"json" help:"Print the summary, with the changed verdicts of a run, as JSON."`
@@ -52,17 +53,13 @@ func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *r
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	if isRun {
-		key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
-		if err != nil {
-			return nil, err
-		}
-		original, err := run.ReadOriginal(cmd.Source, record.Trust{Key: key, AcceptUnsigned: cmd.AcceptUnsigned})
+		original, err := run.ReadOriginal(cmd.Source, record.Trust{Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned})
 		if err == nil {
 			o.Rejudge(original)
 		}
 		return nil, err
 	}
-	if cmd.Key != "" || cmd.AcceptUnsigned && !cmd.Resume {
+	if cmd.Key != nil || cmd.AcceptUnsigned && !cmd.Resume {
 		return nil, fmt.Errorf("%w: --key and --accept-unsigned are for a run's directory, and %q is none", errUsage, cmd.Source)
 	}
 	source := cmd.Source

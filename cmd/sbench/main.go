@@ -9,6 +9,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/alecthomas/kong"
 	containerdlog "github.com/containerd/log"
@@ -25,6 +27,7 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/pack/harbor"
+	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/host"
 	"github.com/securebench/sbench/runtime/rootless"
@@ -66,6 +69,8 @@ func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) 
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(app),
 		kong.BindToProvider(app.tools),
+		kong.TypeMapper(reflect.TypeFor[ed25519.PublicKey](), keyMapper(record.LoadPublicKey)),
+		kong.TypeMapper(reflect.TypeFor[*record.Key](), keyMapper(record.LoadKey)),
 		kong.UsageOnError(),
 	)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -14,14 +15,13 @@ import (
 	"github.com/securebench/sbench/report/export"
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/report/text"
-	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/verifiers"
 )
 
 // runDirs names the directories of runs to sum up.
 type runDirs struct {
-	RunDirs []string `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
-	Key     string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
+	RunDirs []string          `arg:"" name:"run-dir" help:"Output directories of runs. Each further one is compared with the first."`
+	Key     ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
 
 	Private        bool `help:"Show what verifiers printed, where the private part of the run is there. It can contain hidden tests: do not publish the result."`
 	AcceptUnsigned bool `help:"Sum up records even if they are damaged, or not signed by --key. The report says so."`
@@ -86,11 +86,7 @@ func (cmd *reportCmd) Run(ctx context.Context, a *app) (err error) {
 
 // open opens the runs' directories. The caller closes the sources, also after an error.
 func (cmd *runDirs) open(ctx context.Context) ([]*report.Source, error) {
-	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
-	if err != nil {
-		return nil, err
-	}
-	sources, err := report.OpenAll(ctx, cmd.RunDirs, report.OpenOptions{Key: key, AcceptUnsigned: cmd.AcceptUnsigned, Private: cmd.Private})
+	sources, err := report.OpenAll(ctx, cmd.RunDirs, report.OpenOptions{Key: cmd.Key, AcceptUnsigned: cmd.AcceptUnsigned, Private: cmd.Private})
 	switch {
 	case errors.Is(err, report.ErrUntrusted):
 		err = fmt.Errorf("%w: --accept-unsigned sums them up all the same", err)

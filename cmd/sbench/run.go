@@ -49,7 +49,7 @@ type runCmd struct {
 	FailFast bool `help:"Stop starting attempts after the first one that fails or cannot be measured."`
 	Retries  int  `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
 	requireFlag
-	Sign string `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
+	Sign *record.Key `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
 
 	shardFlags
 
@@ -228,7 +228,7 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 		StandIn: standin.Kind(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: compiler.Selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),
 		LeaveOut: cmd.leftOut != nil, LeftOut: cmd.leftOut,
 		Jobs: cmp.Or(cmd.Jobs, in.Tester.Run.Jobs), Attempts: in.Tester.Run.Attempts, Retries: cmd.Retries, FailFast: cmd.FailFast, Require: cmd.Require,
-		Resume: cmd.Resume, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
+		Resume: cmd.Resume, Sign: cmd.Sign, Trust: record.Trust{AcceptUnsigned: cmd.AcceptUnsigned},
 	}
 	if err = cmd.deal(in.Tester, &o); err != nil {
 		return o, base, err
@@ -246,10 +246,7 @@ func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[s
 	if err != nil {
 		return o, base, err
 	}
-	if base.Judge, err = run.JudgeFor(in.Tester, env); err != nil {
-		return o, base, err
-	}
-	o.Sign, err = keyFrom("--sign", cmd.Sign, record.LoadKey)
+	base.Judge, err = run.JudgeFor(in.Tester, env)
 	return o, base, err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -32,28 +33,20 @@ func (f shardFlags) deal(t *testerfile.File, o *run.Options) error {
 }
 
 type mergeCmd struct {
-	RunDirs   []string `arg:"" name:"run-dir" help:"Output directories of shards, or the directory that contains them."`
-	OutputDir string   `short:"o" required:"" placeholder:"DIR" help:"Directory for the whole run. It may hold an earlier merge, which is brought up to date."`
-	Key       string   `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed every shard."`
-	Sign      string   `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
-	Private   bool     `help:"Also merge what verifiers printed, where the shards have it. It can contain hidden tests."`
-	JSON      bool     `name:"json" help:"Print what was merged as JSON."`
+	RunDirs   []string          `arg:"" name:"run-dir" help:"Output directories of shards, or the directory that contains them."`
+	OutputDir string            `short:"o" required:"" placeholder:"DIR" help:"Directory for the whole run. It may hold an earlier merge, which is brought up to date."`
+	Key       ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed every shard."`
+	Sign      *record.Key       `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
+	Private   bool              `help:"Also merge what verifiers printed, where the shards have it. It can contain hidden tests."`
+	JSON      bool              `name:"json" help:"Print what was merged as JSON."`
 }
 
 // Run merges the shards. If attempts are missing, the exit code is 3.
 func (cmd *mergeCmd) Run(ctx context.Context, a *app) error {
-	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
-	if err != nil {
-		return err
-	}
-	sign, err := keyFrom("--sign", cmd.Sign, record.LoadKey)
-	if err != nil {
-		return err
-	}
 	var merged record.MergeReport
 	dirs, err := run.ShardDirs(cmd.RunDirs)
 	if err == nil {
-		merged, err = record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: key, Sign: sign, Private: cmd.Private})
+		merged, err = record.Merge(ctx, dirs, cmd.OutputDir, record.MergeOptions{Key: cmd.Key, Sign: cmd.Sign, Private: cmd.Private})
 	}
 	switch {
 	case errors.Is(err, record.ErrDamaged):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 
 	"github.com/securebench/sbench/report"
@@ -9,10 +10,10 @@ import (
 )
 
 type showCmd struct {
-	RunDir  string `arg:"" name:"run-dir" help:"Output directory of a run."`
-	Task    string `arg:"" help:"Id of the task, or a pattern that matches one."`
-	Attempt int    `placeholder:"N" help:"Attempt of the task. Default: the first that did not pass, else the first."`
-	Key     string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
+	RunDir  string            `arg:"" name:"run-dir" help:"Output directory of a run."`
+	Task    string            `arg:"" help:"Id of the task, or a pattern that matches one."`
+	Attempt int               `placeholder:"N" help:"Attempt of the task. Default: the first that did not pass, else the first."`
+	Key     ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
 	jsonFlag
 
 	Private        bool `help:"Show what the verifier printed, where the private part of the run is there. It can contain hidden tests."`

@@ -2,41 +2,43 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
 )
 
 type verifyCmd struct {
-	RunDir string `arg:"" name:"run-dir" help:"Output directory of a run."`
-	Key    string `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
+	RunDir string            `arg:"" name:"run-dir" help:"Output directory of a run."`
+	Key    ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records."`
 	jsonFlag
 }
 
 // errNotVerified means that the records are not what was written.
 var errNotVerified = errors.New("the run is not what was written")
 
-// keyFrom loads a key from the file that a flag names; the key is nil if name is "".
-func keyFrom[K any](flag, name string, load func(name string) (K, error)) (key K, err error) {
-	if name == "" {
-		return key, nil
+// keyMapper reads the value of a flag, a key, with load from the file that the flag names. The key is nil for the name "".
+func keyMapper[K any](load func(name string) (K, error)) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var name string
+		if err := ctx.Scan.PopValueInto("file", &name); err != nil || name == "" {
+			return err
+		}
+		key, err := load(name)
+		target.Set(reflect.ValueOf(key))
+		return err
 	}
-	if key, err = load(name); err != nil {
-		err = fmt.Errorf("%w: %s: %w", errUsage, flag, err)
-	}
-	return key, err
 }
 
 // Run prints the findings. If one of them is not a note, the exit code is 4.
 func (cmd *verifyCmd) Run(ctx context.Context, a *app) error {
-	key, err := keyFrom("--key", cmd.Key, record.LoadPublicKey)
-	if err != nil {
-		return err
-	}
-	v, err := record.Verify(ctx, cmd.RunDir, key)
+	v, err := record.Verify(ctx, cmd.RunDir, cmd.Key)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("not the directory of a run: %s: %w", cmd.RunDir, err)
 	}
@@ -58,7 +60,7 @@ func (cmd *verifyCmd) print(a *app, v record.Verification) error {
 	switch {
 	case v.Signed:
 		state = "sealed and signed"
-	case v.Sealed && cmd.Key == "":
+	case v.Sealed && cmd.Key == nil:
 		state = "sealed, no signature checked"
 	case v.Sealed:
 		state = "sealed"
