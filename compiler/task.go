@@ -36,6 +36,11 @@ func (t *Task) Line() int { return t.line }
 // Warnings returns what is valid but suspicious in the row.
 func (t *Task) Warnings() Problems { return t.warnings }
 
+// Problem returns a problem of the row, at a JSON path in it.
+func (t *Task) Problem(path, hint, format string, args ...any) Problem {
+	return Problem{File: t.pack.TasksPath, Line: t.line, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
 // Family returns the row's family.
 func (t *Task) Family() *Family { return t.family }
 

@@ -172,10 +172,8 @@ func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
 	if !task.Checker().Network || p.Tester.Verification.AllowedDomains != nil {
 		return nil
 	}
-	return compiler.Problems{{
-		File: p.Pack.TasksPath, Line: task.Line(), Path: "$.eval.checker.network", Message: "the checker fetches what it needs, and the tester file does not say what it may reach",
-		Hint: "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task with --pytest",
-	}}
+	return compiler.Problems{task.Problem("$.eval.checker.network", "list the domains in verification.allowed_domains (--set), [] if the image has everything, or import the task with --pytest",
+		"the checker fetches what it needs, and the tester file does not say what it may reach")}
 }
 
 // stepProblems returns a problem if the candidates of a task with steps were made elsewhere: what is kept
@@ -184,7 +182,7 @@ func (p *Plan) stepProblems(task *compiler.Task) compiler.Problems {
 	if !p.CandidatesExist || !task.Stepped() || p.original != nil {
 		return nil
 	}
-	return compiler.Problems{{File: p.Pack.TasksPath, Line: task.Line(), Message: fmt.Sprintf("task %q has steps: candidates that exist cannot be judged", task.ID()), Hint: "leave it out (--task)"}}
+	return compiler.Problems{task.Problem("", "leave it out (--task)", "task %q has steps: candidates that exist cannot be judged", task.ID())}
 }
 
 // rows yields the selected tasks, and errors for rows that cannot be read.

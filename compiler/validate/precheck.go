@@ -3,7 +3,6 @@ package validate
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -71,15 +70,15 @@ func (c *Precheck) forTester(t *compiler.Task) (all compiler.Problems) {
 	}
 	all = append(all, c.collisions(t)...)
 	if names := t.Environment().Capabilities; !c.tester.Runtime.AllowCapabilities && len(names) > 0 {
-		all = append(all, c.at(t, "$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
+		all = append(all, t.Problem("$.environment.capabilities", "set runtime.allow_capabilities: true in the tester file, or leave the task out",
 			"task needs %s, which the tester file does not allow", strings.Join(names, ", ")))
 	}
 	if c.tester.Runtime.Isolation == "container" && t.Environment().Isolation == "gvisor" {
-		all = append(all, c.at(t, "$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
+		all = append(all, t.Problem("$.environment.isolation", "set runtime.isolation: auto or gvisor in the tester file, or leave the task out",
 			"task asks for isolation by gvisor, and the tester file says container"))
 	}
 	if c.tester.Runtime.Isolation == "gvisor" && t.Environment().KeepProcesses {
-		all = append(all, c.at(t, "$.environment.keep_processes", "set runtime.isolation: auto or container in the tester file, or leave the task out",
+		all = append(all, t.Problem("$.environment.keep_processes", "set runtime.isolation: auto or container in the tester file, or leave the task out",
 			"gVisor, for which the tester file asks, cannot keep the harness's processes"))
 	}
 	return all
@@ -91,12 +90,7 @@ func (c *Precheck) image(t *compiler.Task) compiler.Problems {
 		return nil
 	}
 	c.noImage = true
-	return compiler.Problems{c.at(t, "$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs")}
-}
-
-// at returns a problem of a row.
-func (c *Precheck) at(t *compiler.Task, path, hint, format string, args ...any) compiler.Problem {
-	return compiler.Problem{File: c.pack.TasksPath, Line: t.Line(), Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return compiler.Problems{t.Problem("$.environment.image", "set defaults.environment.image in the manifest", "task has no image, which every harness needs")}
 }
 
 // row returns what is wrong with the row whatever the tester file.
@@ -124,9 +118,9 @@ func (c *Precheck) file(t *compiler.Task, path, what string, at place) compiler.
 	}
 	switch {
 	case f.err != nil:
-		return compiler.Problems{c.at(t, path, below(root, f.err), "%s %v", what, f.err)}
+		return compiler.Problems{t.Problem(path, below(root, f.err), "%s %v", what, f.err)}
 	case f.hidden != nil:
-		return compiler.Problems{c.at(t, path, sideBySide, "%s %v", what, f.hidden)}
+		return compiler.Problems{t.Problem(path, sideBySide, "%s %v", what, f.hidden)}
 	}
 	return nil
 }
@@ -183,12 +177,12 @@ func (c *Precheck) checker(t *compiler.Task) compiler.Problems {
 		return problems
 	}
 	if checker.Misplaced {
-		return compiler.Problems{c.at(t, field, "move both into a directory of the task, or the script into tests",
+		return compiler.Problems{t.Problem(field, "move both into a directory of the task, or the script into tests",
 			"script %q is beside tests in asset_roots.eval itself, which belongs to all tasks", checker.Path)}
 	}
 	hint, err := compiler.ScriptFault(filepath.Join(c.pack.EvalRoot, checker.Path))
 	if err != nil {
-		return compiler.Problems{c.at(t, field, hint, "script %q %v", checker.Path, err)}
+		return compiler.Problems{t.Problem(field, hint, "script %q %v", checker.Path, err)}
 	}
 	return nil
 }
@@ -202,7 +196,7 @@ func (c *Precheck) collisions(t *compiler.Task) (all compiler.Problems) {
 	file, of := c.tester.Harness.Config.TaskFile, cmp.Or(c.tester.Name(), "the tester file")
 	collide := func(place, field string) {
 		if paths.Overlap(paths.Fold(place), paths.Fold(file)) {
-			all = append(all, c.at(t, field, "choose another task_file", "%q collides with harness.config.task_file %q of %s", place, file, of))
+			all = append(all, t.Problem(field, "choose another task_file", "%q collides with harness.config.task_file %q of %s", place, file, of))
 		}
 	}
 	for key, v := range t.Input().Fields() {
@@ -228,7 +222,7 @@ func (c *Precheck) splitPrograms(t *compiler.Task) (all compiler.Problems) {
 		}
 		name := []string{"driver", "oracle"}[i]
 		if hint, err := compiler.ScriptFault(filepath.Join(c.pack.EvalRoot, p.Path)); err != nil {
-			all = append(all, c.at(t, "$.eval.split."+name, hint, "%s %q without a command %v", name, p.Path, err))
+			all = append(all, t.Problem("$.eval.split."+name, hint, "%s %q without a command %v", name, p.Path, err))
 		}
 	}
 	return all

@@ -27,7 +27,7 @@ func (pv *packValidator) once(p compiler.Problem) {
 // checkerSmells warns about a checker if nothing shows that it can fail.
 func (pv *packValidator) checkerSmells(t *compiler.Task) {
 	if pv.unbreakable(t) {
-		pv.warn(pv.check.at(t, "$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",
+		pv.warn(t.Problem("$.eval.checker", "move the checks into a file of tests, which a pytest checker or the script runs",
 			"nothing shows that the check can fail: it has no hidden file that a verifier could break"))
 	}
 }
@@ -72,7 +72,7 @@ func (pv *packValidator) laneSmells(t *compiler.Task) {
 			continue
 		}
 		for _, w := range pv.check.look(place{compiler.EvaluationInputs, name, ""}).withheld {
-			pv.once(pv.check.at(t, field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
+			pv.once(t.Problem(field, sideBySide, "the verifier's sandbox gets %q without %q, which is hidden by %s", name, w.Path, w.By))
 		}
 	}
 }
@@ -101,7 +101,7 @@ func (pv *packValidator) leakSmells(t *compiler.Task) {
 		if slices.ContainsFunc(leaksOf(key, v, shortest), func(secret string) bool {
 			return slices.ContainsFunc(public, func(text string) bool { return contains(text, secret, words) })
 		}) {
-			pv.warn(pv.check.at(t, v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
+			pv.warn(t.Problem(v.Path(), "the agent can read it there", "value appears verbatim in a public field of input"))
 		}
 	}
 }

@@ -334,10 +334,7 @@ func (pv *packValidator) row(t *compiler.Task) {
 		pv.laneSmells(t)
 	}
 	if needed := t.Eval().Get("needed_commands"); pv.tester != nil && pv.tester.Verification.DisallowDangerousCommands && needed.Len() > 0 {
-		pv.warn(compiler.Problem{
-			File: pv.pack.TasksPath, Line: t.Line(), Path: "$.eval.needed_commands", Message: "the tester file allows no dangerous commands, so every attempt fails",
-			Hint: "verification.disallow_dangerous_commands: false",
-		})
+		pv.warn(t.Problem("$.eval.needed_commands", "verification.disallow_dangerous_commands: false", "the tester file allows no dangerous commands, so every attempt fails"))
 	}
 	pv.emit(pv.check.forTester(t)...)
 }
