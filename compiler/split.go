@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"path"
+	"slices"
 	"time"
 
 	"github.com/securebench/sbench/compiler/document"
@@ -15,25 +16,19 @@ const maxQuestions = 4096
 
 // SplitField is the field of eval with a split check. It is hidden.
 func SplitField() schema.Field {
-	program := func(doc string, more ...schema.Field) *schema.Schema {
-		return schema.Closed(doc, append([]schema.Field{
-			schema.Required("path", schema.Path("Its file or directory below asset_roots.eval, which its sandbox has as "+paths.CheckerMount+"/NAME.")),
-			schema.Optional("command", schema.CommandLine("Its command; the file at path itself unless given.")),
-			schema.Optional("timeout_seconds", schema.Nullable(schema.Seconds("How long it may take for one answer, by default a minute."))),
-		}, more...)...)
-	}
-	questions := schema.PositiveInteger("How many questions the oracle asks.")
-	questions.Check = func(c *schema.Checker, v document.Value) {
-		if n, ok := v.Int64(); !ok || n > maxQuestions {
-			c.Errorf(v, "", "expected at most %d questions, found %s", maxQuestions, v.Raw())
-		}
-	}
-	return schema.Optional("split", schema.Closed("A check in two places: a driver beside the candidate puts questions to it, and an oracle, where no candidate ever is, asks them and judges the answers.",
-		schema.Required("questions", questions),
-		schema.Required("driver", program("The program that puts one question to the candidate. Each question has a new sandbox with the candidate and the driver.")),
-		schema.Required("oracle", program("The program that asks the questions and judges the answers, in a sandbox without the candidate.",
-			schema.Optional("image", schema.Image("The image of its sandbox, the task's unless given.")))),
-	))
+	fields := schema.Fields(Split{}, schema.Rules{
+		"questions": func(s *schema.Schema) {
+			s.Check = func(c *schema.Checker, v document.Value) {
+				if n, ok := v.Int64(); !ok || n > maxQuestions {
+					c.Errorf(v, "", "expected at most %d questions, found %s", maxQuestions, v.Raw())
+				}
+			}
+		},
+		"driver": func(s *schema.Schema) { // its sandbox has the task's image
+			s.Object.Fields = slices.DeleteFunc(s.Object.Fields, func(f schema.Field) bool { return f.Name == "image" })
+		},
+	})
+	return schema.Optional("split", schema.Closed("A check in two places: a driver beside the candidate puts questions to it, and an oracle, where no candidate ever is, asks them and judges the answers.", fields...))
 }
 
 // OneCheck reports a row that has neither eval.split nor the field other, or both.
@@ -56,17 +51,17 @@ func OneCheck(c *schema.Checker, eval document.Value, other, what string, never 
 // Split says how a candidate is judged in two places; see package verifiers/split. It prints as "<redacted>".
 type Split struct {
 	hidden.Fields
-	Questions int          `key:"questions"`
-	Driver    SplitProgram `key:"driver"`
-	Oracle    SplitProgram `key:"oracle"`
+	Questions int          `key:"questions" rule:"required questions" doc:"How many questions the oracle asks."`
+	Driver    SplitProgram `key:"driver" rule:"required driver" doc:"The program that puts one question to the candidate. Each question has a new sandbox with the candidate and the driver."`
+	Oracle    SplitProgram `key:"oracle" rule:"required" doc:"The program that asks the questions and judges the answers, in a sandbox without the candidate."`
 }
 
 // SplitProgram is a driver or an oracle.
 type SplitProgram struct {
-	Path    string         `key:"path"` // clean, relative to Pack.EvalRoot
-	Command schema.Command `key:"command"`
-	Timeout time.Duration  `key:"timeout_seconds"` // zero if the author gave none
-	Image   string         `key:"image" trim:"space"`
+	Path    string         `key:"path" rule:"required path" doc:"Its file or directory below asset_roots.eval, which its sandbox has as /tests/NAME."` // clean
+	Command schema.Command `key:"command" doc:"Its command; the file at path itself unless given."`
+	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long it may take for one answer, by default a minute."` // zero if the author gave none
+	Image   string         `key:"image" trim:"space" rule:"image" doc:"The image of its sandbox, the task's unless given."`
 }
 
 // Mounted returns where the program's sandbox has Path.

@@ -25,7 +25,7 @@ func RepoPatch() *compiler.Family {
 		Eval: &schema.Object{Fields: []schema.Field{
 			schema.Optional("tests", repoTestsSchema()),
 			compiler.SplitField(),
-			schema.Optional("candidate_policy", policySchema()),
+			schema.Optional("candidate_policy", schema.Closed("Which paths the candidate's patch may change.", schema.Fields(CandidatePolicy{}, repoRules())...)),
 			schema.Optional("gold_patch", &schema.Schema{Doc: "A patch that solves the task.", String: &schema.String{}, Check: checkPatch}),
 		}},
 		Inputs: []string{"tests", "candidate_policy"},
@@ -40,15 +40,8 @@ func RepoPatch() *compiler.Family {
 }
 
 func repoTestsSchema() *schema.Schema {
-	return schema.Closed("The tests; exit status 0 passes.",
-		schema.Required("source", schema.Enum("Where the tests come from.", "command")),
-		schema.Required("command", schema.CommandLine("The command that runs the tests.")),
-		schema.Optional("workdir", schema.Text("Where to run it, environment.workdir unless given.")),
-		schema.Optional("timeout_seconds", schema.Seconds("How long it may take.")),
-		schema.Optional("setup_patch", patchSchema("A patch to apply before the candidate's.")),
-		schema.Optional("test_patch", patchSchema("A patch with the tests, to apply after the candidate's.")),
-		schema.Optional("candidate_policy", policySchema()),
-	)
+	source := schema.Required("source", schema.Enum("Where the tests come from.", "command"))
+	return schema.Closed("The tests; exit status 0 passes.", append([]schema.Field{source}, schema.Fields(RepoPatchEval{}, repoRules())...)...)
 }
 
 func patchSchema(doc string) *schema.Schema {
@@ -74,9 +67,9 @@ func checkPatch(c *schema.Checker, v document.Value) {
 	}
 }
 
-func policySchema() *schema.Schema {
+func repoRules() schema.Rules {
 	const glob = "A path or glob, relative to the repository, with all below it; ** matches any directories, and *.py files in any."
-	return schema.Closed("Which paths the candidate's patch may change.", schema.Fields(CandidatePolicy{}, schema.Rules{"glob": func(s *schema.Schema) { s.Doc = glob }})...)
+	return schema.Rules{"patch": schema.As(patchSchema), "glob": func(s *schema.Schema) { s.Doc = glob }}
 }
 
 func checkRepoPatch(c *schema.Checker, _, eval document.Value) {
@@ -112,18 +105,18 @@ func (p CandidatePolicy) rules() string {
 	return text
 }
 
-// RepoPatchEval is what is needed to verify a repo_patch task. It prints as
-// "<redacted>".
+// RepoPatchEval is what is needed to verify a repo_patch task. Fields with a doc are those of eval.tests; they are
+// zero if the author gave no value. It prints as "<redacted>".
 type RepoPatchEval struct {
 	hidden.Fields
 	BaseCommit string               `key:"base_commit" trim:"space"` // the commit that the image's checkout is at
-	Command    schema.Command       `key:"command"`                  // runs the tests; exit status 0 passes
-	Workdir    string               `key:"workdir" trim:"space"`     // empty if the author gave none
-	Timeout    time.Duration        `key:"timeout_seconds"`          // zero if the author gave none
-	SetupPatch string               // empty if there is none
-	TestPatch  string               // empty if there is none
-	Policy     CandidatePolicy      `key:"candidate_policy"` // of eval or of its tests
-	GoldPatch  hidden.Value[string] `key:"gold_patch"`       // "" if there is none
+	Command    schema.Command       `key:"command" rule:"required" doc:"The command that runs the tests."`
+	Workdir    string               `key:"workdir" trim:"space" doc:"Where to run it, environment.workdir unless given."`
+	Timeout    time.Duration        `key:"timeout_seconds" doc:"How long it may take."`
+	SetupPatch string               `key:"setup_patch" rule:"patch" doc:"A patch to apply before the candidate's."`
+	TestPatch  string               `key:"test_patch" rule:"patch" doc:"A patch with the tests, to apply after the candidate's."`
+	Policy     CandidatePolicy      `key:"candidate_policy" doc:"Which paths the candidate's patch may change."` // of eval or of its tests
+	GoldPatch  hidden.Value[string] `key:"gold_patch"`                                                           // "" if there is none
 }
 
 // RepoPatchOf returns what is needed to verify a task of the family.

@@ -20,17 +20,14 @@ func TerminalTask() *compiler.Family {
 			schema.Required("instructions", schema.Text("What to do.")),
 			schema.Optional("context", textOrObject("What the instructions are about.")),
 		}},
-		Eval: &schema.Object{Fields: []schema.Field{
+		Eval: &schema.Object{Fields: slices.Concat([]schema.Field{
 			schema.Optional("checker", compiler.CheckerSchema()),
 			compiler.SplitField(),
 			schema.Optional("run_tests", schema.Open("A file that the checker runs: {\"path\", \"mount\", \"read_only\"}.")),
 			schema.Optional("test_files", schema.Open("A file or directory that the checker uses: {\"path\", \"mount\", \"read_only\"}.")),
-			schema.Optional("needed_commands", schema.Nullable(schema.List("Dangerous commands that the checker needs and the tester has to allow.", schema.Enum("The only one known is \"chroot\".", "chroot")))),
-			schema.Optional("services", schema.Nullable(schema.List("Processes that run beside the checker, started one after the other before it.", schema.Closed("A service.", schema.Fields(Service{}, nil)...)))),
-			schema.Optional("expected_changes", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them.", schema.Absolute("An absolute path.")))),
-			schema.Optional("trusted_paths", schema.Nullable(schema.List("environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed.", schema.Absolute("An absolute path.")))),
+		}, schema.Fields(TerminalEval{}, nil), []schema.Field{
 			schema.Optional("expected_state", anything("What the workspace should be like, for people.")),
-		}},
+		})},
 		Inputs:  []string{"checker", "run_tests", "test_files", "needed_commands", "services", "expected_changes", "trusted_paths"},
 		Machine: true,
 		Check: func(c *schema.Checker, _, eval document.Value) {
@@ -43,16 +40,11 @@ func TerminalTask() *compiler.Family {
 // "<redacted>".
 type TerminalEval struct {
 	hidden.Fields
-	Checker compiler.Checker
-	// NeededCommands are the dangerous commands the checker needs; only
-	// "chroot" is known.
-	NeededCommands []string  `key:"needed_commands"`
-	Services       []Service `key:"services"`
-	// ExpectedChanges and TrustedPaths are absolute paths in the image. The checker sees what
-	// the candidate changed at and below the first, and the image's files at and below the
-	// second. They have a meaning only if Environment.Machine is set.
-	ExpectedChanges []string `key:"expected_changes"`
-	TrustedPaths    []string `key:"trusted_paths"`
+	Checker         compiler.Checker
+	NeededCommands  []string  `key:"needed_commands" rule:"null" enum:"chroot" items:"The only one known is \"chroot\"." doc:"Dangerous commands that the checker needs and the tester has to allow."`
+	Services        []Service `key:"services" rule:"null" items:"A service." doc:"Processes that run beside the checker, started one after the other before it."`
+	ExpectedChanges []string  `key:"expected_changes" rule:"null absolute" items:"An absolute path." doc:"environment.candidate machine only: paths, absolute, of the image's programs and settings that the task is about. The checker sees them as the candidate left them."`
+	TrustedPaths    []string  `key:"trusted_paths" rule:"null absolute" items:"An absolute path." doc:"environment.candidate machine only: paths, absolute, at and below which the checker sees the image's files, whatever the candidate changed."`
 	// Files are the eval files to put into the verifier's copy of the workspace, sorted by mount.
 	Files []compiler.FileRef
 }
