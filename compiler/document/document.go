@@ -45,6 +45,7 @@ type Document struct {
 // its descendants.
 type node struct {
 	start, end uint32 // its text as a range of bytes, without the quotes of a string
+	parent     uint32 // index of the array or object that it is in; 0 for the root, too
 	next       uint32 // index of the first node after the descendants
 	size       uint32 // number of items of an array, or of fields of an object
 	line       int32
@@ -91,24 +92,22 @@ func (v Value) Line() int { return int(v.node().line) }
 // Path returns where in its document the value is, in the notation $.key[0]["odd key"]. A key has the path
 // of its field, and the zero Value has the path $.
 func (v Value) Path() string {
-	path, at := "$", Value{v.d, 0}
-	for at != v {
-		parent := at
-		for i, item := range parent.Items() {
-			if item.contains(v) {
-				path, at = path+"["+strconv.Itoa(i)+"]", item
-			}
-		}
-		for key, value := range parent.Fields() {
-			if key == v {
-				return FieldPath(path, key.Text())
-			}
-			if value.contains(v) {
-				path, at = FieldPath(path, key.Text()), value
-			}
+	if v.at == 0 {
+		return "$"
+	}
+	parent := Value{v.d, v.node().parent}
+	for i, item := range parent.Items() {
+		if item == v {
+			return parent.Path() + "[" + strconv.Itoa(i) + "]"
 		}
 	}
-	return path
+	name := ""
+	for key, value := range parent.Fields() {
+		if key == v || value == v {
+			name = key.Text()
+		}
+	}
+	return FieldPath(parent.Path(), name)
 }
 
 // Nearest returns the value at a path as Path returns it or, if there is none, the deepest value above the
@@ -122,9 +121,6 @@ func (d *Document) Nearest(path string) (v Value) {
 	}
 	return v
 }
-
-// contains reports whether v is, or contains, another value of its document.
-func (v Value) contains(other Value) bool { return v.at <= other.at && other.at < v.node().next }
 
 // Raw returns the value's JSON text, which the caller must not change. It panics on
 // the zero Value.

@@ -49,7 +49,7 @@ func (d *Document) parse(text []byte, line int) *Problem {
 	if !json.Valid(text) {
 		return s.invalid(text)
 	}
-	s.value(1)
+	s.value(1, 0)
 	return s.problem
 }
 
@@ -140,10 +140,10 @@ func (s *scanner) next() byte {
 	}
 }
 
-// value reads a value, a key included.
-func (s *scanner) value(depth int) {
+// value reads a value, a key included, in the parent with this index.
+func (s *scanner) value(depth, parent int) {
 	c, at, start := s.next(), len(s.d.nodes), s.i
-	s.d.nodes = append(s.d.nodes, node{start: uint32(start), line: int32(s.line)})
+	s.d.nodes = append(s.d.nodes, node{start: uint32(start), parent: uint32(parent), line: int32(s.line)})
 	kind := Number
 	switch c {
 	case '{', '[':
@@ -156,9 +156,9 @@ func (s *scanner) value(depth int) {
 		size := uint32(0)
 		for s.i++; s.problem == nil && s.next() != c+2; size++ { // in ASCII, the closing bracket is two after the opening one
 			if kind == Object {
-				s.value(depth)
+				s.value(depth, at)
 			}
-			s.value(depth + 1)
+			s.value(depth+1, at)
 		}
 		s.d.nodes[at].size = size
 		s.i++
@@ -227,40 +227,45 @@ func (s *scanner) number() {
 // on the way that are absent or null are created. If anything else on the way is no object, the copy
 // equals d. New values have line 0.
 func (d *Document) With(keys []string, value *Document) *Document {
-	at := d.Root()
-	for len(keys) > 0 && at.Get(keys[0]).Kind() != 0 {
-		at, keys = at.Get(keys[0]), keys[1:]
-	}
-	text, added := value.text, len(value.nodes)
-	for _, key := range slices.Backward(keys) {
-		text = slices.Concat([]byte("{"), AppendQuoted(nil, []byte(key)), []byte(":"), text, []byte("}"))
-		added += 2
-	}
-	n := at.node()
-	begin, end, first, next := n.start, n.end, int(at.at), int(n.next) // of the text and the nodes replaced
-	switch {
-	case n.kind == Object && len(keys) > 0: // nothing is replaced
-		text, added = text[1:len(text)-1], added-1
-		if n.size > 0 {
-			text = slices.Concat([]byte(","), text)
+	var text []byte
+	var lines []int32 // of the nodes
+	keep := func(v Value) {
+		text = append(text, v.Raw()...)
+		for _, n := range d.nodes[v.at:v.node().next] {
+			lines = append(lines, n.line)
 		}
-		begin, end, first = end-1, end-1, next
-	case n.kind != Null && len(keys) > 0:
-		return d.Clone()
-	case n.kind == String:
-		begin, end = begin-1, end+1
 	}
-	c := new(Document)
-	_ = c.parse(slices.Concat(d.text[:begin], text, d.text[end:]), 1) // it consists of accepted parts
-	for i := range c.nodes {
+	var write func(v Value, keys []string)
+	write = func(v Value, keys []string) {
 		switch {
-		case i < first || i == int(at.at) && len(keys) > 0:
-			c.nodes[i].line = d.nodes[i].line
-		case i < first+added:
-			c.nodes[i].line = 0
-		default:
-			c.nodes[i].line = d.nodes[i-first-added+next].line
+		case len(keys) == 0:
+			text, lines = append(text, value.text...), append(lines, make([]int32, len(value.nodes))...)
+			return
+		case v.Given() && v.Kind() != Object:
+			keep(v)
+			return
 		}
+		text, lines = append(text, '{'), append(lines, int32(v.Line()))
+		for key, inner := range v.Fields() {
+			keep(key)
+			if text = append(text, ':'); key.Is(keys[0]) {
+				write(inner, keys[1:])
+			} else {
+				keep(inner)
+			}
+			text = append(text, ',')
+		}
+		if v.Get(keys[0]).Kind() == 0 {
+			text, lines = append(AppendQuoted(text, []byte(keys[0])), ':'), append(lines, 0)
+			write(Value{}, keys[1:])
+		}
+		text = append(bytes.TrimSuffix(text, []byte(",")), '}')
+	}
+	write(d.Root(), keys)
+	c := new(Document)
+	_ = c.parse(text, 1) // it consists of accepted parts
+	for i := range c.nodes {
+		c.nodes[i].line = lines[i]
 	}
 	return c
 }
