@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/environment"
@@ -55,6 +56,7 @@ func familySchema(doc string, families []*Family) *schema.Schema {
 // Relative paths are relative to the working directory. Rows may be of the families. The error holds Problems.
 func OpenPack(manifest, tasks string, families ...*Family) (*Pack, error) {
 	p := &Pack{ManifestPath: manifest, TasksPath: tasks, families: families}
+	p.hidden = sync.OnceValues(p.findHidden)
 	problems := p.readManifest()
 	info, err := os.Stat(tasks)
 	if err == nil && !info.Mode().IsRegular() {

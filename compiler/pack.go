@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/environment"
@@ -45,9 +44,7 @@ type Pack struct {
 	environment        environment.Environment
 	manifest           *document.Document
 
-	hiddenOnce sync.Once // for the next two
-	hidden     hiddenFiles
-	hiddenErr  error
+	hidden func() (hiddenFiles, error) // reads all rows, once
 }
 
 // Roots returns the directories of public and of other files as the manifest has them, relative to its directory.

@@ -104,18 +104,18 @@ type Withheld struct {
 // It is an error if name itself is hidden, or WalkFiles fails. The first call reads all rows, and
 // remembers a name for each hidden reference.
 func (p *Pack) Withheld(name string) ([]Withheld, error) {
-	p.hiddenOnce.Do(func() { p.hidden, p.hiddenErr = p.findHidden() })
-	if p.hiddenErr != nil {
-		return nil, fmt.Errorf("find hidden files: %w", p.hiddenErr)
+	hidden, err := p.hidden()
+	if err != nil {
+		return nil, fmt.Errorf("find hidden files: %w", err)
 	}
 	for above := name; above != "."; above = path.Dir(above) {
-		if by := p.hidden.names[paths.Fold(above)]; by != "" {
+		if by := hidden.names[paths.Fold(above)]; by != "" {
 			return nil, fmt.Errorf("%q is hidden: %s refers to %q", name, by, above)
 		}
 	}
 	var all []Withheld
-	err := WalkFiles(p.EvalRoot, name, func(below string, info fs.FileInfo) error {
-		by := p.hidden.by(below, info)
+	err = WalkFiles(p.EvalRoot, name, func(below string, info fs.FileInfo) error {
+		by := hidden.by(below, info)
 		switch {
 		case by == "":
 		case below == name:

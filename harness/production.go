@@ -299,7 +299,7 @@ func workspaceMounts(r Request, dir string, places []string, own bool) []runtime
 	if r.Kind == compiler.CandidatePatch {
 		mounts = nil
 		for _, name := range places {
-			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && isAtOrBelow(name, e.Dest) })
+			sealed := slices.ContainsFunc(r.Plan.Entries, func(e workspace.Entry) bool { return e.ReadOnly && paths.IsBelow(name, e.Dest) })
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, name), Dest: path.Join(workdir, name), Writable: !sealed, Chown: true})
 		}
 		exclude := filepath.Join(filepath.Dir(dir), excludeFile)
@@ -309,14 +309,12 @@ func workspaceMounts(r Request, dir string, places []string, own bool) []runtime
 	}
 	// Read-only assets are mounted over themselves, so that even their owner cannot change them.
 	for _, e := range r.Plan.Entries {
-		if e.ReadOnly && !slices.ContainsFunc(places, func(name string) bool { return isAtOrBelow(name, e.Dest) }) {
+		if e.ReadOnly && !slices.ContainsFunc(places, func(name string) bool { return paths.IsBelow(name, e.Dest) }) {
 			mounts = append(mounts, runtime.Mount{Source: filepath.Join(dir, e.Dest), Dest: path.Join(workdir, e.Dest)})
 		}
 	}
 	return mounts
 }
-
-func isAtOrBelow(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // repositoryPlaces returns the paths, relative to the repository, at which to mount the entries of
 // dir; none unless the candidate is a patch. It returns an error if the sandbox's user cannot write
