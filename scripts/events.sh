@@ -5,6 +5,9 @@
 # SBENCH_TEST_EVENTS is a directory. Each file in it has events as test2json writes them, one a
 # line, for test.sh to count. Without the variable nothing is recorded.
 
+# The flags of make build, whose compiled packages the tests then share.
+export CGO_ENABLED=0 GOFLAGS="-trimpath ${GOFLAGS:-}"
+
 # gotestsum ARGUMENTS... runs gotestsum, which prints the tests that fail and the packages.
 gotestsum() {
 	local record=()

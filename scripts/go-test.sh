@@ -17,7 +17,7 @@ export SBENCH_TEST_IMAGE SBENCH_TEST_DIR
 trap 'umount -q "$SBENCH_TEST_DIR/state" || true; rm -rf "$SBENCH_TEST_DIR"' EXIT
 mkdir -m 711 "$SBENCH_TEST_DIR/bin" "$SBENCH_TEST_DIR/state" "$SBENCH_TEST_DIR/root"
 [ -z "${SBENCH_TEST_MEMORY:-}" ] || [ "$(id -u)" != 0 ] || mount -t tmpfs -o mode=711 sbench-test "$SBENCH_TEST_DIR/state"
-CGO_ENABLED=0 go build -o "$SBENCH_TEST_DIR/bin/" ./cmd/containerd-shim-sbench-v1
+go build -o "$SBENCH_TEST_DIR/bin/" ./cmd/containerd-shim-sbench-v1
 export PATH="$SBENCH_TEST_DIR/bin:$PATH"
 
 if [ -n "${SBENCH_TEST_EVENTS:-}" ]; then

@@ -11,7 +11,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
 . scripts/events.sh
 # shellcheck source-path=SCRIPTDIR source=debian.sh
 . scripts/debian.sh
-export SAY_PREFIX=runtimes CGO_ENABLED=0
+export SAY_PREFIX=runtimes
 readonly containerd=v2.4.2 runc=v1.5.2 gvisor=v0.0.0-20260905035102-160fafc42237
 
 # compiled NAME VERSION PACKAGE builds a program from its Go module, outside any module, because its
