@@ -78,23 +78,6 @@ find_missing() {
 	done <<<"$needs"
 }
 
-# without_services CMD... runs CMD; where no systemd runs, packages are told not
-# to start their services, which would fail there.
-without_services() {
-	if [ -d /run/systemd/system ] || [ -e "$policy" ]; then
-		"$@"
-		return
-	fi
-	trap 'rm -f -- "$policy"' EXIT
-	printf '#!/bin/sh\nexit 101\n' >"$policy"
-	chmod 0755 "$policy"
-	local status=0
-	"$@" || status=$?
-	rm -f -- "$policy"
-	trap - EXIT
-	return "$status"
-}
-
 apt() {
 	DEBIAN_FRONTEND=noninteractive apt-get -q -y \
 		-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
@@ -111,7 +94,12 @@ install_missing() {
 	say "installing ${missing[*]} with apt-get"
 	apt update || die "apt-get update: no package list, see above"
 	local status=0 wanted="${missing[*]}"
-	without_services apt install --no-install-recommends "${missing[@]}" || status=$?
+	if [ ! -d /run/systemd/system ] && [ ! -e "$policy" ]; then # services would fail to start
+		trap 'rm -f -- "$policy"' EXIT
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod 0755 "$policy"
+	fi
+	apt install --no-install-recommends "${missing[@]}" || status=$?
 	hash -r
 	find_missing "$@"
 	[ "${#missing[@]}" = 0 ] || die "apt-get install $wanted: still missing: ${missing[*]} (exit status $status)"
@@ -125,12 +113,10 @@ check_go() {
 	want="$(awk '$1 == "go" { print $2; exit }' "$here/../go.mod")"
 	if ! command -v go >/dev/null 2>&1; then
 		say "go is missing: Go $want or later is required"
-	elif ! have="$(cd "$here/.." && go env GOVERSION 2>/dev/null)"; then
-		say "go is too old: Go $want or later is required, $(go version 2>/dev/null || echo 'another') was found in $(command -v go)"
-	elif [ "$(printf '%s\n%s\n' "$want" "${have#go}" | sort -V | head -n 1)" != "$want" ]; then
-		say "go is too old: Go $want or later is required, $have was found in $(command -v go)"
-	else
+	elif have="$(cd "$here/.." && go env GOVERSION 2>/dev/null)" && [ "$(printf '%s\n' "$want" "${have#go}" | sort -V | head -n 1)" = "$want" ]; then
 		return 0
+	else
+		say "go is too old: Go $want or later is required, $(go version 2>/dev/null || echo 'another') was found in $(command -v go)"
 	fi
 	say "Debian 12's own golang package is older. get the linux archive from https://go.dev/dl/ and unpack it as /usr/local/go"
 	say "  (rm -rf /usr/local/go && tar -C /usr/local -xzf go*.linux-$(dpkg --print-architecture 2>/dev/null || uname -m).tar.gz)"
