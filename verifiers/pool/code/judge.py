@@ -83,14 +83,15 @@ def shown(texts):
 def unsure(texts, ours, tests, solution):
     """Whether tests may judge by something that was given complete, and that the candidate may have replaced:
     what no solution tells from what the task is about, or a yes or no of what the solution leaves as it is."""
-    nodes, used = [n for n in shown(texts) if isinstance(n, DECLARATIONS)], {getattr(n, "id", None) for n in ast.walk(tests)}
+    nodes, mine = [n for n in shown(texts) if named(n)], set(map(named, ours))
+    used = {getattr(n, "id", None) for n in ast.walk(tests)}
     if solution:
         same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, FUNCTIONS)}
-        given = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and ast.dump(n) in same}
-        words = {w for t in texts for w in re.findall(r"\w+", t)} - {n.name for n in nodes}
+        given = {n.name for d in nodes if named(d) not in mine for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and ast.dump(n) in same}
+        words = {w for t in texts for w in re.findall(r"\w+", t)} - set(map(named, nodes))
         loaded = {a.asname or a.name for n in parsed(solution) if isinstance(n, IMPORTS) for a in n.names} & words & used
-        return bool((given & asserted(tests) | loaded) - {named(n) for n in ours} - bound(ours + tests.body))
-    given = {n.name for n in nodes if not stub(n) and n.name in used} - {named(n) for n in ours}
+        return bool((given & asserted(tests) | loaded) - mine - bound(ours + tests.body))
+    given = {named(n) for n in nodes if not stub(n) and named(n) in used} - mine
     return len(given) > (not any(map(stub, nodes)))
 
 
@@ -185,12 +186,13 @@ def lines(tb):
     return ",".join(found)
 
 
-def record(failures):
-    """Note what the tests of unittest fail at."""
+def record(failures, judged):
+    """Note what the tests of unittest fail at. judged gets each error."""
     def noting(method):
         def note(self, *args):
             error = args[-1]
             if error is not None:  # as of a subtest that passes
+                judged(error[1])
                 failures.append(lines(error[2]))
             return method(self, *args)
         return note
@@ -219,8 +221,16 @@ def beside(source, theirs, space, end):
 
 def watch(peer):
     """Refuse tests that start programs, or run code that the candidate may have answered or left in a file."""
+    def own_file(path):
+        try:
+            return os.path.realpath(path).startswith(WRITABLE) and os.stat(path).st_uid == os.getuid()
+        except (OSError, TypeError, ValueError):
+            return False
+
     def hook(event, args):
         file = None  # with the code
+        if event == "open" and not args[2] & (os.O_WRONLY | os.O_RDWR) and own_file(args[0]):
+            peer.refuse("tests that read what they wrote where the candidate can read it")
         own = event in ("exec", "function.__new__", "marshal.loads") and sys._getframe(1).f_code.co_filename == TESTS
         if event == "import":  # of an extension; None for other modules, which loaders open
             file = args[1]
@@ -248,7 +258,7 @@ def judge(requests, report, channel=None):
     """Judge by the only request, of which nothing is left where a candidate could look for it."""
     write, leave, show, caught = posix.write, posix._exit, traceback.print_exception, sys.exc_info
     request = json.loads(requests.pop())
-    failures, token = [], request["token"]
+    failures, token, peer = [], request["token"], None
 
     def end(word, where="", error=None):
         write(report, ("%s %s %s" % (token, word, ";".join(failures) or where)).encode())
@@ -257,6 +267,12 @@ def judge(requests, report, channel=None):
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         leave(0)
+
+    def judged(error):
+        """Refuse what may be an error only because the candidate is apart: another user's file, or an object of the
+        candidate that no code asks, such as that of json."""
+        if peer and (isinstance(error, PermissionError) or isinstance(error, TypeError) and peer.handles):
+            peer.refuse(type(error).__name__)
 
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     space = main.__dict__
@@ -269,7 +285,7 @@ def judge(requests, report, channel=None):
     except BaseException:
         end("broken", error=caught())
     define(imported(request["given"], request["solution"]) + ours, space)
-    record(failures)
+    record(failures, judged)
     word = "passed"
     if channel is not None:
         if unsure(request["given"], ours, body, request["solution"]):
@@ -293,5 +309,6 @@ def judge(requests, report, channel=None):
         end("failed" if left_by_tests(error[2]) else "ended", lines(error[2]), error)
     except BaseException as e:
         error = caught()
+        judged(e)
         end("failed" if isinstance(e, AssertionError) else "raised", lines(error[2]), error)
     end("failed" if failures else word)

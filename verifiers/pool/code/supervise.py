@@ -145,11 +145,11 @@ def watch(runner, deadline, letters):
         os.set_blocking(fd, False)
         poll.register(fd, select.POLLIN)
     while True:
-        pid, status = os.waitpid(runner, os.WNOHANG)
+        pid, status = os.waitpid(-1, os.WNOHANG)  # also of processes whose parents have left them
         left = deadline - time.monotonic()
-        if pid or left <= 0:
-            return ended(status) if pid else "timeout"
-        for fd, _ in poll.poll(left * 1000 + 1):
+        if pid == runner or left <= 0:
+            return ended(status) if pid == runner else "timeout"
+        for fd, _ in poll.poll(0 if pid else left * 1000 + 1):
             if fd == WAKE:
                 os.read(WAKE, 64)
             elif not forward(fd, letters[fd]):
