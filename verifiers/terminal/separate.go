@@ -138,7 +138,8 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 				return err
 			}
 			target, err := root.Readlink(at)
-			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || to != name && !strings.HasPrefix(to, name+"/")) {
+			upward := strings.Contains(target, "/..") && target != path.Clean(target) // from what may be a link itself
+			if to := path.Join(path.Dir(at), target); err == nil && (path.IsAbs(target) || upward || to != name && !strings.HasPrefix(to, name+"/")) {
 				leftOut = append(leftOut, "/"+at)
 				err = root.Remove(at)
 			}

@@ -1,0 +1,30 @@
+package terminal
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/securebench/sbench/internal/test/must"
+)
+
+// TestArtifactLinks: links that lead out of their artifact are left out, also those that lead out only by another link.
+func TestArtifactLinks(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.MkdirAll(filepath.Join(dir, "w/out/a/b/c"), 0o755))
+	links := map[string]string{
+		"a/b/c/top": "../../..", "b": "a/b/c", "c": "./a", "d": "missing", "e": "../out/a",
+		"v": "a/b/c/top/../../tests/want", "w": "b/../../../../tests/want", "x": "/tests/want", "y": "../want", "z": "missing/../../x",
+	}
+	for name, target := range links {
+		must.Do(t, os.Symlink(target, filepath.Join(dir, "w/out", name)))
+	}
+	root, err := os.OpenRoot(dir)
+	must.Do(t, err)
+	defer func() { _ = root.Close() }()
+	found, left, err := artifactsIn(root, []string{"/w/out"}, 1<<20)
+	if want := []string{"/w/out/v", "/w/out/w", "/w/out/x", "/w/out/y", "/w/out/z"}; err != nil || len(found) != 1 || !slices.Equal(left, want) {
+		t.Errorf("%v %v %q, want %q", err, found, left, want)
+	}
+}
