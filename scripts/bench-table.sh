@@ -13,7 +13,7 @@ table() {
 		sub(/-[0-9]+$/, "", $1)
 		for (i = 3; i < NF; i += 2) value[$1, $(i + 1)] = $i
 	}
-	function number(x) { return x == "" ? "not measured" : sprintf(x < 10 ? "%.1f" : "%.0f", x) }
+	function number(x, unit) { return x == "" ? "not measured" : sprintf(x < 10 ? "%.1f" : "%.0f", x) unit }
 	function each(rate) { return rate == "" ? "" : 1000 / rate }
 	# row TEXT OURS THEIRS AIM SIGN: SIGN is 1 if the ratio is to be at least the aim, -1 if at most.
 	function row(text, ours, theirs, aim, sign, unit,    ratio, verdict) {
@@ -23,7 +23,7 @@ table() {
 			verdict = sign * (ratio - aim) >= 0 ? "met" : "missed"
 			ratio = sprintf("%.1f", ratio)
 		}
-		printf "| %s | %s%s | %s%s | %s | %s %s | %s |\n", text, number(ours), unit, number(theirs), unit, ratio, (sign > 0 ? "at least" : "at most"), aim, verdict
+		printf "| %s | %s | %s | %s | %s %s | %s |\n", text, number(ours, unit), number(theirs, unit), ratio, (sign > 0 ? "at least" : "at most"), aim, verdict
 	}
 	function tasks(rival) { return value["BenchmarkThroughput/" rival "/jobs=8", "tasks/min"] }
 	function life(rival, parallel, what) { return value["BenchmarkLife/" rival "/parallel=" parallel, what] }
@@ -38,7 +38,7 @@ table() {
 		row("HumanEval with gVisor and mutants, 2 jobs, time of one, rival runc", each(value["BenchmarkHumanEval/contrasted-gvisor/jobs=2", "verifications/s"]), each(value["BenchmarkHumanEval/contrasted/jobs=2", "verifications/s"]), 5, -1, " ms")
 		row("life of a sandbox with gVisor, p50, rival Docker", life("sbench-gvisor", 1, "p50-ms"), life("docker", 1, "p50-ms"), 0.8, -1, " ms")
 		memory = value["BenchmarkIdle/sbench", "MiB/sandbox"]
-		printf "| memory of an idle sandbox over that of its processes | %s MiB | | | at most 4 MiB | %s |\n", number(memory), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
+		printf "| memory of an idle sandbox over that of its processes | %s | | | at most 4 MiB | %s |\n", number(memory, " MiB"), (memory == "" ? "not measured" : memory <= 4 ? "met" : "missed")
 		print "\n| | p50, one at a time | sandboxes per second, 1 / 8 / 32 in parallel | tasks a minute, 8 jobs |"
 		print "|---|---|---|---|"
 		split("runc-run sbench sbench-host-ids sbench-crun sbench-gvisor docker", rivals)
@@ -51,7 +51,7 @@ table() {
 		for (i = 1; i in rivals; i++) {
 			r = rivals[i]
 			if (life(r, 1, "p50-ms") == "") { missing = 1; continue }
-			printf "| %s | %s ms | %s / %s / %s | %s |\n", text[r], number(life(r, 1, "p50-ms")), number(life(r, 1, "lives/s")), number(life(r, 8, "lives/s")), number(life(r, 32, "lives/s")), tasks(r) == "" ? "" : number(tasks(r))
+			printf "| %s | %s | %s / %s / %s | %s |\n", text[r], number(life(r, 1, "p50-ms"), " ms"), number(life(r, 1, "lives/s")), number(life(r, 8, "lives/s")), number(life(r, 32, "lives/s")), tasks(r) == "" ? "" : number(tasks(r))
 		}
 		exit missing ? 3 : 0
 	}' "$1"

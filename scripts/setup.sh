@@ -70,7 +70,7 @@ find_missing() {
 	while read -r target package programs; do
 		[[ "$targets" == *" $target "* ]] || continue
 		for program in $programs; do
-			[ -e "$program" ] || command -v "$program" >/dev/null 2>&1 || {
+			[[ "$program" == /* && -e "$program" ]] || command -v "$program" >/dev/null 2>&1 || {
 				missing+=("$package")
 				break
 			}
