@@ -20,6 +20,7 @@ import (
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/verifiers/families"
 )
 
 // A Plan is what a run does, on whatever host. [NewPlan] makes and checks it. Afterwards only its
@@ -137,7 +138,11 @@ func (p *Plan) planTask(task *compiler.Task) plannedTask {
 			t.images = append(t.images, imageRef{environment.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})
 		}
 	}
-	want(env.Image, env.Setup, "$.environment.image")
+	if p.CandidatesExist && !families.For(task).Sandboxed { // no sandbox has the image
+		t.inherits = false
+	} else {
+		want(env.Image, env.Setup, "$.environment.image")
+	}
 	if v := task.Verification(); v != nil {
 		t.oracle = imageKey(env.Image, nil)
 		if image, _ := p.verifierImage(task); image != "" {

@@ -88,6 +88,25 @@ func TestGradeNetwork(t *testing.T) {
 	}
 }
 
+// TestGradeTexts: texts are judged without a sandbox, so that their image need not be here. They may be predictions,
+// a run of SecureBench, or a run of sbench.
+func TestGradeTexts(t *testing.T) {
+	containerdtest.Open(t)
+	dir := agreeingPack(t, map[string]string{
+		"tasks.jsonl": `{"id": "a", "family": "short_answer", "input": {"question": "x"}, "eval": {"accepted_answers": ["1"]}}` + "\n",
+	})
+	predicted := lines(t, "one.jsonl", map[string]string{"id": "a", "answer": "1"})
+	before := filepath.Dir(lines(t, record.RecordsFile, map[string]any{"task_id": "a", "candidate_text": "1", "candidate_patch": nil, "hidden_values": "<redacted>"}))
+	again := filepath.Join(t.TempDir(), "of predictions")
+	for _, source := range []string{predicted, again, before} {
+		out := again
+		if source != predicted {
+			out = filepath.Join(t.TempDir(), "out")
+		}
+		expect(t, codeMeasured, "verified=1 passed=1", "grade", "-c", filepath.Join(dir, "tester.yaml"), source, "-o", out, "--quiet")
+	}
+}
+
 // TestGradeWorkspaces judges the directories and layers of an agent that ran elsewhere.
 func TestGradeWorkspaces(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
