@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -14,7 +15,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -164,6 +167,57 @@ func TestCustomAgent(t *testing.T) {
 				t.Errorf("%+v", r.record)
 			}
 		})
+	}
+}
+
+// twoAsks asks the model twice, and asks again while the provider has too much load.
+const twoAsks = `import os, urllib.error, urllib.request
+left = 2
+while left:
+    key = {"Content-Type": "application/json", "Authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}
+    body = b'{"model": "test-model", "input": "x", "store": false}'
+    try:
+        urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/responses", body, key)).read()
+        left -= 1
+    except urllib.error.HTTPError as e:
+        if e.code != 429:
+            raise
+`
+
+// TestProviderWaits: when a provider refuses the request of one attempt because of its load, the other attempt waits,
+// too. The records say how long. With the working clock, that time is not the attempt's own.
+func TestProviderWaits(t *testing.T) {
+	h := newHost(t)
+	var asked atomic.Int64
+	both := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method == http.MethodPost {
+			switch asked.Add(1) {
+			case 1:
+				<-both
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusTooManyRequests)
+			case 2:
+				close(both)
+				time.Sleep(time.Second) // until the relay has read the refusal
+			}
+		}
+		_, _ = io.WriteString(w, `{"output": [], "usage": {"input_tokens": 1, "output_tokens": 1}}`)
+	}))
+	t.Cleanup(server.Close)
+	tester := writePack(t, h.dir, taskRows(2, "true", ""), fmt.Sprintf(`harness:
+  type: command
+  env: [MY_KEY]
+  config: {command: [python3, -c, %q], provider: {api: openai, key: MY_KEY}, model: test-model, base_url: "%s/v1", timeout_seconds: 6, clock: working}
+`, twoAsks, server.URL))
+	h.env = append(h.env, "MY_KEY="+realKey)
+	out := filepath.Join(h.dir, "waited")
+	h.sbench(0, "run", tester, "--output-dir", out, "--jobs", "2", "--retries", "0")
+	for _, r := range recordsOf(t, out) {
+		if r.VerificationStatus != record.Passed || r.Times.ProviderWait < 5 {
+			t.Errorf("%s: %s %s %s, %+v", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailureMessage, r.Times)
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func Pending(key string, piece []byte) int {
 }
 
 // Begin is begin.
-func (p *Pace) Begin(ctx context.Context) (time.Duration, bool) { return p.begin(ctx) }
+func (p *Pace) Begin(ctx context.Context) bool { return p.begin(ctx) }
 
 // End is end.
 func (p *Pace) End(status int, hold time.Duration) { p.end(status, hold) }

@@ -29,6 +29,7 @@ type ledger struct {
 	held     int64       // bytes of bodies and answers in memory
 	reserved proxy.Usage // for the requests in progress
 	waits    span        // that the provider asked for
+	since    time.Time   // since when a request waits for the provider; zero if none does
 	path     string      // of the last generation; "" before the first
 	first    *question   // the first generation; nil before it, and after any generation has succeeded
 }
@@ -89,16 +90,29 @@ type span struct {
 	from, to time.Time     // the last
 }
 
+func (s *span) add(from, to time.Time) {
+	switch {
+	case !to.After(from) || !to.After(s.to):
+	case from.After(s.to):
+		s.total, s.from, s.to = s.total+s.to.Sub(s.from), from, to
+	default:
+		s.to = to
+	}
+}
+
+// waiting begins a span in which the provider makes the agent wait, which waited ends.
+func (l *ledger) waiting(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = since
+}
+
 // waited adds a span in which the provider made the agent wait. It may end in the future.
 func (l *ledger) waited(from, to time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch w := &l.waits; {
-	case !to.After(from) || !to.After(w.to):
-	case from.After(w.to):
-		w.total, w.from, w.to = w.total+w.to.Sub(w.from), from, to
-	default:
-		w.to = to
+	if l.waits.add(from, to); from.Equal(l.since) {
+		l.since = time.Time{}
 	}
 }
 
@@ -196,7 +210,11 @@ func (l *ledger) snapshot() Facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f := l.facts
-	f.ProviderWait = l.waits.length().Seconds()
+	waits := l.waits
+	if !l.since.IsZero() {
+		waits.add(l.since, time.Now())
+	}
+	f.ProviderWait = waits.length().Seconds()
 	f.Statuses = slices.Clone(f.Statuses)
 	f.Failed, f.Stripped, f.External = maps.Clone(f.Failed), maps.Clone(f.Stripped), maps.Clone(f.External)
 	return f

@@ -42,17 +42,16 @@ func NewPace(perMinute int64) *Pace {
 	return p
 }
 
-// begin waits until the provider may be asked. held is how long the provider made it wait. The caller must call end if
-// ok is true. It is false if ctx ends first.
-func (p *Pace) begin(ctx context.Context) (held time.Duration, ok bool) {
-	begun := time.Now()
+// begin waits until the provider has room for a request. The caller must call end if ok is true. It is false if ctx ends
+// first.
+func (p *Pace) begin(ctx context.Context) (ok bool) {
 	for {
 		p.mu.Lock()
 		wait, changed := time.Until(p.until), p.changed
 		if wait <= 0 && (p.most == 0 || p.open < p.most) {
 			p.open++
 			p.mu.Unlock()
-			break
+			return true
 		}
 		p.mu.Unlock()
 		var timer <-chan time.Time
@@ -63,15 +62,18 @@ func (p *Pace) begin(ctx context.Context) (held time.Duration, ok bool) {
 		case <-timer:
 		case <-changed:
 		case <-ctx.Done():
-			return time.Since(begun), false
+			return false
 		}
 	}
-	held = time.Since(begun)
+}
+
+// turn waits for the turn of a request that has begun, and ends the request if ctx ends first.
+func (p *Pace) turn(ctx context.Context) bool {
 	if p.turns != nil && p.turns.Wait(ctx) != nil {
 		p.end(0, 0)
-		return held, false
+		return false
 	}
-	return held, true
+	return true
 }
 
 // end ends a request. status is the provider's, 0 for none, and hold how long it asks to wait.
@@ -127,8 +129,10 @@ func (r *Relay) await(ctx context.Context) (done func(status int, hold time.Dura
 		return nil, false
 	}
 	begun := time.Now()
-	held, ok := pace.begin(ctx)
-	r.ledger.waited(begun, begun.Add(held))
+	r.ledger.waiting(begun)
+	ok = pace.begin(ctx)
+	r.ledger.waited(begun, time.Now())
+	ok = ok && pace.turn(ctx)
 	return func(status int, hold time.Duration) {
 		pace.end(status, hold)
 		now := time.Now()
