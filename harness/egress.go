@@ -27,6 +27,7 @@ const (
 // Egress says what a harness may reach. The zero Egress allows nothing.
 type Egress struct {
 	Domains     []domain.Domain
+	Mirrors     []domain.Domain    // see proxy.Allowlist
 	Transparent bool               // also serves programs that do not use a proxy
 	CABundle    string             // host file of certificates to trust, for images without any; "" for none
 	Log         *proxy.Log         // required if anything may be reached
@@ -125,12 +126,12 @@ func (e Egress) Open(task string, attempt int) (Access, error) {
 // open opens the network access that e allows, and a relay unless provider is nil.
 func (e Egress) open(task string, attempt int, provider *relay.Config) (*egressSession, error) {
 	w := &egressSession{egress: e}
-	if len(e.Domains) == 0 && provider == nil {
+	if len(e.Domains)+len(e.Mirrors) == 0 && provider == nil {
 		return w, nil
 	}
 	var err error
 	w.proxy, err = proxy.New(proxy.Config{
-		Allowed: proxy.Allowlist{Domains: e.Domains}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt, Explicit: !e.Transparent,
+		Allowed: proxy.Allowlist{Domains: e.Domains, Mirrors: e.Mirrors}, Limits: e.Limits, Log: e.Log, Task: task, Attempt: attempt, Explicit: !e.Transparent,
 	})
 	if err != nil || provider == nil {
 		return w, err

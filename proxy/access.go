@@ -71,7 +71,7 @@ func (a *access) deny(why reason, rule string) decision {
 
 // dial connects to the host. If it cannot, it ends the access and returns nil.
 func (a *access) dial() *upstream {
-	up, err := a.p.dial(a.p.ctx, a.last.Host, a.last.Port)
+	up, err := a.p.dial(a.p.ctx, a.last)
 	if err != nil {
 		a.recordError(err)
 		a.end(0, 0)

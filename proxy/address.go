@@ -27,15 +27,15 @@ func deniedNetworks() map[netip.Prefix]string {
 	prefix := netip.MustParsePrefix
 	return map[netip.Prefix]string{
 		prefix("0.0.0.0/8"):        "unspecified",
-		prefix("10.0.0.0/8"):       "private",
+		prefix("10.0.0.0/8"):       privateNetwork,
 		prefix("100.64.0.0/10"):    "carrier-grade NAT", // Alibaba's metadata service, too
 		prefix("127.0.0.0/8"):      "loopback",
 		prefix("169.254.0.0/16"):   "link-local", // most clouds' metadata service, too
-		prefix("172.16.0.0/12"):    "private",
+		prefix("172.16.0.0/12"):    privateNetwork,
 		prefix("192.0.0.0/24"):     "protocol assignments", // Oracle's metadata service, too
 		prefix("192.0.2.0/24"):     "documentation",
 		prefix("192.88.99.0/24"):   "6to4 relay",
-		prefix("192.168.0.0/16"):   "private",
+		prefix("192.168.0.0/16"):   privateNetwork,
 		prefix("198.18.0.0/15"):    "benchmarking", // ServeDNS assigns these inside a sandbox
 		prefix("198.51.100.0/24"):  "documentation",
 		prefix("203.0.113.0/24"):   "documentation",
@@ -49,11 +49,14 @@ func deniedNetworks() map[netip.Prefix]string {
 	}
 }
 
+// privateNetwork is the name of RFC 1918's networks in deniedNetworks.
+const privateNetwork = "private"
+
 // newAddressCheck returns a function that returns nil for an address that the proxy may dial: a public
-// address that is not this host's.
-func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) error {
+// address that is not this host's or, if private is set, one in RFC 1918's networks.
+func newAddressCheck(local func(netip.Addr) (bool, error)) func(address netip.Addr, private bool) error {
 	denied := deniedNetworks()
-	return func(address netip.Addr) error {
+	return func(address netip.Addr, private bool) error {
 		a := address.Unmap()
 		switch {
 		case !a.IsValid() || a.Zone() != "":
@@ -64,7 +67,7 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(netip.Addr) erro
 			return &refusedAddress{address, "not global unicast"}
 		}
 		for prefix, name := range denied { // they do not overlap
-			if prefix.Contains(a) {
+			if prefix.Contains(a) && !(private && name == privateNetwork) {
 				return &refusedAddress{address, name}
 			}
 		}

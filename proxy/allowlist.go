@@ -17,6 +17,8 @@ var (
 // An Allowlist says what a harness may reach. The zero Allowlist denies everything.
 type Allowlist struct {
 	Domains []domain.Domain // empty means nothing
+	// Mirrors are allowed like Domains, and may have an address in a private network of RFC 1918.
+	Mirrors []domain.Domain
 }
 
 // A request is what a program in a sandbox asks for. The zero request is denied.
@@ -33,6 +35,7 @@ type decision struct {
 	Host    string // normalised; "" if the requested host is malformed or an address
 	Port    uint16 // 0 if the requested port is malformed
 	Rule    string // the rule that allowed or refused the request
+	Private bool   // the host may have a private address
 	Reason  reason // of a refusal
 	Cure    string // of a refusal: how to allow the request
 }
@@ -43,7 +46,11 @@ func (p Allowlist) decide(r request) decision {
 	host, badName := normalise(r.Host)
 	port, okPort := parsePort(r.Port)
 	d := decision{Host: host, Port: port}
-	rule := slices.IndexFunc(p.Domains, func(allowed domain.Domain) bool { return allowed.Allows(host) })
+	allowing := func(d domain.Domain) bool { return d.Allows(host) }
+	domains, rule := p.Mirrors, slices.IndexFunc(p.Mirrors, allowing)
+	if d.Private = rule >= 0; !d.Private {
+		domains, rule = p.Domains, slices.IndexFunc(p.Domains, allowing)
+	}
 	switch {
 	case badName != "":
 		return d.refuse(badName, "hosts are named by DNS names")
@@ -59,7 +66,7 @@ func (p Allowlist) decide(r request) decision {
 	case r.Kind == KindHTTP && !slices.Contains(methods, r.Method):
 		return d.refuse(reasonMethod, "methods "+strings.Join(methods, ", "))
 	}
-	d.Allowed, d.Rule = true, p.Domains[rule].String()
+	d.Allowed, d.Rule = true, domains[rule].String()
 	return d
 }
 

@@ -257,10 +257,10 @@ func authorityRows() []row {
 // addressRows gives the world allowed names that lead to addresses, most of them
 // forbidden.
 func addressRows(w *world) []row {
-	w.own = []netip.Addr{netip.MustParseAddr("93.184.216.40"), netip.MustParseAddr("2606:2800::40")}
+	w.own = []netip.Addr{netip.MustParseAddr("93.184.216.40"), netip.MustParseAddr("2606:2800::40"), netip.MustParseAddr("10.0.0.9")}
 	var rows []row
 	for i, address := range []string{
-		"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1",
+		"10.0.0.9", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.0.1", "127.0.0.1", "127.8.8.8", "0.0.0.0", "0.1.2.3", "169.254.169.254", "169.254.0.1",
 		"100.64.0.1", "100.100.100.200", "168.63.129.16", "192.0.0.192", "192.0.2.2", "198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "192.88.99.1",
 		"224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "93.184.216.40",
 		"::1", "::", "fe80::1", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "::ffff:10.0.0.1", "::127.0.0.2",
@@ -272,7 +272,15 @@ func addressRows(w *world) []row {
 		if logged.Is4In6() {
 			logged = logged.Unmap() // Go's resolver does so, and connects over IPv4
 		}
-		rows = append(rows, row{name: address, ask: connect(name+":443", nil), log: []string{"connect deny address_not_allowed"}, address: logged.String()})
+		denied := row{name: address, ask: connect(name+":443", nil), log: []string{"connect deny address_not_allowed"}, address: logged.String()}
+		rows = append(rows, denied)
+		name = fmt.Sprintf("a%d.mirror.test", i)
+		w.lead(name, address)
+		mirror := row{name: "mirror at " + address, ask: connect(name+":443", withSNI(name)), log: []string{"connect allow"}, reached: []string{logged.String() + ":443"}, answer: "HIT"}
+		if !logged.Is4() || !logged.IsPrivate() || i == 0 { // the first is the host's own
+			mirror.log, mirror.reached, mirror.answer, mirror.address = denied.log, nil, "", denied.address
+		}
+		rows = append(rows, mirror)
 	}
 	w.lead("http.allowed.test", "169.254.169.254")
 	w.lead("mixed.allowed.test", "10.0.0.1|"+public)

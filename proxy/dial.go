@@ -59,26 +59,28 @@ func (h *hosts) put(name string, address netip.Addr) {
 	h.all[name] = resolved{address, time.Now().Add(hostsTTL)}
 }
 
-// dial connects to an allowed, normalised name: to the first of its addresses that passes the check and answers.
-func (p *Proxy) dial(ctx context.Context, host string, port uint16) (*upstream, error) {
+// dial connects to the host of a decision that allows it: to the first of its addresses that passes the check and
+// answers.
+func (p *Proxy) dial(ctx context.Context, to decision) (*upstream, error) {
+	host := to.Host
 	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
 	d := net.Dialer{
 		Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
 		Control: func(network, address string, c syscall.RawConn) error { // before connect(2)
-			to, err := netip.ParseAddrPort(address)
+			at, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
 			}
-			if err := cmp.Or(p.check(to.Addr()), BoundHost(network, address, c)); err != nil || p.cfg.hooks.control == nil {
+			if err := cmp.Or(p.check(at.Addr(), to.Private), BoundHost(network, address, c)); err != nil || p.cfg.hooks.control == nil {
 				return err
 			}
 			return p.cfg.hooks.control(network, address, c)
 		},
 	}
 	var conn net.Conn
-	at := func(name string) string { return net.JoinHostPort(name, strconv.Itoa(int(port))) }
+	at := func(name string) string { return net.JoinHostPort(name, strconv.Itoa(int(to.Port))) }
 	if known, ok := p.hosts.get(host); ok && !p.cfg.hooks.forget {
 		d.Timeout = knownTime
 		conn, _ = d.DialContext(ctx, "tcp", at(known.String()))

@@ -55,7 +55,7 @@ func (p *Proxy) newTransport() *http.Transport {
 // dialHTTP connects to the host that was allowed, even if the dispatcher changed the request. ctx has the transfer.
 func (p *Proxy) dialHTTP(ctx context.Context, _, _ string) (net.Conn, error) {
 	x := ctx.Value(transferKey{}).(*transfer)
-	up, err := p.dial(ctx, x.allowed.Host, x.allowed.Port)
+	up, err := p.dial(ctx, x.allowed)
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}

@@ -55,7 +55,7 @@ type Proxy struct {
 	dispatcher *goproxy.ProxyHttpServer // dispatches; all decisions are made here
 	server     *http.Server
 	transport  *http.Transport
-	check      func(netip.Addr) error // of addresses to dial
+	check      func(address netip.Addr, private bool) error // of addresses to dial
 	hosts      hosts
 	names      *names
 	up, down   *budget

@@ -81,7 +81,7 @@ func reasons() map[reason]refusal {
 		reasonHost:           {403, "add the host to harness.config.allowed_domains"},
 		reasonLookup:         {403, "use the proxy variables, or set runtime.network.transparent"},
 		reasonHostMismatch:   {403, "ask the host whose name was looked up"},
-		reasonAddress:        {403, "nothing; the proxy connects only to public addresses"},
+		reasonAddress:        {403, "nothing; the proxy connects only to public addresses (a build, with --mirror, also to those of private networks)"},
 		reasonResolve:        {502, "check the name and the name server of the host"},
 		reasonDial:           {502, "check that the host is up and listens on the port"},
 		reasonUpstream:       {502, "check the host's own log"},

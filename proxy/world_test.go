@@ -336,6 +336,7 @@ func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 	if cfg.Allowed.Domains == nil {
 		cfg.Allowed.Domains = domains(w.t, "allowed.test", "sub.wild.test")
 	}
+	cfg.Allowed.Mirrors = domains(w.t, "mirror.test")
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	must.Do(w.t, err)
 	w.t.Cleanup(func() { report(w.t, p.Close()) })

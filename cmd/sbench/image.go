@@ -171,6 +171,7 @@ type imageBuildCmd struct {
 	File    string          `default:"Dockerfile" help:"Dockerfile, relative to the directory."`
 	Pack    string          `placeholder:"DIR" help:"Build the images of all Dockerfiles in an imported pack, instead of one."`
 	Allow   []domain.Domain `placeholder:"DOMAIN" help:"Domain that commands may reach, with its subdomains; can be repeated. Default: none."`
+	Mirror  []domain.Domain `placeholder:"DOMAIN" help:"Like --allow, for a host in a private network (10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16), such as a mirror."`
 	jsonFlag
 }
 
@@ -182,7 +183,7 @@ func (cmd *imageBuildCmd) Run(ctx context.Context, a *app) error {
 	}
 	var built []runtime.Image
 	err = a.withClient(ctx, nil, func(c *host.Host) error {
-		return site.Build{File: cmd.File, Allow: cmd.Allow, Output: a.stderr}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
+		return site.Build{File: cmd.File, Allow: cmd.Allow, Mirror: cmd.Mirror, Output: a.stderr}.Images(ctx, c, wanted, func(_ pack.BuiltImage, img runtime.Image, err error) error {
 			if err == nil {
 				built = append(built, img)
 			}

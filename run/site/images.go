@@ -117,6 +117,7 @@ func (b buildImages) Resolve(ctx context.Context, ref string) (runtime.Image, er
 type Build struct {
 	File   string          // the Dockerfile, relative to each context
 	Allow  []domain.Domain // that commands may reach
+	Mirror []domain.Domain // the same, also at private addresses
 	Output io.Writer       // for what commands print
 }
 
@@ -133,7 +134,7 @@ func (o Build) Images(ctx context.Context, h *host.Host, wanted []pack.BuiltImag
 		return err
 	}
 	defer func() { failed = errors.Join(failed, engine.Close(ctx)) }()
-	found := &resolver{host: h, engine: engine, policy: images.PullMissing, setup: harness.Egress{Domains: o.Allow}, capabilities: environment.PackageCapabilities()}
+	found := &resolver{host: h, engine: engine, policy: images.PullMissing, setup: harness.Egress{Domains: o.Allow, Mirrors: o.Mirror}, capabilities: environment.PackageCapabilities()}
 	b := found.builder(dir, "")
 	b.Output = o.Output
 	for _, image := range wanted {
