@@ -146,6 +146,10 @@ func TestWarnings(t *testing.T) {
 	degraded, doubtful := passed("one", "sealed"), passed("one", "executed")
 	doubtful["verifier_metadata"] = map[string]any{"doubtful": true}
 	degraded["degraded"] = []string{"memory", "swap"}
+	judged, late, guessed := passed("one", "sealed"), passed("one", "sealed"), passed("one", "contrasted")
+	judged["verifier_metadata"], judged["provenance"] = map[string]any{"judge": map[string]any{}}, map[string]any{"policy": map[string]any{"judge": "a model"}}
+	late["producer_failure"] = map[string]any{"reason": "producer_timeout"}
+	guessed["contrast"] = map[string]any{"state": "uncalibrated"}
 	for _, tt := range []struct {
 		name    string
 		planned int
@@ -162,6 +166,9 @@ func TestWarnings(t *testing.T) {
 		{"no assurance", 1, passed("one", ""), false, "executed: 1 of 1 passes show only that the command succeeded, and that it can fail"},
 		{"doubtful", 1, doubtful, false, "executed: 1 of 1 passes show only that the command succeeded, and that it can fail\ndoubtful: the candidates of these tasks pass tests that expect something wrong: one"},
 		{"unscored", 1, map[string]any{"task_id": "one", "verification_status": "error"}, false, "unscored: 1 error and 0 pending are left out of the accuracy"},
+		{"judged", 1, judged, false, "judged: 1 answer judged by a model: a model"},
+		{"late", 1, late, false, "after_timeout: 1 candidate judged although the harness ended badly, for example at its time limit"},
+		{"uncalibrated", 1, guessed, false, "uncalibrated: 1 of 1 passes depend on changed tests that were not calibrated with a reference solution"},
 		{"unverified", 1, passed("one", "sealed"), true, "unverified: candidates.jsonl: no seal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,8 @@ type Run struct {
 	Harness     record.Harness `json:"harness"`
 	Agents      []string       `json:"agents"` // name, version and model
 	Jobs        int            `json:"jobs,omitempty"`
-	Degraded    []string       `json:"degraded"` // limits that the host did not enforce for some attempt
+	Isolation   []string       `json:"isolation"` // of the sandboxes, each once
+	Degraded    []string       `json:"degraded"`  // limits that the host did not enforce for some attempt
 	// Judges are the models that judged answers, and Judged is how many answers they judged.
 	Judges []string `json:"judges,omitempty"`
 	Judged int      `json:"judged,omitempty"`

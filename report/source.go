@@ -75,6 +75,7 @@ type Attempt struct {
 	Cost                      float64      // in US dollars; 0 if unknown
 	PeakMemory                int64        // bytes; 0 if unknown
 	Agent                     string       // name, version and model
+	Isolation                 string       // of its sandboxes; "" if unknown
 	Degraded                  []string     // limits that the host did not enforce
 	Judge                     string       // the model that judged it; "" for none
 	Assurance                 string       // how certain a pass is; "" unless the attempt passed
@@ -232,7 +233,7 @@ func summarise(rec record.Record) Attempt {
 		Task: rec.TaskID, Benchmark: rec.BenchmarkID, Family: rec.TaskType, Category: rec.Category,
 		Number: max(1, rec.Attempt), Status: rec.VerificationStatus, Phase: rec.FailurePhase, Reason: rec.FailureReason,
 		Started: rec.StartedAt, Ended: rec.EndedAt, Producer: cmp.Or(max(0, rec.Times.Producer), max(0, number(rec.ProducerMetadata["wall_seconds"]))), Verifier: max(0, rec.Times.Verifier),
-		Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
+		Isolation: string(rec.Provenance.Policy.Isolation), Degraded: slices.Concat(rec.Degraded, rec.Provenance.Policy.Degraded), rows: rec.Provenance.Row + rec.Provenance.Evaluation,
 	}
 	if a.Status == record.Passed {
 		a.Phase, a.Reason = "", ""
@@ -261,7 +262,7 @@ func summarise(rec record.Record) Attempt {
 	if rec.Agent != nil {
 		a.Agent = join(rec.Agent.Name, rec.Agent.Version, rec.Agent.Model)
 	}
-	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent} {
+	for _, name := range []*string{&a.Task, &a.Benchmark, &a.Family, &a.Category, &a.Phase, &a.Reason, &a.Message, &a.Agent, &a.Isolation} {
 		*name = strings.Clone(cutText(*name, maxName).Head)
 	}
 	return a

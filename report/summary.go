@@ -54,11 +54,14 @@ func (s *Source) run() Run {
 
 // describe fills in what only the attempts have, and what a manifest lacks that cannot be read.
 func (s *Source) describe(r *Run) {
-	agents, degraded, judges := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	agents, isolation, degraded, judges := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, a := range s.Attempts {
 		r.BenchmarkID = cmp.Or(r.BenchmarkID, a.Benchmark)
 		if a.Agent != "" {
 			agents[a.Agent] = true
+		}
+		if a.Isolation != "" {
+			isolation[a.Isolation] = true
 		}
 		if a.Judge != "" {
 			judges[a.Judge] = true
@@ -98,7 +101,7 @@ func (s *Source) describe(r *Run) {
 	if r.Judged > 0 {
 		r.Judges = sortedKeys(judges)
 	}
-	r.Agents, r.Degraded = sortedKeys(agents), sortedKeys(degraded)
+	r.Agents, r.Isolation, r.Degraded = sortedKeys(agents), sortedKeys(isolation), sortedKeys(degraded)
 }
 
 // sortedKeys returns the sorted keys, never nil.

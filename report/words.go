@@ -54,7 +54,7 @@ func (r Run) Title() string {
 	return cmp.Or(r.RunID, r.Dir)
 }
 
-// Subtitle returns the run's benchmark and its agents or other harness; "" if unknown.
+// Subtitle returns the run's benchmark, its agents or other harness, and what isolated them; "" if unknown.
 func (r Run) Subtitle() string {
 	words := r.BenchmarkID
 	if r.PackVersion > 0 {
@@ -64,7 +64,11 @@ func (r Run) Subtitle() string {
 	if len(harness) == 0 {
 		harness = []string{r.Harness.Type}
 	}
-	return strings.Trim(words+", "+strings.Join(harness, ", "), ", ")
+	words = strings.Trim(words+", "+strings.Join(harness, ", "), ", ")
+	if len(r.Isolation) > 0 {
+		words += ", isolation: " + strings.Join(r.Isolation, ", ")
+	}
+	return words
 }
 
 // NameOr returns the name of a group, or a placeholder if it is empty.
