@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/pack/harbor"
 )
 
 // A block is a fenced block of a page.
@@ -178,5 +182,45 @@ func TestDocsBlocks(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDocsCommands: every command of a page and of a pack's README, whether TestDocs runs it or not, is one of
+// sbench, with flags that it has.
+func TestDocsCommands(t *testing.T) {
+	command := regexp.MustCompile(`^ {4,}(?:\$ |- (?:run: )?)?(?:[A-Z_]+=\S+ )*(?:bin/)?sbench ([a-z].*)`)
+	quoted, rest := regexp.MustCompile(`"[^"]*"|'[^']*'`), regexp.MustCompile(` (&&|\||>|#) .*| < .*`)
+	all := pages(t)
+	readmes, err := filepath.Glob("../../benchmarks/*/README.md")
+	must.Do(t, err)
+	for _, readme := range readmes {
+		text, err := os.ReadFile(readme)
+		must.Do(t, err)
+		all[readme] = string(text)
+	}
+	seen := 0
+	for page, text := range all {
+		fenced, others := blocks(text)
+		for _, b := range fenced {
+			for i, line := range b.lines {
+				others[b.first+i] = "    " + strings.TrimLeft(line, " ")
+			}
+		}
+		for number, line := range others {
+			m := command.FindStringSubmatch(line)
+			if m == nil || strings.ContainsAny(m[1], "[…") {
+				continue
+			}
+			seen++
+			formats := append(pack.Formats(), harbor.Formats()...)
+			parser, err := kong.New(&cli{Pack: packCmd{Import: newPackImport(formats)}}, helpVars(formats))
+			must.Do(t, err)
+			if _, err := parser.Parse(strings.Fields(rest.ReplaceAllString(quoted.ReplaceAllString(m[1], "x"), ""))); err != nil {
+				t.Errorf("%s:%d: %s: %v", page, number, m[1], err)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d commands", seen)
 	}
 }
