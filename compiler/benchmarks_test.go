@@ -28,6 +28,21 @@ func TestBenchmarks(t *testing.T) {
 	if summary.Packs < 6 || summary.Testers < 6 {
 		t.Errorf("summary %+v", summary)
 	}
+	filled, err := filepath.Glob("../benchmarks/*/provenance.json")
+	if err != nil || len(filled) < 4 {
+		t.Error(filled, err)
+	}
+	for _, name := range filled { // the ids of rows that stand in for public ones say so
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(name), "tasks.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if id := strings.SplitN(line, `"`, 5)[3]; !strings.Contains(id, "own") && !strings.HasPrefix(id, "repo-patch-smoke/") {
+				t.Errorf("%s has %s", name, id)
+			}
+		}
+	}
 	for _, f := range family.All() {
 		dir := filepath.Join("../benchmarks", strings.ReplaceAll(f.Name, "_", "-")+"-smoke")
 		if !f.Active() {

@@ -63,6 +63,9 @@ check_files() {
 	[ -z "$short" ] || containers=0
 	[ "$(wc -l <"$stage/listing")" = "$((4 * $(grep -c '\.deb$' "$stage/listing") + 2 + containers))" ]
 
+	say "the changelog"
+	grep -qE "^## \[$("$here/version.sh" | sed -E 's/^v([0-9.]+).*/\1/; s/\./\\./g')\] - 20[0-9]{2}-[01][0-9]-[0-3][0-9]$" "$here/../CHANGELOG.md" || die "CHANGELOG.md has no dated section of this version"
+
 	say "the list of modules"
 	tr -d '\n' <"$stage/one/$name.cdx.json" >"$stage/bill"
 	grep -q '^{"bomFormat": "CycloneDX".*"name": "github.com/alecthomas/kong", "version": "v[0-9.]*".*\]}$' "$stage/bill"

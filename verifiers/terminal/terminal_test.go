@@ -57,6 +57,7 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 		"hidden/sb/tests/test_it.py": "import os, unittest\nclass TestAnswer(unittest.TestCase):\n    def test_file(self):\n        self.assertTrue(os.path.exists('answer.txt'))\ndef test_answer():\n    assert open(os.environ['SECUREBENCH_WORKSPACE'] + '/answer.txt').read() == '44\\n'\n",
 		"hidden/chroot/check.sh":     "#!/bin/sh\nset -eu\nchroot / true\ngrep -qx 44 /workspace/answer.txt\n",
 	})
+	must.Do(t, os.Chmod(filepath.Join(w.dir, "hidden/s/script.sh"), 0o644))
 	return w
 }
 
@@ -148,6 +149,7 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, script that always ends with status 0", "summary", solve, ""},
 		{"honest, SecureBench's layout", "sb", solve, ""},
 		{"wrong, SecureBench's layout", "sb", "echo 45 > answer.txt", "checker_failed"},
+		{"honest, script without its executable bit", "script", solve, ""},
 		{"honest, pytest", "pytest", solve, ""},
 		{"honest, python", "python", solve, ""},
 		{"honest, modules, one of which is named like one of pytest's", "module", `echo 'def box(n): return [n]' > packaging.py; echo 'import inner' > outer.py; echo 'N = 3' > inner.py`, ""},
