@@ -173,7 +173,7 @@ type Config struct {
 	// oci.Config.
 	IsolateProcesses bool
 	// SealOutput keeps the sandbox's processes from opening a standard output anew, in /proc or as /dev/stdout, even the
-	// output of a process of the same user. It has no effect under gVisor, and where sandboxes have the host's ids.
+	// output of a process of the same user: standard output is a socket, which cannot be opened.
 	SealOutput bool
 
 	Limits  Limits

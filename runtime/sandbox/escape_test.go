@@ -314,6 +314,37 @@ func linux(t *testing.T) (major, minor int) {
 	return major, minor
 }
 
+// TestSealedOutput: a process writes to a sealed standard output, and neither it nor another process of its user opens
+// that anew. The interfaces that its socket shows are the sandbox's.
+func TestSealedOutput(t *testing.T) {
+	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
+	const script = `import array, fcntl, os, struct, subprocess, sys
+for f in ("/dev/stdout", f"/proc/{os.getppid()}/fd/1", f"/proc/{(sys.argv + [os.getpid()])[1]}/fd/1"):
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        try:
+            os.open(f, flags | os.O_NONBLOCK)
+            print("opens", f, file=sys.stderr)
+        except OSError:
+            pass
+if len(sys.argv) == 1:
+    interfaces = array.array("B", bytes(4096))
+    room, _ = struct.unpack("iP", fcntl.ioctl(1, 0x8912, struct.pack("iP", 4096, interfaces.buffer_info()[0])))  # SIOCGIFCONF
+    print([interfaces.tobytes()[i:i + 16].rstrip(b"\0").decode() for i in range(0, room, 40)], flush=True)
+    subprocess.run([sys.executable, "-c", sys.orig_argv[2], str(os.getpid())])
+    open("/dev/stderr", "w").write("end")
+`
+	for _, user := range []string{"", "1000:1000"} {
+		for _, persistent := range []bool{false, true} {
+			sandbox := create(t, run, runtime.Config{Name: "sealed", Image: image, User: user, Persistent: persistent, IsolateProcesses: true, SealOutput: true})
+			exit, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 4096})
+			report(t, err)
+			if out, said := exit.Stdout.String(), exit.Stderr.String(); !exit.Success() || out != "['lo']\n" || said != "end" {
+				t.Errorf("user %q, persistent %v: %v: %q, %q", user, persistent, exit, out, said)
+			}
+		}
+	}
+}
+
 // TestNothingIsLeftBehind: daemonized children die with the first process.
 func TestNothingIsLeftBehind(t *testing.T) {
 	w := newWorld(t)

@@ -98,7 +98,10 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 		return nil, err
 	}
 	defer release()
-	container := task.Config{ID: s.id, Dir: s.dir, Spec: data, SealOutput: s.cfg.SealOutput}
+	container := task.Config{ID: s.id, Dir: s.dir, Spec: data}
+	if s.cfg.SealOutput {
+		container.SealOutput = s.netns.Path()
+	}
 	if s.ids.own != nil {
 		container.Base, container.Devices = s.ids.own.Base(), s.root.Devices()
 	}

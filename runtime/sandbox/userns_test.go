@@ -336,8 +336,6 @@ func TestPrivilegesWithin(t *testing.T) {
 		{"terminals", nil, "python3 -c 'import os;a,b=os.openpty();print(os.ttyname(b))'", "/dev/pts/0"},
 		{"standard output anew", nil, "echo anew >/dev/stdout", "anew"},
 		{"standard output anew as another", func(c *runtime.Config) { c.User = "1000:1000" }, "echo anew >/dev/stdout", "anew"},
-		{"standard output sealed", func(c *runtime.Config) { c.SealOutput = true }, "(echo anew >/dev/stdout) 2>/dev/null || echo sealed; echo err >/dev/stderr", "sealed"},
-		{"standard output sealed from another", func(c *runtime.Config) { c.User, c.SealOutput = "1000:1000", true }, "(echo anew >/dev/stdout) 2>/dev/null || echo sealed", "sealed"},
 		{"low port", func(c *runtime.Config) { c.User = "1000:1000" }, "python3 -c 'import socket;s=socket.socket();s.bind((\"127.0.0.1\",80));print(\"bound\")'", "bound"},
 		{"chroot", func(c *runtime.Config) { c.Capabilities = []string{"CAP_SYS_CHROOT"} }, "chroot / sh -c 'echo in'", "in"},
 		{"sealed", func(c *runtime.Config) { c.IsolateProcesses = true }, "echo x >/proc/self/comm 2>/dev/null || echo sealed", "sealed"},

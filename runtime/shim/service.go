@@ -57,7 +57,7 @@ func newService(anchor string, shutdown func()) *service {
 type task struct {
 	oci        ociRuntime
 	owner      uint32 // of the standard streams
-	sealOutput bool   // but not of standard output
+	sealOutput string // see Options
 
 	changing sync.Mutex // held by calls that execute the OCI runtime
 	mu       sync.Mutex // guards what follows
@@ -72,7 +72,7 @@ type Options struct {
 	Program    string   `json:"program"`     // the OCI runtime, by path or by name; "" means runc
 	Flags      []string `json:"flags"`       // its flags before the command
 	Owner      uint32   `json:"owner"`       // of pipes that are standard streams; 0 leaves them
-	SealOutput bool     `json:"seal_output"` // leaves standard output as it is
+	SealOutput string   `json:"seal_output"` // the path of a network namespace in which standard output is a socket; "" for a pipe
 }
 
 // find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is

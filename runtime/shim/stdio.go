@@ -3,14 +3,17 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime/thread"
 )
 
 // stdio are the standard streams of a process; those that are nil are the host's /dev/null. They
-// are the caller's files themselves: nothing is copied.
+// are the caller's files themselves: nothing is copied, except from a sealed standard output.
 type stdio struct{ in, out, err *os.File }
 
 // StreamName returns the name by which the server opens a file of this process, such as an end of
@@ -59,7 +62,7 @@ func open(path string, mode int) (*os.File, error) {
 }
 
 // openStdio opens a caller's files. With an owner other than 0, pipes become this user's, who may
-// then open them anew as /dev/stdout. With sealOutput, nobody in the sandbox can open standard output.
+// then open them anew as /dev/stdout.
 func (t *task) openStdio(p *process) (s stdio, _ error) {
 	for _, f := range []struct {
 		file **os.File
@@ -70,7 +73,11 @@ func (t *task) openStdio(p *process) (s stdio, _ error) {
 			continue
 		}
 		file, err := openStream(f.name, f.mode)
-		if err == nil && t.owner != 0 && strings.Contains(f.name, " pipe:") && (f.file != &s.out || !t.sealOutput) {
+		switch {
+		case err != nil:
+		case f.file == &s.out && t.sealOutput != "":
+			file, err = seal(file, t.sealOutput)
+		case t.owner != 0 && strings.Contains(f.name, " pipe:"):
 			err = file.Chown(int(t.owner), int(t.owner))
 		}
 		*f.file = file
@@ -80,6 +87,34 @@ func (t *task) openStdio(p *process) (s stdio, _ error) {
 		}
 	}
 	return s, nil
+}
+
+// seal returns a socket from which everything is copied to a pipe, which seal closes in the end. A process can open
+// another process's pipe anew in /proc, but not its socket (ENXIO). The socket shows the interfaces of its network
+// namespace (netdevice(7)), and is therefore in the sandbox's, whose path is network.
+func seal(pipe *os.File, network string) (*os.File, error) {
+	var ends [2]int
+	err := thread.Run(func() error {
+		namespace, err := open(network, unix.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = namespace.Close() }()
+		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter %s: %w", network, err)
+		}
+		ends, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, pipe.Close())
+	}
+	ours := os.NewFile(uintptr(ends[0]), "standard output")
+	go func() { // until all processes with the other end have ended, or sbench has closed the pipe
+		_, _ = io.Copy(pipe, ours)
+		_, _ = pipe.Close(), ours.Close()
+	}()
+	return os.NewFile(uintptr(ends[1]), "standard output"), nil
 }
 
 func (s stdio) close() {

@@ -27,18 +27,15 @@ import (
 
 // splitWorld judges candidates of split tasks.
 type splitWorld struct {
-	run    verifiers.Engine
-	image  runtime.Image
-	deny   []string // commands
-	ownIDs bool     // of sandboxes
+	run   verifiers.Engine
+	image runtime.Image
+	deny  []string // commands
 }
 
 func newSplitWorld(tb testing.TB) splitWorld {
 	tb.Helper()
-	h := containerdtest.Open(tb)
-	run, image := containerdtest.NewRun(tb, h)
-	mode, _ := h.UserNamespace()
-	return splitWorld{run: run, image: image, ownIDs: mode == "own"}
+	run, image := containerdtest.NewRun(tb, containerdtest.Open(tb))
+	return splitWorld{run: run, image: image}
 }
 
 // splitTask is a terminal_task with a split check. driver and oracle begin with #!.
@@ -320,15 +317,12 @@ print(0)
 func TestSecureBench(t *testing.T) {
 	t.Parallel()
 	w := newSplitWorld(t)
-	tests := slices.Concat([]sbCase{{"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
+	tests := slices.Concat([]sbCase{{"forges the adapter's output", forgedAnswer, verifiers.Failed, "oracle_rejected", 0}, {"changes the system", "open('/etc/changed', 'w')\n" + rightAdd, verifiers.Failed, "oracle_rejected", 0}}, sbCases(), []sbCase{
 		{"sleeps", "import time\ntime.sleep(60)\n", verifiers.Failed, "oracle_rejected", 0},
 		{"kills the adapter", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n", verifiers.Failed, "oracle_rejected", 0},
 	})
 	if os.Getenv("SBENCH_SOAK") == "" {
-		tests = tests[:2]
-	}
-	if w.ownIDs { // with the host's ids, candidates can open the output: see docs/security.md
-		tests = append(tests, sbCase{"forges the adapter's output", forgedAnswer, verifiers.Failed, "oracle_rejected", 0})
+		tests = tests[:3]
 	}
 	testSecureBench(t, w, tests)
 }
