@@ -1,12 +1,10 @@
 package harness
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"path"
@@ -32,6 +30,7 @@ const (
 	agentState    = "/opt/sbench/home"  // writable, one per attempt
 	textFile      = "candidate.txt"
 	preflightWall = time.Minute
+	maxWatched    = 64 << 10 // bytes of a message that comes in pieces, for people who watch the agent
 )
 
 // Agent is a harness that runs an agent's command-line program in the task's image. The
@@ -86,7 +85,11 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		return Result{}, err
 	}
 	args, env, files := a.process(p.in, session.key())
-	events := &eventReader{read: a.CLI.Read, trace: r.Trace, onStep: r.OnStep}
+	events := &EventReader{Read: a.CLI.Read, Trace: r.Trace, MaxPiece: maxWatched, Step: func(s Step) {
+		if text := s.String(); text != "" && r.OnStep != nil {
+			r.OnStep(text)
+		}
+	}}
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
 		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
@@ -94,7 +97,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 		mounts:  slices.Concat(p.mounts(), a.Files.Mounts),
 		session: session,
 	}.run(ctx)
-	events.end()
+	events.End()
 	result, err = session.close(result, err)
 	result.Agent = &About{Name: a.CLI.Name, Version: p.in.Version, Package: p.in.Package, Digest: p.in.Integrity, Model: a.Model, Interpreter: p.interpreter(), Files: a.Files.Digest}
 	if err != nil {
@@ -324,74 +327,4 @@ func assignFault(ctx context.Context, result Result, how ending, provider relay.
 		result.Ended = &candidate.Failure{Reason: string(facts.Exceeded) + "_exceeded", Phase: phaseProducer, Message: "the agent used up harness.config." + string(facts.Exceeded)}
 	}
 	return result, nil
-}
-
-// eventReader splits an agent's output into lines and parses them.
-type eventReader struct {
-	read   func(line []byte) ([]Step, bool)
-	trace  io.Writer
-	onStep func(text string)
-	line   []byte // incomplete
-	cut    bool   // the line was longer than maxEvent
-	count  int    // of events
-	piece  []byte // the beginning of a message that is not yet complete
-}
-
-// maxEvent bounds an incomplete line in memory, in bytes. A longer one is replaced by a cutEvent.
-const maxEvent = 16 << 20
-
-// maxPiece bounds a message that comes in pieces, for people who watch the agent, in bytes.
-const maxPiece = 64 << 10
-
-func (r *eventReader) Write(p []byte) (int, error) {
-	for piece := range bytes.Lines(p) {
-		text, whole := bytes.CutSuffix(piece, []byte("\n"))
-		r.line = append(r.line, text...)
-		switch {
-		case whole:
-			r.endLine()
-		case len(r.line) > maxEvent:
-			r.line, r.cut = r.line[:0], true
-		}
-	}
-	return len(p), nil
-}
-
-func (r *eventReader) end() {
-	if len(r.line) > 0 {
-		r.endLine()
-	}
-	r.step(string(r.piece))
-}
-
-func (r *eventReader) step(text string) {
-	if text != "" && r.onStep != nil {
-		r.onStep(text)
-	}
-}
-
-// endLine handles a complete line. A trace error does not stop the agent: the record has the output as well.
-func (r *eventReader) endLine() {
-	line := r.line
-	r.line = r.line[:0]
-	if r.cut {
-		r.cut = false
-		line = []byte(`{"type":"` + cutEvent + `"}`)
-	}
-	if r.trace != nil {
-		_, _ = r.trace.Write(append(bytes.Clone(line), '\n'))
-	}
-	steps, ok := r.read(line)
-	if ok {
-		r.count++
-	}
-	for _, s := range steps {
-		if s.Piece {
-			r.piece = append(r.piece, s.Text[:min(len(s.Text), maxPiece-len(r.piece))]...)
-			continue
-		}
-		r.step(string(r.piece))
-		r.piece = r.piece[:0]
-		r.step(s.String())
-	}
 }

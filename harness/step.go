@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -223,4 +225,79 @@ func (r eventRule) step(e event) Step {
 	_ = json.Unmarshal(e.at(r.Exit), &s.Exit) // else it is 0
 	s.Failed = len(r.Failed) > 0 && e.fits(r.Failed)
 	return s
+}
+
+// An EventReader reads what a program prints, line by line, and hands on the steps in it. Pieces of a message that follow
+// one another are one step.
+type EventReader struct {
+	Read     func(line []byte) (steps []Step, ok bool) // parses a line; ok is false if it is not an event
+	Step     func(Step)
+	Trace    io.Writer // receives the lines, each by one Write; nil for none
+	MaxPiece int       // bytes that are kept of a message that comes in pieces
+
+	line  []byte // incomplete
+	cut   bool   // the line was longer than maxEvent
+	count int    // of events
+	kind  StepKind
+	text  []byte // the beginning of a message of this kind that is not yet complete
+}
+
+// maxEvent bounds a line in memory, in bytes. A longer one is replaced by a cutEvent.
+const maxEvent = 16 << 20
+
+// Write implements io.Writer.
+func (r *EventReader) Write(p []byte) (int, error) {
+	for piece := range bytes.Lines(p) {
+		text, whole := bytes.CutSuffix(piece, []byte("\n"))
+		r.line = append(r.line, text...)
+		switch {
+		case whole:
+			r.endLine()
+		case len(r.line) > maxEvent:
+			r.line, r.cut = r.line[:0], true
+		}
+	}
+	return len(p), nil
+}
+
+// End ends the output, whose last line may lack a line break.
+func (r *EventReader) End() {
+	if len(r.line) > 0 {
+		r.endLine()
+	}
+	r.endPieces()
+}
+
+// endLine handles a complete line. A trace error does not stop the agent: the record has the output as well.
+func (r *EventReader) endLine() {
+	line := r.line
+	r.line = r.line[:0]
+	if r.cut {
+		r.cut = false
+		line = []byte(`{"type":"` + cutEvent + `"}`)
+	}
+	if r.Trace != nil {
+		_, _ = r.Trace.Write(append(bytes.Clone(line), '\n'))
+	}
+	steps, ok := r.Read(line)
+	if ok {
+		r.count++
+	}
+	for _, s := range steps {
+		if s.Piece {
+			r.text = append(r.text, s.Text[:min(len(s.Text), r.MaxPiece-len(r.text))]...)
+			r.kind = s.Kind
+			continue
+		}
+		r.endPieces()
+		r.Step(s)
+	}
+}
+
+// endPieces hands on the message that came in pieces, if there is one.
+func (r *EventReader) endPieces() {
+	if len(r.text) > 0 {
+		r.Step(Step{Kind: r.kind, Text: string(r.text)})
+		r.text = r.text[:0]
+	}
 }

@@ -31,7 +31,6 @@ const (
 
 	// The longest lines that are read, in bytes.
 	maxRecord = 256 << 20 // as in record.Read
-	maxEvent  = 32 << 20  // of an agent's trace; sbench cuts events at 16 MiB when it writes the trace
 	maxEntry  = 1 << 20   // of the egress log
 
 	maxTrace = 256 << 20 // bytes of an agent's trace, as sbench writes it

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/harness"
-	"github.com/securebench/sbench/workspace/foreign/lines"
 )
 
 // A Step is one step of an agent: a [harness.Step] whose texts may have been cut.
@@ -47,48 +46,24 @@ type tracer struct {
 	calls map[string]*Step // calls without a result so far
 }
 
-// maxSteps bounds the steps of a trace, however small.
-const maxSteps = 1000
+const (
+	maxSteps        = 1000     // of a trace, however small
+	maxMessageBytes = 32 << 20 // of a message that comes in pieces
+)
 
 // readTrace turns an agent's output into steps with its parser, read. A line that is no event is a raw step.
 func readTrace(r io.Reader, read func([]byte) ([]harness.Step, bool), most int) (Trace, error) {
 	t := &tracer{Trace: Trace{Steps: []*Step{}}, most: most, text: max(256, most/16), calls: map[string]*Step{}}
-	in := lines.NewReader(r, 0, maxEvent)
-	var kind harness.StepKind // of the step that comes in pieces
-	var text []byte           // its text
-	for {
-		l, err := in.Next()
-		switch {
-		case err == io.EOF:
-			t.addPieces(kind, &text)
-			return t.Trace, nil
-		case err == lines.ErrLong:
-			t.add(harness.Step{Kind: harness.StepNote, Title: "an event was too long to be read"})
-			continue
-		case err != nil:
-			return Trace{}, err
+	events := &harness.EventReader{Step: t.add, MaxPiece: maxMessageBytes, Read: func(line []byte) ([]harness.Step, bool) {
+		steps, ok := read(line)
+		if !ok && len(line) > 0 {
+			steps = []harness.Step{{Kind: stepRaw, Text: string(line)}}
 		}
-		steps, ok := read(l.Text)
-		if !ok && len(l.Text) > 0 {
-			steps = []harness.Step{{Kind: stepRaw, Text: string(l.Text)}}
-		}
-		for _, s := range steps {
-			if s.Piece && len(text) < maxEvent {
-				kind, text = s.Kind, append(text, s.Text...)
-				continue
-			}
-			t.addPieces(kind, &text)
-			t.add(s)
-		}
-	}
-}
-
-// addPieces adds the step that came in pieces, if there is one, and clears its text.
-func (t *tracer) addPieces(kind harness.StepKind, text *[]byte) {
-	if len(*text) > 0 {
-		t.add(harness.Step{Kind: kind, Text: string(*text)})
-		*text = (*text)[:0]
-	}
+		return steps, ok
+	}}
+	_, err := io.Copy(events, r)
+	events.End()
+	return t.Trace, err
 }
 
 func (t *tracer) cutLines(text string) Text { return cutText(strings.TrimRight(text, "\n"), t.text) }
