@@ -52,9 +52,6 @@ func (Fields) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, Redacted) }
 // String implements [fmt.Stringer].
 func (Fields) String() string { return Redacted }
 
-// GoString implements [fmt.GoStringer].
-func (Fields) GoString() string { return Redacted }
-
 // MarshalJSON implements [encoding/json.Marshaler].
 func (Fields) MarshalJSON() ([]byte, error) { return []byte(`"` + Redacted + `"`), nil }
 
