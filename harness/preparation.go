@@ -26,8 +26,9 @@ type Preparation struct {
 	User   string   // "" means the image's
 	Mounts []runtime.Mount
 
-	Capabilities []string       // of the command; see runtime.Config
-	Limits       runtime.Limits // LayerBytes bounds what the command writes
+	Isolation    runtime.Isolation // the least
+	Capabilities []string          // of the command; see runtime.Config
+	Limits       runtime.Limits    // LayerBytes bounds what the command writes
 	Wall         time.Duration
 	Egress       Egress    // Log is not used: what was refused is in the error
 	Output       io.Writer // receives what the command prints as it is printed
@@ -63,7 +64,7 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 		}
 	}()
 	sandbox, err := e.Create(ctx, runtime.Config{
-		Name: p.Name, Image: p.Image, Machine: true, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
+		Name: p.Name, Image: p.Image, Machine: true, Isolation: p.Isolation, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
 		Env: append(session.env(), p.Env...), Mounts: append(session.mounts(), p.Mounts...), Network: session.network(),
 	})
 	if err != nil {

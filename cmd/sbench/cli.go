@@ -181,11 +181,11 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.S
 		return base, nil, err
 	}
 	base.Version = sbenchVersion()
-	s, err := site.Open(ctx, c, plan, base)
+	s, end, err := site.Open(ctx, c, plan, base)
 	if err != nil {
 		return base, nil, errors.Join(err, c.Close(ctx))
 	}
-	return s.Site, func() error { return errors.Join(s.Close(ctx), c.Close(ctx)) }, nil
+	return s, func() error { return errors.Join(end(ctx), c.Close(ctx)) }, nil
 }
 
 // progress returns the function that shows the events of a run on standard error; nil to show none. The caller calls it

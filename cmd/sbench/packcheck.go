@@ -58,12 +58,12 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	var report check.Report
 	err = a.withClient(ctx, in.Tester, func(c *host.Host) (err error) {
 		pack.Run = func(ctx context.Context, plan run.Plan) (summary run.Summary, err error) {
-			at, err := site.Open(ctx, c, plan, run.Site{Egress: egress, Version: sbenchVersion()})
+			at, end, err := site.Open(ctx, c, plan, run.Site{Egress: egress, Version: sbenchVersion()})
 			if err != nil {
 				return summary, err
 			}
-			summary, err = run.Run(ctx, plan, at.Site)
-			return summary, errors.Join(err, at.Close(ctx))
+			summary, err = run.Run(ctx, plan, at)
+			return summary, errors.Join(err, end(ctx))
 		}
 		report, err = pack.Pack(ctx)
 		return err

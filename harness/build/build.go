@@ -43,7 +43,7 @@ type Images interface {
 	Commit(ctx context.Context, c runtime.Commit) (runtime.Image, error)
 }
 
-// A Builder builds images. All fields are required.
+// A Builder builds images. All fields but Isolation are required.
 type Builder struct {
 	Engine harness.Engine
 	Images Images
@@ -51,9 +51,10 @@ type Builder struct {
 	Wall   time.Duration  // of each command
 	Egress harness.Egress // of commands; the zero value is none
 
-	Capabilities []string  // of commands; see runtime.Config
-	Output       io.Writer // receives the steps and what the commands print
-	Temp         string    // a directory for one layer at a time
+	Isolation    runtime.Isolation // of commands, the least
+	Capabilities []string          // of commands; see runtime.Config
+	Output       io.Writer         // receives the steps and what the commands print
+	Temp         string            // a directory for one layer at a time
 }
 
 // errUnsupported means that a Dockerfile has an instruction that this package does not support.
@@ -346,8 +347,8 @@ func (s *stage) command(ctx context.Context, name string, args, env []string) er
 	key := digest(slices.Concat([]string{"run", s.key, s.user, s.workdir, strings.Join(env, "\x00"), strings.Join(s.Capabilities, " ")}, args)...)
 	return s.step(ctx, key, name, func(to *os.File) (layer.Report, error) {
 		return harness.Preparation{
-			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Capabilities: s.Capabilities, Limits: s.Limits, Wall: s.Wall,
-			Egress: s.Egress, Output: s.Output,
+			Name: "build", Image: s.image, Args: args, Env: env, Dir: s.workdir, User: s.user, Isolation: s.Isolation, Capabilities: s.Capabilities, Limits: s.Limits,
+			Wall: s.Wall, Egress: s.Egress, Output: s.Output,
 		}.Run(ctx, s.Engine, to)
 	})
 }

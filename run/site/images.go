@@ -85,21 +85,9 @@ func (r *resolver) find(ctx context.Context, ref string) (runtime.Image, error) 
 func (r *resolver) builder(temp string, least runtime.Isolation) build.Builder {
 	limits := runtime.Limits{Memory: 2 << 30, CPUs: float64(goruntime.NumCPU()), Pids: 4096, LayerBytes: 8 << 30}
 	return build.Builder{
-		Engine: isolated{r.engine, least}, Images: buildImages{r.host.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
+		Engine: r.engine, Isolation: least, Images: buildImages{r.host.Images, r}, Limits: limits.Over(runtime.DefaultLimits()), Wall: time.Hour,
 		Egress: r.setup, Capabilities: r.capabilities, Output: io.Discard, Temp: temp,
 	}
-}
-
-// isolated is an engine. Each of its sandboxes has the isolation least, or a stricter isolation.
-type isolated struct {
-	*sandbox.Engine
-	least runtime.Isolation
-}
-
-// Create implements harness.Engine.
-func (e isolated) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbox, error) {
-	cfg.Isolation = max(cfg.Isolation, e.least)
-	return e.Engine.Create(ctx, cfg)
 }
 
 // buildImages are the images of a daemon for a build.

@@ -26,38 +26,31 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// A Site is a run.Site with an engine on a daemon.
-type Site struct {
-	run.Site
-	engine *sandbox.Engine
-}
-
-// Open completes base with the fields that need a daemon. The caller closes the site, and then h.
-func Open(ctx context.Context, h *host.Host, plan run.Plan, base run.Site) (*Site, error) {
-	s, t := &Site{Site: base}, plan.Tester
+// Open completes s with the fields that need a daemon. The caller ends the engine with the function that it returns, and
+// then closes h.
+func Open(ctx context.Context, h *host.Host, plan run.Plan, s run.Site) (run.Site, func(context.Context) error, error) {
+	t := plan.Tester
 	var err error
 	if s.Degraded, err = h.Degraded(); err != nil {
-		return nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
+		return s, nil, fmt.Errorf("%w: %w", run.ErrInfrastructure, err)
 	}
-	egress := base.Egress
+	egress := s.Egress
 	egress.Domains = t.Runtime.SetupDomains
-	if s.engine, err = h.NewRun(ctx, plan.Isolations()...); err != nil {
-		return nil, err
+	engine, err := h.NewRun(ctx, plan.Isolations()...)
+	if err != nil {
+		return s, nil, err
 	}
 	found := &resolver{
-		host: h, engine: s.engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: egress,
+		host: h, engine: engine, policy: images.PullPolicy(t.Runtime.Pull), progress: plan.Progress, setup: egress,
 		pack: filepath.Dir(plan.Pack.ManifestPath),
 	}
 	if t.Runtime.AllowCapabilities {
 		found.capabilities = environment.PackageCapabilities()
 	}
-	s.Engine, s.Images, s.Calibrations = s.engine, found, filepath.Join(h.Root(), "calibrations")
+	s.Engine, s.Images, s.Calibrations = engine, found, filepath.Join(h.Root(), "calibrations")
 	s.Host, s.Isolation, s.GVisor = facts(h), h.Isolation(), h.GVisor()
-	return s, nil
+	return s, engine.Close, nil
 }
-
-// Close ends the engine.
-func (s *Site) Close(ctx context.Context) error { return s.engine.Close(ctx) }
 
 // facts returns what records say about a host. Unknown facts are zero.
 func facts(c *host.Host) record.Host {
