@@ -385,12 +385,8 @@ func (r *reader) entry(ctx context.Context, task *compiler.Task, name string, e 
 		digest = tree + " " + c.Layer
 		r.set.Candidates[task.ID()] = append(r.set.Candidates[task.ID()], c)
 	case kind != compiler.CandidateWorkspace && e.Type().IsRegular():
-		f, err := foreign.OpenPath(name, maxLine)
+		text, err := foreign.ReadPath(name, maxLine)
 		if err != nil {
-			return err
-		}
-		text, err := io.ReadAll(io.LimitReader(f, maxLine))
-		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(text))
