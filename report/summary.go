@@ -137,30 +137,20 @@ func tasksOf(attempts []Attempt) []Task {
 func tally(attempts []Attempt) (Counts, Accuracy) {
 	tasks := tasksOf(attempts)
 	c := Counts{Tasks: len(tasks), Attempts: len(attempts)}
-	for _, a := range attempts {
-		switch a.Status {
-		case record.Passed:
-			c.Passed++
-		case record.Failed:
-			c.Failed++
-		case record.Pending:
-			c.Pending++
-		case record.Error:
-			c.Errors++
+	var clusters []stat.Cluster
+	for _, t := range tasks {
+		c.Passed, c.Failed, c.Errors = c.Passed+t.Passed, c.Failed+t.Scored-t.Passed, c.Errors+t.Errors
+		if t.Scored > 0 {
+			clusters = append(clusters, stat.Cluster{Sum: float64(t.Passed), N: t.Scored})
 		}
 	}
+	c.Pending = c.Attempts - c.Scored() - c.Errors
 	a := Accuracy{Passed: c.Passed, Scored: c.Scored(), Errors: c.Errors}
 	if all := a.Scored + a.Errors; all > 0 {
 		a.WithErrors = new(float64(a.Passed) / float64(all))
 	}
 	if i, ok := stat.Wilson(a.Passed, a.Scored); ok {
 		a.Value, a.Wilson = new(float64(a.Passed)/float64(a.Scored)), &i
-	}
-	var clusters []stat.Cluster
-	for _, t := range tasks {
-		if t.Scored > 0 {
-			clusters = append(clusters, stat.Cluster{Sum: float64(t.Passed), N: t.Scored})
-		}
 	}
 	if a.Scored > len(clusters) { // a task has several
 		if i, ok := stat.Bootstrap(clusters); ok {
@@ -285,36 +275,34 @@ func unpassed(attempts []Attempt) []Unpassed {
 // compare compares the tasks that both runs scored. a and b are the runs' indices.
 func compare(a, b int, from, to *Source) Comparison {
 	c := Comparison{A: a, B: b, Differ: []Differs{}}
-	others, measured := map[string]Task{}, map[string]Task{}
+	others, scored := map[string]Task{}, 0
 	for _, t := range tasksOf(to.Attempts) {
+		others[t.TaskID] = t
 		if t.Scored > 0 {
-			others[t.TaskID] = t
+			scored++
 		}
-		measured[t.TaskID] = t
 	}
 	var pairs []Differs
 	both := 0.0 // tasks that are the same in both, errors included
 	for _, t := range tasksOf(from.Attempts) {
-		if other := measured[t.TaskID]; t.Scored+t.Errors > 0 && other.Scored+other.Errors > 0 && (t.rows == "" || other.rows == "" || t.rows == other.rows) {
+		other := others[t.TaskID] // zero if there is none
+		same := t.rows == "" || other.rows == "" || t.rows == other.rows
+		if same && t.Scored+t.Errors > 0 && other.Scored+other.Errors > 0 {
 			both++
 			c.WithErrorsA += (t.withErrors() - c.WithErrorsA) / both
 			c.WithErrorsB += (other.withErrors() - c.WithErrorsB) / both
 		}
-		if t.Scored == 0 {
-			continue
-		}
-		other, ok := others[t.TaskID]
-		delete(others, t.TaskID)
 		switch {
-		case !ok:
+		case t.Scored == 0:
+		case other.Scored == 0:
 			c.OnlyA++
-		case t.rows != "" && other.rows != "" && t.rows != other.rows:
+		case !same:
 			c.Different++
 		default:
 			pairs = append(pairs, Differs{t.TaskID, t.share(), other.share(), t.Scored, other.Scored})
 		}
 	}
-	c.OnlyB, c.Tasks = len(others), len(pairs)
+	c.Tasks, c.OnlyB = len(pairs), scored-c.Different-len(pairs)
 	c.sum(pairs)
 	return c
 }
