@@ -28,7 +28,7 @@ func multipleChoice() verifiers.Family {
 
 // verifyChoice judges an answer that names a choice.
 func verifyChoice(_ context.Context, _ verifiers.Engine, in verifiers.Input, eval family.MultipleChoiceEval) (verifiers.Verdict, error) {
-	c := text.Choice{Question: eval.Question, Choices: slices.Clone(eval.Choices), Labels: len(eval.Choices), Pattern: pattern(eval.Pattern)}
+	c := text.Choice{Choices: slices.Clone(eval.Choices), Labels: len(eval.Choices), Pattern: pattern(eval.Pattern)}
 	for _, a := range eval.Answers.Reveal() {
 		if a.Choice < 0 { // a text that is not one of the choices and has no label
 			a.Choice = len(c.Choices)

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
 
@@ -12,22 +13,23 @@ var (
 	superscripts = expression(`[⁰¹²³⁴-⁹]+`)
 	fractions    = expression(`([0-9])([¼-¾⅐-⅞])`)
 	struckOut    = expression(`~~[^~\n]+~~`)
+	fullWidth    = strings.NewReplacer("，", ", ", "、", ", ", "；", "; ", "：", ": ", "。", ". ", "！", "! ", "？", "? ")
 )
 
-// clean returns s in NFKC, without invisible characters and struck-out words, with one kind of
-// quote, dash, decimal digit and space, and "\n" for each line break. It keeps apart what NFKC
-// would join into another number: "10²" is not 102, and "1½" not 11/2.
+// clean returns s in NFKC, without invisible and private characters and struck-out words, with one
+// kind of punctuation, quote, dash, decimal digit and space, and "\n" for each line break. It keeps
+// apart what NFKC would join into another number: "10²" is not 102, and "1½" not 11/2.
 func clean(s string) string {
-	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(s, "^$0"), "$1 $2")
+	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
 	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
 }
 
-// fold is like clean, and folds the case.
-func fold(s string) string { return unify(norm.NFKC.String(cases.Fold().String(clean(s)))) }
+// fold folds the case of a clean text.
+func fold(s string) string { return unify(norm.NFKC.String(cases.Fold().String(s))) }
 
 func unify(s string) string { return strings.Map(unifyRune, s) }
 
-// unifyRune returns the rune that replaces r, or -1 if r is invisible.
+// unifyRune returns the rune that replaces r, or -1 if r is invisible or private.
 func unifyRune(r rune) rune {
 	switch {
 	case ' ' <= r && r <= '~':
@@ -36,7 +38,7 @@ func unifyRune(r rune) rune {
 		return '\n'
 	case unicode.IsSpace(r), r == 0x2800: // the blank Braille pattern, a symbol
 		return ' '
-	case unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
+	case unicode.In(r, unicode.Cf, unicode.Co, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return -1
 	case unicode.IsControl(r):
 		return ' '
@@ -46,8 +48,6 @@ func unifyRune(r rune) rune {
 		return '"'
 	case strings.ContainsRune("‘’‚‛′", r):
 		return '\''
-	case r == '、':
-		return ','
 	case r == 0x2044, r == 0x2215:
 		return '/'
 	case r > unicode.MaxASCII && unicode.IsDigit(r):
@@ -69,37 +69,47 @@ var (
 	latexFraction = expression(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
 	subscript     = expression(`([\p{L})])_\{?(\d+)\}?`)
 	latexCommand  = expression(`\\(?:text|textbf|mathrm|mathbf|ce|left|right|displaystyle|boxed)\b`)
-	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\%`, "%", `\$`, "$",
+	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
 		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
 	bullet = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
 )
 
-// withoutLaTeX writes commands of LaTeX as plain text.
-func withoutLaTeX(s string) string {
-	if !strings.ContainsAny(s, `\{_`) {
-		return s
+// plain returns a clean text in one line, without commands of LaTeX.
+func plain(s string) string {
+	if strings.ContainsAny(s, `\{_`) {
+		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
+		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 	}
-	s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
-	return latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
+	return strings.Join(strings.Fields(s), " ")
 }
 
-// oneLine returns s with each run of white space replaced by one space.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// bare returns one line without list marks, Markdown emphasis, quotes, outer brackets, emoji and
+// bare returns a plain text without list marks, Markdown emphasis, quotes, outer brackets, emoji and
 // closing punctuation.
 func bare(s string) string {
-	t := oneLine(withoutLaTeX(s))
-	t = bullet().ReplaceAllString(t, "")
-	for before := len(t) + 1; len(t) < before; {
-		before = len(t)
-		t = strings.TrimRightFunc(t, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|.,;:!。", r) || isEmoji(r) })
-		t = strings.TrimLeftFunc(t, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|,;:!=≈", r) || isEmoji(r) })
-		if n := len(t); n > 1 && strings.Contains("() [] {} <> $$", t[:1]+t[n-1:]) {
-			t = t[1 : n-1]
+	s = bullet().ReplaceAllString(s, "")
+	for before := len(s) + 1; len(s) < before; {
+		before = len(s)
+		s = strings.TrimRightFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|.,;:!", r) || isEmoji(r) })
+		s = strings.TrimLeftFunc(s, func(r rune) bool { return strings.ContainsRune(" \"'`*_~|,;:!=≈", r) || isEmoji(r) })
+		if n := len(s); n > 1 && strings.Contains("() [] {} <> $$", s[:1]+s[n-1:]) {
+			s = s[1 : n-1]
 		}
 	}
-	return t
+	return s
 }
 
 func isEmoji(r rune) bool { return 0x1F000 <= r && r <= 0x1FAFF || 0x2600 <= r && r <= 0x27BF }
+
+var (
+	tight   = expression(` ?([^\p{L}\p{M}\p{N}\s]) ?`)
+	article = expression(`^(?:the|an?) `)
+)
+
+// forms returns a text in the forms that are compared one after another: as it is, without
+// differences in case, and without what surrounds it, an article, and spaces beside symbols.
+func forms(s string) [3]string {
+	s = clean(s)
+	line := strings.Join(strings.Fields(s), " ")
+	last := article().ReplaceAllString(tight().ReplaceAllString(bare(fold(plain(s))), "$1"), "")
+	return [3]string{line, fold(line), cmp.Or(last, fold(line))}
+}

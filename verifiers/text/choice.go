@@ -6,30 +6,28 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/cases"
 )
 
 // A Choice judges answers that name one of several choices.
 type Choice struct {
-	Question string
-	Choices  []string // the first Labels of them are labelled A, B, …
-	Labels   int
-	Right    []int // indices of Choices; any one is right
-	Pattern  *regexp.Regexp
+	Choices []string // the first Labels of them are labelled A, B, …
+	Labels  int
+	Right   []int // indices of Choices; any one is right
+	Pattern *regexp.Regexp
 }
 
 // Judge judges a text.
 func (c Choice) Judge(text string) Verdict {
-	b := ballot{labels: c.Labels, question: words(c.Question)}
+	b := ballot{labels: c.Labels}
 	for _, s := range c.Choices {
-		b.forms, b.words = append(b.forms, forms(s)), append(b.words, tokenize(s).words)
+		words := wordsOf(s)
+		if len(words) == 1 && len(words[0].text) == 1 && !words[0].isNumber { // rather a label, or an article
+			words = nil
+		}
+		b.forms, b.words = append(b.forms, forms(s)), append(b.words, words)
 	}
-	read, rule := place(text, c.Pattern, func(first, last string) bool {
-		i, j := b.only(first), b.only(last)
-		return i >= 0 && (j < 0 || j == i)
-	})
-	named, why := b.read(read, beside(rule))
+	read, rule := place(text, c.Pattern, b.pick)
+	named, why, _ := b.read(read)
 	wrong := func(i int) bool { return !slices.Contains(c.Right, i) }
 	if why == "" && slices.ContainsFunc(named, wrong) {
 		if why = Wrong; len(named) > 1 { // choices that are the same but for their case
@@ -41,10 +39,32 @@ func (c Choice) Judge(text string) Verdict {
 
 // A ballot holds the choices in the forms in which texts name them.
 type ballot struct {
-	labels   int
-	question map[string]bool
-	forms    [][3]string
-	words    [][]token
+	labels int
+	forms  [][3]string
+	words  [][]token
+}
+
+// pick picks the first line if it names a choice and the last line none or the same. If the first
+// has nothing but the choice, the last may name others in a sentence. Else pick picks the last line,
+// or all lines if they end in a list of all choices.
+func (b ballot) pick(lines []string) (string, Rule) {
+	last := lines[len(lines)-1]
+	i, why, isBare := b.read(lines[0])
+	j, whyLast, isBareLast := b.read(last)
+	if why == "" && (whyLast == None || slices.Equal(i, j) || isBare && !isBareLast) {
+		return lines[0], FirstLine
+	}
+	var listed []string
+	for _, line := range slices.Backward(lines) {
+		m := item().FindStringSubmatch(line)
+		if m == nil || slices.Contains(listed, m[1]) {
+			break
+		}
+		if listed = append(listed, m[1]); len(listed) == b.labels {
+			return strings.Join(lines[len(lines)-b.labels:], "; "), LastLine
+		}
+	}
+	return last, LastLine
 }
 
 // equal returns the choices whose text s is.
@@ -63,117 +83,101 @@ func (b ballot) equal(s string) (all []int) {
 }
 
 var (
-	marks      = strings.NewReplacer("*", "", "_", "", "`", "", `"`, "", "~", "")
-	separators = expression(`^(?:[.:,;!)\]}>]|- )+`)
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
+	item       = expression(`^[^\p{L}\p{N}]*([A-Z])[).:*_\]]`)
 	capital    = expression(`\b[A-Z]\b`)
+	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
 	// noLabel is what follows a letter that is a word or a part of one: "A planet", "I think", "A's".
-	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['\p{M}]|.-\w)`)
+	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['^=+/\p{M}]|.-\w)`)
+	// stop is a full stop between a label and a text, which ends no sentence.
+	stop = expression(`([\x{E040}-\x{E0BF}][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
 )
 
-// index returns the choice with a label, or -1.
-func (b ballot) index(label string) int {
-	if i := int(label[0]|0x20) - 'a'; i < b.labels {
-		return i
-	}
-	return -1
-}
-
-// label returns the choice whose label a line begins with, or -1; what follows the label; and
-// whether punctuation stands between them.
-func (b ballot) label(line string) (i int, rest string, isSetOff bool) {
-	line = strings.Trim(marks.Replace(line), "'$ ")
-	m := phrasesOf().label.FindStringSubmatchIndex(line)
-	if m == nil || b.index(line[m[4]:m[5]]) < 0 {
-		return -1, "", false
-	}
-	rest = strings.TrimSpace(line[m[1]:])
-	next, _ := utf8.DecodeRuneInString(line[m[5]:])
-	if isWordRune(next) || strings.ContainsRune("'^=+/", next) {
-		return -1, "", false
-	}
-	isSetOff = m[7] > m[6] || rest == "" || strings.ContainsRune(".:,;-([!", rune(rest[0]))
-	return b.index(line[m[4]:m[5]]), bare(separators().ReplaceAllString(rest, "")), isSetOff
-}
-
-// only returns the choice that a line names by its label, alone or with the choice's own text, or
-// by its text alone; -1 if it names none so.
-func (b ballot) only(line string) int {
-	i, rest, _ := b.label(settle(line))
-	if all := b.equal(line); i < 0 && len(all) == 1 {
-		return all[0]
-	}
-	if rest == "" || i >= 0 && slices.Contains(b.equal(rest), i) {
-		return i
-	}
-	return -1
-}
-
-// read returns the choices that an answer names: several only if one text fits all of them.
-// If there are none, it returns the reason.
-func (b ballot) read(s string, limit int) ([]int, string) {
-	line := settle(s)
+// read returns the choices that an answer names, by a label that is set off, or else by a text, or
+// else by any label: several only if one text fits all of them. If there are none, it returns the
+// reason. isBare reports whether the answer has no other words.
+func (b ballot) read(s string) (named []int, why string, isBare bool) {
+	line := lowerLabel().ReplaceAllStringFunc(strings.Trim(plain(clean(s)), "' "), strings.ToUpper)
 	equal := b.equal(s)
 	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
-	i, rest, isSetOff := b.label(line)
-	switch {
-	case i >= 0 && rest == "":
-		return []int{i}, ""
-	case equal != nil:
-		return equal, ""
-	case i < 0:
-		return b.sentence(line, limit)
+	line = stop().ReplaceAllString(b.labelled(tokenize(line).marked(b.words, nil)), "$1$2")
+	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); isMark(r) && r >= labelMark { // an explanation may follow
+		line = sentences(line)[0]
 	}
-	own := b.equal(rest)
-	first, _ := utf8.DecodeRuneInString(rest)
-	others, _ := b.mentioned(rest)
-	switch isSubject := strings.HasPrefix(fold(rest), b.forms[i][1]); {
-	case slices.Contains(own, i):
-		return []int{i}, ""
-	case own != nil, isSetOff && slices.ContainsFunc(others, func(j int) bool { return j != i }):
-		return nil, Several
-	case !isSetOff || unicode.IsLower(first) && !isSubject:
-		return b.sentence(line, limit)
-	case isSubject && doubts(fold(sentences(rest)[0]), b.question, maxWords):
-		return nil, None
-	}
-	return []int{i}, "" // an explanation follows
-}
-
-// sentence returns the one choice that stands in a sentence by its label, its text or both.
-func (b ballot) sentence(s string, limit int) ([]int, string) {
-	for _, f := range b.forms {
-		if len(f[0]) > 1 && capital().MatchString(f[0]) { // "A and B" names no labels
-			s = strings.ReplaceAll(s, f[0], f[1])
+	line = affirmed(line)
+	isBare = len(tokenize(line).words) == 0
+	var kinds [3][]int // texts, labels that are set off, other labels
+	for _, r := range line {
+		if i := int(r - firstMark); isMark(r) && !slices.Contains(kinds[i>>6], i&63) {
+			kinds[i>>6] = append(kinds[i>>6], i&63)
 		}
 	}
-	labels, rest := b.mentioned(s)
-	texts, rest := scan(cases.Fold().String(rest)).named(b.words)
-	named := slices.Compact(slices.Sorted(slices.Values(slices.Concat(labels, texts))))
+	texts, labels := kinds[0], kinds[1]
+	isLabel := isBare && len(labels) == 1 && (len(kinds[2]) == 0 || b.words[labels[0]] == nil) && (len(texts) == 0 || slices.Contains(texts, labels[0]))
 	switch {
-	case len(named) > 1:
-		return nil, Several
-	case len(named) == 0, doubts(rest, b.question, limit):
-		return nil, None
+	case equal != nil && !isLabel:
+		return equal, "", true
+	case isBare && len(labels) > 0 && !isLabel: // "Mars (B)"
+		return nil, Several, true
 	}
-	return named, ""
+	why = None
+	for _, kind := range []int{1, 0, 2} {
+		others := func(r rune) rune {
+			if isMark(r) && int(r-firstMark)>>6 != kind {
+				return ' '
+			}
+			return r
+		}
+		n := len(kinds[kind])
+		if n == 1 && !isOpen(strings.Map(others, line)) {
+			return kinds[kind], "", isBare
+		}
+		if n > 0 {
+			why = Several
+		}
+		if n == 1 || n > 1 && kind == 1 {
+			break
+		}
+	}
+	return nil, why, isBare
 }
 
-// mentioned returns the choices whose labels stand in a line, and the line with found for them.
-func (b ballot) mentioned(line string) (all []int, rest string) {
-	var marked strings.Builder
-	end := 0
+// labelled marks the labels in a line. A label is set off if it stands in brackets, quotes or
+// emphasis, or after a word such as "option". If none is so, and one stands at the start, at the end
+// or before punctuation, all count as set off.
+func (b ballot) labelled(line string) string {
+	type label struct {
+		at     int
+		mark   rune
+		weight int
+	}
+	var all []label
+	most := 0
+	line = strings.ReplaceAll(line, "__", "**")
 	for _, m := range capital().FindAllStringIndex(line, -1) {
+		i, weight := int(line[m[0]]-'A'), 0
 		before, _ := utf8.DecodeLastRuneInString(line[:m[0]])
 		after, _ := utf8.DecodeRuneInString(line[m[1]:])
-		i := b.index(line[m[0]:m[1]])
-		if i < 0 || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin, unicode.M) || noLabel().MatchString(line[m[0]:]) {
+		switch {
+		case i >= b.labels || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin) || noLabel().MatchString(line[m[0]:]):
 			continue
+		case strings.ContainsRune("([{<*_`\"", before) || strings.ContainsRune(")]}>*_`\"", after) || phrasesOf().option.MatchString(line[max(0, m[0]-40):m[0]]):
+			weight = 2
+		case m[0] == 0 || m[1] == len(line) || strings.ContainsRune(".,;:!", after):
+			weight = 1
 		}
-		marked.WriteString(line[end:m[0]] + found)
-		all, end = append(all, i), m[1]
+		all, most = append(all, label{m[0], letterMark + rune(i), weight}), max(most, weight)
 	}
-	return all, marked.String() + line[end:]
+	var out strings.Builder
+	end := 0
+	for _, l := range all {
+		if most == 1 || l.weight == 2 {
+			l.mark += labelMark - letterMark
+		}
+		out.WriteString(line[end:l.at] + string(l.mark))
+		end = l.at + 1
+	}
+	return out.String() + line[end:]
 }

@@ -75,7 +75,6 @@ func taskOf(t testing.TB, at string, fields map[string]string) judge {
 	switch fields["family"] {
 	case "multiple_choice":
 		task := choiceOf(int(fields["answer"][0]-'A'), list("choices")...)
-		task.Question = fields["question"]
 		return task
 	case "short_answer":
 		tolerance, _ := new(big.Rat).SetString(fields["tolerance"]) // nil if there is none

@@ -35,16 +35,16 @@ func (f Free) reason(read string) string {
 	if strings.Trim(read, " \n.,;:\"'") == "" {
 		return None
 	}
-	said := tokenize(read)
+	said := tokenize(plain(read))
 	all := slices.Concat(f.Accepted, f.Rejected)
 	words := make([][]token, len(all))
 	for i, phrase := range all {
-		words[i] = tokenize(phrase).words
+		words[i] = wordsOf(phrase)
 	}
-	named, _ := said.named(words)
+	named := slices.Concat(said.named(words, nil)...)
 	best := func(from, to int) (score float64) { // of the phrases' scores
 		for i := from; i < to; i++ {
-			if slices.Contains(named, i) || len(words[i]) == 0 && strings.Contains(said.text, oneLine(fold(all[i]))) {
+			if slices.Contains(named, i) || len(words[i]) == 0 && strings.Contains(said.text, plain(clean(all[i]))) {
 				return 1
 			}
 			score = max(score, f1(words[i], said.words))

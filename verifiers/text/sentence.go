@@ -1,154 +1,126 @@
 package text
 
 import (
-	"maps"
+	"math/big"
 	"slices"
 	"strings"
+	"unicode"
 )
 
-// found stands in a sentence for the words that were looked for; no clean text has it.
-const found = "\x01"
-
-// How many strange words may stand beside an answer: in its clause, or as the unit of a number, and
-// in all of the sentence. In a line they are half as many if it does not take up the question.
+// Marks are private runes, which no clean text has. They stand in a marked text for what was found: 64
+// for the phrases that are looked for, by their number, 64 for labels that are set off, and 64 for
+// other labels.
 const (
-	maxClause = 5
-	maxWords  = 16
+	firstMark, labelMark, letterMark, lastMark = '\uE000', '\uE040', '\uE080', '\uE0BF'
+
+	textRange = `\x{E000}-\x{E03F}`
+	markRange = `\x{E000}-\x{E0BF}`
+	found     = `[` + markRange + `]`
 )
-
-// inProse is the limit of strange words that depends on the sentence.
-const inProse = -1
-
-// beside returns how many strange words may stand beside an answer that a rule has found.
-func beside(rule Rule) int {
-	if rule == Whole || rule == FirstLine || rule == LastLine {
-		return inProse
-	}
-	return 0 // only the answer may stand in a form
-}
 
 var (
-	wordRun   = expression(`\p{L}[\p{L}\p{M}\p{N}'-]+`) // in scripts without spaces, a run of characters
-	nonLatin  = expression(`[\p{Hangul}` + spaceless + `]`)
-	clauseEnd = expression(`[.,;:!?。]`)
-	separator = expression(`[,&•·\n。和と]|[.;-](?:\s|$)| (?:and|und|et|y|e) `)
-	aside     = expression(`\([^()` + found + `]*\)`)
-	bracketed = expression(`(?:^|[^\p{L}\d])\([^()]*` + found) // "Sydney (or Canberra)"
-	// ending is what Japanese and Korean add to an answer.
-	ending = expression(`(?:です|である|だ|となります|になります|번?(?:입니다|이다|예요|이에요)|번)[.。!]?$`)
-	// reason is what follows an answer and does not change it: "because …", ", not Sydney".
-	reason = expression(`(?i)(?:,? (?:because|parce que|porque|perché)|, (?:since|weil|denn|car|pois)) .*|, ?因[为為].*|, (?:and |but |und |et |e |y )?(?:not|nicht|non|pas|não|no) (?:(?:the|an?|die|der|das|le|la) |(?-i:[\p{Lu}\d"'*($])).*|(?:,|而)+ ?而?不是.*|^[^,。]*(?:ではなく|(?:이|가) 아니라),?`)
+	sentenceEnd  = expression(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)`)
+	abbreviation = expression(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
+	germanDate   = expression(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
+	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s|$)|\s-\s|ではなく|아니라|$)`)
+	aside        = expression(`\([^()]*\)`)
+	separator    = expression(`[,;&•·|]["\s]|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
 )
 
-// settle returns one line without what surrounds an answer and does not change it.
-func settle(s string) string {
-	return strings.TrimSpace(ending().ReplaceAllString(reason().ReplaceAllString(oneLine(withoutLaTeX(clean(s))), ""), ""))
-}
-
-// words returns the words of a question, folded.
-func words(question string) map[string]bool {
-	all := map[string]bool{}
-	for _, w := range wordRun().FindAllString(fold(question), -1) {
-		all[strings.TrimSuffix(w, "'s")] = true
+// sentences returns the sentences of a line, at least one.
+func sentences(line string) (all []string) {
+	start := 0
+	for _, m := range sentenceEnd().FindAllStringIndex(line, -1) {
+		if !abbreviation().MatchString(line[max(0, m[0]-8):m[0]+1]) && !germanDate().MatchString(line[m[0]:min(len(line), m[0]+8)]) {
+			all, start = append(all, strings.TrimSpace(line[start:m[1]])), m[1]
+		}
+	}
+	if start < len(line) || all == nil {
+		all = append(all, strings.TrimSpace(line[start:]))
 	}
 	return all
 }
 
-// strange returns how many words of a folded text are neither those of the question nor of announcements.
-func strange(text string, question map[string]bool) (n int) {
-	for _, w := range wordRun().FindAllString(text, -1) {
-		if w = strings.TrimSuffix(w, "'s"); !question[w] && !phrasesOf().known.MatchString(w) {
-			n++
-		}
+// isDenied reports whether the clause that a text ends in denies.
+func isDenied(text string) bool {
+	text = text[max(0, len(text)-MaxRead):]
+	text = text[strings.LastIndexAny(text, "\n.,;:!?")+1:]
+	if all := phrasesOf().so.FindAllStringIndex(text, -1); all != nil {
+		text = text[all[len(all)-1][1]:]
 	}
-	return n
+	return phrasesOf().deny.MatchString(text)
 }
 
-// shared returns how many different words of a text, other than short ones, are those of the question.
-func shared(text string, question map[string]bool) int {
-	all := words(text)
-	maps.DeleteFunc(all, func(w string, _ bool) bool { return len(w) < len("moon") || !question[w] })
-	return len(all)
-}
-
-// restatement returns the sentence of a line that takes up most of the question, the last of such
-// ones, or else the line.
-func restatement(line string, question map[string]bool) string {
-	best, most := line, 1
-	for _, s := range sentences(line) {
-		if n := shared(s, question); n >= most {
-			best, most = s, n
+// affirmed returns a marked sentence without the clauses and the brackets that deny.
+func affirmed(s string) string {
+	affirm := func(part string) string {
+		if phrasesOf().deny.MatchString(part) {
+			return ""
 		}
+		return part
 	}
-	return best
+	s = phrasesOf().orAfter.ReplaceAllString(s, " $1")
+	return clause().ReplaceAllStringFunc(aside().ReplaceAllStringFunc(s, affirm), affirm)
 }
 
-// doubts reports whether a folded sentence, with found for the answer in it, may not give that
-// answer: it denies, asks, leaves open, or has more than limit strange words.
-func doubts(sentence string, question map[string]bool, limit int) bool {
-	counted := sentence
-	if limit == inProse {
-		counted = aside().ReplaceAllString(sentence, "")
-		clause := maxClause
-		if limit = maxWords; shared(sentence, question) == 0 && !nonLatin().MatchString(sentence) {
-			limit, clause = limit/2, clause/2
-		}
-		for _, c := range clauseEnd().Split(counted, -1) {
-			if strings.Contains(c, found) && strange(c, question) > clause {
-				return true
-			}
-		}
-	}
-	return phrasesOf().doubt.MatchString(sentence) || strings.HasSuffix(strings.TrimRight(sentence, ` "'*_)`), "?") || strange(counted, question) > limit
+// isOpen reports whether each clause of a sentence that has a mark asks, or leaves open.
+func isOpen(s string) bool {
+	return !slices.ContainsFunc(clause().FindAllString(s, -1), func(c string) bool {
+		return strings.ContainsFunc(c, isMark) && !phrasesOf().open.MatchString(c)
+	})
 }
 
-// isList reports whether the answer stands in brackets, or is an item of a list: beside it stand
-// short parts without words of the question, two of them, or one if the answer stands alone.
-func isList(rest string, question map[string]bool) bool {
-	items := 0
-	for _, part := range separator().Split(rest, -1) {
-		n := strange(part, question)
-		if isAnswer := strings.Contains(part, found); isAnswer && n == 0 || !isAnswer && 0 < n && n < maxClause && n == strange(part, nil) && !article().MatchString(strings.TrimSpace(part)) {
-			items++
-		}
-	}
-	return items > 1 || bracketed().MatchString(rest)
-}
-
-// named returns which of the phrases stand in a sentence other than within a longer one of them,
-// and the sentence with found for each run of their words.
-func (s sentence) named(phrases [][]token) (all []int, rest string) {
+// named returns, by word, the phrases that begin there other than within a longer phrase.
+func (s sentence) named(phrases [][]token, tolerance *big.Rat) [][]int {
 	longest := make([]int, len(s.words)) // by word: the length of the longest phrase that holds it
-	at := make([][]int, len(phrases))
+	starts := make([][]int, len(s.words))
 	for i, words := range phrases {
-		at[i] = find(s.words, words)
-		for _, from := range at[i] {
+		for _, from := range find(s.words, words, tolerance) {
+			starts[from] = append(starts[from], i)
 			for k := range words {
 				longest[from+k] = max(longest[from+k], len(words))
 			}
 		}
 	}
-	for i, words := range phrases {
-		if slices.ContainsFunc(at[i], func(from int) bool { return longest[from] == len(words) }) {
-			all = append(all, i)
-		}
+	for from := range starts {
+		starts[from] = slices.DeleteFunc(starts[from], func(i int) bool { return len(phrases[i]) < longest[from] })
 	}
-	return all, s.without(func(i int) bool { return longest[i] > 0 })
+	return starts
 }
 
-// without returns the sentence with found for each run of words for which within is true.
-func (s sentence) without(within func(i int) bool) string {
+// marked returns the text with a mark for each of the phrases in it, in place of its words.
+func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 	var b strings.Builder
-	end, before := 0, false
-	for i, t := range s.words {
-		now := within(i)
-		if now && !before {
-			b.WriteString(s.text[end:t.from] + found)
+	end := 0
+	for from, all := range s.named(phrases, tolerance) {
+		for _, i := range all {
+			b.WriteString(s.text[end:max(end, s.words[from].from)])
+			b.WriteRune(firstMark + rune(min(i, labelMark-firstMark-1)))
+			end = s.words[from+len(phrases[i])-1].to
 		}
-		if now {
-			end = t.to
-		}
-		before = now
 	}
 	return b.String() + s.text[end:]
 }
+
+// isList reports whether the mark in a sentence is an item of a list: beside it stand two short
+// parts, or one if the mark is alone in its part. A part with a word of the question is no item, nor
+// is one in lower case beside an answer in upper case.
+func isList(s string, question []token, isUpper bool) bool {
+	items := 0
+	for _, part := range separator().Split(s, -1) {
+		words := tokenize(part).words
+		switch isMarked := strings.ContainsFunc(part, isMark); {
+		case len(words) == 0 && isMarked:
+			items++
+		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || phrasesOf().so.MatchString(part) || article().MatchString(strings.TrimSpace(part)):
+		case isUpper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
+		case !slices.ContainsFunc(words, func(w token) bool {
+			return slices.ContainsFunc(question, func(q token) bool { return same(w, q, nil) })
+		}):
+			items++
+		}
+	}
+	return items > 1
+}
+
+func isMark(r rune) bool { return firstMark <= r && r <= lastMark }
