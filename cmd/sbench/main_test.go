@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -30,6 +32,23 @@ func TestMain(m *testing.M) {
 		defer interrupts.close()
 		os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 	}})
+}
+
+// TestStandardLogger: what libraries write to the standard logger is discarded. net/http writes there what
+// a server sends unasked, and that may hold a key.
+func TestStandardLogger(t *testing.T) {
+	var written bytes.Buffer
+	before := log.Writer()
+	t.Cleanup(func() { log.SetOutput(before) })
+	log.SetOutput(&written)
+	interrupts := watchSignals()
+	defer interrupts.close()
+	if code := execute(interrupts, []string{"schema", "tester"}, io.Discard, io.Discard); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	if log.Print("Unsolicited response"); written.Len() > 0 {
+		t.Errorf("printed %q", &written)
+	}
 }
 
 // TestScript runs the scripts in testdata/script, none of which needs a daemon.
