@@ -32,6 +32,7 @@ type transfer struct {
 	allowed decision    // names the host to connect to
 	refused bool        // the answer to the client is a refusal
 	broken  atomic.Bool // the answer to the client is incomplete
+	ctx     context.Context
 	cancel  context.CancelFunc
 	idle    *time.Timer
 
@@ -52,10 +53,12 @@ func (p *Proxy) newTransport() *http.Transport {
 	}
 }
 
-// dialHTTP connects to the host that was allowed, even if the dispatcher changed the request. ctx has the transfer.
+// dialHTTP connects to the host that was allowed, even if the dispatcher changed the request. ctx has the transfer. It
+// does not end with the request (http.Transport), but the context of the transfer does: connecting must not
+// outlast the client's connection, of which there are few.
 func (p *Proxy) dialHTTP(ctx context.Context, _, _ string) (net.Conn, error) {
 	x := ctx.Value(transferKey{}).(*transfer)
-	up, err := p.dial(ctx, x.allowed)
+	up, err := p.dial(x.ctx, x.allowed)
 	if err != nil {
 		return nil, err // a nil *upstream is not a nil net.Conn
 	}
@@ -96,7 +99,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, c *client) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(p.ctx, cancel)()
-	x := &transfer{p: p, a: p.newAccess(kind), c: c, cancel: cancel}
+	x := &transfer{p: p, a: p.newAccess(kind), c: c, ctx: ctx, cancel: cancel}
 	x.idle = time.AfterFunc(p.limits.Idle, func() { x.stop(reasonIdle) })
 	defer x.idle.Stop()
 	defer time.AfterFunc(p.limits.Lifetime, func() { x.stop(reasonLifetime) }).Stop()

@@ -3,6 +3,8 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -167,6 +169,36 @@ func TestHTTPClientLeaves(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		})
+	}
+}
+
+// TestHTTPConnecting: connecting to the host ends with the client's connection, of which a sandbox has few.
+func TestHTTPConnecting(t *testing.T) {
+	w := newWorld(t)
+	hooks, asked, ended := w.hooks(), make(chan struct{}, 10), make(chan error, 10)
+	hooks.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		asked <- struct{}{}
+		<-ctx.Done() // or the resolver has waited long enough
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	}}
+	log := newBook()
+	p, err := proxy.New(proxy.WithHooks(proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}}, hooks))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", serveLocal(t, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.WriteString(c, request("GET", "/", "", ""))
+	<-asked
+	report(t, c.Close())
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the look-up ended with %v", err)
+	}
+	if e := log.next(t); words(e) != "http allow" || e.Up != 0 {
+		t.Errorf("%+v", e)
 	}
 }
 
