@@ -6,39 +6,91 @@ import (
 	"io"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
 )
 
-// benchChunk is the number of bytes that one operation of the copying benchmarks moves.
-const benchChunk = 8 << 20
-
-// BenchmarkProxy compares the proxy with goproxy alone (which copies by splice and checks nothing), and with no
-// proxy: the same client, the same origin, one after the other. All tunnels begin with a ClientHello.
+// BenchmarkProxy compares the proxy with goproxy alone, which copies by splice and checks nothing: the same client and
+// the same origin. They take turns, so that what else runs slows both. All tunnels begin with a ClientHello.
 func BenchmarkProxy(b *testing.B) {
 	origin := benchOrigin(b)
 	hello := captureHello(b, helloFor("allowed.test"))
-	for _, name := range []string{"direct", "sbench", "library"} {
-		r := startRival(b, name, origin)
-		client := benchClient{r, origin, hello}
-		for _, parallel := range []int{1, 8} {
-			b.Run(fmt.Sprintf("%s/down/parallel=%d", name, parallel), func(b *testing.B) { client.copy(b, parallel, 'd') })
-			b.Run(fmt.Sprintf("%s/up/parallel=%d", name, parallel), func(b *testing.B) { client.copy(b, parallel, 'u') })
-			b.Run(fmt.Sprintf("%s/connect/parallel=%d", name, parallel), func(b *testing.B) { client.connects(b, parallel) })
-		}
-		b.Run(name+"/echo", client.echoes)
-		if r.pid != 0 {
-			b.Run(name+"/idle", func(b *testing.B) { // of a process that has not served anything yet
-				benchClient{startRival(b, name, origin), origin, hello}.idle(b)
-			})
+	var rivals []benchClient
+	for _, name := range []string{"sbench", "library"} {
+		rivals = append(rivals, benchClient{startRival(b, name, origin), origin, hello})
+	}
+	for _, parallel := range []int{1, 8} {
+		b.Run(fmt.Sprintf("down/parallel=%d", parallel), func(b *testing.B) {
+			turns(b, rivals, turnBytes, func(c benchClient) ([]time.Duration, error) { return nil, c.copy(parallel, 'd') })
+		})
+		b.Run(fmt.Sprintf("up/parallel=%d", parallel), func(b *testing.B) {
+			turns(b, rivals, turnBytes, func(c benchClient) ([]time.Duration, error) { return nil, c.copy(parallel, 'u') })
+		})
+		b.Run(fmt.Sprintf("connect/parallel=%d", parallel), func(b *testing.B) {
+			turns(b, rivals, 0, func(c benchClient) ([]time.Duration, error) { return c.connects(parallel) })
+		})
+	}
+	b.Run("echo", func(b *testing.B) { turns(b, rivals, 0, benchClient.echoes) })
+	for _, c := range rivals {
+		b.Run("idle/"+c.name, func(b *testing.B) { // of a process that has not served anything yet
+			benchClient{startRival(b, c.name, origin), origin, hello}.idle(b)
+		})
+	}
+}
+
+// What a rival does in a turn.
+const (
+	turnBytes = 64 << 20
+	turnTimes = 50 // connects or echoes
+)
+
+// turns lets the rivals do the work in turns, and reports what each of them needs for it, and how many times what the last
+// one needs the first one does. bytes is what a turn copies; if it is 0, the work says how long each of its parts took.
+func turns(b *testing.B, rivals []benchClient, bytes int64, work func(benchClient) ([]time.Duration, error)) {
+	figures := make([]map[string]float64, len(rivals))
+	took, before, others := make([][]time.Duration, len(rivals)), make([]float64, len(rivals)), make([]float64, len(rivals))
+	for i, c := range rivals {
+		before[i] = c.processor(b)
+	}
+	for range b.N {
+		for i, c := range rivals {
+			begun, own := time.Now(), ownProcessor()
+			each, err := work(c)
+			must.Do(b, err)
+			if bytes > 0 {
+				each = append(each, time.Since(begun))
+			}
+			took[i] = append(took[i], each...)
+			others[i] += ownProcessor() - own
 		}
 	}
+	for i, c := range rivals {
+		own, amount, unit := c.processor(b)-before[i], float64(b.N)*float64(bytes)/1e9, "/GB"
+		if bytes == 0 {
+			amount, unit = float64(len(took[i]))/1e6, "/M"
+		}
+		figures[i] = map[string]float64{"cpu-s" + unit: own / amount, "all-cpu-s" + unit: (own + others[i]) / amount}
+		slices.Sort(took[i])
+		for _, percent := range []int{50, 99} {
+			figures[i][fmt.Sprintf("p%d-us", percent)] = took[i][len(took[i])*percent/100].Seconds() * 1e6
+		}
+		if bytes > 0 {
+			figures[i]["GB/s"] = float64(bytes) / 1e3 / figures[i]["p50-us"]
+		}
+		for unit, n := range figures[i] {
+			b.ReportMetric(n, c.name+"-"+unit)
+		}
+	}
+	for unit, n := range figures[0] {
+		b.ReportMetric(n/figures[len(figures)-1][unit], "ratio-"+unit)
+	}
+	b.ReportMetric(0, "ns/op")
 }
 
 // benchOrigin serves connections as the first byte after the ClientHello says: e
@@ -78,43 +130,33 @@ type benchClient struct {
 
 // open opens a tunnel and tells the origin what to do.
 func (c benchClient) open(what byte, n int64) (net.Conn, error) {
-	address := c.address
-	if address == "" {
-		address = c.origin
-	}
-	conn, err := net.Dial("tcp", address)
+	conn, err := net.Dial("tcp", c.address)
 	if err != nil {
 		return nil, err
 	}
 	first := append(slices.Clone(c.hello), what)
 	first = binary.BigEndian.AppendUint64(first, uint64(n))
-	if c.address != "" {
-		if _, err := io.WriteString(conn, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n"); err != nil {
-			return nil, err
-		}
-		answer := make([]byte, 4096)
-		n, err := conn.Read(answer) // all of them answer in one packet
-		if err != nil || n < 12 || string(answer[9:12]) != "200" {
-			return nil, fmt.Errorf("%s: %v: %q", c.name, err, answer[:n])
-		}
+	if _, err := io.WriteString(conn, "CONNECT allowed.test:443 HTTP/1.1\r\nHost: allowed.test:443\r\n\r\n"); err != nil {
+		return nil, err
+	}
+	answer := make([]byte, 4096)
+	size, err := conn.Read(answer) // all of them answer in one packet
+	if err != nil || size < 12 || string(answer[9:12]) != "200" {
+		return nil, fmt.Errorf("%s: %v: %q", c.name, err, answer[:size])
 	}
 	_, err = conn.Write(first)
 	return conn, err
 }
 
-// copy moves b.N chunks in all through parallel tunnels.
-func (c benchClient) copy(b *testing.B, parallel int, what byte) {
-	b.SetBytes(benchChunk)
-	share := int64(b.N) * benchChunk / int64(parallel)
-	before, all := c.processor(b), ownProcessor()
-	var wg sync.WaitGroup
-	b.ResetTimer()
+// copy moves the bytes of a turn through parallel tunnels.
+func (c benchClient) copy(parallel int, what byte) error {
+	share := int64(turnBytes / parallel)
+	var group errgroup.Group
 	for range parallel {
-		wg.Go(func() {
+		group.Go(func() error {
 			conn, err := c.open(what, share)
 			if err != nil {
-				b.Error(err)
-				return
+				return err
 			}
 			defer func() { _ = conn.Close() }()
 			buf := make([]byte, 256<<10)
@@ -123,16 +165,10 @@ func (c benchClient) copy(b *testing.B, parallel int, what byte) {
 			} else if _, err = io.CopyBuffer(struct{ io.Writer }{conn}, io.LimitReader(endless{}, share), buf); err == nil {
 				_, err = io.ReadFull(conn, buf[:1])
 			}
-			if err != nil {
-				b.Error(err)
-			}
+			return err
 		})
 	}
-	wg.Wait()
-	b.StopTimer()
-	own, gb := c.processor(b)-before, float64(b.N)*benchChunk/1e9
-	b.ReportMetric(own/gb, "cpu-s/GB")
-	b.ReportMetric((own+ownProcessor()-all)/gb, "all-cpu-s/GB")
+	return group.Wait()
 }
 
 // ownProcessor returns the processor time of the client and the origin so far, in seconds. On loopback, the
@@ -143,31 +179,24 @@ func ownProcessor() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// connects opens tunnels, echoes one byte in each and closes them.
-func (c benchClient) connects(b *testing.B, parallel int) {
+// connects opens tunnels, echoes one byte in each and closes them. It returns how long each took.
+func (c benchClient) connects(parallel int) ([]time.Duration, error) {
+	took := make([]time.Duration, turnTimes)
 	var next atomic.Int64
-	var mu sync.Mutex
-	var took []time.Duration
-	var wg sync.WaitGroup
-	count := int64(b.N) * 10 // one operation is ten connects
-	begun := time.Now()
+	var group errgroup.Group
 	for range parallel {
-		wg.Go(func() {
-			for next.Add(1) <= count {
+		group.Go(func() error {
+			for i := next.Add(1) - 1; i < turnTimes; i = next.Add(1) - 1 {
 				start := time.Now()
 				if err := c.once(); err != nil {
-					b.Error(err)
-					return
+					return err
 				}
-				mu.Lock()
-				took = append(took, time.Since(start))
-				mu.Unlock()
+				took[i] = time.Since(start)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	b.ReportMetric(float64(len(took))/time.Since(begun).Seconds(), "connects/s")
-	reportQuantiles(b, took)
+	return took, group.Wait()
 }
 
 func (c benchClient) once() error {
@@ -183,35 +212,24 @@ func (c benchClient) once() error {
 	return err
 }
 
-// echoes measures round trips of one byte in one tunnel.
-func (c benchClient) echoes(b *testing.B) {
+// echoes returns how long round trips of one byte in one tunnel take.
+func (c benchClient) echoes() (took []time.Duration, err error) {
 	conn, err := c.open('e', 0)
-	must.Do(b, err)
+	if err != nil {
+		return nil, err
+	}
 	defer func() { _ = conn.Close() }()
-	var took []time.Duration
-	one := make([]byte, 1)
-	for range b.N * 10 {
+	for one := make([]byte, 1); len(took) < turnTimes; {
 		start := time.Now()
 		if _, err := conn.Write(one); err != nil {
-			b.Fatal(err)
+			return nil, err
 		}
 		if _, err := io.ReadFull(conn, one); err != nil {
-			b.Fatal(err)
+			return nil, err
 		}
 		took = append(took, time.Since(start))
 	}
-	reportQuantiles(b, took)
-}
-
-func reportQuantiles(b *testing.B, took []time.Duration) {
-	if len(took) == 0 {
-		return
-	}
-	slices.Sort(took)
-	us := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))].Nanoseconds()) / 1e3 }
-	b.ReportMetric(us(0.5), "p50-us")
-	b.ReportMetric(us(0.99), "p99-us")
-	b.ReportMetric(0, "ns/op")
+	return took, nil
 }
 
 // idle measures the memory of idle tunnels. It does not depend on b.N.

@@ -47,8 +47,9 @@ func serveRival(name, origin string) {
 	if name == "library" {
 		lib := goproxy.NewProxyHttpServer() // splices, without limits or checks
 		lib.Logger, lib.ConnectDial = log.New(io.Discard, "", 0), nil
+		dialer := net.Dialer{Control: connectTo(origin)}
 		lib.Tr = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "tcp", origin)
+			return dialer.DialContext(ctx, "tcp", public+":443")
 		}}
 		go func() { log.Fatal(http.Serve(l, lib)) }()
 	} else {
@@ -57,21 +58,10 @@ func serveRival(name, origin string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// benchProxy returns a proxy that allows allowed.test and connects to the origin
-// whatever the address of the name.
-func benchProxy(origin string) *proxy.Proxy {
-	to, err := net.ResolveTCPAddr("tcp4", origin)
-	if err != nil {
-		log.Fatal(err)
-	}
-	names, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		log.Fatal(err)
-	}
-	w := &world{dns: names, zone: map[string][]string{}, asked: map[string]int{}}
-	go w.serveNames()
-	hooks := w.hooks()
-	hooks.Control = func(_, _ string, c syscall.RawConn) error {
+// connectTo returns a net.Dialer's Control that connects to the origin, whatever the address.
+func connectTo(origin string) func(string, string, syscall.RawConn) error {
+	to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(origin))
+	return func(_, _ string, c syscall.RawConn) error {
 		var err error
 		if controlErr := c.Control(func(fd uintptr) {
 			err = unix.Connect(int(fd), &unix.SockaddrInet4{Addr: [4]byte(to.IP.To4()), Port: to.Port})
@@ -80,6 +70,19 @@ func benchProxy(origin string) *proxy.Proxy {
 		}
 		return err
 	}
+}
+
+// benchProxy returns a proxy that allows allowed.test and connects to the origin
+// whatever the address of the name.
+func benchProxy(origin string) *proxy.Proxy {
+	names, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		log.Fatal(err)
+	}
+	w := &world{dns: names, zone: map[string][]string{}, asked: map[string]int{}, real: true}
+	go w.serveNames()
+	hooks := w.hooks()
+	hooks.Control = connectTo(origin)
 	hooks.Remote = func(net.Conn) netip.AddrPort { return netip.MustParseAddrPort(public + ":443") }
 	allowed, err := domain.Parse("allowed.test")
 	if err != nil {
@@ -95,19 +98,16 @@ func benchProxy(origin string) *proxy.Proxy {
 	return p
 }
 
-// A rival is a proxy in its own process, or "direct", which has none.
+// A rival is a proxy in its own process.
 type rival struct {
 	name    string
-	address string // "" means to connect to the origin
+	address string
 	pid     int
 }
 
 // startRival starts a proxy that reaches the origin.
 func startRival(b *testing.B, name, origin string) rival {
 	b.Helper()
-	if name == "direct" {
-		return rival{name: name}
-	}
 	l := listenLocal(b)
 	file, err := l.(*net.TCPListener).File()
 	must.Do(b, err)
@@ -141,9 +141,6 @@ func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
 
 // processor returns the processor time of the rival's process so far, in seconds.
 func (r rival) processor(b *testing.B) float64 {
-	if r.pid == 0 {
-		return 0
-	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid))
 	must.Do(b, err)
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
