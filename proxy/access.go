@@ -19,7 +19,7 @@ type access struct {
 	p        *Proxy
 	entry    Entry
 	last     decision // the last decision, from which the answer to the sandbox is made
-	blocked  reason   // if not "", the access is refused for this reason whatever the policy says
+	blocked  reason   // if not zero, the access is refused for this reason whatever the policy says
 	unlogged bool     // beyond Limits.Requests: counted but not logged
 }
 
@@ -42,10 +42,10 @@ func (p *Proxy) newAccess(kind Kind) *access {
 func (a *access) decide(r request) decision {
 	d := a.p.cfg.Allowed.decide(r)
 	a.entry.Host, a.entry.Port = d.Host, int(d.Port)
-	if d.Allowed && a.blocked != "" {
+	if d.Allowed && a.blocked.Word != "" {
 		d = d.refuse(a.blocked, "")
 	}
-	a.entry.Rule, a.entry.Reason, a.entry.Verdict = d.Rule, string(d.Reason), Deny
+	a.entry.Rule, a.entry.Reason, a.entry.Verdict = d.Rule, d.Reason.Word, Deny
 	if d.Allowed {
 		a.entry.Verdict = Allow
 	}
@@ -55,11 +55,11 @@ func (a *access) decide(r request) decision {
 
 // refuse refuses the access for another reason than the policy's.
 func (a *access) refuse(why reason, rule string) decision {
-	if a.blocked != "" {
+	if a.blocked.Word != "" {
 		why, rule = a.blocked, ""
 	}
 	a.last = a.last.refuse(why, rule)
-	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, string(why), rule
+	a.entry.Verdict, a.entry.Reason, a.entry.Rule = Deny, why.Word, rule
 	return a.last
 }
 
@@ -102,11 +102,11 @@ func (a *access) recordError(err error) {
 		}
 	}
 	a.last = a.last.refuse(why, rule)
-	e.Verdict, e.Reason, e.Rule = verdict, string(why), rule
+	e.Verdict, e.Reason, e.Rule = verdict, why.Word, rule
 }
 
 // cut records why an allowed access ended early.
-func (a *access) cut(why reason) { a.entry.Verdict, a.entry.Reason = Allow, string(why) }
+func (a *access) cut(why reason) { a.entry.Verdict, a.entry.Reason = Allow, why.Word }
 
 // end writes the entry. up and down are the bytes that left and entered the sandbox.
 func (a *access) end(up, down int64) {
@@ -143,7 +143,7 @@ func (d decision) text() string {
 	case reasonIdle, reasonLifetime, reasonShutdown:
 		verb = "cut the connection to"
 	}
-	text := fmt.Sprintf("sbench %s %s\nreason: %s\n", verb, what, d.Reason)
+	text := fmt.Sprintf("sbench %s %s\nreason: %s\n", verb, what, d.Reason.Word)
 	if d.Rule != "" {
 		text += "rule: " + d.Rule + "\n"
 	}
@@ -151,12 +151,12 @@ func (d decision) text() string {
 }
 
 // status returns the HTTP status of a refusal.
-func (d decision) status() int { return cmp.Or(reasons()[d.Reason].Status, http.StatusForbidden) }
+func (d decision) status() int { return cmp.Or(d.Reason.Status, http.StatusForbidden) }
 
 // header returns the header of a refusal.
 func (d decision) header() http.Header {
 	return http.Header{
-		egressHeader: {string(d.Reason)}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
+		egressHeader: {d.Reason.Word}, "Content-Type": {"text/plain; charset=utf-8"}, "Cache-Control": {"no-store"},
 	}
 }
 

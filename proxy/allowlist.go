@@ -52,7 +52,7 @@ func (p Allowlist) decide(r request) decision {
 		domains, rule = p.Domains, slices.IndexFunc(p.Domains, allowing)
 	}
 	switch {
-	case badName != "":
+	case badName.Word != "":
 		return d.refuse(badName, "hosts are named by DNS names")
 	case rule < 0:
 		d = d.refuse(reasonHost, "no entry of harness.config.allowed_domains matches")
@@ -71,6 +71,6 @@ func (p Allowlist) decide(r request) decision {
 }
 
 func (d decision) refuse(why reason, rule string) decision {
-	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, reasons()[why].Cure
+	d.Allowed, d.Reason, d.Rule, d.Cure = false, why, rule, why.Cure
 	return d
 }

@@ -92,7 +92,7 @@ func (r row) checkEntry(t *testing.T, e proxy.Entry, got string) {
 	if r.address != "" && e.Address != r.address {
 		t.Errorf("refused %q, want %q", e.Address, r.address)
 	}
-	if _, known := proxy.Reasons()[proxy.Reason(e.Reason)]; !known {
+	if _, known := proxy.Reasons()[e.Reason]; !known {
 		t.Errorf("reason %q is not in the list", e.Reason)
 	}
 	if !inTunnel(e.Reason) && e.Kind != proxy.KindTransparent && e.Kind != proxy.KindDNS && !strings.Contains(got, fmt.Sprintf("%q: %q", "egress", e.Reason)) {

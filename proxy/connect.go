@@ -86,7 +86,7 @@ func (p *Proxy) connect(a *access, c *client) {
 		return
 	}
 	first, why := p.readHello(c, a.last.Host)
-	if why != "" {
+	if why.Word != "" {
 		p.refuseHello(a, c, first, why)
 		return
 	}

@@ -29,8 +29,21 @@ type (
 	Decision = decision
 )
 
-// Reasons is reasons.
-func Reasons() map[reason]refusal { return reasons() }
+// Reasons returns all reasons by their words.
+func Reasons() map[string]reason {
+	all := map[string]reason{}
+	for _, r := range []reason{
+		reasonMalformed, reasonHeaderTooLarge, reasonHeaderTimeout, reasonNotProxy, reasonScheme, reasonMethod,
+		reasonUpgrade, reasonLength, reasonAuthority, reasonBadPort, reasonPort, reasonBadName,
+		reasonIPLiteral, reasonHost, reasonLookup, reasonHostMismatch, reasonAddress, reasonResolve,
+		reasonDial, reasonUpstream, reasonNotTLS, reasonBadHello, reasonHelloTimeout, reasonSNIMissing,
+		reasonSNIMismatch, reasonECH, reasonConnections, reasonRequests, reasonNames, reasonUp,
+		reasonDown, reasonIdle, reasonLifetime, reasonShutdown, reasonLog,
+	} {
+		all[r.Word] = r
+	}
+	return all
+}
 
 // Decide is decide.
 func (p Allowlist) Decide(r Request) Decision { return p.decide(r) }

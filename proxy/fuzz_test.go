@@ -26,7 +26,7 @@ func FuzzDecide(f *testing.F) {
 	f.Fuzz(func(t *testing.T, host, port string) {
 		d := policy.Decide(proxy.Request{Kind: proxy.KindConnect, Host: host, Port: port})
 		if !d.Allowed {
-			if d.Reason == "" || d.Cure == "" {
+			if d.Reason.Word == "" || d.Cure == "" {
 				t.Errorf("refused without a reason: %+v", d)
 			}
 			return

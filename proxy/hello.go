@@ -22,7 +22,7 @@ func hidesName(extension uint16) bool {
 }
 
 // readHello reads until the ClientHello is complete or the bytes cannot be one, and checks that it is for the
-// normalised host. It returns the bytes that it read, and why the proxy must not send them to the host, or "".
+// normalised host. It returns the bytes that it read, and why the proxy must not send them to the host, or the zero reason.
 func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
 	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
 		return nil, reasonBadHello
@@ -59,18 +59,18 @@ func (c *helloConn) Read(b []byte) (int, error) {
 
 func (c *helloConn) Write(b []byte) (int, error) { return len(b), nil }
 
-// checkHello returns why the proxy must not send a ClientHello to the normalised host, or "". It also
+// checkHello returns why the proxy must not send a ClientHello to the normalised host. It also
 // refuses the meaningless extension that Chromium and Firefox send to servers without ECH (GREASE,
 // RFC 9849), because this looks like an extension that hides a name.
 func checkHello(h *tls.ClientHelloInfo, host string) reason {
 	named := slices.Contains(h.Extensions, extensionSNI)
 	switch name, bad := normalise(h.ServerName); {
-	case named && (bad != "" || name != host):
+	case named && (bad.Word != "" || name != host):
 		return reasonSNIMismatch
 	case slices.ContainsFunc(h.Extensions, hidesName):
 		return reasonECH
 	case !named:
 		return reasonSNIMissing
 	}
-	return ""
+	return reason{}
 }

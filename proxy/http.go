@@ -152,7 +152,7 @@ func (x *transfer) decide(r *http.Request) decision {
 	host, port := r.URL.Hostname(), cmp.Or(r.URL.Port(), "80")
 	number, _ := parsePort(port)
 	name, bad := normalise(host)
-	if bad == "" {
+	if bad.Word == "" {
 		x.a.last.Host, x.a.entry.Host = name, name
 	}
 	switch {
@@ -202,12 +202,12 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 	err := cmp.Or(ctx.Error, io.ErrUnexpectedEOF)
 	x.mu.Lock()
 	switch gone := ctx.Req.Context().Err() != nil && p.ctx.Err() == nil; {
-	case x.cut != "":
+	case x.cut.Word != "":
 		x.a.refuse(x.cut, "")
 		x.a.entry.Verdict = Allow
 	case gone: // the client closed the connection
 		x.a.refuse(reasonUpstream, "")
-		x.a.cut("")
+		x.a.cut(reason{})
 	default:
 		x.a.recordError(err)
 	}
@@ -244,12 +244,12 @@ func (x *transfer) finish(canceled bool) {
 	defer x.mu.Unlock()
 	switch {
 	case x.refused && x.a.entry.Verdict != Allow:
-	case x.cut != "":
+	case x.cut.Word != "":
 		x.a.cut(x.cut)
 	case x.p.ctx.Err() != nil:
 		x.a.cut(reasonShutdown)
 	case canceled:
-		x.a.cut("")
+		x.a.cut(reason{})
 	case x.broken.Load():
 		x.a.recordError(io.ErrUnexpectedEOF)
 	}

@@ -44,7 +44,7 @@ type Entry struct {
 	Address string  `json:"address,omitempty"` // "IP:port" dialled, or the address refused
 	Verdict Verdict `json:"verdict"`
 	Rule    string  `json:"rule,omitempty"`   // the rule that allowed or refused the access, as the tester wrote it
-	Reason  string  `json:"reason,omitempty"` // see [reasons]; the relay has a list of its own
+	Reason  string  `json:"reason,omitempty"` // see [reason]; the relay has a list of its own
 
 	Up       int64         `json:"up"`   // bytes out of the sandbox
 	Down     int64         `json:"down"` // bytes into it

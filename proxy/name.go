@@ -16,7 +16,7 @@ func normalise(host string) (string, reason) {
 	case err != nil:
 		return "", reasonBadName
 	}
-	return name, ""
+	return name, reason{}
 }
 
 // parsePort accepts only a decimal number without leading zeros, because all parsers read it alike.

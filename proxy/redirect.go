@@ -47,7 +47,7 @@ func (p *Proxy) redirected(c *client) {
 	case why == reasonNotTLS && to.Port() != 443:
 		c.early, c.redirectedTo = append(first, c.early...), &destination{name, to.Port()}
 		_ = p.server.Serve(One(c)) // each request is its own access
-	case why != "":
+	case why.Word != "":
 		p.refuseHello(a, c, first, why)
 	default:
 		p.redirectedTLS(a, c, first)

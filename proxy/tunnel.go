@@ -62,9 +62,9 @@ func (p *Proxy) runTunnel(a *access, c *client, up *upstream, first []byte) {
 	a.end(t.up.copied, t.down.copied)
 }
 
-// cut ends both flows. The first reason other than "" counts.
+// cut ends both flows. The first reason counts.
 func (t *tunnel) cut(why reason) {
-	if why != "" {
+	if why.Word != "" {
 		t.reason.CompareAndSwap(nil, &why)
 	}
 	_ = t.up.from.Close()
@@ -85,7 +85,7 @@ func (f *flow) run() {
 		}
 	}
 	if !errors.Is(err, io.EOF) || f.to.CloseWrite() != nil {
-		f.t.cut("")
+		f.t.cut(reason{})
 	}
 }
 
@@ -119,14 +119,14 @@ func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
 func (f *flow) write(b []byte) bool {
 	allowed := f.shared.take(int64(len(b)))
 	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
-		f.t.cut("")
+		f.t.cut(reason{})
 		return false
 	}
 	n, err := f.to.Write(b[:allowed])
 	f.copied += int64(n)
 	switch {
 	case err != nil:
-		f.t.cut("")
+		f.t.cut(reason{})
 	case allowed < int64(len(b)):
 		f.t.cut(f.exhausted)
 	default:
