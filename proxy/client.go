@@ -3,9 +3,11 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,9 +26,9 @@ type client struct {
 	redirectedTo *destination // of a redirected connection; otherwise nil
 	early        []byte       // already read; Read returns it first
 
-	handled  atomic.Bool  // a handler has the request
-	unparsed atomic.Int64 // bytes read that are not yet a request
-	since    atomic.Int64 // when the connection began to wait for the request, in Unix nanoseconds
+	handled  atomic.Bool // a handler has the request
+	unparsed atomic.Bool // something was read that is not yet a request
+	late     atomic.Bool // the last read for a request took too long
 	logged   atomic.Bool
 	counted  bool // Proxy.Close waits for the connection; false if the proxy is closed
 	closing  sync.Once
@@ -36,14 +38,13 @@ type client struct {
 // newClient makes a client of a connection. Above the limit, it closes the connection and
 // returns nil.
 func (p *Proxy) newClient(conn net.Conn, kind Kind) *client {
-	tcp, ok := conn.(*net.TCPConn)
-	if !ok || Bound(tcp) != nil {
+	tcp := conn.(*net.TCPConn)
+	if Bound(tcp) != nil {
 		_ = conn.Close()
 		return nil
 	}
 	p.counts.connections.Add(1)
 	c := &client{Conn: conn, tcp: tcp, p: p, forget: context.AfterFunc(p.ctx, func() { _ = tcp.Close() })}
-	c.since.Store(time.Now().UnixNano())
 	if p.counts.open.Add(1) > int64(p.limits.Connections) {
 		p.newAccess(kind).deny(reasonConnections, strconv.Itoa(p.limits.Connections)+" connections")
 		_ = c.Close()
@@ -62,14 +63,15 @@ func (c *client) Read(b []byte) (int, error) {
 		n, err = c.tcp.Read(b)
 	}
 	if !c.handled.Load() {
-		c.unparsed.Add(int64(n))
+		c.unparsed.CompareAndSwap(false, n > 0)
+		c.late.Store(errors.Is(err, os.ErrDeadlineExceeded))
 	}
 	return n, err
 }
 
 // Write implements net.Conn. It fails if the client does not read in time.
 func (c *client) Write(b []byte) (int, error) {
-	if err := c.tcp.SetWriteDeadline(time.Now().Add(c.p.limits.writeTime())); err != nil {
+	if err := c.tcp.SetWriteDeadline(time.Now().Add(max(c.p.limits.Idle, 30*time.Second))); err != nil {
 		return 0, err
 	}
 	if c.handled.Load() {
@@ -86,9 +88,6 @@ func (c *client) Write(b []byte) (int, error) {
 	c.last(c.malformed(why).raw())
 	return len(b), nil
 }
-
-// writeTime is how long a write may take.
-func (l EgressLimits) writeTime() time.Duration { return max(l.Idle, 30*time.Second) }
 
 // malformed logs an invalid request and returns the refusal.
 func (c *client) malformed(why reason) decision {
@@ -135,8 +134,7 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 		c.counted = p.begin()
 	case http.StateIdle: // between two requests
 		c.handled.Store(false)
-		c.unparsed.Store(0)
-		c.since.Store(time.Now().UnixNano())
+		c.unparsed.Store(false)
 	case http.StateClosed:
 		c.logUnfinished()
 		if c.counted {
@@ -147,7 +145,7 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 
 // logUnfinished logs a connection that ended in the middle of a request's head.
 func (c *client) logUnfinished() {
-	if c.handled.Load() || c.unparsed.Load() == 0 || c.logged.Load() {
+	if c.handled.Load() || !c.unparsed.Load() || c.logged.Load() {
 		return
 	}
 	c.malformed(c.malformedReason())
@@ -155,7 +153,7 @@ func (c *client) logUnfinished() {
 
 // malformedReason returns why the unparsed bytes are no request.
 func (c *client) malformedReason() reason {
-	if time.Since(time.Unix(0, c.since.Load())) >= c.p.limits.HeaderTime {
+	if c.late.Load() {
 		return reasonHeaderTimeout
 	}
 	return reasonMalformed

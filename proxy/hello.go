@@ -15,6 +15,9 @@ const (
 	extensionSNI    = 0
 )
 
+// helloBytes is what one read of a ClientHello takes. Most have less.
+const helloBytes = 2 << 10
+
 // hidesName reports whether an extension is Encrypted Client Hello (RFC 9849), one of its drafts,
 // or the encrypted SNI that preceded it.
 func hidesName(extension uint16) bool {
@@ -24,9 +27,7 @@ func hidesName(extension uint16) bool {
 // readHello reads until the ClientHello is complete or the bytes cannot be one, and checks that it is for the
 // normalised host. It returns the bytes that it read, and why the proxy must not send them to the host, or the zero reason.
 func (p *Proxy) readHello(c *client, host string) (raw []byte, why reason) {
-	if err := c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)); err != nil {
-		return nil, reasonBadHello
-	}
+	_ = c.tcp.SetReadDeadline(time.Now().Add(p.limits.HelloTime)) // fails only once c is closed
 	heard, why := &helloConn{Conn: c}, reasonBadHello
 	err := tls.Server(heard, &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 		why = checkHello(h, host)
@@ -48,12 +49,18 @@ var errHeard = errors.New("the ClientHello was read")
 // A helloConn keeps what a TLS server reads from a connection, and sends nothing of what the server writes.
 type helloConn struct {
 	net.Conn
-	raw []byte // what it read
+	raw  []byte // what was read
+	next int    // the first byte of raw that the server has not read
 }
 
-func (c *helloConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.raw = append(c.raw, b[:n]...)
+func (c *helloConn) Read(b []byte) (n int, err error) {
+	if c.next == len(c.raw) {
+		c.raw = slices.Grow(c.raw, helloBytes)
+		n, err = c.Conn.Read(c.raw[len(c.raw) : len(c.raw)+helloBytes])
+		c.raw = c.raw[:len(c.raw)+n]
+	}
+	n = copy(b, c.raw[c.next:])
+	c.next += n
 	return n, err
 }
 

@@ -59,13 +59,12 @@ type Proxy struct {
 	hosts      hosts
 	names      *names
 	up, down   *budget
+	buffers    sync.Pool // of flows
 	counts     counts
 	ctx        context.Context // ends when the proxy is closed
 	end        context.CancelFunc
+	mu         sync.Mutex // of ctx's end and of work's growth
 	work       sync.WaitGroup
-
-	mu     sync.Mutex
-	closed bool
 }
 
 type counts struct {
@@ -104,6 +103,7 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
+	p.buffers.New = func() any { return new([copyBytes]byte) }
 	p.names = &names{limit: min(p.limits.Names, maxNames), index: map[string]int{}}
 	p.hosts.all = map[string]resolved{}
 	local := p.cfg.hooks.local
@@ -175,13 +175,10 @@ func (p *Proxy) accept(l net.Listener, kind Kind, use func(*client)) error {
 // written their log entries. It may be called again.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	p.end() // closes listeners and connections
+	p.mu.Unlock()
 	err := p.server.Close()
 	p.transport.CloseIdleConnections()
-	p.up.close()
-	p.down.close()
 	p.work.Wait()
 	return err
 }
@@ -215,7 +212,7 @@ func (p *Proxy) closeAtEnd(c io.Closer) (done func()) {
 func (p *Proxy) begin() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.ctx.Err() != nil {
 		return false
 	}
 	p.work.Add(1)

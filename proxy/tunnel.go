@@ -23,8 +23,7 @@ const (
 type tunnel struct {
 	p        *Proxy
 	up, down flow
-	begun    time.Time
-	active   atomic.Int64 // time of the last byte in either direction, in nanoseconds after begun
+	idle     *time.Timer // ends the tunnel
 	reason   atomic.Pointer[reason]
 }
 
@@ -39,19 +38,19 @@ type flow struct {
 
 // runTunnel forwards first, then copies in both directions until both sides end or a limit is reached.
 func (p *Proxy) runTunnel(a *access, c *client, up *upstream, first []byte) {
-	t := &tunnel{p: p, begun: time.Now()}
+	_ = c.tcp.SetDeadline(time.Time{}) // fails only once c is closed
+	t := &tunnel{p: p}
 	t.up = flow{t: t, from: c.tcp, to: up.TCPConn, shared: p.up, exhausted: reasonUp}
 	t.down = flow{t: t, from: up.TCPConn, to: c.tcp, shared: p.down, exhausted: reasonDown}
-	timer := time.AfterFunc(p.limits.Lifetime, func() { t.cut(reasonLifetime) })
-	defer timer.Stop()
+	t.idle = time.AfterFunc(p.limits.Idle, func() { t.cut(reasonIdle) })
+	defer t.idle.Stop()
+	defer time.AfterFunc(p.limits.Lifetime, func() { t.cut(reasonLifetime) }).Stop()
 	down := make(chan struct{})
 	go func() {
 		defer close(down)
-		t.down.run()
+		t.down.run(nil)
 	}()
-	if t.up.write(first) {
-		t.up.run()
-	}
+	t.up.run(first)
 	<-down
 	if p.ctx.Err() != nil {
 		t.cut(reasonShutdown)
@@ -71,97 +70,61 @@ func (t *tunnel) cut(why reason) {
 	_ = t.up.to.Close()
 }
 
-// run copies until the flow ends, and then half-closes the other side.
-func (f *flow) run() {
-	buf := make([]byte, copyBytes)
+// run sends first, copies until the flow ends, and then half-closes the other side.
+func (f *flow) run(first []byte) {
 	var err error
+	if len(first) > 0 {
+		err = f.write(first)
+	}
+	buf := f.t.p.buffers.Get().(*[copyBytes]byte)
+	defer f.t.p.buffers.Put(buf)
 	for err == nil {
 		var n int
-		if n, err = f.step(buf); err != nil || n < copyBytes || f.copied < spliceAfter {
-			continue
+		if n, err = f.from.Read(buf[:]); err == nil {
+			err = f.write(buf[:n])
 		}
-		for full := true; full && err == nil; {
-			full, err = f.splice()
+		if err == nil && n == copyBytes && f.copied >= spliceAfter {
+			err = f.splice()
 		}
 	}
-	if !errors.Is(err, io.EOF) || f.to.CloseWrite() != nil {
+	if err != io.EOF || f.to.CloseWrite() != nil {
 		f.t.cut(reason{})
 	}
 }
 
-// step copies what is there, at most one buffer, or waits for some of the idle time.
-func (f *flow) step(buf []byte) (int, error) {
-	idle := f.t.p.limits.Idle
-	if err := f.from.SetReadDeadline(time.Now().Add(idle/4 + time.Millisecond)); err != nil {
-		return 0, err
+// write sends b, or the part of b that the limit allows, and then ends the tunnel.
+func (f *flow) write(b []byte) error {
+	allowed := f.shared.take(int64(len(b)))
+	n, err := f.to.Write(b[:allowed])
+	f.moved(int64(n))
+	if err == nil && n < len(b) {
+		f.t.cut(f.exhausted)
 	}
-	n, err := f.from.Read(buf)
+	return err
+}
+
+// splice lets the kernel copy, unless the limit is near.
+func (f *flow) splice() error {
+	reserved := f.shared.reserve(spliceBytes)
+	if reserved < copyBytes {
+		f.shared.giveBack(reserved)
+		return nil
+	}
+	_ = f.from.SetReadDeadline(time.Now().Add(spliceTime)) // fails only once from is closed
+	n, err := f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
+	_ = f.from.SetReadDeadline(time.Time{})
+	f.shared.giveBack(reserved - n)
+	f.moved(n)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		if time.Since(f.t.begun)-time.Duration(f.t.active.Load()) >= idle {
-			f.t.cut(reasonIdle)
-		}
-		return 0, nil
-	case err != nil:
-		return 0, err
+		return nil
+	case err == nil && n < reserved:
+		return io.EOF
 	}
-	f.t.touch()
-	if !f.write(buf[:n]) {
-		return n, net.ErrClosed
-	}
-	return n, nil
+	return err
 }
 
-func (t *tunnel) touch() { t.active.Store(int64(time.Since(t.begun))) }
-
-// write sends b, or the part of b that the limits allow. If it did not send all of b, it ends the
-// tunnel and returns false.
-func (f *flow) write(b []byte) bool {
-	allowed := f.shared.take(int64(len(b)))
-	if err := f.to.SetWriteDeadline(time.Now().Add(f.t.p.limits.writeTime())); err != nil {
-		f.t.cut(reason{})
-		return false
-	}
-	n, err := f.to.Write(b[:allowed])
-	f.copied += int64(n)
-	switch {
-	case err != nil:
-		f.t.cut(reason{})
-	case allowed < int64(len(b)):
-		f.t.cut(f.exhausted)
-	default:
-		f.t.touch()
-		return true
-	}
-	return false
-}
-
-// splice lets the kernel copy. full is false if it copied less than it reserved: then it is better to
-// wait in step, which reserves nothing.
-func (f *flow) splice() (full bool, err error) {
-	reserved := f.shared.reserve(spliceBytes)
-	n := int64(0)
-	defer func() { f.shared.release(reserved, n) }()
-	if reserved < 2*copyBytes {
-		return false, nil
-	}
-	now := time.Now()
-	if err := errors.Join(f.from.SetReadDeadline(now.Add(spliceTime)), f.to.SetWriteDeadline(now.Add(f.t.p.limits.writeTime()))); err != nil {
-		return false, err
-	}
-	n, err = f.to.ReadFrom(&io.LimitedReader{R: f.from, N: reserved})
+func (f *flow) moved(n int64) {
 	f.copied += n
-	if n > 0 {
-		f.t.touch()
-	}
-	var op *net.OpError
-	switch {
-	case errors.As(err, &op) && op.Timeout() && op.Op != "write" && time.Since(now) < f.t.p.limits.writeTime():
-		return false, nil
-	case err != nil:
-		return false, err
-	case n < reserved:
-		return false, io.EOF
-	}
-	return true, nil
+	f.t.idle.Reset(f.t.p.limits.Idle)
 }
