@@ -11,12 +11,10 @@ import (
 	"time"
 )
 
+// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 const (
-	// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 	hostsTTL = 10 * time.Second
 	maxHosts = 256
-	// knownTime bounds connecting to a kept address.
-	knownTime = time.Second
 )
 
 // An upstream is a connection to an allowed host. It is closed with the proxy.
@@ -43,11 +41,14 @@ type resolved struct {
 	until   time.Time
 }
 
-func (h *hosts) get(name string) (netip.Addr, bool) {
+// get returns the zero Addr for a host without an address.
+func (h *hosts) get(name string) netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.all[name]
-	return r.address, time.Now().Before(r.until)
+	if r := h.all[name]; time.Now().Before(r.until) {
+		return r.address
+	}
+	return netip.Addr{}
 }
 
 func (h *hosts) put(name string, address netip.Addr) {
@@ -60,45 +61,44 @@ func (h *hosts) put(name string, address netip.Addr) {
 }
 
 // dial connects to the host of a decision that allows it: to the first of its addresses that passes the check and
-// answers.
+// answers, or to the address that did so a short time ago.
 func (p *Proxy) dial(ctx context.Context, to decision) (*upstream, error) {
-	host := to.Host
 	ctx, cancel := context.WithTimeout(ctx, p.limits.DialTime)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
+	hooks := p.cfg.hooks
+	kept := p.hosts.get(to.Host)
 	d := net.Dialer{
-		Resolver: cmp.Or(p.cfg.hooks.resolver, &net.Resolver{PreferGo: true}),
+		Resolver:  cmp.Or(hooks.resolver, &net.Resolver{PreferGo: true}),
+		KeepAlive: -1, // EgressLimits.Idle ends a silent connection
 		Control: func(network, address string, c syscall.RawConn) error { // before connect(2)
 			at, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return err
+			if err == nil && at.Addr() != kept { // which has passed
+				err = p.check(at.Addr(), to.Private)
 			}
-			if err := cmp.Or(p.check(at.Addr(), to.Private), BoundHost(network, address, c)); err != nil || p.cfg.hooks.control == nil {
-				return err
+			if err = cmp.Or(err, BoundHost(network, address, c)); err == nil && hooks.control != nil {
+				err = hooks.control(network, address, c)
 			}
-			return p.cfg.hooks.control(network, address, c)
+			return err
 		},
 	}
-	var conn net.Conn
 	at := func(name string) string { return net.JoinHostPort(name, strconv.Itoa(int(to.Port))) }
-	if known, ok := p.hosts.get(host); ok && !p.cfg.hooks.forget {
-		d.Timeout = knownTime
-		conn, _ = d.DialContext(ctx, "tcp", at(known.String()))
-		d.Timeout = 0
+	var conn net.Conn
+	var err error
+	if kept.IsValid() {
+		conn, err = d.DialContext(ctx, "tcp", at(kept.String()))
 	}
-	fresh := conn == nil
+	fresh := !kept.IsValid() || err != nil
 	if fresh { // the final dot keeps the resolver from trying this machine's search list
-		var err error
-		if conn, err = d.DialContext(ctx, "tcp", at(host+".")); err != nil {
+		if conn, err = d.DialContext(ctx, "tcp", at(to.Host+".")); err != nil {
 			return nil, err
 		}
 	}
 	address := conn.RemoteAddr().(*net.TCPAddr).AddrPort()
-	if p.cfg.hooks.remote != nil {
-		address = p.cfg.hooks.remote(conn)
+	if hooks.remote != nil {
+		address = hooks.remote(conn)
 	}
-	if fresh {
-		p.hosts.put(host, address.Addr())
+	if fresh && !hooks.forget {
+		p.hosts.put(to.Host, address.Addr())
 	}
 	return &upstream{conn.(*net.TCPConn), context.AfterFunc(p.ctx, func() { _ = conn.Close() }), address}, nil
 }

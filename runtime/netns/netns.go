@@ -152,7 +152,7 @@ func (n *Namespace) listen(o Options) error {
 // listenTCP listens without MPTCP, which would hide a redirected connection's original
 // destination.
 func (n *Namespace) listenTCP(addresses ...string) (all []net.Listener, err error) {
-	var config net.ListenConfig
+	config := net.ListenConfig{KeepAlive: -1} // the other side is a process of the sandbox
 	config.SetMultipathTCP(false)
 	for _, address := range addresses {
 		l, err := config.Listen(context.Background(), "tcp4", address)
