@@ -30,17 +30,15 @@ type transfer struct {
 	a       *access
 	c       *client
 	allowed decision    // names the host to connect to
-	refused bool        // the answer to the client is a refusal
 	broken  atomic.Bool // the answer to the client is incomplete
 	ctx     context.Context
 	cancel  context.CancelFunc
 	idle    *time.Timer
 
-	mu        sync.Mutex // request and answer may pass at the same time
-	up, down  int64      // bytes on the wire
-	cut       reason
-	gotAnswer bool // from the host
-	finished  bool // the entry is written, so no more bytes may pass
+	mu       sync.Mutex // request and answer may pass at the same time
+	up, down int64      // bytes on the wire
+	cut      reason
+	finished bool // the entry is written, so no more bytes may pass
 }
 
 // newTransport returns a transport that connects to allowed hosts only. A connection is for one
@@ -184,7 +182,6 @@ func (x *transfer) roundTrip(r *http.Request, _ *goproxy.ProxyCtx) (*http.Respon
 		return nil, errors.Join(errors.New("upstream switched protocols"), resp.Body.Close())
 	}
 	x.mu.Lock()
-	x.gotAnswer = true
 	x.a.entry.Status = resp.StatusCode
 	x.mu.Unlock()
 	// A copy, since the transport puts the trailer into the original.
@@ -217,9 +214,7 @@ func (p *Proxy) handleResponse(resp *http.Response, ctx *goproxy.ProxyCtx) *http
 
 // notProxy refuses a request without an absolute URL.
 func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
-	x := r.Context().Value(transferKey{}).(*transfer)
-	x.refused = true
-	d := x.a.refuse(reasonNotProxy, "")
+	d := r.Context().Value(transferKey{}).(*transfer).a.refuse(reasonNotProxy, "")
 	maps.Copy(w.Header(), d.header())
 	w.WriteHeader(d.status())
 	_, _ = io.WriteString(w, d.text()) // the client may be gone
@@ -227,7 +222,6 @@ func (p *Proxy) notProxy(w http.ResponseWriter, r *http.Request) {
 
 // refusal returns the last decision, a refusal, as an answer.
 func (x *transfer) refusal(r *http.Request) *http.Response {
-	x.refused = true
 	d := x.a.last
 	resp := goproxy.NewResponse(r, "text/plain", d.status(), d.text())
 	resp.Header = d.header()
@@ -243,7 +237,7 @@ func (x *transfer) finish(canceled bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.refused && x.a.entry.Verdict != Allow:
+	case x.a.entry.Verdict != Allow: // the answer was a refusal
 	case x.cut.Word != "":
 		x.a.cut(x.cut)
 	case x.p.ctx.Err() != nil:
@@ -265,7 +259,7 @@ func (x *transfer) stop(why reason) {
 		return
 	}
 	x.cut = cmp.Or(x.cut, why)
-	if x.gotAnswer {
+	if x.a.entry.Status != 0 { // the host has answered
 		x.broken.Store(true)
 	}
 	_ = x.c.tcp.SetReadDeadline(time.Now()) // ends a read that waits for the rest of the body
