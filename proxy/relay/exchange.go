@@ -34,7 +34,6 @@ type exchange struct {
 	held     atomic.Int64 // bytes that the ledger has reserved for the body and the answer
 	hide     bool         // hide the chunk that only counts tokens
 	entry    proxy.Entry
-	refused  bool
 	aborted  bool          // the answer broke off after its head
 	pause    time.Duration // that the provider asks for
 	sent     atomic.Bool   // the provider may have the whole request
@@ -60,7 +59,6 @@ func (r *Relay) handle(w http.ResponseWriter, req *http.Request) {
 // logMalformed counts and logs a request that net/http answered itself.
 func (r *Relay) logMalformed() {
 	x := r.newExchange()
-	x.refused = true
 	x.entry.Verdict, x.entry.Reason = proxy.Deny, string(badHead)
 	x.end()
 }
@@ -199,7 +197,6 @@ func (x *exchange) hold(bytes int64) bool {
 // deny answers with the relay's own refusal.
 func (x *exchange) deny(err error) {
 	ref := refusalOf(err)
-	x.refused = true
 	if ref.reason != externalTool { // no request was sent, so nothing was removed from it
 		x.entry.Stripped = nil
 	}

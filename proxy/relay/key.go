@@ -2,7 +2,6 @@ package relay
 
 import (
 	"fmt"
-	"log/slog"
 
 	"github.com/securebench/sbench/proxy/relay/stream"
 )
@@ -35,14 +34,8 @@ func (k Key) value() string {
 	return k.reveal()
 }
 
-// String returns a placeholder.
-func (Key) String() string { return redacted }
-
 // Format writes a placeholder, whatever the verb.
 func (Key) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
 
 // MarshalText returns a placeholder.
 func (Key) MarshalText() ([]byte, error) { return []byte(redacted), nil }
-
-// LogValue returns a placeholder.
-func (Key) LogValue() slog.Value { return slog.StringValue(redacted) }

@@ -59,7 +59,7 @@ func (l *ledger) leave(x *exchange) {
 	l.inFlight--
 	l.held -= x.held.Load()
 	into := l.facts.Stripped
-	if x.refused {
+	if x.entry.Verdict == proxy.Deny {
 		l.facts.Refused++
 		into = l.facts.External
 	}

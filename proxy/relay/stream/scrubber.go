@@ -85,9 +85,6 @@ type Scrubber struct {
 // NewScrubber returns a scrubber that writes to out.
 func NewScrubber(s *Secret, out io.Writer) *Scrubber { return &Scrubber{Secret: s, out: out} }
 
-// Pending returns how many bytes are delayed.
-func (s *Scrubber) Pending() int { return len(s.pending) }
-
 // Write implements io.Writer.
 func (s *Scrubber) Write(p []byte) (int, error) {
 	b := p
