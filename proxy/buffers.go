@@ -7,17 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of the kernel's buffers for a socket that this process holds for a sandbox, in bytes. The kernel
-// allows itself twice as much (socket(7)), and charges it to no sandbox. Without a size, it would let the buffers
-// of each connection grow to several MiB. What one round trip can bring from a distant host is in the buffer for
-// receiving.
 const (
-	sendBuffer    = 64 << 10
-	receiveBuffer = 208 << 10 // the usual net.core.rmem_max
+	// socketBuffer is the size of the kernel's buffers, one for sending and one for receiving, of a socket that this
+	// process holds for a sandbox, in bytes. The kernel allows itself twice as much (socket(7)), and charges it to no
+	// sandbox. Without a size, it would let the buffers of each connection grow to several MiB. A sender with a
+	// smaller buffer is woken more often. What one round trip can bring from a distant host is in the buffer for receiving.
+	socketBuffer = 208 << 10 // the usual net.core.rmem_max and wmem_max
 	// SocketBytes is the most memory that the kernel uses for a socket.
-	SocketBytes = 2 * (sendBuffer + receiveBuffer)
+	SocketBytes = 2 * 2 * socketBuffer
 	// A connection has a socket on each side, and in each direction a buffer and what the kernel moves.
-	connectionBytes = 2*SocketBytes + 2*receiveBuffer + 2*copyBytes
+	connectionBytes = 2*SocketBytes + 2*socketBuffer + 2*copyBytes
 )
 
 // HeadCost is how much memory net/http and a copy take for each byte of a head that has many short fields.
@@ -33,8 +32,8 @@ func (l EgressLimits) SandboxBytes() int64 {
 func boundBuffers(c syscall.RawConn) error {
 	var err error
 	controlErr := c.Control(func(fd uintptr) {
-		if err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, receiveBuffer); err == nil {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer)
+		if err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, socketBuffer); err == nil {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, socketBuffer)
 		}
 	})
 	if controlErr != nil {
