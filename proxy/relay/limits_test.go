@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
@@ -79,6 +83,40 @@ func TestLimitsAtOnce(t *testing.T) {
 	}
 	if !refused {
 		t.Error("no connection was refused")
+	}
+}
+
+// TestConnecting: the requests that an agent gives up while the relay connects leave no more connections than there may be
+// requests at once.
+func TestConnecting(t *testing.T) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	must.Do(t, err)
+	defer func() { _ = unix.Close(fd) }()
+	must.Do(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	must.Do(t, unix.Listen(fd, 0))
+	name, err := unix.Getsockname(fd)
+	must.Do(t, err)
+	port := name.(*unix.SockaddrInet4).Port
+	only, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)) // the kernel drops what begins after the first
+	must.Do(t, err)
+	defer func() { _ = only.Close() }()
+	r := newRig(t, relay.OpenAI, "http://"+only.RemoteAddr().String(), func(c *relay.Config) { c.Limits.InFlight = 2 })
+	for i := range int64(8) {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, r.url+responsesPath, strings.NewReader(`{"model":"m"}`))
+		go func() {
+			if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		until(t, "the request", func() bool { return r.relay.Facts().Sent == i+1 })
+		cancel()
+		until(t, "its end", func() bool { return r.relay.Facts().Left == i+1 })
+	}
+	sockets, err := os.ReadFile("/proc/self/net/tcp")
+	must.Do(t, err)
+	if n := strings.Count(string(sockets), fmt.Sprintf(" 0100007F:%04X 02 ", port)); n > 2 { // SYN_SENT
+		t.Errorf("%d connections", n)
 	}
 }
 

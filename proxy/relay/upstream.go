@@ -16,6 +16,7 @@ const streamBytes = 256 << 10
 // newUpstream returns the transport to the provider. The end of ctx, the relay's context, closes all
 // connections, even idle ones.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
+	inFlight := cfg.Limits.withDefaults().InFlight
 	dialer := net.Dialer{Timeout: 15 * time.Second, Control: proxy.BoundHost}
 	return &http.Transport{
 		Proxy: cfg.Proxy,
@@ -28,7 +29,8 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: cfg.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    15 * time.Second,
-		MaxIdleConnsPerHost:    -1, // for HTTP/1 only, where a connection is for one request
+		MaxConnsPerHost:        inFlight, // connecting goes on when the agent has given its request up
+		MaxIdleConnsPerHost:    -1,       // for HTTP/1 only, where a connection is for one request
 		IdleConnTimeout:        90 * time.Second,
 		ResponseHeaderTimeout:  cfg.Limits.Silence,
 		MaxResponseHeaderBytes: 256 << 10,
@@ -36,7 +38,7 @@ func newUpstream(ctx context.Context, cfg Config) *http.Transport {
 		ForceAttemptHTTP2:      true, // off by default with a DialContext
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second, MaxReceiveBufferPerStream: streamBytes,
-			MaxReceiveBufferPerConnection: int(cfg.Limits.withDefaults().InFlight) * streamBytes,
+			MaxReceiveBufferPerConnection: inFlight * streamBytes,
 		},
 	}
 }
