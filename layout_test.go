@@ -130,8 +130,7 @@ func TestImports(t *testing.T) {
 // TestSuites: each test that scripts/suites gives to a target exists, and no other package has
 // one of that name, because `make test` leaves tests out by their names.
 func TestSuites(t *testing.T) {
-	text, err := os.ReadFile("scripts/suites")
-	must.Do(t, err)
+	text := must.Read(t, "scripts/suites")
 	packages := testFunctions(t)
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -226,8 +225,7 @@ func TestDirectories(t *testing.T) {
 // declared in the linked file.
 func TestWalkthrough(t *testing.T) {
 	const page = "docs/design/walkthrough.md"
-	text, err := os.ReadFile(page)
-	must.Do(t, err)
+	text := must.Read(t, page)
 	links := regexp.MustCompile("\\[`([\\w.]+)`\\]\\(([\\w/.]+)\\)").FindAllStringSubmatch(string(text), -1)
 	if stops := len(regexp.MustCompile(`(?m)^\d+\. `).FindAllString(string(text), -1)); stops > 10 || len(links) < stops {
 		t.Errorf("%d stops and %d links", stops, len(links))

@@ -31,9 +31,7 @@ func TestCheckOwner(t *testing.T) {
 			err := errors.Join(os.MkdirAll(filepath.Join(dir, "repo/src"), 0o755), os.Mkdir(filepath.Join(dir, "repo/.git"), 0o755),
 				os.Chmod(filepath.Join(dir, "repo"), test.mode), os.Chmod(filepath.Join(dir, "repo/src"), test.src), os.Chmod(filepath.Join(dir, "repo/.git"), 0o777))
 			must.Do(t, err)
-			root, err := os.OpenRoot(dir)
-			must.Do(t, err)
-			defer func() { _ = root.Close() }()
+			root := must.OpenRoot(t, dir)
 			err = candidate.CheckOwner(root, "/repo", test.user)
 			if (err != nil) != test.bad || test.bad && (!strings.Contains(err.Error(), own) || !strings.Contains(err.Error(), other)) {
 				t.Errorf("error %v", err)

@@ -2,7 +2,6 @@ package compiler_test
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -18,8 +17,7 @@ import (
 func TestAuthoring(t *testing.T) {
 	var doc []byte
 	for _, page := range []string{"../docs/authoring.md", "../docs/tester.md"} {
-		text, err := os.ReadFile(page)
-		must.Do(t, err)
+		text := must.Read(t, page)
 		doc = append(doc, text...)
 	}
 	examples := regexp.MustCompile("(?s)```(?:json|yaml) (row|manifest|tester)\n(.*?)```").FindAllSubmatch(doc, -1)

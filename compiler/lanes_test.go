@@ -300,8 +300,7 @@ func TestViews(t *testing.T) {
 func TestResourceSummary(t *testing.T) {
 	row := `{"id":"a","input":{"instructions":"i"},"eval":{"checker":{"command":"c"},"test_files":{"path":"t"},"expected_state":"s"},"assets":[{"path":"f"}]}`
 	_, tasks := packtest.Open(t, t.TempDir(), "id: p\nversion: 1\ndefaults: {family: terminal_task}\n", row)
-	text, err := json.Marshal(tasks[0].ResourceSummary())
-	must.Do(t, err)
+	text := must.JSON(t, tasks[0].ResourceSummary())
 	wantJSON := `[{"name":"instructions","visibility":"public","kind":"text","value":"i"},` +
 		`{"name":"assets","visibility":"public","kind":"json","value":[{"path":"f"}]},` +
 		`{"name":"checker","visibility":"evaluation_inputs","kind":"json","redacted":true},` +

@@ -99,8 +99,7 @@ func peakOf(t *testing.T, rows int) int {
 
 // peak returns the process's largest resident size in bytes.
 func peak(t *testing.T) int {
-	status, err := os.ReadFile("/proc/self/status")
-	must.Do(t, err)
+	status := must.Read(t, "/proc/self/status")
 	for line := range strings.Lines(string(status)) {
 		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			kb, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))

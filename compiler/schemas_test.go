@@ -34,8 +34,7 @@ func TestSchemaFiles(t *testing.T) {
 			must.Do(t, os.WriteFile(path, f.Content, 0o644))
 			continue
 		}
-		got, err := os.ReadFile(path)
-		must.Do(t, err)
+		got := must.Read(t, path)
 		if diff := cmp.Diff(string(got), string(f.Content)); diff != "" {
 			t.Errorf("%s differs from the code; run go test ./compiler -run TestSchemaFiles -update\n%s", path, diff)
 		}
@@ -83,8 +82,7 @@ func TestSchemasAgree(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	must.Do(t, err)
+	want := must.Read(t, golden)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("other cases than those in %s are beyond the schemas\n%s", golden, diff)
 	}

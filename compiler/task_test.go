@@ -81,8 +81,7 @@ func TestWorkdir(t *testing.T) {
 func TestMetadata(t *testing.T) {
 	manifest := `{"id":"p","version":3,"defaults":{"family":"tool_call","environment":{"image":"i","gpu":1}},"asset_roots":{"eval":"secret/"},"asset_defaults":{"read_only":false}}`
 	task := oneTask(t, manifest, `{"id":"a","metadata":{"difficulty":"hard","environment":"mine"},"environment":{"image":"j"}}`)
-	got, err := json.Marshal(task.Metadata())
-	must.Do(t, err)
+	got := must.JSON(t, task.Metadata())
 	path := task.Metadata()["benchmark_pack"].(map[string]any)["manifest_path"].(string)
 	want := fmt.Sprintf(`{"asset_defaults":{"read_only":false},"asset_roots":{"eval":"secret/","public":"assets/"},`+
 		`"benchmark_pack":{"id":"p","manifest_path":%q,"version":3},"difficulty":"hard","environment":{"gpu":1,"image":"j"}}`, path)

@@ -2,7 +2,6 @@ package harness_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -194,8 +193,7 @@ func TestVariant(t *testing.T) {
 // TestAgentPrintsNoKey: an agent's key cannot be printed.
 func TestAgentPrintsNoKey(t *testing.T) {
 	agent := &harness.Agent{CLI: harness.CLI{AgentType: testerfile.AgentType{Name: "x"}}, Relay: relay.Config{Key: relay.NewKey("sk-secret")}}
-	text, err := json.Marshal(struct{ Key relay.Key }{agent.Relay.Key})
-	must.Do(t, err)
+	text := must.JSON(t, struct{ Key relay.Key }{agent.Relay.Key})
 	if strings.Contains(string(text), "sk-secret") {
 		t.Errorf("printed %s", text)
 	}

@@ -132,8 +132,7 @@ func lines(t *testing.T, filter specs.LinuxSeccomp) string {
 	}
 	var text strings.Builder
 	for _, v := range all {
-		line, err := json.Marshal(v)
-		must.Do(t, err)
+		line := must.JSON(t, v)
 		text.Write(append(line, '\n'))
 	}
 	return text.String()
@@ -145,8 +144,7 @@ func compare(t *testing.T, name, got string) {
 	if *update {
 		must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(golden)
-	must.Do(t, err)
+	want := must.Read(t, golden)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("spec differs from %s (run with -update after checking):\n%s", golden, diff)
 	}

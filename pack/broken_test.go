@@ -261,8 +261,7 @@ func TestFillImage(t *testing.T) {
 	o.Image = "example.org/x"
 	report, err := pack.Import(context.Background(), f, o)
 	must.Do(t, err)
-	row, err := os.ReadFile(filepath.Join(out, "tasks.jsonl"))
-	must.Do(t, err)
+	row := must.Read(t, filepath.Join(out, "tasks.jsonl"))
 	if !bytes.Contains(row, []byte(`"image":"example.org/x@sha256:000`)) || len(report.Notes) > 0 {
 		t.Errorf("%s %v", row, report.Notes)
 	}
@@ -307,8 +306,7 @@ func TestImportedHumanEval(t *testing.T) {
 	}
 	checkPack(t, out)
 	// A truncated file is an error, wherever it is cut.
-	whole, err := os.ReadFile(source)
-	must.Do(t, err)
+	whole := must.Read(t, source)
 	for _, n := range []int{10, 1000, len(whole) / 2, len(whole) - 1} {
 		cut := filepath.Join(t.TempDir(), "HumanEval.jsonl.gz")
 		must.Do(t, os.WriteFile(cut, whole[:n], 0o644))

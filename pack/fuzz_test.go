@@ -97,9 +97,7 @@ func tryImport(t *testing.T, f pack.Format, flags byte, data []byte) {
 func makeDirectory(t *testing.T, dir string, data []byte) {
 	t.Helper()
 	must.Do(t, os.Mkdir(dir, 0o755))
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, dir)
 	for _, f := range files(string(data)) {
 		if !filepath.IsLocal(f.Name) || strings.Count(f.Name, "/") > 6 {
 			continue

@@ -141,8 +141,7 @@ func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
 
 // processor returns the processor time of the rival's process so far, in seconds.
 func (r rival) processor(b *testing.B) float64 {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.pid))
-	must.Do(b, err)
+	stat := must.Read(b, fmt.Sprintf("/proc/%d/stat", r.pid))
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
 	user, _ := strconv.Atoi(fields[12])
 	system, _ := strconv.Atoi(fields[13])
@@ -151,8 +150,7 @@ func (r rival) processor(b *testing.B) float64 {
 
 // memory returns the resident memory of the rival's process, in KiB.
 func (r rival) memory(b *testing.B) float64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.pid))
-	must.Do(b, err)
+	status := must.Read(b, fmt.Sprintf("/proc/%d/status", r.pid))
 	_, rest, _ := strings.Cut(string(status), "VmRSS:")
 	kib, _ := strconv.Atoi(strings.Fields(rest)[0])
 	return float64(kib)

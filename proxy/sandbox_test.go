@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -101,8 +100,7 @@ type askTLS struct {
 // ask returns the client's answer, a JSON line.
 func (s *sandbox) ask(a ask) string {
 	s.t.Helper()
-	line, err := json.Marshal(a)
-	must.Do(s.t, err)
+	line := must.JSON(s.t, a)
 	if _, err := s.in.Write(append(line, '\n')); err != nil {
 		s.t.Fatal(err)
 	}

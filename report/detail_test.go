@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,12 +38,10 @@ func TestOutside(t *testing.T) {
 		if prepare != nil {
 			must.Do(t, prepare(dir))
 		}
-		line, err := json.Marshal(map[string]any{"task_id": "t", "verification_status": "failed", "candidate_workspace": path, "logs": []map[string]any{{"path": path}}})
-		must.Do(t, err)
+		line := must.JSON(t, map[string]any{"task_id": "t", "verification_status": "failed", "candidate_workspace": path, "logs": []map[string]any{{"path": path}}})
 		d, err := opened(t, dir, string(line)).Detail(t.Context(), 0, 1<<20)
 		must.Do(t, err)
-		data, err := json.Marshal(d)
-		must.Do(t, err)
+		data := must.JSON(t, d)
 		if len(d.Logs) > 0 || len(d.Missing) == 0 || strings.Contains(string(data), "SECRET") {
 			t.Errorf("%q: %s", path, data)
 		}

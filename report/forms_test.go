@@ -29,8 +29,7 @@ func planned(t *testing.T, n int, records ...map[string]any) *report.Source {
 	for _, r := range records {
 		must.Do(t, json.NewEncoder(&text).Encode(r))
 	}
-	manifest, err := json.Marshal(map[string]any{"run_id": "=run", "planned": n})
-	must.Do(t, err)
+	manifest := must.JSON(t, map[string]any{"run_id": "=run", "planned": n})
 	must.Do(t, os.WriteFile(filepath.Join(dir, "run.json"), manifest, 0o644))
 	return opened(t, dir, text.String())
 }

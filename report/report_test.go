@@ -279,8 +279,7 @@ func TestOld(t *testing.T) {
 // TestNothing: a run without records has no accuracy, and no form says NaN.
 func TestNothing(t *testing.T) {
 	r := report.Summarize([]*report.Source{directory(t, ""), directory(t, "")})
-	data, err := json.Marshal(r)
-	must.Do(t, err)
+	data := must.JSON(t, r)
 	if r.Runs[0].Accuracy.Value != nil || r.Runs[0].Accuracy.Wilson != nil || bytes.Contains(data, []byte("NaN")) {
 		t.Errorf("%s", data)
 	}

@@ -1,7 +1,6 @@
 package report_test
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -13,8 +12,7 @@ import (
 
 // TestSchema: every field of the JSON form is documented.
 func TestSchema(t *testing.T) {
-	doc, err := os.ReadFile("../docs/report.md")
-	must.Do(t, err)
+	doc := must.Read(t, "../docs/report.md")
 	_, table, found := strings.Cut(string(doc), "\n## JSON\n")
 	if !found || !strings.Contains(table, report.Schema) {
 		t.Fatal("docs/report.md does not tell of this schema")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -21,8 +20,7 @@ import (
 func TestProgressSchema(t *testing.T) {
 	read := func(name string) []byte {
 		t.Helper()
-		text, err := os.ReadFile(name)
-		must.Do(t, err)
+		text := must.Read(t, name)
 		return text
 	}
 	decode := func(text []byte) (v map[string]any) {

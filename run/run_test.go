@@ -247,8 +247,7 @@ harness: {type: command, config: {command: [agent]}}
 
 func records(t *testing.T, cfg setup) []record.Record {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(cfg.Output, "candidates.jsonl"))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(cfg.Output, "candidates.jsonl"))
 	var all []record.Record
 	for line := range bytes.Lines(text) {
 		var r record.Record
@@ -426,8 +425,7 @@ func TestRedactionAtTheCut(t *testing.T) {
 	if len(rec.Logs) != 1 || !strings.Contains(rec.ProducerStdout, rec.Logs[0].Path) || len(rec.ProducerStdout) > 40<<10 {
 		t.Fatalf("logs %+v, %d bytes in the record", rec.Logs, len(rec.ProducerStdout))
 	}
-	log, err := os.ReadFile(filepath.Join(cfg.Output, rec.Logs[0].Path))
-	must.Do(t, err)
+	log := must.Read(t, filepath.Join(cfg.Output, rec.Logs[0].Path))
 	out := rec.ProducerStdout + string(log)
 	if !strings.Contains(out, "bytes cut") {
 		t.Fatal("nothing was cut")
@@ -617,8 +615,7 @@ func TestPlannedCount(t *testing.T) {
 	}
 	planned := func(name string) int {
 		t.Helper()
-		text, err := os.ReadFile(filepath.Join(cfg.Output, name))
-		must.Do(t, err)
+		text := must.Read(t, filepath.Join(cfg.Output, name))
 		var file struct{ Planned int }
 		must.Do(t, json.Unmarshal(text, &file))
 		return file.Planned

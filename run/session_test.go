@@ -165,8 +165,7 @@ func TestSettings(t *testing.T) {
 	if diff := cmp.Diff(want, records(t, cfg)[0].Provenance.Settings); diff != "" {
 		t.Error(diff)
 	}
-	text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(cfg.Output, record.ManifestFile))
 	var manifest record.Manifest
 	must.Do(t, json.Unmarshal(text, &manifest))
 	if diff := cmp.Diff(want, manifest.Settings); diff != "" {
@@ -200,8 +199,7 @@ func TestTornRecord(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""), row("two", "do it wrong", ""))
 	ran(t, cfg)
 	name := filepath.Join(cfg.Output, record.RecordsFile)
-	text, err := os.ReadFile(name)
-	must.Do(t, err)
+	text := must.Read(t, name)
 	// After a crash there is no seal.
 	must.Do(t, errors.Join(os.WriteFile(name, text[:len(text)-100], 0o644), os.Remove(filepath.Join(cfg.Output, record.SealFile))))
 	said := ""
@@ -354,8 +352,7 @@ func TestTooLargeForTheHost(t *testing.T) {
 // TestPlanted: a secret, a hidden answer and an argument of the checker, printed in several encodings, are neither in
 // the run's directory nor in the progress. The private part of the run alone has the hidden answer.
 func TestPlanted(t *testing.T) {
-	hidden, err := json.Marshal(hiddenAnswer)
-	must.Do(t, err)
+	hidden := must.JSON(t, hiddenAnswer)
 	cfg, _ := config(t, fmt.Sprintf(`{"id": "x", "family": "terminal_task", "input": {"instructions": "tell"}, "environment": {"image": "base"}, "eval": {"checker": {"command": ["tell-checker", "--expect", "the-expected-value"]}, "expected_state": %s}}`, hidden))
 	var progress bytes.Buffer
 	enc := json.NewEncoder(&progress)
@@ -365,9 +362,7 @@ func TestPlanted(t *testing.T) {
 	if rec.FailureReason != "checker_failed" || !strings.Contains(rec.ProducerStdout, "my token is <redacted>") || rec.ProducerMetadata["redacted_entries"] == nil {
 		t.Fatalf("%+v", rec)
 	}
-	root, err := os.OpenRoot(cfg.Output)
-	must.Do(t, err)
-	defer func() { _ = root.Close() }()
+	root := must.OpenRoot(t, cfg.Output)
 	private, err := record.ReadPrivate(root, &rec)
 	if info, statErr := root.Stat(rec.PrivateFile()); err != nil || statErr != nil || info.Mode() != 0o600 || !strings.Contains(private.Stdout, rot13(hiddenAnswer)) {
 		t.Errorf("%v, %v, %+v", err, info, private)

@@ -83,10 +83,8 @@ func TestMerge(t *testing.T) {
 	again := filepath.Join(dir, "again")
 	merge(t, []string{dirs[1], dirs[2], dirs[0]}, again, nil)
 	for _, name := range []string{record.ManifestFile, record.RecordsFile, record.SealFile} {
-		a, err := os.ReadFile(filepath.Join(merged, name))
-		must.Do(t, err)
-		b, err := os.ReadFile(filepath.Join(again, name))
-		must.Do(t, err)
+		a := must.Read(t, filepath.Join(merged, name))
+		b := must.Read(t, filepath.Join(again, name))
 		if !bytes.Equal(a, b) {
 			t.Errorf("%s depends on the order of the shards", name)
 		}
@@ -219,8 +217,7 @@ func firstOf(t *testing.T, dir string) (entry string) {
 // spoil replaces a text in a file.
 func spoil(t *testing.T, name, old, text string) {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	must.Do(t, err)
+	data := must.Read(t, name)
 	if !bytes.Contains(data, []byte(old)) {
 		t.Fatalf("%s has no %s", name, old)
 	}

@@ -42,10 +42,8 @@ func newKey(t *testing.T) *record.Key {
 func forge(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, record.RecordsFile)
-	manifest, err := os.ReadFile(filepath.Join(dir, record.ManifestFile))
-	must.Do(t, err)
-	text, err := os.ReadFile(name)
-	must.Do(t, err)
+	manifest := must.Read(t, filepath.Join(dir, record.ManifestFile))
+	text := must.Read(t, name)
 	last, forged := record.Digest(manifest), ""
 	for line := range strings.Lines(strings.ReplaceAll(string(text), `"verification_status":"failed"`, `"verification_status":"passed"`)) {
 		at := strings.LastIndex(line, `"previous":`)
@@ -223,8 +221,7 @@ func TestPackDigest(t *testing.T) {
 			want, err = cfg.Pack.Digest(context.Background())
 			must.Do(t, err)
 		}
-		text, err := os.ReadFile(filepath.Join(cfg.Output, record.ManifestFile))
-		must.Do(t, err)
+		text := must.Read(t, filepath.Join(cfg.Output, record.ManifestFile))
 		var m record.Manifest
 		must.Do(t, json.Unmarshal(text, &m))
 		if m.Pack.Digest != want || whole && want == "" {

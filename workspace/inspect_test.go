@@ -79,8 +79,7 @@ func TestInspectRedacts(t *testing.T) {
 	pack, task := openPack(t, terminalManifest, row, nil)
 	in, err := workspace.Inspect(task, pack, workspace.InspectOptions{})
 	must.Do(t, err)
-	text, err := json.Marshal(in)
-	must.Do(t, err)
+	text := must.JSON(t, in)
 	if strings.Contains(string(text), "hunter2") {
 		t.Errorf("%s", text)
 	}
@@ -129,8 +128,7 @@ func FuzzPlanWrite(f *testing.F) {
 		must.Do(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
 	}
 	f.Fuzz(func(t *testing.T, mount string) {
-		text, err := json.Marshal(mount)
-		must.Do(t, err)
+		text := must.JSON(t, mount)
 		must.Do(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
 		pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
 		must.Do(t, err)

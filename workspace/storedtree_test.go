@@ -96,7 +96,7 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	dir = filepath.Join(parent, "kept")
 	must.Do(t, os.Mkdir(dir, 0o755))
 	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
-	report, err := stored(t, src).Copy(t.Context(), openRoot(t, dir), workspace.TreeOptions{
+	report, err := stored(t, src).Copy(t.Context(), must.OpenRoot(t, dir), workspace.TreeOptions{
 		CallerOwns: true, Preserve: true, Lost: func(a workspace.Attributes) error {
 			removable(t, dir)
 			return list.Add(a)
@@ -105,13 +105,13 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	must.Do(t, err)
 	digest, err := list.Close()
 	must.Do(t, err)
-	return workspace.StoredTree{Root: openRoot(t, parent), Name: "kept", List: digest}, dir, report
+	return workspace.StoredTree{Root: must.OpenRoot(t, parent), Name: "kept", List: digest}, dir, report
 }
 
 // stored returns a tree that has its owners and modes itself.
 func stored(t *testing.T, dir string) workspace.StoredTree {
 	t.Helper()
-	return workspace.StoredTree{Root: openRoot(t, filepath.Dir(dir)), Name: filepath.Base(dir)}
+	return workspace.StoredTree{Root: must.OpenRoot(t, filepath.Dir(dir)), Name: filepath.Base(dir)}
 }
 
 func TestStoredTreeAndRestored(t *testing.T) {
@@ -129,7 +129,7 @@ func TestStoredTreeAndRestored(t *testing.T) {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
 	}
 	restored := tempDir(t)
-	back, err := kept.Restore(t.Context(), openRoot(t, restored), workspace.TreeOptions{CallerOwns: true})
+	back, err := kept.Restore(t.Context(), must.OpenRoot(t, restored), workspace.TreeOptions{CallerOwns: true})
 	must.Do(t, err)
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)
@@ -230,14 +230,13 @@ func TestStoredTreeDamaged(t *testing.T) {
 			list := dir + workspace.AttributesSuffix
 			test.damage(t, list)
 			if test.forged {
-				data, err := os.ReadFile(list)
-				must.Do(t, err)
+				data := must.Read(t, list)
 				kept.List = fmt.Sprintf("sha256:%x", sha256.Sum256(data))
 			}
 			if _, err := kept.Digest(t.Context(), 0); !errors.Is(err, workspace.ErrAttributes) {
 				t.Errorf("digest: %v", err)
 			}
-			if _, err := kept.Restore(t.Context(), openRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
+			if _, err := kept.Restore(t.Context(), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{}); err == nil {
 				t.Error("restored")
 			}
 		})

@@ -18,19 +18,11 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-func openRoot(t *testing.T, dir string) *os.Root {
-	t.Helper()
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	t.Cleanup(func() { _ = root.Close() })
-	return root
-}
-
 // tempDir is like t.TempDir, but also removes trees that the testing package cannot remove.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	root := openRoot(t, dir)
+	root := must.OpenRoot(t, dir)
 	t.Cleanup(func() {
 		entries, _ := os.ReadDir(dir) // the test may have removed it
 		for _, entry := range entries {
@@ -69,7 +61,7 @@ func hostile(t *testing.T) string {
 
 func TestCopyTreeHostile(t *testing.T) {
 	src, dst := hostile(t), tempDir(t)
-	report, err := workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
+	report, err := workspace.CopyTree(t.Context(), must.OpenRoot(t, src), must.OpenRoot(t, dst), workspace.TreeOptions{})
 	must.Do(t, err)
 	if report.Files != 3 || report.Entries != 7 || report.Bytes != 16 || report.DroppedCount != 2 {
 		t.Errorf("report %+v", report)
@@ -85,13 +77,13 @@ func TestCopyTreeHostile(t *testing.T) {
 	if info.Mode() != 0o755 {
 		t.Errorf("mode %v, want no setuid", info.Mode())
 	}
-	same, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{})
+	same, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dst), workspace.TreeOptions{})
 	must.Do(t, err)
 	if same.Digest != report.Digest {
 		t.Errorf("digest of copy %s, of source %s", same.Digest, report.Digest)
 	}
 	for _, dir := range []string{src, dst} {
-		must.Do(t, remove.All(openRoot(t, filepath.Dir(dir)), filepath.Base(dir)))
+		must.Do(t, remove.All(must.OpenRoot(t, filepath.Dir(dir)), filepath.Base(dir)))
 	}
 }
 
@@ -122,11 +114,11 @@ func TestTreeBounds(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			_, err := workspace.CopyTree(t.Context(), openRoot(t, test.dir), openRoot(t, tempDir(t)), test.opts)
+			_, err := workspace.CopyTree(t.Context(), must.OpenRoot(t, test.dir), must.OpenRoot(t, tempDir(t)), test.opts)
 			if !errors.Is(err, workspace.ErrTooBig) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
-			if _, err := workspace.DigestTree(t.Context(), openRoot(t, test.dir), test.opts); !errors.Is(err, workspace.ErrTooBig) {
+			if _, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, test.dir), test.opts); !errors.Is(err, workspace.ErrTooBig) {
 				t.Errorf("digest: %v", err)
 			}
 		})
@@ -134,7 +126,7 @@ func TestTreeBounds(t *testing.T) {
 	t.Run("a link to which the destination gives less room", func(t *testing.T) {
 		links := tempDir(t)
 		must.Do(t, os.Symlink(strings.Repeat("x", 1500), filepath.Join(links, "link")))
-		_, err := workspace.CopyTree(t.Context(), openRoot(t, links), openRoot(t, shortLinks(t)), workspace.TreeOptions{})
+		_, err := workspace.CopyTree(t.Context(), must.OpenRoot(t, links), must.OpenRoot(t, shortLinks(t)), workspace.TreeOptions{})
 		if !errors.Is(err, workspace.ErrTooBig) {
 			t.Errorf("error %v", err)
 		}
@@ -168,23 +160,22 @@ func TestCopyTreeKeepsHoles(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, f.Truncate(size))
 	must.Do(t, f.Close())
-	_, err = workspace.CopyTree(t.Context(), openRoot(t, src), openRoot(t, dst), workspace.TreeOptions{})
+	_, err = workspace.CopyTree(t.Context(), must.OpenRoot(t, src), must.OpenRoot(t, dst), workspace.TreeOptions{})
 	must.Do(t, err)
 	var st unix.Stat_t
 	must.Do(t, unix.Stat(filepath.Join(dst, "disk"), &st))
 	if st.Size != size || st.Blocks*512 > size/8 {
 		t.Errorf("copy has %d bytes on %d blocks", st.Size, st.Blocks)
 	}
-	got, err := os.ReadFile(filepath.Join(dst, "disk"))
-	must.Do(t, err)
+	got := must.Read(t, filepath.Join(dst, "disk"))
 	if string(got[size/2:size/2+6]) != "middle" {
 		t.Error("content lost")
 	}
 	dense := tempDir(t)
 	must.Do(t, os.WriteFile(filepath.Join(dense, "disk"), got, 0o644))
-	want, err := workspace.DigestTree(t.Context(), openRoot(t, dense), workspace.TreeOptions{})
+	want, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dense), workspace.TreeOptions{})
 	must.Do(t, err)
-	if again, err := workspace.DigestTree(t.Context(), openRoot(t, dst), workspace.TreeOptions{}); err != nil || again.Digest != want.Digest {
+	if again, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dst), workspace.TreeOptions{}); err != nil || again.Digest != want.Digest {
 		t.Errorf("sparse %v (%v), dense %v", again.Digest, err, want.Digest)
 	}
 }
@@ -197,7 +188,7 @@ func TestDigestTreeSees(t *testing.T) {
 		return dir
 	}
 	digest := func(t *testing.T, dir string) string {
-		report, err := workspace.DigestTree(t.Context(), openRoot(t, dir), workspace.TreeOptions{})
+		report, err := workspace.DigestTree(t.Context(), must.OpenRoot(t, dir), workspace.TreeOptions{})
 		must.Do(t, err)
 		return report.Digest
 	}
@@ -240,7 +231,7 @@ func TestCopyTreeStops(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
 	cancel(why)
-	if _, err := workspace.CopyTree(ctx, openRoot(t, dir), openRoot(t, tempDir(t)), workspace.TreeOptions{}); !errors.Is(err, why) {
+	if _, err := workspace.CopyTree(ctx, must.OpenRoot(t, dir), must.OpenRoot(t, tempDir(t)), workspace.TreeOptions{}); !errors.Is(err, why) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -124,8 +124,7 @@ func (r agentRun) trace(t *testing.T) string {
 	if len(found) != 1 {
 		t.Fatalf("traces %v", found)
 	}
-	data, err := os.ReadFile(found[0])
-	must.Do(t, err)
+	data := must.Read(t, found[0])
 	return string(data)
 }
 

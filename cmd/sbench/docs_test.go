@@ -55,8 +55,7 @@ func pages(t *testing.T) map[string]string {
 		files, err := filepath.Glob(pattern)
 		must.Do(t, err)
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			must.Do(t, err)
+			text := must.Read(t, file)
 			found[file] = string(text)
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -50,8 +49,7 @@ P`)
 	if closed := records["closed"]; strings.Contains(closed.ProducerStdout, "PROXY") || strings.Contains(closed.ProducerStdout, "reached") || closed.Egress != nil {
 		t.Errorf("network none: %+v", closed)
 	}
-	log, err := os.ReadFile(filepath.Join(output, "egress.jsonl"))
-	must.Do(t, err)
+	log := must.Read(t, filepath.Join(output, "egress.jsonl"))
 	for _, want := range []string{`"kind":"connect","host":"evil.invalid","port":443`, `"kind":"dns","host":"missing.invalid","verdict":"deny"`, `"verdict":"deny"`, `"host":"allowed.invalid"`, `"verdict":"error"`, `"task":"open"`} {
 		if !strings.Contains(string(log), want) {
 			t.Errorf("the egress log lacks %s:\n%s", want, log)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,8 +28,7 @@ func TestFlags(t *testing.T) {
 			shorts[flag.Name] = flag.Short
 		}
 	}
-	text, err := os.ReadFile("../../docs/records.md")
-	must.Do(t, err)
+	text := must.Read(t, "../../docs/records.md")
 	for _, code := range regexp.MustCompile(`\d+ [a-z]`).FindAllString(exitCodes, -1) {
 		if !strings.Contains(string(text), "\n| "+strings.Fields(code)[0]+" | ") {
 			t.Errorf("docs/records.md lacks the exit code %s", code)

@@ -31,8 +31,7 @@ func TestGrade(t *testing.T) {
 	pack := filepath.Join(t.TempDir(), "pack")
 	expect(t, codeMeasured, "imported 3 task(s)", "pack", "import", "--out", pack, "humaneval", fixture(t, "humaneval"))
 	tester := filepath.Join(pack, "tester-command.yaml")
-	text, err := os.ReadFile(filepath.Join(pack, "tasks.jsonl"))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(pack, "tasks.jsonl"))
 	var samples []any
 	for line := range strings.Lines(string(text)) {
 		var row struct {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -114,9 +113,7 @@ func TestJudge(t *testing.T) {
 // privateOf returns the private part of a record of the run in dir.
 func privateOf(t *testing.T, dir string, r record.Record) record.Private {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, dir)
 	p, err := record.ReadPrivate(root, &r)
 	must.Do(t, err)
 	return p

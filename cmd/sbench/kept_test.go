@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -39,10 +38,9 @@ func (k keeping) run(t *testing.T, output string) []string {
 	if k.sidecar != "" {
 		environment["sidecars"] = []any{map[string]any{"name": "store", "image": containerdtest.Image, "command": []string{"python3", "-c", k.sidecar}, "ready": "python3 -c 'import socket; socket.create_connection((\"store\", 8098))'"}}
 	}
-	row, err := json.Marshal(map[string]any{
+	row := must.JSON(t, map[string]any{
 		"id": "kept/task", "input": map[string]any{"instructions": "Serve 42."}, "eval": map[string]any{"checker": k.checker}, "environment": environment,
 	})
-	must.Do(t, err)
 	tester := writePack(t, t.TempDir(), string(row)+"\n", commandHarness(k.script))
 	return []string{"run", tester, "-o", output, "--progress", "plain"}
 }

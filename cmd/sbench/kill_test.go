@@ -147,8 +147,7 @@ func (h testHost) cleared(runs ...string) {
 // left lists the remains of a run on the host: mounts, cgroups, processes, directories.
 func (h testHost) left(run string) []string {
 	var left []string
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must.Do(h.t, err)
+	mounts := must.Read(h.t, "/proc/self/mountinfo")
 	if strings.Contains(string(mounts), run) {
 		left = append(left, "mounts")
 	}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -161,8 +160,7 @@ func (k *kubeCluster) wantSmoke(name string) {
 		return nil
 	})
 	must.Do(k.t, err)
-	text, err := json.Marshal(got)
-	must.Do(k.t, err)
+	text := must.JSON(k.t, got)
 	if want := `{"asset":"","create-file":"","fails":"checker_failed","image-workdir":"","times-out":"producer_timeout"}`; string(text) != want {
 		k.t.Errorf("verdicts %s, want %s", text, want)
 	}
@@ -181,13 +179,12 @@ func (k *kubeCluster) podsOf(job string) (names []string) {
 func (k *kubeCluster) keys(args func(string, ...string) []string) {
 	pack := filepath.Join(k.dir, "keyed")
 	must.Do(k.t, os.CopyFS(pack, os.DirFS("../../benchmarks/terminal-task-smoke")))
-	text, err := os.ReadFile(filepath.Join(pack, "tester-command.yaml"))
-	must.Do(k.t, err)
+	text := must.Read(k.t, filepath.Join(pack, "tester-command.yaml"))
 	must.Do(k.t, os.WriteFile(filepath.Join(pack, "tester.yaml"), []byte(strings.Replace(string(text), "type: command", "type: command\n  env: [TEST_TOKEN]", 1)), 0o644))
 	const value = "this-is-a-secret-value"
 	must.Do(k.t, os.WriteFile(filepath.Join(pack, "keys.env"), []byte("TEST_TOKEN="+value+"\n"), 0o600))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "keyed-keys"}, StringData: map[string]string{"TEST_TOKEN": value}}
-	_, err = k.api.CoreV1().Secrets("default").Create(k.t.Context(), secret, metav1.CreateOptions{})
+	_, err := k.api.CoreV1().Secrets("default").Create(k.t.Context(), secret, metav1.CreateOptions{})
 	must.Do(k.t, err)
 	command := args("keyed", "--shards", "1")
 	command[2] = filepath.Join(pack, "tester.yaml")

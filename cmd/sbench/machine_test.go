@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,8 +43,7 @@ func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]s
 	must.Do(t, err)
 	absent := lacks(t, c, map[string]string{"gcc": "usr/lib/gcc/*/*/cc1", "git": "usr/bin/git"})
 	for i, file := range files {
-		text, err := os.ReadFile(file)
-		must.Do(t, err)
+		text := must.Read(t, file)
 		// The emulated machines' image has no compiler.
 		if i%20 != 0 && os.Getenv("SBENCH_SOAK") == "" || slices.ContainsFunc(absent, func(program string) bool { return strings.Contains(string(text), program+" ") }) {
 			continue
@@ -118,8 +116,7 @@ func TestMachineTasks(t *testing.T) {
 			for id, all := range cheats {
 				script += "*" + id + ")\n" + all[n] + "\n;;\n"
 			}
-			command, err := json.Marshal([]string{"bash", "-c", script + "esac; exit 0"})
-			must.Do(t, err)
+			command := must.JSON(t, []string{"bash", "-c", script + "esac; exit 0"})
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
 			for _, r := range recordsOf(t, out) {
@@ -148,8 +145,7 @@ func forgetBuilt(t *testing.T, c *host.Host) {
 
 // setupPack writes a pack of one task with set-up commands, and returns the path of its tester file.
 func setupPack(t *testing.T, commands ...string) string {
-	environment, err := json.Marshal(map[string]any{"candidate": "machine", "setup": commands})
-	must.Do(t, err)
+	environment := must.JSON(t, map[string]any{"candidate": "machine", "setup": commands})
 	row := taskRow("machine/setup", "test \"$(cat /etc/answer)\" = go && id -u tool && grep -q one /etc/setup", `, "environment": `+string(environment))
 	return writePack(t, t.TempDir(), row, commandHarness("cat /etc/setup && echo go > /etc/answer")+"runtime: {allow_capabilities: true}\n")
 }
@@ -199,8 +195,7 @@ func TestMachineBroken(t *testing.T) {
 		"a hole larger than the bound": {solved + "truncate -s 20G /hole", "passed=0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command, err := json.Marshal([]string{"bash", "-c", tt.script})
-			must.Do(t, err)
+			command := must.JSON(t, []string{"bash", "-c", tt.script})
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, tt.want, "run", tester, "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
 			expect(t, codeMeasured, "", "verify", out)
@@ -222,8 +217,7 @@ func TestMachineShown(t *testing.T) {
 // bigMachine returns the arguments of a run whose only candidate changes 100 MB of its machine.
 func bigMachine(t *testing.T, output string) []string {
 	t.Helper()
-	command, err := json.Marshal([]string{"bash", "-c", "echo go > /etc/answer; head -c 100000000 /dev/urandom > /var/big"})
-	must.Do(t, err)
+	command := must.JSON(t, []string{"bash", "-c", "echo go > /etc/answer; head -c 100000000 /dev/urandom > /var/big"})
 	return []string{
 		"run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "--output-dir", output, "--quiet",
 		"--set", "harness.config.command=" + string(command),

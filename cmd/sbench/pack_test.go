@@ -441,8 +441,7 @@ func TestPackRewards(t *testing.T) {
 	expect(t, codeMeasured, "imported 11", "pack", "import", "--out", out, "harbor", source)
 	records := filepath.Join(t.TempDir(), "records")
 	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--quiet", "--output-dir", records, out)
-	text, err := os.ReadFile(filepath.Join(records, "reference", "candidates.jsonl"))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(records, "reference", "candidates.jsonl"))
 	for name, reason := range map[string]string{
 		"another-reward": "checker_failed", "left-behind": "(passes_broken_tests|no_reward|checker_failed)", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
 		"too-much": "passes_broken_tests", "own-tests": "checker_failed", "no-reward": "no_reward", "not-a-file": "no_reward", "a-pipe": "(passes_broken_tests|checker_failed)",

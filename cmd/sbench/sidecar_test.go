@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,8 +24,7 @@ http.server.HTTPServer(("", 8080), Handler).serve_forever()`
 // returns the path of the tester file.
 func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
-	environment, err := json.Marshal(map[string]any{"sidecars": []any{sidecar}})
-	must.Do(t, err)
+	environment := must.JSON(t, map[string]any{"sidecars": []any{sidecar}})
 	row := taskRow("shop", `test "$(cat answer.txt)" = "$(`+askAnswer+`)"`, `, "environment": `+string(environment))
 	return writePack(t, t.TempDir(), row, commandHarness(script))
 }

@@ -242,8 +242,7 @@ func (c *cluster) verdicts(t *testing.T) {
 	c.sbench(0, "report", filepath.Join(out, "merged"))
 	damaged := filepath.Join(out, "shard-2-of-4")
 	name := filepath.Join(damaged, record.RecordsFile)
-	text, err := os.ReadFile(name)
-	must.Do(t, err)
+	text := must.Read(t, name)
 	must.Do(t, os.WriteFile(name, bytes.Replace(text, []byte("passed"), []byte("failed"), 1), 0o644))
 	if _, said := c.sbench(codeNotVerified, "merge", "--output-dir", filepath.Join(dir, "again"), out); !strings.Contains(said, damaged+": records are damaged: candidates.jsonl:1: ") {
 		t.Error(said)
@@ -308,8 +307,7 @@ func (c *cluster) timeIsUp(t *testing.T) {
 	c.merged(t, out, id, 8)
 	logs, err := filepath.Glob(filepath.Join(filepath.Dir(out), "slurm-*.out"))
 	must.Do(t, err)
-	log, err := os.ReadFile(logs[0])
-	must.Do(t, err)
+	log := must.Read(t, logs[0])
 	if !strings.Contains(string(log), "verifications in progress are completed") || !strings.Contains(string(log), "attempts were recorded before") {
 		t.Errorf("the task did not run out of time:\n%s", log)
 	}

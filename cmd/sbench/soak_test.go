@@ -161,8 +161,7 @@ func (h testHost) nothingLeft(before []string) {
 	if now := difference(h.runs(), before); len(now) > 0 {
 		h.t.Errorf("directories of runs: %v", now)
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	must.Do(h.t, err)
+	mounts := must.Read(h.t, "/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		if strings.Contains(line, filepath.Join(h.state, "runs")) {
 			h.t.Errorf("mount: %s", line)

@@ -140,8 +140,7 @@ func TestSeparateBroken(t *testing.T) {
 		"links in a directory":      {solved + "mkdir more; ln -s /etc/shadow more/a; ln -s ../answer more/b; ln -s c more/c", "passed=1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			command, err := json.Marshal([]string{"bash", "-c", tt.script})
-			must.Do(t, err)
+			command := must.JSON(t, []string{"bash", "-c", tt.script})
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, tt.want, "run", filepath.Join(pack, "tester-command.yaml"), "-o", out, "--progress", "plain", "--set", "harness.config.command="+string(command))
 			expect(t, codeMeasured, "", "verify", out)

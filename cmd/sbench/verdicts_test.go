@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -165,9 +164,7 @@ func readVerdicts(t *testing.T, output string) []verdict {
 // contents returns the digest of a kept workspace without its times, which differ from run to run.
 func contents(t *testing.T, dir string) string {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, dir)
 	tree, err := workspace.DigestTree(t.Context(), root, workspace.TreeOptions{})
 	must.Do(t, err)
 	return tree.Digest
@@ -196,8 +193,7 @@ func verdictLines(t *testing.T, all []verdict) []string {
 	t.Helper()
 	var out []string
 	for _, v := range all {
-		text, err := json.Marshal(v)
-		must.Do(t, err)
+		text := must.JSON(t, v)
 		out = append(out, string(text))
 	}
 	return out
@@ -210,8 +206,7 @@ func writeVerdicts(t *testing.T, name string, all []verdict) {
 
 func readLines(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	must.Do(t, err)
+	text := must.Read(t, name)
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
@@ -258,11 +253,10 @@ func (h testHost) hostilePack() string {
 		seconds *= 3
 	}
 	for i, a := range hostileAgents {
-		row, err := json.Marshal(map[string]any{
+		row := must.JSON(h.t, map[string]any{
 			"id": fmt.Sprintf("%02d %s", i, a.name), "input": map[string]any{"instructions": "Write right to answer."},
 			"eval": map[string]any{"checker": map[string]any{"command": "test \"$(cat answer)\" = right"}},
 		})
-		must.Do(h.t, err)
 		fmt.Fprintf(&rows, "%s\n", row)
 		must.Do(h.t, os.MkdirAll(filepath.Join(h.dir, "hostile"), 0o755))
 		fmt.Fprintf(&cases, "      *'\"%02d %s\"'*)\n        %s\n        ;;\n", i, a.name, strings.ReplaceAll(a.script, "\n", "\n        "))

@@ -1,7 +1,6 @@
 package patch_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -117,8 +116,7 @@ func TestRunners(t *testing.T) {
 
 // TestPage shows that the documentation prints the names of tests.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/verifiers.md")
-	must.Do(t, err)
+	page := must.Read(t, "../../docs/verifiers.md")
 	code := func(names []string) string { return "`" + strings.Join(names, "` `") + "`" }
 	files, directories := patch.NamesOfTests()
 	want := "| | names |\n|---|---|\n| test files | " + code(files) + " |\n| directories of tests | " + code(directories) + " |\n"

@@ -22,8 +22,7 @@ var update = flag.Bool("update", false, "rewrite the page")
 // it writes them.
 func TestTesterKeys(t *testing.T) {
 	const page, head, end = "../../docs/tester.md", "|---|---|---|\n", "\n\n"
-	text, err := os.ReadFile(page)
-	must.Do(t, err)
+	text := must.Read(t, page)
 	doc := string(text)
 	for _, table := range keyTables() {
 		begin := "\n## " + table.Section + "\n"

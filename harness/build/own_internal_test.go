@@ -16,9 +16,7 @@ func TestOwn(t *testing.T) {
 	for name, text := range map[string]string{"passwd": "root:x:0:0:r:/root:/bin/sh\nada:x:7:8:a:/home/ada:/bin/sh\n", "group": "root:x:0:\nstaff:x:50:ada\n"} {
 		must.Do(t, errors.Join(os.MkdirAll(filepath.Join(dir, "etc"), 0o755), os.WriteFile(filepath.Join(dir, "etc", name), []byte(text), 0o644)))
 	}
-	image, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { _ = image.Close() }()
+	image := must.OpenRoot(t, dir)
 	for _, tt := range []struct {
 		chown    string
 		uid, gid int

@@ -2,7 +2,6 @@ package relay_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,8 +20,7 @@ func TestAgentsRequests(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			raw, err := os.ReadFile(file)
-			must.Do(t, err)
+			raw := must.Read(t, file)
 			var request struct {
 				Path string
 				Body json.RawMessage

@@ -105,8 +105,7 @@ func TestJob(t *testing.T) {
 		if want := map[string]string{"two\n..": "AgentTimeoutError", "three": "infrastructure"}[trial.Task]; trial.Exception["exception_type"] != want {
 			t.Errorf("%q: exception %v, want %q", trial.Task, trial.Exception, want)
 		}
-		text, err := os.ReadFile(filepath.Join(dir, "agent", "trajectory.json"))
-		must.Do(t, err)
+		text := must.Read(t, filepath.Join(dir, "agent", "trajectory.json"))
 		steps := checkTrajectory(t, text)
 		if _, err := os.Stat(filepath.Join(dir, "agent", record.TraceFile)); (err == nil) != strings.HasPrefix(trial.Task, "one") {
 			t.Errorf("%q: the agent's own output: %v", trial.Task, err)
@@ -208,8 +207,7 @@ func TestInspect(t *testing.T) {
 
 func read(t *testing.T, dir, name string, v any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(dir, name))
 	must.Do(t, json.Unmarshal(text, v))
 }
 

@@ -56,8 +56,7 @@ func browser(t *testing.T, address string, more ...string) (printed string, cons
 
 // TestColours: a program is coloured in linear time, whatever a candidate writes.
 func TestColours(t *testing.T) {
-	code, err := os.ReadFile("assets/code.js")
-	must.Do(t, err)
+	code := must.Read(t, "assets/code.js")
 	name := filepath.Join(t.TempDir(), "page.html")
 	must.Do(t, os.WriteFile(name, []byte(`<p></p><script>`+string(code)+`
 let n = 0;

@@ -54,15 +54,12 @@ func (e example) write(t *testing.T) (dir string) {
 	var m record.Manifest
 	must.Do(t, json.Unmarshal([]byte(in["run.json"]), &m))
 	m.RunID, m.Planned = e.RunID, e.Planned
-	manifest, err := json.Marshal(m)
-	must.Do(t, err)
+	manifest := must.JSON(t, m)
 	files[record.ManifestFile], files["logs/a/"+record.TraceFile] = string(manifest), in[e.Agent+".jsonl"]+e.Hostile
 	dir = t.TempDir()
 	filetest.Write(t, dir, files)
 	must.Do(t, os.Symlink("/etc/passwd", filepath.Join(dir, "workspaces/a/etc/current")))
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, dir)
 	var records, egress strings.Builder
 	for n := range e.Copies {
 		at := 0

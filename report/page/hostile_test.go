@@ -98,8 +98,7 @@ var (
 // page's own.
 func markup(t *testing.T, name string) {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	must.Do(t, err)
+	data := must.Read(t, name)
 	text := string(data)
 	tags := regexp.MustCompile(`(?i)<(/?script|!--|img|iframe|base|object|embed|form|link|style)[^>]*>?`).FindAllString(text, -1)
 	count := map[string]int{}
@@ -122,8 +121,7 @@ func markup(t *testing.T, name string) {
 func TestPolicy(t *testing.T) {
 	server, hits := canary(t)
 	name := write(t, example{RunID: "r", Copies: 1, Agent: "codex"})
-	data, err := os.ReadFile(name)
-	must.Do(t, err)
+	data := must.Read(t, name)
 	must.Do(t, os.WriteFile(name, []byte(strings.Replace(string(data), "</footer>", "</footer>"+stays(server), 1)), 0o644))
 	shown, console := browser(t, "file://"+name, "--dump-dom")
 	if !strings.Contains(shown, "<title>r · sbench report</title>") || !strings.Contains(strings.Join(console, "\n"), "Content Security Policy") || hits.Load() > 0 {

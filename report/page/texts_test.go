@@ -1,7 +1,6 @@
 package page_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -33,8 +32,7 @@ func TestDetail(t *testing.T) {
 		if judged := public.Private != ""; judged != (d.Private == "shown") || judged != !d.Verifier.Stdout.Empty() || !public.Verifier.Stdout.Empty() {
 			t.Errorf("%s: %q without the private part, and with it %q", a.Task, public.Private, d.Private)
 		}
-		data, err := json.Marshal(d)
-		must.Do(t, err)
+		data := must.JSON(t, d)
 		if len(data) > 120000 {
 			t.Errorf("%s: %d bytes", a.Task, len(data))
 		}

@@ -35,9 +35,7 @@ func TestDiffs(t *testing.T) {
 	if _, err := layer.Write(t.Context(), &text, runtime.Changes{Dir: upper}, candidate.LayerBudget(1<<20)); err != nil {
 		t.Fatal(err)
 	}
-	root, err := os.OpenRoot(image)
-	must.Do(t, err)
-	defer func() { _ = root.Close() }()
+	root := must.OpenRoot(t, image)
 	const want = `--- a/etc/hosts
 +++ b/etc/hosts
 @@ -1,2 +1,2 @@

@@ -16,8 +16,7 @@ import (
 // reasons returns the failure reasons in the table of docs/records.md.
 func reasons(t *testing.T) []string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/records.md")
-	must.Do(t, err)
+	page := must.Read(t, "../../docs/records.md")
 	_, table, found := strings.Cut(string(page), "\n| `failure_reason` | status | |\n|---|---|---|\n")
 	if !found {
 		t.Fatal("docs/records.md has no table of reasons")

@@ -111,8 +111,7 @@ func TestEveryByteSoak(t *testing.T) {
 		if err != nil || d.IsDir() || d.Name() == ".lock" {
 			return err
 		}
-		data, err := os.ReadFile(path)
-		must.Do(t, err)
+		data := must.Read(t, path)
 		for i := 0; i < len(data); i += step {
 			changed := slices.Clone(data)
 			changed[i] ^= 1 << (i % 7)
@@ -272,8 +271,7 @@ func TestForeignDirectory(t *testing.T) {
 func TestResume(t *testing.T) {
 	dir := sample(t)
 	path := filepath.Join(dir, record.RecordsFile)
-	whole, err := os.ReadFile(path)
-	must.Do(t, err)
+	whole := must.Read(t, path)
 	last := len(whole) - bytes.LastIndexByte(whole[:len(whole)-1], '\n') - 1
 	for _, cut := range []int{1, last, len(whole)} { // no byte of a sealed run may be missing
 		must.Do(t, os.WriteFile(path, whole[:len(whole)-cut], 0o644))
@@ -286,8 +284,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	seal := filepath.Join(dir, record.SealFile)
-	sealed, err := os.ReadFile(seal)
-	must.Do(t, err)
+	sealed := must.Read(t, seal)
 	must.Do(t, os.WriteFile(filepath.Join(dir, record.SignatureFile), nil, 0o644))
 	must.Do(t, os.Remove(seal))
 	if _, _, _, err := record.Resume(dir, record.Trust{}, func(record.Record) error { return nil }); !errors.Is(err, record.ErrDamaged) {
@@ -380,8 +377,7 @@ func TestTrust(t *testing.T) {
 	signed := func() string { return write(record.Failed, sealed, key) }
 	over := func(dir, forged string, names ...string) string {
 		for _, name := range names {
-			data, err := os.ReadFile(filepath.Join(forged, name))
-			must.Do(t, err)
+			data := must.Read(t, filepath.Join(forged, name))
 			must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o644))
 		}
 		return dir
@@ -529,8 +525,7 @@ func TestSignature(t *testing.T) {
 		t.Errorf("with another key: %+v, %v", v, err)
 	}
 	path := filepath.Join(run, record.SignatureFile)
-	data, err := os.ReadFile(path)
-	must.Do(t, err)
+	data := must.Read(t, path)
 	for i := range data {
 		changed := slices.Clone(data)
 		changed[i] ^= 1

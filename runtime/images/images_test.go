@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -99,8 +98,7 @@ func TestPull(t *testing.T) {
 	host := aRegistry(t, "user", "secret")
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)
-	auth, err := json.Marshal(map[string]any{"auths": map[string]any{host: map[string]string{"username": "user", "password": "secret"}}})
-	must.Do(t, err)
+	auth := must.JSON(t, map[string]any{"auths": map[string]any{host: map[string]string{"username": "user", "password": "secret"}}})
 	must.Do(t, os.WriteFile(filepath.Join(config, "config.json"), auth, 0o600))
 	ref := host + "/team/small:1"
 	digest := push(t, ref, smallImage(t, runtime.GOARCH))

@@ -37,8 +37,7 @@ func TestReadWrite(t *testing.T) {
 func TestReused(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "pid")
 	must.Do(t, proc.WriteFile(name, os.Getpid()))
-	text, err := os.ReadFile(name)
-	must.Do(t, err)
+	text := must.Read(t, name)
 	started := strings.Fields(string(text))[1]
 	for _, forged := range []string{fmt.Sprint(os.Getpid(), " ", started, "1"), fmt.Sprint(os.Getpid()), "x " + started, "", "1 2 3"} {
 		must.Do(t, os.WriteFile(name, []byte(forged), 0o600))

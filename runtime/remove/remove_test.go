@@ -30,9 +30,7 @@ func chain(t *testing.T, dir string, depth int) {
 func TestAll(t *testing.T) {
 	outside, parent := t.TempDir(), t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(outside, "keep"), nil, 0o644))
-	root, err := os.OpenRoot(parent)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, parent)
 	must.Do(t, os.MkdirAll(filepath.Join(parent, "ws/.sbench-remove-1/full"), 0o755)) // the names are taken
 	must.Do(t, os.WriteFile(filepath.Join(parent, "ws/.sbench-remove-2"), nil, 0o644))
 	must.Do(t, os.Symlink(outside, filepath.Join(parent, "ws/out")))

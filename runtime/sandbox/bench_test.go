@@ -257,8 +257,7 @@ func shimMemory(b *testing.B, run string) (sum int) {
 		if at < 0 || !strings.HasPrefix(filepath.Base(args[0]), "containerd-shim") || !strings.HasPrefix(args[at+1], run+"-") {
 			continue
 		}
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-		must.Do(b, err)
+		text := must.Read(b, fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 		for line := range strings.Lines(string(text)) {
 			var kib int
 			if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {

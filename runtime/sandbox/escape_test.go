@@ -65,8 +65,7 @@ func copySetuid(t *testing.T, run *sandbox.Engine, image runtime.Image, to strin
 
 func copyProgram(t *testing.T, to string, mode os.FileMode) {
 	t.Helper()
-	self, err := os.ReadFile("/proc/self/exe")
-	must.Do(t, err)
+	self := must.Read(t, "/proc/self/exe")
 	report(t, os.WriteFile(to, self, mode))
 }
 

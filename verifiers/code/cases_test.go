@@ -3,7 +3,6 @@ package code_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -159,8 +158,7 @@ func TestCodePending(t *testing.T) {
 // be cleaned is not used again.
 func TestCodeLeavesNothing(t *testing.T) {
 	w := newCodeWorld(t)
-	candidate, err := os.ReadFile("testdata/leaves.py")
-	must.Do(t, err)
+	candidate := must.Read(t, "testdata/leaves.py")
 	for i := range 3 { // other tests each time: no two runs of the same tests share a sandbox
 		v, err := w.judge(t, codeTask{Tests: fmt.Sprintf("assert add(2, %d) == %d\n", i, 2+i), Reference: addCode, Timeout: 120}, string(candidate))
 		if err != nil || v.Status != verifiers.Passed {

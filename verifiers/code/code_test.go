@@ -2,7 +2,6 @@ package code_test
 
 import (
 	"context"
-	"encoding/json"
 	"os/exec"
 	"testing"
 	"time"
@@ -87,12 +86,11 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 			eval[name] = value
 		}
 	}
-	row, err := json.Marshal(map[string]any{
+	row := must.JSON(tb, map[string]any{
 		"id": "t", "family": "code_completion", "input": input,
 		"eval":        eval,
 		"environment": map[string]any{"image": "x", "timeout_seconds": max(c.Timeout, 1)},
 	})
-	must.Do(tb, err)
 	return packtest.Task(tb, string(row))
 }
 

@@ -85,8 +85,7 @@ func each(problems []problem, jobs int, f func(p problem)) {
 // that finds the expected values of any tests beside it does at most once.
 func TestHumanEval(t *testing.T) {
 	problems := verdicttest.Short(humanEval(t))
-	universal, err := os.ReadFile("testdata/universal.py")
-	must.Do(t, err)
+	universal := must.Read(t, "testdata/universal.py")
 	w := newCodeWorld(t)
 	var mu sync.Mutex
 	passed := map[string]int{}

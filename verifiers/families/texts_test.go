@@ -2,7 +2,6 @@ package families_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 
 	"github.com/securebench/sbench/candidate"
@@ -53,8 +52,7 @@ func TestTexts(t *testing.T) {
 // textTask compiles one row.
 func textTask(t *testing.T, name string, input, eval any) *compiler.Task {
 	t.Helper()
-	row, err := json.Marshal(map[string]any{"id": "r", "family": name, "input": input, "eval": eval})
-	must.Do(t, err)
+	row := must.JSON(t, map[string]any{"id": "r", "family": name, "input": input, "eval": eval})
 	task, _ := packtest.Task(t, string(row))
 	return task
 }

@@ -101,11 +101,9 @@ func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 	if _, err := layer.Write(context.Background(), &text, runtime.Changes{Dir: makeTree(t, entry)}, limits); err != nil {
 		t.Fatal(err)
 	}
-	to, err := os.OpenRoot(t.TempDir())
-	must.Do(t, err)
-	defer func() { _ = to.Close() }()
+	to := must.OpenRoot(t, t.TempDir())
 	must.Do(t, layer.Apply(context.Background(), &text, to, image, limits, trust.keep))
-	_, err = to.Lstat(path)
+	_, err := to.Lstat(path)
 	return err == nil
 }
 

@@ -2,7 +2,6 @@ package repo_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -166,14 +165,13 @@ func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *co
 		gold = g
 		delete(all, "gold_patch")
 	}
-	row, err := json.Marshal(map[string]any{
+	row := must.JSON(t, map[string]any{
 		"id": "r", "family": "repo_patch",
 		"assets":      assets,
 		"input":       map[string]any{"repo": "example/calc", "base_commit": base, "instructions": "fix add"},
 		"eval":        map[string]any{"tests": all, "gold_patch": gold},
 		"environment": map[string]any{"image": "x", "workdir": "/testbed", "timeout_seconds": 60},
 	})
-	must.Do(t, err)
 	pack, tasks := packtest.Open(t, dir, packtest.Manifest, string(row))
 	return tasks[0], pack
 }

@@ -86,8 +86,7 @@ func goProgram(t *testing.T, body string) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "a"))
-	must.Do(t, err)
+	text := must.Read(t, filepath.Join(dir, "a"))
 	return string(text)
 }
 

@@ -107,9 +107,7 @@ func columns(n int) (text string) {
 
 func observeIn(t *testing.T, dir, name, kind, parser string, limits securebench.Limits) observation {
 	t.Helper()
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { _ = root.Close() }()
+	root := must.OpenRoot(t, dir)
 	c := capture{root: root, python: onHost}
 	o, err := c.observe(t.Context(), name, kind, parser, limits, maxLine-maxEnvelope)
 	must.Do(t, err)

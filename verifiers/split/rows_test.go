@@ -2,7 +2,6 @@ package split_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -205,8 +204,7 @@ func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler
 		runtimes, want["n"] = `{"adapter": {"path": "adapter", "mount": "/opt/adapter"}}`, r.n
 		files["evaluation_inputs/adapter/adapter.yaml"], files["evaluation_inputs/adapter/adapter.py"] = r.adapter, rowAdapter
 	}
-	text, err := json.Marshal(want)
-	must.Do(tb, err)
+	text := must.JSON(tb, want)
 	files["hidden/want/want.json"] = string(text)
 	files["rows.jsonl"] = fmt.Sprintf(`{"id": "t", "family": %q, "input": %s, "assets": %s, "environment": {"image": "sha256:%064d", "workdir": "/app", "timeout_seconds": 60, "agent_network": "none"}, `+
 		`"verification": {"candidate": %s, "resources": {"runtime": %s, "host": {"oracle": {"path": "oracle"}, "want": {"path": "want"}}}, "checks": [%s], "oracle": "host.oracle"}}`+"\n",

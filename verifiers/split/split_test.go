@@ -3,7 +3,6 @@ package split_test
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,13 +59,12 @@ func (s splitTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	if s.service {
 		env["entrypoint"] = map[string]any{"ready": "true"}
 	}
-	row, err := json.Marshal(map[string]any{
+	row := must.JSON(tb, map[string]any{
 		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write the program"}, "environment": env,
 		"eval": map[string]any{"split": map[string]any{
 			"questions": s.questions, "driver": map[string]any{"path": "t/driver", "timeout_seconds": s.timeout}, "oracle": map[string]any{"path": "t/oracle", "timeout_seconds": s.patience},
 		}},
 	})
-	must.Do(tb, err)
 	files := map[string]string{"manifest.yaml": "id: p\nversion: 1\n", "tasks.jsonl": string(row) + "\n", "hidden/t/driver": s.driver, "hidden/t/oracle": s.oracle}
 	writeFiles(tb, dir, files)
 	return openTask(tb, dir, "tasks.jsonl")

@@ -286,8 +286,7 @@ func TestTerminalCommands(t *testing.T) {
 		"hidden/suite/test_it.py": "import subprocess, sys, unittest\nclass T(unittest.TestCase):\n    def run_it(self, *args):\n        return int(subprocess.check_output([sys.executable, '/workspace/solve.py', *args]))\n" +
 			"    def test_sum(self):\n        self.assertEqual(self.run_it('2', '3'), 5)\n    def test_large(self):\n        self.assertEqual(self.run_it('200', '300'), 500)\n",
 	})
-	outputs, err := os.ReadFile(filepath.Join(w.dir, "hidden/program/test_outputs.py"))
-	must.Do(t, err)
+	outputs := must.Read(t, filepath.Join(w.dir, "hidden/program/test_outputs.py"))
 	for _, name := range []string{"reward", "main", "steps"} {
 		must.Do(t, os.WriteFile(filepath.Join(w.dir, "hidden", name, "test_outputs.py"), outputs, 0o644))
 	}

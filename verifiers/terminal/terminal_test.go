@@ -2,7 +2,6 @@ package terminal_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -93,12 +92,11 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 	if w.user != "" {
 		environment["user"] = w.user
 	}
-	row, err := json.Marshal(map[string]any{
+	row := must.JSON(t, map[string]any{
 		"id": "t", "family": "terminal_task", "input": map[string]any{"instructions": "write 44 to answer.txt"},
 		"assets": []map[string]any{{"path": "data/asset.txt"}},
 		"eval":   eval, "environment": environment,
 	})
-	must.Do(t, err)
 	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
 	must.Do(t, os.WriteFile(rows, append(row, '\n'), 0o644))
 	pack, err := family.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)

@@ -3,7 +3,6 @@ package text_test
 import (
 	"fmt"
 	"math/big"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -32,8 +31,7 @@ type form struct {
 // readForms reads a table of testdata.
 func readForms(t testing.TB, file string) (all []form) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", file))
-	must.Do(t, err)
+	data := must.Read(t, filepath.Join("testdata", file))
 	var fields map[string]string
 	var task judge
 	for i, line := range strings.Split(string(data), "\n") {

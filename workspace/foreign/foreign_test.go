@@ -24,9 +24,7 @@ func TestOpen(t *testing.T) {
 	must.Do(t, os.Symlink("/dev/zero", filepath.Join(dir, "zero")))
 	must.Do(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o644))
 	must.Do(t, os.Truncate(filepath.Join(dir, "sparse"), 300<<30))
-	root, err := os.OpenRoot(dir)
-	must.Do(t, err)
-	defer func() { must.Do(t, root.Close()) }()
+	root := must.OpenRoot(t, dir)
 	for _, tt := range []struct {
 		name string
 		err  error // nil for a file that can be read

@@ -1,7 +1,11 @@
-// Package must ends tests at errors that they are not about.
+// Package must does for tests what they are not about, and ends them if it fails.
 package must
 
-import "testing"
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
 
 // Do ends the test if err is not nil.
 func Do(tb testing.TB, err error) {
@@ -9,4 +13,29 @@ func Do(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
+}
+
+// Read returns the content of a file.
+func Read(tb testing.TB, name string) []byte {
+	tb.Helper()
+	content, err := os.ReadFile(name)
+	Do(tb, err)
+	return content
+}
+
+// JSON returns a value as JSON.
+func JSON(tb testing.TB, value any) []byte {
+	tb.Helper()
+	text, err := json.Marshal(value)
+	Do(tb, err)
+	return text
+}
+
+// OpenRoot opens a directory, and closes it with the test.
+func OpenRoot(tb testing.TB, dir string) *os.Root {
+	tb.Helper()
+	root, err := os.OpenRoot(dir)
+	Do(tb, err)
+	tb.Cleanup(func() { _ = root.Close() })
+	return root
 }
