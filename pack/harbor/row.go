@@ -54,7 +54,8 @@ var (
 // keepsProcesses reports whether the checker needs what runs when the agent has ended. There are three reasons:
 //
 //   - The operator says so.
-//   - The solution leaves a process running. The tests start no process, but send requests to this machine.
+//   - The tests start no process, but send requests to this machine. The solution leaves a process running, or sends
+//     requests to this machine, too: what the image's entry point starts may have a state.
 //   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 func (b *builder) keepsProcesses(p terminalTask) bool {
 	tests, env := append(slices.Clone(p.tests), p.script), taskFile{text: []byte(exports(p.compose.env))}
@@ -65,7 +66,8 @@ func (b *builder) keepsProcesses(p terminalTask) bool {
 			tests = append(tests, taskFile{text: fmt.Append(nil, c["command"])})
 		}
 	}
-	if b.Keep || matches(p.solution, background) && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
+	serves := matches(p.solution, background) || matches(p.solution, requests)
+	if b.Keep || serves && matches(tests, requests) && !matches(tests, background) && !matches(tests, starts) {
 		return true
 	}
 	sidecar := p.compose.hosts()
