@@ -50,25 +50,27 @@ func (t *Task) CandidateKind() CandidateKind { return t.family.CandidateKind }
 // Environment returns the manifest's default environment, overridden by the row's keys.
 func (t *Task) Environment() environment.Environment { return t.environment.Clone() }
 
-// In returns the task in an image with this working directory, "" if the image has none. A task that names a working
-// directory keeps it.
+// In returns the task in an image with this working directory, "" if the image has none.
 func (t *Task) In(workdir string) (*Task, error) {
-	if t.environment.Workdir != "" {
-		return t, nil
-	}
-	dir, err := environment.ImageWorkdir(workdir)
+	env, err := t.environment.In(workdir, t.HasFiles())
 	if err != nil {
 		return nil, err
 	}
 	in := *t
-	in.environment.Workdir = dir
-	in.steps = nil
+	in.environment, in.steps = env, nil
 	for _, s := range t.steps { // which have the same working directory
 		step := *s
-		step.environment.Workdir = dir
+		step.environment.Workdir, step.environment.Cwd = env.Workdir, env.Cwd
 		in.steps = append(in.steps, &step)
 	}
 	return &in, nil
+}
+
+// HasFiles reports whether a file of the task has its place in the workspace.
+func (t *Task) HasFiles() bool {
+	return slices.ContainsFunc(t.Steps(), func(s *Task) bool {
+		return slices.ContainsFunc(s.Files(), func(f FileRef) bool { return f.Lane != HiddenLane })
+	})
 }
 
 // Metadata returns the row's metadata in the types of encoding/json, with the keys

@@ -61,7 +61,10 @@ func TestWorkdir(t *testing.T) {
 		{"copied", "", `{` + materialize + `}`, "/srv", "/workspace"},
 		{"copied by default", materialize, `{}`, "/srv", "/workspace"},
 		{"machine", materialize, `{"candidate": "machine"}`, "/srv", "/srv"},
-		{"machine at the root", materialize, `{"candidate": "machine"}`, "/", "/app"},
+		{"machine at the root", materialize, `{"candidate": "machine"}`, "/", "/workspace /"},
+		{"machine at a directory of the sandbox", materialize, `{"candidate": "machine"}`, "/opt", "/workspace /opt"},
+		{"machine at the root with a file", materialize, `{"candidate": "machine"}, "assets": [{"path": "f"}]`, "", ""},
+		{"machine at the root that is not copied", "", `{"candidate": "machine"}`, "/", "/workspace"},
 		{"machine with its own", materialize, `{"candidate": "machine", "workdir": "/w"}`, "/srv", "/w"},
 		{"machine with the pack's", materialize + `, "workdir": "/w"`, `{"candidate": "machine"}`, "/srv", "/w"},
 		{"machine that is not copied", "", `{"candidate": "machine"}`, "/srv", "/workspace"},
@@ -71,7 +74,7 @@ func TestWorkdir(t *testing.T) {
 			task := oneTask(t, `{"id": "p", "version": 1, "defaults": {"environment": {`+tt.defaults+`}}}`,
 				`{"id": "a", "family": "terminal_task", "input": {"instructions": "x"}, "eval": {"checker": {"command": "true"}}, "environment": `+tt.environment+`}`)
 			placed, err := task.In(tt.image)
-			if (err == nil) != (tt.want != "") || err == nil && placed.Environment().Workdir != tt.want {
+			if (err == nil) != (tt.want != "") || err == nil && strings.TrimSpace(placed.Environment().Workdir+" "+placed.Environment().Cwd) != tt.want {
 				t.Errorf("%v, %v", placed, err)
 			}
 		})

@@ -99,7 +99,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 		name := strings.ReplaceAll(v.Name, "_", " ")
 		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(text, "\n"))
 	}
-	workdir := r.Task.Environment.Workdir
+	workdir := r.Task.Environment.Dir()
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
 		"The task is also in %s, and its public files are in %s. %s Do not end before the result is there.\n", r.taskPath(taskFile), workdir, strings.TrimSpace(collected(r)+" "+r.Task.Rules))
 	if format := r.Task.AnswerFormat; format != "" {
@@ -110,7 +110,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 
 // collected tells the agent where to leave its result.
 func collected(r Request) string {
-	workdir := r.Task.Environment.Workdir
+	workdir := r.Task.Environment.Dir()
 	switch r.Kind {
 	case compiler.CandidateText:
 		return fmt.Sprintf("Write your final answer to the file %s/%s.", workdir, textFile)

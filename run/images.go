@@ -79,7 +79,7 @@ func (c *config) resolveTask(ctx context.Context, task plannedTask, found images
 	}
 	if task.inherits {
 		env := task.images[0].env
-		if _, err := environment.ImageWorkdir(found[imageKey(env.Image, env.Setup)].Workdir); err != nil {
+		if _, err := (environment.Environment{}).In(found[imageKey(env.Image, env.Setup)].Workdir, task.files); err != nil {
 			problem("$.environment.workdir", err)
 		}
 	}

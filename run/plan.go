@@ -42,6 +42,7 @@ type plannedTask struct {
 	images    []imageRef
 	oracle    string  // the key of the image in which its oracle needs a Python; "" for none
 	inherits  bool    // it has the working directory of its image
+	files     bool    // see compiler.Task.HasFiles
 	cpus      float64 // cores that a sandbox may use
 }
 
@@ -132,7 +133,7 @@ func (p Plan) Isolations() (all []runtime.Isolation) {
 
 func (p *Plan) planTask(task *compiler.Task) plannedTask {
 	env := task.Environment()
-	t := plannedTask{isolation: runtime.Isolation(env.Isolation), id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != ""}
+	t := plannedTask{isolation: runtime.Isolation(env.Isolation), id: task.ID(), line: task.Line(), inherits: env.Workdir == "" && env.Image != "", files: task.HasFiles()}
 	want := func(image string, setup []string, path string) {
 		if image != "" {
 			t.images = append(t.images, imageRef{environment.Environment{Image: image, Setup: setup, Isolation: env.Isolation}, path})

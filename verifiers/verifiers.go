@@ -220,7 +220,7 @@ func (in Input) Dir(dir string) string {
 	case path.IsAbs(dir):
 		return path.Clean(dir)
 	}
-	return path.Join(in.Task.Environment().Workdir, dir)
+	return path.Join(in.Task.Environment().Dir(), dir)
 }
 
 // Sandbox returns the configuration of a sandbox without anything of the candidate.

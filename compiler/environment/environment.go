@@ -26,12 +26,14 @@ const defaultWorkdir = "/workspace"
 type Environment struct {
 	Image string `key:"image" trim:"space" rule:"null image" doc:"The image of the harness's and the verifier's sandbox."`
 	// Workdir is absolute. If the author gave none, it is defaultWorkdir or, for a machine with
-	// MaterializeWorkdirFromImage, "" for the image's; see ImageWorkdir.
-	Workdir            string        `key:"workdir" rule:"null workdir" doc:"The working directory in the sandbox, an absolute path; also where the workspace is mounted."`
+	// MaterializeWorkdirFromImage, "" for the image's; see In.
+	Workdir string `key:"workdir" rule:"null workdir" doc:"The working directory in the sandbox, an absolute path; also where the workspace is mounted."`
+	// Cwd is where processes start if the workspace cannot be mounted there, and is at Workdir; "" for Workdir.
+	Cwd                string
 	Timeout            time.Duration `key:"timeout_seconds" rule:"null" doc:"The time the harness has."`
 	VerifyAfterTimeout bool          `key:"verify_after_timeout" rule:"null" doc:"Judge what the harness left even if it did not end in time or ended badly; verification.after_timeout of the tester file decides first."`
 
-	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image" rule:"null" doc:"terminal_task only: copy the image's workdir into the workspace before the harness runs. For a whole machine without a workdir, the image's working directory is taken (/app if that is the root)."`
+	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image" rule:"null" doc:"terminal_task only: copy the image's workdir into the workspace before the harness runs. For a whole machine without a workdir, the image's working directory is taken."`
 	// Machine says that the candidate is every change to the image, not only to the workspace.
 	Machine bool `key:"candidate" is:"machine" rule:"null" enum:"workspace,machine" doc:"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image."`
 	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
@@ -260,19 +262,22 @@ func (e Environment) Public() map[string]any {
 	return values
 }
 
-// rootWorkdir is the working directory of a task in an image that has the root directory as its working directory: no
-// workspace can be mounted at the root.
-const rootWorkdir = "/app"
+// Dir returns where processes start.
+func (e Environment) Dir() string { return cmp.Or(e.Cwd, e.Workdir) }
 
-// ImageWorkdir returns the working directory of a task that names none. workdir is the working directory of the image,
-// "" if the image has none.
-func ImageWorkdir(workdir string) (string, error) {
+// In returns the environment in an image with this working directory, "" if the image has none. A task that names a working
+// directory keeps it. In the root and other directories over which nothing can be mounted, processes start nevertheless, and
+// the workspace is elsewhere: then files says whether the task has files with places in the workspace, which is an error.
+func (e Environment) In(workdir string, files bool) (Environment, error) {
 	dir := path.Clean("/" + workdir)
-	if dir == "/" {
-		dir = rootWorkdir
+	switch {
+	case e.Workdir != "":
+	case !files && slices.Contains([]string{"/", "/etc", "/opt"}, dir):
+		e.Workdir, e.Cwd = defaultWorkdir, dir
+	case dir == "/" || !paths.IsWorkdir(dir) || paths.IsTaken(dir):
+		return e, fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
+	default:
+		e.Workdir = dir
 	}
-	if !paths.IsWorkdir(dir) || paths.IsTaken(dir) {
-		return "", fmt.Errorf("the image's working directory %q cannot hold a workspace: set environment.workdir", dir)
-	}
-	return dir, nil
+	return e, nil
 }

@@ -106,7 +106,7 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	env, limits := in.Task.Environment(), in.Limits
 	limits.LayerBytes = in.WorkspaceBytes
 	return in.Run(ctx, e, runtime.Config{
-		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Workdir, User: env.User, Machine: true,
+		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Dir(), User: env.User, Machine: true,
 		Env: environment.Environ(env.Env), Mounts: []runtime.Mount{
 			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true, Chown: !in.Candidate.HasOwners()},
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},

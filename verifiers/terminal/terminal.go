@@ -399,7 +399,7 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	limits.LayerBytes = c.in.WorkspaceBytes
 	cfg := runtime.Config{
 		Name: "verifier", Image: image, Mounts: mounts, Limits: limits, Capabilities: c.capabilities,
-		Workdir: c.workdir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
+		Workdir: env.Dir(), User: cmp.Or(c.eval.Checker.User, env.User), IsolateProcesses: true,
 		Machine: env.Machine, WritableRoot: c.eval.Checker.Relocated(), ReadOnly: c.sealed, Env: append(c.env(dir), command...),
 		NetworkOf: c.in.Left,
 	}
