@@ -112,15 +112,15 @@ func TestMachineTasks(t *testing.T) {
 	})
 	for n := range 2 {
 		t.Run(fmt.Sprint("cheat ", n+1), func(t *testing.T) {
-			script := "case $(python3 -c 'import json; print(json.load(open(\"task.json\"))[\"id\"])') in\n"
+			script := "case $(python3 -c 'import json, os; print(json.load(open(os.environ[\"SBENCH_TASK_FILE\"]))[\"id\"])') in\n"
 			for id, all := range cheats {
-				script += "*" + id + ")\n" + all[n] + "\n;;\n"
+				script += id + ")\n" + all[n] + "\n;;\n"
 			}
-			command := must.JSON(t, []string{"bash", "-c", script + "esac; exit 0"})
+			command := must.JSON(t, []string{"bash", "-c", script + "*) exit 9\n;;\nesac; exit 0"})
 			out := filepath.Join(t.TempDir(), "out")
 			expect(t, codeMeasured, "verified="+count+" passed=0", "run", tester, "-o", out, "--quiet", "--set", "harness.config.command="+string(command))
 			for _, r := range recordsOf(t, out) {
-				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" {
+				if !r.VerificationStatus.Scored() || r.FailurePhase != "verifier" || r.ProducerFailure != nil {
 					t.Errorf("%s: %s, %s in %s: %s", r.TaskID, r.VerificationStatus, r.FailureReason, r.FailurePhase, r.FailureMessage)
 				}
 				t.Logf("%s: %s, restored %v", r.TaskID, r.FailureReason, r.VerifierMetadata["restored"])
