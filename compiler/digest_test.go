@@ -75,10 +75,7 @@ func TestDigestInPython(t *testing.T) {
 	must.Do(t, os.Chmod(filepath.Join(dir, "hidden/a/run.sh"), 0o755))
 	cmd := exec.CommandContext(t.Context(), python, "../docs/design/digests.py", dir)
 	cmd.Stdin = strings.NewReader(digestPack()["manifest.yaml"])
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out := must.Run(t, cmd)
 	if got, want := string(bytes.TrimSpace(out)), packDigest(t, pack); got != want {
 		t.Errorf("python %s, sbench %s", got, want)
 	}

@@ -84,10 +84,7 @@ func peakOf(t *testing.T, rows int) int {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$")
 	// The garbage collector runs often, so that the peak has little garbage in it, however busy the host is.
 	cmd.Env = append(os.Environ(), "SBENCH_VALIDATE="+writeRows(t, rows), "GOGC=10")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out := must.Run(t, cmd)
 	_, after, _ := bytes.Cut(out, []byte("peak "))
 	number, _, _ := bytes.Cut(after, []byte("\n"))
 	n, err := strconv.Atoi(string(number))

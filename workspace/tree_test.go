@@ -143,9 +143,7 @@ func shortLinks(t *testing.T) string {
 	write(t, image, strings.Repeat("\x00", 1<<20), 0o600)
 	for _, command := range []string{"mke2fs -q -F -t ext2 -b 1024 " + image, "mount -o loop " + image + " " + dir} {
 		args := strings.Fields(command)
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
+		must.Run(t, exec.Command(args[0], args[1:]...))
 	}
 	t.Cleanup(func() { must.Do(t, unix.Unmount(dir, 0)) })
 	return dir

@@ -66,9 +66,7 @@ func (m machine) sh(t *testing.T, dir, script string) {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", script)
 	cmd.Dir = m.path(dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, cmd)
 }
 
 func check(t *testing.T, err error) {

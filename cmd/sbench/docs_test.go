@@ -122,10 +122,7 @@ func runPage(t *testing.T, script string) string {
 	cmd.Dir, cmd.WaitDelay = dir, time.Minute
 	cmd.Env = append(os.Environ(), containerdtest.Environment()...)
 	cmd.Env = append(cmd.Env, "HOME="+dir, "REPOSITORY="+repository)
-	output, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	output := must.Run(t, cmd)
 	var lines []string
 	for line := range strings.Lines(string(output)) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))

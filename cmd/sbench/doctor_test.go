@@ -27,9 +27,7 @@ func TestDoctorCures(t *testing.T) {
 	self, err := os.Executable()
 	must.Do(t, err)
 	program := filepath.Join(home, "sbench")
-	if out, err := exec.Command("cp", self, program).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, exec.Command("cp", self, program))
 	must.Do(t, errors.Join(os.Chmod(program, 0o755), os.Chown(home, 4242, 4242)))
 	for _, tt := range []struct {
 		name         string

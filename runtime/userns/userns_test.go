@@ -28,10 +28,7 @@ func TestNew(t *testing.T) {
 	script := "tr -s ' ' </proc/self/uid_map; ip=$(readlink /proc/self/ns/net); echo $ip; grep CapEff /proc/self/status"
 	cmd := exec.Command("nsenter", "--user="+n.Path(), "--net=/proc/self/fd/3", "--preserve-credentials", "sh", "-c", script)
 	cmd.ExtraFiles = []*os.File{n.Network()}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out := must.Run(t, cmd)
 	own, err := os.Readlink("/proc/self/ns/net")
 	must.Do(t, err)
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")

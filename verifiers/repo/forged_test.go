@@ -22,9 +22,7 @@ import (
 func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) verifiers.Verdict {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")
-	if out, err := exec.Command("bash", "-c", `cp -a "$0" "$1" && cd "$1" && { `+script+"\n}", w.repo, dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, exec.Command("bash", "-c", `cp -a "$0" "$1" && cd "$1" && { `+script+"\n}", w.repo, dir))
 	out, err := exec.Command("bash", "-c", `cd "$0" && git add -A -f && git diff --cached --binary --no-renames HEAD`, dir).Output()
 	must.Do(t, err)
 	task, pack := w.task(t, tests)

@@ -86,9 +86,7 @@ func newRepoWorld(t *testing.T) repoWorld {
 	})
 	must.Do(t, errors.Join(os.Chmod(filepath.Join(repo, "bin/test"), 0o755), os.Chmod(filepath.Join(repo, "bin/tox"), 0o755)))
 	for _, args := range [][]string{{"init", "-q"}, {"add", "--all"}, {"add", "-f", "kept.tmp"}, {"-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "base"}} {
-		if out, err := exec.Command("git", append([]string{"-C", repo}, args...)...).CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v %s", args, err, out)
-		}
+		must.Run(t, exec.Command("git", append([]string{"-C", repo}, args...)...))
 	}
 	head, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
 	must.Do(t, err)

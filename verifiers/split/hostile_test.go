@@ -83,9 +83,7 @@ func goProgram(t *testing.T, body string) string {
 	writeFiles(t, dir, map[string]string{"main.go": "package main\nimport (\"fmt\"; \"os\"; \"slices\")\nfunc main() { " + body + " }\n"})
 	cmd := exec.Command("go", "build", "-ldflags=-s -w", "-o", "a", "main.go")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GO111MODULE=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, cmd)
 	text := must.Read(t, filepath.Join(dir, "a"))
 	return string(text)
 }

@@ -176,10 +176,7 @@ func TestGitRepository(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command(git, append([]string{"-C", filepath.Join(dir, "r"), "-c", "user.name=n", "-c", "user.email=e"}, args...)...)
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("git %q: %v\n%s", args, err, out)
-		}
+		out := must.Run(t, cmd)
 		return string(out)
 	}
 	must.Do(t, os.Mkdir(filepath.Join(dir, "r"), 0o755))

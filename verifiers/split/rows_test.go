@@ -107,10 +107,7 @@ func commit(sub string) leave {
 
 func git(tb testing.TB, dir string, args ...string) string {
 	tb.Helper()
-	out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput()
-	if err != nil {
-		tb.Fatalf("git %q: %v\n%s", args, err, out)
-	}
+	out := must.Run(tb, exec.Command("git", append([]string{"-C", dir}, args...)...))
 	return strings.TrimSpace(string(out))
 }
 

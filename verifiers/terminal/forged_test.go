@@ -25,9 +25,7 @@ func (w terminalWorld) leavings(t *testing.T, store *contrast.Store, script stri
 	kept := filepath.Join(t.TempDir(), "kept")
 	must.Do(t, os.MkdirAll(filepath.Join(kept, "data"), 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(kept, "data/asset.txt"), []byte("44\n"), 0o644))
-	if out, err := exec.Command("bash", "-c", `cd "$0" && { `+script+"\n}", kept).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.Run(t, exec.Command("bash", "-c", `cd "$0" && { `+script+"\n}", kept))
 	task, pack := w.task(t, eval)
 	left := candidate.Candidate{Workspace: kept}
 	digest, err := left.TreeDigest(context.Background(), 0)

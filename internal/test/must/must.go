@@ -4,6 +4,7 @@ package must
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -21,6 +22,16 @@ func Read(tb testing.TB, name string) []byte {
 	content, err := os.ReadFile(name)
 	Do(tb, err)
 	return content
+}
+
+// Run runs a command, and returns all that it printed.
+func Run(tb testing.TB, cmd *exec.Cmd) []byte {
+	tb.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		tb.Fatalf("%v: %v: %s", cmd, err, out)
+	}
+	return out
 }
 
 // JSON returns a value as JSON.
