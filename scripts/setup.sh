@@ -60,6 +60,7 @@ check shellcheck shellcheck
 check gcc cc
 check libc6-dev /usr/include/features.h
 check openssh-client ssh-keygen
+check rpm rpm
 '
 
 # find_missing TARGET... sets missing to the packages to install.
