@@ -90,7 +90,7 @@ var (
 	// noLabel is what follows a letter that is a word or a part of one: "A planet", "I think", "A's".
 	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['^=+/\p{M}]|.-\w)`)
 	// stop is a full stop between a label and a text, which ends no sentence.
-	stop = expression(`([\x{E040}-\x{E0BF}][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
+	stop = expression(`([` + labelRange + `][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
 )
 
 // read returns the choices that an answer names, by a label that is set off, or else by a text, or
@@ -102,28 +102,35 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
-	line = stop().ReplaceAllString(b.labelled(tokenize(line).marked(b.words, nil)), "$1$2")
+	line, isSetOff := b.labelled(tokenize(line).marked(b.words, nil))
+	line = stop().ReplaceAllString(line, "$1$2")
 	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); isMark(r) && r >= labelMark { // an explanation may follow
 		line = sentences(line)[0]
 	}
 	line = affirmed(line)
 	isBare = len(tokenize(line).words) == 0
-	var kinds [3][]int // texts, labels that are set off, other labels
+	var kinds [2][]int // texts, labels
 	for _, r := range line {
 		if i := int(r - firstMark); isMark(r) && !slices.Contains(kinds[i>>6], i&63) {
 			kinds[i>>6] = append(kinds[i>>6], i&63)
 		}
 	}
 	texts, labels := kinds[0], kinds[1]
-	isLabel := isBare && len(labels) == 1 && (len(kinds[2]) == 0 || b.words[labels[0]] == nil) && (len(texts) == 0 || slices.Contains(texts, labels[0]))
+	if len(labels) == 2 && b.forms[labels[0]][2] == string(rune('a'+labels[1])) { // "A) B" if B is the text of A
+		kinds[1], labels = labels[:1], labels[:1]
+	}
+	isLabel := isBare && len(labels) == 1 && (len(texts) == 0 || slices.Contains(texts, labels[0]))
+	order := []int{0, 1}
 	switch {
 	case equal != nil && !isLabel:
 		return equal, "", true
 	case isBare && len(labels) > 0 && !isLabel: // "Mars (B)"
 		return nil, Several, true
+	case isSetOff:
+		order = []int{1, 0}
 	}
 	why = None
-	for _, kind := range []int{1, 0, 2} {
+	for _, kind := range order {
 		others := func(r rune) rune {
 			if isMark(r) && int(r-firstMark)>>6 != kind {
 				return ' '
@@ -137,47 +144,29 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		if n > 0 {
 			why = Several
 		}
-		if n == 1 || n > 1 && kind == 1 {
+		if n == 1 || n > 1 && isSetOff {
 			break
 		}
 	}
 	return nil, why, isBare
 }
 
-// labelled marks the labels in a line. A label is set off if it stands in brackets, quotes or
-// emphasis, or after a word such as "option". If none is so, and one stands at the start, at the end
-// or before punctuation, all count as set off.
-func (b ballot) labelled(line string) string {
-	type label struct {
-		at     int
-		mark   rune
-		weight int
-	}
-	var all []label
-	most := 0
+// labelled marks the labels in a line. They are set off if one of them is at the start, at the end,
+// before punctuation, in brackets, quotes or emphasis, or after a word such as "option".
+func (b ballot) labelled(line string) (marked string, isSetOff bool) {
 	line = strings.ReplaceAll(line, "__", "**")
-	for _, m := range capital().FindAllStringIndex(line, -1) {
-		i, weight := int(line[m[0]]-'A'), 0
-		before, _ := utf8.DecodeLastRuneInString(line[:m[0]])
-		after, _ := utf8.DecodeRuneInString(line[m[1]:])
-		switch {
-		case i >= b.labels || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin) || noLabel().MatchString(line[m[0]:]):
-			continue
-		case strings.ContainsRune("([{<*_`\"", before) || strings.ContainsRune(")]}>*_`\"", after) || phrasesOf().option.MatchString(line[max(0, m[0]-40):m[0]]):
-			weight = 2
-		case m[0] == 0 || m[1] == len(line) || strings.ContainsRune(".,;:!", after):
-			weight = 1
-		}
-		all, most = append(all, label{m[0], letterMark + rune(i), weight}), max(most, weight)
-	}
 	var out strings.Builder
 	end := 0
-	for _, l := range all {
-		if most == 1 || l.weight == 2 {
-			l.mark += labelMark - letterMark
+	for _, m := range capital().FindAllStringIndex(line, -1) {
+		i := rune(line[m[0]] - 'A')
+		before, _ := utf8.DecodeLastRuneInString(line[:m[0]])
+		after, _ := utf8.DecodeRuneInString(line[m[1]:])
+		if int(i) >= b.labels || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin) || noLabel().MatchString(line[m[0]:]) {
+			continue
 		}
-		out.WriteString(line[end:l.at] + string(l.mark))
-		end = l.at + 1
+		isSetOff = isSetOff || m[0] == 0 || m[1] == len(line) || strings.ContainsRune("([{<*_`\"", before) || strings.ContainsRune(")]}>*_`\".,;:!", after) || phrasesOf().option.MatchString(line[max(0, m[0]-40):m[0]])
+		out.WriteString(line[end:m[0]] + string(labelMark+i))
+		end = m[1]
 	}
-	return out.String() + line[end:]
+	return out.String() + line[end:], isSetOff
 }

@@ -86,9 +86,9 @@ var phrasesOf = sync.OnceValue(func() (p phrases) {
 		p.announced = append(p.announced, regexp.MustCompile(`(?mi)(?:`+form+`)`))
 		so, option, deny, or = append(so, l.so), append(option, l.option), append(deny, l.deny), append(or, strings.ReplaceAll(l.or, "¦", found))
 	}
-	any := func(all []string) string { return `(?i)(?:` + strings.Join(all, "|") + `)` }
-	p.so, p.deny, p.option = regexp.MustCompile(any(so)+`|[=≈]`), regexp.MustCompile(any(deny)), regexp.MustCompile(any(option)+`[ :#-]*$`)
-	p.open = regexp.MustCompile(any(or) + `|±|/ ?["'*_]*` + found + `|` + found + `["'*_]* ?/|\?["'*_)]*\s*$`)
-	p.orAfter = regexp.MustCompile(`[,;:(] ?(` + strings.ReplaceAll(any(after), "¦", found) + `)`)
+	union := func(all []string) string { return `(?i)(?:` + strings.Join(all, "|") + `)` }
+	p.so, p.deny, p.option = regexp.MustCompile(union(so)+`|[=≈]`), regexp.MustCompile(union(deny)), regexp.MustCompile(union(option)+`[ :#-]*$`)
+	p.open = regexp.MustCompile(union(or) + `|±|/ ?["'*_]*` + found + `|` + found + `["'*_]* ?/|\?["'*_)]*\s*$`)
+	p.orAfter = regexp.MustCompile(`[,;:(] ?(` + strings.ReplaceAll(union(after), "¦", found) + `)`)
 	return p
 })

@@ -8,14 +8,12 @@ import (
 )
 
 // Marks are private runes, which no clean text has. They stand in a marked text for what was found: 64
-// for the phrases that are looked for, by their number, 64 for labels that are set off, and 64 for
-// other labels.
+// for the phrases that are looked for, by their number, and 64 for labels.
 const (
-	firstMark, labelMark, letterMark, lastMark = '\uE000', '\uE040', '\uE080', '\uE0BF'
+	firstMark, labelMark, lastMark = '\uE000', '\uE040', '\uE07F'
 
-	textRange = `\x{E000}-\x{E03F}`
-	markRange = `\x{E000}-\x{E0BF}`
-	found     = `[` + markRange + `]`
+	textRange, labelRange = `\x{E000}-\x{E03F}`, `\x{E040}-\x{E07F}`
+	found                 = `[` + textRange + labelRange + `]`
 )
 
 var (

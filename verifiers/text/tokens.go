@@ -82,11 +82,15 @@ var (
 // valueOf returns the value of a number; nil if it is malformed or out of bounds.
 func valueOf(s string) *big.Rat {
 	s = strings.TrimPrefix(currency.Replace(s), "+")
-	whole, s, isMixed := strings.Cut(s, " ") // 2 1/2
-	if !isMixed {
-		whole, s = "0", whole
-	} else if strings.HasPrefix(whole, "-") {
-		s = "-" + s
+	if whole, part, ok := strings.Cut(s, " "); ok { // 2 1/2
+		v, w := valueOf(whole), valueOf(part)
+		if v == nil || w == nil {
+			return nil
+		}
+		if strings.HasPrefix(whole, "-") {
+			w.Neg(w)
+		}
+		return v.Add(v, w)
 	}
 	switch m := decimal().FindStringSubmatch(s); {
 	case len(s) >= maxNumeral:
@@ -101,12 +105,10 @@ func valueOf(s string) *big.Rat {
 	case !fraction().MatchString(s):
 		return nil
 	}
-	v, ok := new(big.Rat).SetString(s)
-	w, okWhole := new(big.Rat).SetString(whole)
-	if !ok || !okWhole {
-		return nil
+	if v, ok := new(big.Rat).SetString(s); ok {
+		return v
 	}
-	return v.Add(v, w)
+	return nil
 }
 
 // same reports whether two tokens are the same word, or numbers that differ by at most tolerance;
