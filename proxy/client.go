@@ -26,11 +26,10 @@ type client struct {
 	redirectedTo *destination // of a redirected connection; otherwise nil
 	early        []byte       // already read; Read returns it first
 
-	handled  atomic.Bool // a handler has the request
+	handled  atomic.Bool // a handler has the request, or its refusal is logged
 	unparsed atomic.Bool // something was read that is not yet a request
 	late     atomic.Bool // the last read for a request took too long
-	logged   atomic.Bool
-	counted  bool // Proxy.Close waits for the connection; false if the proxy is closed
+	counted  bool        // Proxy.Close waits for the connection; false if the proxy is closed
 	closing  sync.Once
 	forget   func() bool // keeps Proxy.Close from closing the connection
 }
@@ -74,16 +73,13 @@ func (c *client) Write(b []byte) (int, error) {
 	if err := c.tcp.SetWriteDeadline(time.Now().Add(max(c.p.limits.Idle, 30*time.Second))); err != nil {
 		return 0, err
 	}
-	if c.handled.Load() {
+	if c.handled.Swap(true) {
 		return c.tcp.Write(b)
 	}
 	// An answer that net/http writes by itself comes in one Write, and ends the connection.
 	why := c.malformedReason()
 	if bytes.HasPrefix(b, []byte("HTTP/1.1 431 ")) {
 		why = reasonHeaderTooLarge
-	}
-	if c.logged.Swap(true) {
-		return len(b), nil
 	}
 	c.last(c.malformed(why).raw())
 	return len(b), nil
@@ -145,7 +141,7 @@ func (p *Proxy) connState(conn net.Conn, state http.ConnState) {
 
 // logUnfinished logs a connection that ended in the middle of a request's head.
 func (c *client) logUnfinished() {
-	if c.handled.Load() || !c.unparsed.Load() || c.logged.Load() {
+	if c.handled.Load() || !c.unparsed.Load() {
 		return
 	}
 	c.malformed(c.malformedReason())
