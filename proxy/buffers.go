@@ -24,7 +24,7 @@ const HeadCost = 32
 
 // SandboxBytes returns the most memory that a proxy with these limits and the kernel hold for one sandbox.
 func (l EgressLimits) SandboxBytes() int64 {
-	l = l.withDefaults(DefaultLimits())
+	l, _ = l.withDefaults() // New refuses negative fields
 	return int64(l.Connections) * (connectionBytes + HeadCost*int64(l.HeaderBytes))
 }
 

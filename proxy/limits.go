@@ -35,24 +35,17 @@ func DefaultLimits() EgressLimits {
 	}
 }
 
-// withDefaults returns l with the fields of base in place of fields that are 0.
-func (l EgressLimits) withDefaults(base EgressLimits) EgressLimits {
-	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(base)
-	for i := range to.NumField() {
-		if to.Field(i).IsZero() {
-			to.Field(i).Set(from.Field(i))
-		}
-	}
-	return l
-}
-
-// validate returns an error that names every field that is not positive, or nil.
-func (l EgressLimits) validate() error {
+// withDefaults returns l with the defaults in place of fields that are 0. The error names every negative field.
+func (l EgressLimits) withDefaults() (EgressLimits, error) {
+	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits())
 	var errs []error
-	for field, value := range reflect.ValueOf(l).Fields() {
-		if value.Int() <= 0 {
-			errs = append(errs, fmt.Errorf("egress limit %s is not positive", field.Name))
+	for field, value := range to.Fields() {
+		if value.IsZero() {
+			value.Set(from.FieldByIndex(field.Index))
+		}
+		if value.Int() < 0 {
+			errs = append(errs, fmt.Errorf("egress limit %s is negative", field.Name))
 		}
 	}
-	return errors.Join(errs...)
+	return l, errors.Join(errs...)
 }

@@ -97,10 +97,11 @@ func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy: there is no log")
 	}
-	p := &Proxy{cfg: cfg, limits: cfg.Limits.withDefaults(DefaultLimits())}
-	if err := p.limits.validate(); err != nil {
+	limits, err := cfg.Limits.withDefaults()
+	if err != nil {
 		return nil, err
 	}
+	p := &Proxy{cfg: cfg, limits: limits}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
 	p.buffers.New = func() any { return new([copyBytes]byte) }
