@@ -64,12 +64,7 @@ type broken struct {
 func (b *broken) Error() string { return b.part + ": " + b.how }
 
 // reason returns the reason of the verdict.
-func (b *broken) reason() string {
-	if b.part == oracleDir {
-		return "oracle_broken"
-	}
-	return "driver_broken"
-}
+func (b *broken) reason() string { return b.part + "_broken" }
 
 // denied is the error of a candidate that comes into no sandbox, with the verdict.
 type denied struct{ verifiers.Verdict }
