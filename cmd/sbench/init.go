@@ -77,7 +77,7 @@ func (cmd *initCmd) Run(ctx context.Context, a *app) error {
 	if images.Local(cmd.Image) {
 		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
 	}
-	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\nimage: %s, %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
+	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n      sbench pack check %[2]s\nimage: %[4]s, %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
 }
 
 func (cmd *initCmd) write(files fs.FS, name string) error {
