@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
 )
@@ -47,7 +48,7 @@ func TestConfig(t *testing.T) {
 		"without a log": {}, "negative limit": {Log: proxy.NewLog(newBook()), Limits: proxy.EgressLimits{Up: -1}},
 	} {
 		if p, err := proxy.New(cfg); err == nil {
-			report(t, p.Close())
+			must.Report(t, p.Close())
 			t.Errorf("%s: no error", name)
 		}
 	}

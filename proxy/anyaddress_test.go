@@ -84,8 +84,8 @@ func anyAddress(t *testing.T) {
 			t.Errorf("%s for %s at %s: %+v, %q", tt.line, tt.host, tt.to, e, got)
 		}
 	}
-	report(t, p.Close())
-	report(t, <-done)
+	must.Report(t, p.Close())
+	must.Report(t, <-done)
 }
 
 // localNetwork brings lo up, and makes networks local to it (netdevice(7), rtnetlink(7)).
@@ -93,10 +93,10 @@ func localNetwork(t *testing.T, networks ...string) {
 	t.Helper()
 	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	must.Do(t, err)
-	defer func() { report(t, c.Close()) }()
+	defer func() { must.Report(t, c.Close()) }()
 	execute := func(kind netlink.HeaderType, flags netlink.HeaderFlags, body []byte) {
 		_, err := c.Execute(netlink.Message{Header: netlink.Header{Type: kind, Flags: netlink.Request | netlink.Acknowledge | flags}, Data: body})
-		report(t, err)
+		must.Report(t, err)
 	}
 	up := []byte{unix.AF_UNSPEC, 0, 0, 0}
 	for _, n := range []uint32{1, unix.IFF_UP, unix.IFF_UP} { // the index of lo, the flag, its mask
@@ -113,7 +113,7 @@ func localNetwork(t *testing.T, networks ...string) {
 		e.Bytes(unix.RTA_DST, prefix.Addr().AsSlice())
 		e.Uint32(unix.RTA_OIF, 1)
 		attributes, err := e.Encode()
-		report(t, err)
+		must.Report(t, err)
 		route := []byte{family, byte(prefix.Bits()), 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 		execute(unix.RTM_NEWROUTE, netlink.Create|netlink.Excl, append(route, attributes...))
 	}

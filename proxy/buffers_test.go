@@ -28,11 +28,11 @@ func TestBuffers(t *testing.T) {
 			t.Parallel() // most of the time nothing can be written
 			stalls := make(chan int64, 1)
 			flood := func(c net.Conn) {
-				report(t, c.(*net.TCPConn).SetWriteBuffer(32<<10))
+				must.Report(t, c.(*net.TCPConn).SetWriteBuffer(32<<10))
 				stalls <- floodUntilStall(c)
 			}
 			mute := func(c net.Conn) {
-				report(t, c.(*net.TCPConn).SetReadBuffer(32<<10))
+				must.Report(t, c.(*net.TCPConn).SetReadBuffer(32<<10))
 				_, _ = io.CopyN(io.Discard, c, read)
 				<-stalls
 			}
@@ -64,14 +64,14 @@ func TestBuffers(t *testing.T) {
 			defer func() { _ = c.Close() }()
 			var held int64
 			if tt.up {
-				report(t, c.SetWriteBuffer(32<<10))
+				must.Report(t, c.SetWriteBuffer(32<<10))
 				held = floodUntilStall(c) - read
 				stalls <- held
 			} else {
 				if _, err := io.CopyN(io.Discard, c, read); err != nil {
 					t.Fatal(err)
 				}
-				report(t, c.SetReadBuffer(32<<10))
+				must.Report(t, c.SetReadBuffer(32<<10))
 				held = <-stalls - read - unread(t, c)
 			}
 			if held > proxy.ConnectionBytes || held < 4096 {
@@ -86,8 +86,8 @@ func unread(t *testing.T, c *net.TCPConn) int64 {
 	raw, err := c.SyscallConn()
 	must.Do(t, err)
 	n := 0
-	report(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
-	report(t, err)
+	must.Report(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
+	must.Report(t, err)
 	return int64(n)
 }
 

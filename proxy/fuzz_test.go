@@ -137,7 +137,7 @@ func FuzzDNS(f *testing.F) {
 	}
 	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{Requests: 1 << 40, Names: 100}})
 	must.Do(f, err)
-	f.Cleanup(func() { report(f, p.Close()) })
+	f.Cleanup(func() { must.Report(f, p.Close()) })
 	f.Fuzz(func(t *testing.T, question []byte) {
 		answer := p.AnswerDNS(question)
 		if answer == nil {

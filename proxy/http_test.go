@@ -163,7 +163,7 @@ func TestHTTPClientLeaves(t *testing.T) {
 			must.Do(t, err)
 			_, _ = io.WriteString(c, request("GET", "/", "", ""))
 			<-asked
-			report(t, c.Close())
+			must.Report(t, c.Close())
 			<-ended
 			if e := log.next(t); words(e) != "http allow" || e.Up == 0 {
 				t.Errorf("%+v", e)
@@ -193,7 +193,7 @@ func TestHTTPConnecting(t *testing.T) {
 	}
 	_, _ = io.WriteString(c, request("GET", "/", "", ""))
 	<-asked
-	report(t, c.Close())
+	must.Report(t, c.Close())
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the look-up ended with %v", err)
 	}
@@ -216,7 +216,7 @@ func TestHTTPShutdown(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	_, _ = io.WriteString(c, request("GET", "/", "", ""))
 	<-asked
-	report(t, p.Close())
+	must.Report(t, p.Close())
 	select {
 	case e := <-log.entries:
 		if words(e) != "http error shutdown" {
@@ -294,7 +294,7 @@ func TestNothingIsPrinted(t *testing.T) {
 		book.next(t)
 		<-ended
 	}
-	report(t, p.Close())
+	must.Report(t, p.Close())
 	if printed.Len() > 0 {
 		t.Errorf("printed: %s", &printed)
 	}

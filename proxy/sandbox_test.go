@@ -74,9 +74,9 @@ func (s *sandbox) start() {
 	}()
 	s.read()
 	s.t.Cleanup(func() {
-		report(s.t, s.in.Close())
-		report(s.t, <-s.exit)
-		report(s.t, s.sandbox.Close(context.Background()))
+		must.Report(s.t, s.in.Close())
+		must.Report(s.t, <-s.exit)
+		must.Report(s.t, s.sandbox.Close(context.Background()))
 	})
 }
 

@@ -27,8 +27,8 @@ func serveLocal(t testing.TB, p *proxy.Proxy) string {
 	done := make(chan error, 1)
 	go func() { done <- p.Serve(l) }()
 	t.Cleanup(func() {
-		report(t, p.Close())
-		report(t, <-done)
+		must.Report(t, p.Close())
+		must.Report(t, <-done)
 	})
 	return l.Addr().String()
 }
@@ -107,7 +107,7 @@ func TestTunnelHalfClose(t *testing.T) {
 	if _, err := c.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}
-	report(t, c.CloseWrite())
+	must.Report(t, c.CloseWrite())
 	got, err := io.ReadAll(c)
 	if want := "3145728 bytes"; err != nil || string(got) != want {
 		t.Errorf("%q, %v, want %q", got, err, want)
@@ -264,12 +264,12 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d descriptors for %d tunnels", n, tunnels)
 	}
 	begun := time.Now()
-	report(t, p.Close())
+	must.Report(t, p.Close())
 	if took := time.Since(begun); took > 2*time.Second {
 		t.Errorf("closed after %v", took)
 	}
-	report(t, <-done)
-	report(t, p.Close())
+	must.Report(t, <-done)
+	must.Report(t, p.Close())
 	for range tunnels {
 		select {
 		case e := <-log.entries:

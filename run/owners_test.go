@@ -313,9 +313,7 @@ func ordinaryDirectory(t *testing.T) string {
 		if err == nil {
 			err = errors.Join(remove.All(parent, filepath.Base(dir)), parent.Close())
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		must.Report(t, err)
 	})
 	from, err := os.Open("/proc/self/exe")
 	must.Do(t, err)

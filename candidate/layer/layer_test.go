@@ -35,9 +35,9 @@ func newMachine(t *testing.T) machine {
 	runtimetest.NeedMounts(t)
 	m := machine{t.TempDir()}
 	must.Do(t, unix.Mount("tmpfs", m.dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m"))
-	t.Cleanup(func() { check(t, unix.Unmount(m.dir, unix.MNT_DETACH)) })
+	t.Cleanup(func() { must.Report(t, unix.Unmount(m.dir, unix.MNT_DETACH)) })
 	for _, dir := range []string{"image", "upper", "work", "merged", "applied", "work2", "again"} {
-		check(t, os.Mkdir(m.path(dir), 0o755))
+		must.Report(t, os.Mkdir(m.path(dir), 0o755))
 	}
 	return m
 }
@@ -51,14 +51,14 @@ func (m machine) mount(t *testing.T, upper, work, at string, below ...string) {
 	}
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=nofollow,index=off,metacopy=off", lower, m.path(upper), m.path(work))
 	must.Do(t, unix.Mount("overlay", m.path(at), "overlay", unix.MS_NOSUID|unix.MS_NODEV, options))
-	t.Cleanup(func() { check(t, unix.Unmount(m.path(at), 0)) })
+	t.Cleanup(func() { must.Report(t, unix.Unmount(m.path(at), 0)) })
 }
 
 func (m machine) root(t *testing.T, name string) *os.Root {
 	t.Helper()
 	root, err := os.OpenRoot(m.path(name))
 	must.Do(t, err)
-	t.Cleanup(func() { check(t, root.Close()) })
+	t.Cleanup(func() { must.Report(t, root.Close()) })
 	return root
 }
 
@@ -67,13 +67,6 @@ func (m machine) sh(t *testing.T, dir, script string) {
 	cmd := exec.Command("sh", "-euc", script)
 	cmd.Dir = m.path(dir)
 	must.Run(t, cmd)
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 const image = `
@@ -121,7 +114,7 @@ func TestRoundTrip(t *testing.T) {
 	if want := []string{"/.wh.forged (no name for a layer)", "/pipe (fifo)"}; !cmp.Equal(report.Dropped, want) || report.Size != int64(len(text)) {
 		t.Errorf("dropped %q, size %d", report.Dropped, report.Size)
 	}
-	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil))
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "merged", "rmdir proc; rm -r mounted; chmod 755 usr/bin/tool") // no setuid bit in a layer
 	if diff := cmp.Diff(list(t, m.path("merged")), list(t, m.path("again"))); diff != "" {
@@ -137,19 +130,19 @@ echo y > var/lib/old/y; rm -r var/lib/deep; echo file > var/lib/deep; rm srv; mk
 rm -r tmp/deep; mkdir tmp/deep; echo u > tmp/deep/u; rm two; echo two > two; mkdir -p fresh/er; rm -r shared`
 	m := newMachine(t)
 	for _, dir := range []string{"upper2", "work3", "merged2", "applied2", "work4", "again2"} {
-		check(t, os.Mkdir(m.path(dir), 0o755))
+		must.Report(t, os.Mkdir(m.path(dir), 0o755))
 	}
 	m.sh(t, "image", image)
 	m.mount(t, "upper", "work", "merged")
 	m.sh(t, "merged", changes+"; rm -f pipe .wh.forged; chmod 755 usr/bin/tool")
 	first, _ := write(t, m)
-	check(t, layer.Apply(t.Context(), bytes.NewReader(first), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(first), m.root(t, "applied"), m.root(t, "image"), limits, nil))
 	m.mount(t, "upper2", "work3", "merged2", "applied")
 	m.sh(t, "merged2", more)
 	var both bytes.Buffer
 	_, err := layer.Write(t.Context(), &both, runtime.Changes{Dir: m.path("upper2"), Below: m.path("applied")}, limits)
-	check(t, err)
-	check(t, layer.Apply(t.Context(), &both, m.root(t, "applied2"), m.root(t, "image"), limits, nil))
+	must.Report(t, err)
+	must.Report(t, layer.Apply(t.Context(), &both, m.root(t, "applied2"), m.root(t, "image"), limits, nil))
 	m.mount(t, "applied2", "work4", "again2")
 	if diff := cmp.Diff(list(t, m.path("merged2")), list(t, m.path("again2"))); diff != "" {
 		t.Error(diff)
@@ -167,7 +160,7 @@ func TestRefusedEntries(t *testing.T) {
 	accept := func(e *layer.Entry) (bool, error) {
 		return !strings.HasPrefix(e.Path, "etc") || e.Path == "etc/conf.d/c", nil
 	}
-	check(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, accept))
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, accept))
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "again", `test "$(cat etc/passwd)" = old; test -L etc/link; test "$(ls etc/conf.d)" = "$(printf 'a\nb\nc')"; test -f srv`)
 }
@@ -191,14 +184,14 @@ func archive(t *testing.T, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z, err := zstd.NewWriter(&b)
-	check(t, err)
+	must.Report(t, err)
 	w := tar.NewWriter(z)
 	for _, h := range headers {
-		check(t, w.WriteHeader(&h))
+		must.Report(t, w.WriteHeader(&h))
 		_, err := w.Write(make([]byte, h.Size))
-		check(t, err)
+		must.Report(t, err)
 	}
-	check(t, errors.Join(w.Close(), z.Close()))
+	must.Report(t, errors.Join(w.Close(), z.Close()))
 	return b.Bytes()
 }
 
@@ -211,9 +204,9 @@ func TestForged(t *testing.T) {
 		var b bytes.Buffer
 		z, _ := zstd.NewWriter(&b)
 		w := tar.NewWriter(z)
-		check(t, w.WriteHeader(&tar.Header{Name: "bomb", Typeflag: tar.TypeReg, Size: 2 << 30}))
+		must.Report(t, w.WriteHeader(&tar.Header{Name: "bomb", Typeflag: tar.TypeReg, Size: 2 << 30}))
 		_, _ = z.Write(make([]byte, 1<<20))
-		check(t, z.Close())
+		must.Report(t, z.Close())
 		return b.Bytes()
 	}
 	tests := map[string][]byte{
@@ -230,8 +223,8 @@ func TestForged(t *testing.T) {
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
-			check(t, os.RemoveAll(m.path("applied")))
-			check(t, os.Mkdir(m.path("applied"), 0o755))
+			must.Report(t, os.RemoveAll(m.path("applied")))
+			must.Report(t, os.Mkdir(m.path("applied"), 0o755))
 			err := layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, nil)
 			if !errors.Is(err, layer.ErrInvalid) && !errors.Is(err, workspace.ErrTooBig) {
 				t.Errorf("applied: %v", err)
@@ -239,8 +232,8 @@ func TestForged(t *testing.T) {
 		})
 	}
 	link := archive(t, tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: m.path("image")}, tar.Header{Name: "out/etc/new", Typeflag: tar.TypeReg})
-	check(t, os.RemoveAll(m.path("applied")))
-	check(t, os.Mkdir(m.path("applied"), 0o755))
+	must.Report(t, os.RemoveAll(m.path("applied")))
+	must.Report(t, os.Mkdir(m.path("applied"), 0o755))
 	if err := layer.Apply(t.Context(), bytes.NewReader(link), m.root(t, "applied"), m.root(t, "image"), limits, nil); err != nil {
 		t.Log(err)
 	}
@@ -273,7 +266,7 @@ func TestRedact(t *testing.T) {
 	for e, err := range layer.Entries(context.Background(), &b, limits) {
 		must.Do(t, err)
 		content, err := io.ReadAll(e)
-		check(t, err)
+		must.Report(t, err)
 		got = append(got, e.Path+" "+e.Target+strings.TrimSpace(string(content)))
 	}
 	want := []string{"clean clean", "d-<redacted> ", "d-<redacted>/f key=<redacted>", "l /x/<redacted>"}

@@ -127,9 +127,7 @@ func TestParseRefuses(t *testing.T) {
 
 func TestCheckPath(t *testing.T) {
 	for _, path := range []string{"a", "a/b.py", ".github/workflows/x.yml", ".gitignore", "a b/ä", "gitx", "a/.gitattributes"} {
-		if err := patch.CheckPath(path); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, patch.CheckPath(path))
 	}
 	for _, path := range []string{
 		"", "/a", "a//b", "./a", "a/.", "..", "a/../b", "a/", `a\b`, "a\nb", "a\xff", ".git", "a/.GIT/config", ".git/hooks/x", ".g\u200cit/x", ".git.", ".git ", ".git::$INDEX_ALLOCATION/x", "GIT~1/x", "...", " ",

@@ -35,12 +35,8 @@ func group(t *testing.T, processes int) (*cgroup.Group, []*exec.Cmd) {
 	}
 	g := h.Group(name)
 	t.Cleanup(func() {
-		if err := g.KillAll(context.Background(), 0); err != nil {
-			t.Error(err)
-		}
-		if err := g.Remove(); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, g.KillAll(context.Background(), 0))
+		must.Report(t, g.Remove())
 	})
 	var started []*exec.Cmd
 	for range processes {
@@ -86,15 +82,11 @@ func TestMissingGroup(t *testing.T) {
 	if pids, err := g.Pids(); err != nil || len(pids) > 0 {
 		t.Errorf("pids %v, %v", pids, err)
 	}
-	if err := g.Remove(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, g.Remove())
 	if s, err := g.Stats(); s != (cgroup.Stats{}) || err != nil {
 		t.Errorf("stats %+v, %v", s, err)
 	}
-	if err := g.KillAll(context.Background(), 0); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, g.KillAll(context.Background(), 0))
 }
 
 // TestListed reads tables of mounts. A long line, which any user of the host can cause, hides

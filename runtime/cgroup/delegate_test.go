@@ -56,9 +56,7 @@ func tree(t *testing.T, groups map[string]fake) string {
 		runtime.LockOSThread()
 		must.Do(t, unix.Setfsuid(nobody))
 		t.Cleanup(func() {
-			if err := unix.Setfsuid(0); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, unix.Setfsuid(0))
 			runtime.UnlockOSThread()
 		})
 	}
@@ -259,7 +257,5 @@ func TestUndelegated(t *testing.T) {
 	if s, err := g.Stats(); s != (cgroup.Stats{}) || err != nil {
 		t.Errorf("stats %+v, %v", s, err)
 	}
-	if err := errors.Join(g.Remove(), h.Claim()); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, errors.Join(g.Remove(), h.Claim()))
 }

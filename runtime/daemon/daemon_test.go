@@ -70,9 +70,7 @@ func TestReplaced(t *testing.T) {
 			if again, err := daemon.Find(cfg.State); err != nil || len(again) != 1 || again[0] == found[0] {
 				t.Errorf("found %v after %v, %v", again, found, err)
 			}
-			if err := errors.Join(first.Close(ctx), second.Close(ctx)); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, errors.Join(first.Close(ctx), second.Close(ctx)))
 			if left, err := daemon.Find(cfg.State); err != nil || len(left) > 0 {
 				t.Errorf("left %v, %v", left, err)
 			}

@@ -36,7 +36,5 @@ func TestLaunch(t *testing.T) {
 		return err == nil && string(text) == "here\n"
 	}
 	must.Do(t, daemon.Launch(context.Background(), cmd, log, cmd.Start, here))
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, cmd.Process.Kill())
 }

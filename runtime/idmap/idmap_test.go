@@ -30,9 +30,7 @@ func take(tb testing.TB, hostOwned bool) *idmap.Range {
 	r, err := p.Take()
 	must.Do(tb, err)
 	tb.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			tb.Error(err)
-		}
+		must.Report(tb, r.Close())
 	})
 	return r
 }
@@ -43,15 +41,11 @@ func mountPoint(tb testing.TB) (source, target string) {
 	dir := tb.TempDir()
 	must.Do(tb, unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711"))
 	tb.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			tb.Error(err)
-		}
+		must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	must.Do(tb, idmap.MountPrivate(dir))
 	tb.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			tb.Error(err)
-		}
+		must.Report(tb, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	source, target = filepath.Join(dir, "source"), filepath.Join(dir, "target")
 	for _, d := range []string{source, target} {
@@ -69,9 +63,7 @@ func TestRangesAreApart(t *testing.T) {
 		r, err := p.Take()
 		must.Do(t, err)
 		defer func() {
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, r.Close())
 		}()
 		base := r.Base()
 		if bases[base] || base%idmap.Size != 0 || base < 524288 || base > 1879048191-idmap.Size+1 {

@@ -22,9 +22,7 @@ func TestBelow(t *testing.T) {
 		must.Do(t, os.Mkdir(d, 0o755))
 		must.Do(t, mounts.Bind(t.TempDir(), d, true))
 		t.Cleanup(func() {
-			if err := mounts.Detach(d); err != nil {
-				t.Error(err)
-			}
+			must.Report(t, mounts.Detach(d))
 		})
 	}
 	must.Do(t, os.Mkdir(inner, 0o755))
@@ -35,9 +33,7 @@ func TestBelow(t *testing.T) {
 	if got, err := mounts.Below(dir); !slices.Equal(got, []string{dir, inner}) || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	if err := mounts.DetachBelow(dir); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, mounts.DetachBelow(dir))
 	if got, err := mounts.Below(top); !slices.Equal(got, []string{beside}) || err != nil {
 		t.Errorf("left: %q, %v", got, err)
 	}

@@ -23,9 +23,7 @@ func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	n, err := netns.New(o)
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, n.Close())
 	})
 	return n
 }
@@ -96,9 +94,7 @@ func TestListeners(t *testing.T) {
 	if got, err := dial(t, n, "127.0.0.1", "3128"); got != "joined" {
 		t.Errorf("joined: %q, %v", got, err)
 	}
-	if err := joined.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, joined.Close())
 	if _, err := dial(t, n, "127.0.0.1", "3128"); err == nil {
 		t.Error("a closed namespace still listens")
 	}
@@ -170,9 +166,7 @@ func TestQueues(t *testing.T) {
 	n := newNamespace(t, netns.Options{})
 	read := func(name string) string {
 		text, err := os.ReadFile("/proc/sys/net/" + name)
-		if err != nil {
-			t.Error(err)
-		}
+		must.Report(t, err)
 		return strings.Join(strings.Fields(string(text)), " ")
 	}
 	bounds := map[string]string{"ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144", "core/somaxconn": "128"}

@@ -19,9 +19,7 @@ func TestSharesDirectory(t *testing.T) {
 	dir, private := t.TempDir(), t.TempDir()
 	must.Do(t, unix.Mount(dir, dir, "", unix.MS_BIND, ""))
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	must.Do(t, unix.Mount("", dir, "", unix.MS_SHARED, ""))
 	if !proc.SharesDirectory(os.Getpid(), dir) {

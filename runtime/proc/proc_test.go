@@ -83,9 +83,7 @@ func TestChild(t *testing.T) {
 	if err := proc.Signal(pid, unix.SIGKILL, func() bool { return false }); !errors.Is(err, unix.ESRCH) || !proc.Alive(pid) {
 		t.Errorf("signalled as another process: %v", err)
 	}
-	if err := proc.Signal(pid, unix.SIGKILL, func() bool { return true }); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, proc.Signal(pid, unix.SIGKILL, func() bool { return true }))
 	_ = cmd.Wait()
 	if proc.Alive(pid) || proc.Args(pid) != nil {
 		t.Error("alive after its end")

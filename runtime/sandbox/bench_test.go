@@ -139,9 +139,7 @@ func otherLife(b *testing.B, cfg runtime.Config, change func(*host.Options)) (fu
 		return nil, errors.Join(err, c.Close(ctx))
 	}
 	b.Cleanup(func() {
-		if err := errors.Join(run.Close(ctx), c.Close(ctx)); err != nil {
-			b.Error(err)
-		}
+		must.Report(b, errors.Join(run.Close(ctx), c.Close(ctx)))
 	})
 	return sbenchLife(run, cfg), nil
 }
@@ -171,18 +169,14 @@ func runcLife(b *testing.B, run *sandbox.Engine, cfg runtime.Config) func(int64)
 	base, err := run.Create(ctx, cfg)
 	must.Do(b, err)
 	b.Cleanup(func() {
-		if err := base.Close(ctx); err != nil {
-			b.Error(err)
-		}
+		must.Report(b, base.Close(ctx))
 	})
 	spec, err := base.(*sandbox.Sandbox).Spec(runtime.Process{Args: []string{"true"}})
 	must.Do(b, err)
 	dir, err := os.MkdirTemp(containerdtest.Options().State, "runc-") // where sbench has its own
 	must.Do(b, err)
 	b.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			b.Error(err)
-		}
+		must.Report(b, os.RemoveAll(dir))
 	})
 	bundles, state := filepath.Join(dir, "bundles"), filepath.Join(dir, "state")
 	cgroup := spec.Linux.CgroupsPath

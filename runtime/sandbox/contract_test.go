@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime"
 )
@@ -22,8 +23,8 @@ func TestContract(t *testing.T) {
 func TestNotStarted(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	work := volumeOf(t, run)
-	report(t, os.WriteFile(filepath.Join(work, "garbage"), []byte{1, 2, 3}, 0o755))
-	report(t, os.WriteFile(filepath.Join(work, "orphan"), []byte("#!/no/interpreter\n"), 0o755))
+	must.Report(t, os.WriteFile(filepath.Join(work, "garbage"), []byte{1, 2, 3}, 0o755))
+	must.Report(t, os.WriteFile(filepath.Join(work, "orphan"), []byte("#!/no/interpreter\n"), 0o755))
 	for _, p := range []runtime.Process{
 		{Args: []string{"no-such-program"}},
 		{Args: []string{"/no/such/program"}},

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
 )
@@ -18,7 +19,7 @@ func TestDevicesAreOwn(t *testing.T) {
 	containerdtest.OnHostKernel(t)
 	_, run, image := ownIDs(t)
 	var st unix.Stat_t
-	report(t, unix.Stat("/dev/null", &st))
+	must.Report(t, unix.Stat("/dev/null", &st))
 	seen := map[string]bool{strconv.FormatUint(st.Dev, 10): true}
 	for range 2 {
 		sandbox := create(t, run, runtime.Config{Name: "devices", Image: image})

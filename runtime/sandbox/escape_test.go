@@ -42,7 +42,7 @@ func newWorld(t *testing.T) world {
 	w := world{run: run, image: image, programs: t.TempDir()}
 	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, vol.Close()) })
+	t.Cleanup(func() { must.Report(t, vol.Close()) })
 	w.work = vol
 	copyProgram(t, filepath.Join(w.programs, "probe"), 0o755)
 	copySetuid(t, run, image, filepath.Join(vol.Path(), "setuid-probe"))
@@ -56,17 +56,17 @@ func copySetuid(t *testing.T, run *sandbox.Engine, image runtime.Image, to strin
 	t.Helper()
 	view, err := run.View(context.Background(), image)
 	must.Do(t, err)
-	defer func() { report(t, view.Close()) }()
+	defer func() { must.Report(t, view.Close()) }()
 	program, err := view.Root().ReadFile("usr/bin/id")
-	report(t, err)
-	report(t, os.WriteFile(to, program, 0o755))
-	report(t, os.Chmod(to, 0o755|os.ModeSetuid))
+	must.Report(t, err)
+	must.Report(t, os.WriteFile(to, program, 0o755))
+	must.Report(t, os.Chmod(to, 0o755|os.ModeSetuid))
 }
 
 func copyProgram(t *testing.T, to string, mode os.FileMode) {
 	t.Helper()
 	self := must.Read(t, "/proc/self/exe")
-	report(t, os.WriteFile(to, self, mode))
+	must.Report(t, os.WriteFile(to, self, mode))
 }
 
 func (w world) abstractSocket(t *testing.T) string {
@@ -79,7 +79,7 @@ func listen(t *testing.T, network, address string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, l.Close()) })
+	t.Cleanup(func() { must.Report(t, l.Close()) })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -122,7 +122,7 @@ func (w world) runOnce(t *testing.T, cfg runtime.Config, p runtime.Process) runt
 	t.Helper()
 	sandbox, err := w.run.Create(context.Background(), cfg)
 	must.Do(t, err)
-	defer func() { report(t, sandbox.Close(context.Background())) }()
+	defer func() { must.Report(t, sandbox.Close(context.Background())) }()
 	if p.Wall == 0 {
 		p.Wall = wall
 	}
@@ -152,7 +152,7 @@ func TestProbe(t *testing.T) {
 			for _, user := range users {
 				if fills {
 					emptyBut(t, w.work.Path(), "setuid-probe")
-					report(t, os.Chmod(w.work.Path(), 0o777))
+					must.Report(t, os.Chmod(w.work.Path(), 0o777))
 				}
 				cfg := w.config()
 				cfg.User = user
@@ -226,10 +226,10 @@ func control(t *testing.T, w world, a attempt) {
 func emptyBut(t *testing.T, dir, keep string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	report(t, err)
+	must.Report(t, err)
 	for _, e := range entries {
 		if e.Name() != keep {
-			report(t, os.RemoveAll(filepath.Join(dir, e.Name())))
+			must.Report(t, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
 }
@@ -291,7 +291,7 @@ func TestLimitReasons(t *testing.T) {
 func slowness(t *testing.T) time.Duration {
 	t.Helper()
 	n, err := strconv.Atoi(cmp.Or(os.Getenv("SBENCH_TEST_SLOWNESS"), "1"))
-	report(t, err)
+	must.Report(t, err)
 	return time.Duration(n)
 }
 
@@ -307,9 +307,9 @@ func layersAreWatched(t *testing.T) bool {
 func linux(t *testing.T) (major, minor int) {
 	t.Helper()
 	var name unix.Utsname
-	report(t, unix.Uname(&name))
+	must.Report(t, unix.Uname(&name))
 	_, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
-	report(t, err)
+	must.Report(t, err)
 	return major, minor
 }
 
@@ -336,7 +336,7 @@ if len(sys.argv) == 1:
 		for _, persistent := range []bool{false, true} {
 			sandbox := create(t, run, runtime.Config{Name: "sealed", Image: image, User: user, Persistent: persistent, IsolateProcesses: true, SealOutput: true})
 			exit, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 4096})
-			report(t, err)
+			must.Report(t, err)
 			if out, said := exit.Stdout.String(), exit.Stderr.String(); !exit.Success() || out != "['lo']\n" || said != "end" {
 				t.Errorf("user %q, persistent %v: %v: %q, %q", user, persistent, exit, out, said)
 			}
@@ -365,19 +365,12 @@ print("left")`, mark}})
 			t.Fatalf("%v %s", exit, exit.Stderr.String())
 		}
 		found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		report(t, err)
+		must.Report(t, err)
 		for _, name := range found {
 			if line, err := os.ReadFile(name); err == nil && strings.Contains(string(line), mark) {
 				t.Errorf("persistent %v: %s is alive", persistent, filepath.Dir(name))
 			}
 		}
-	}
-}
-
-func report(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
 	}
 }
 
@@ -403,7 +396,7 @@ func TestHogs(t *testing.T) {
 			ended := make(chan runtime.Exit, 1)
 			go func() {
 				exit, err := hog.Exec(context.Background(), runtime.Process{Args: []string{"bash", "-c", tt.script}, Wall: 2 * time.Second, Grace: 100 * time.Millisecond})
-				report(t, err)
+				must.Report(t, err)
 				ended <- exit
 			}()
 			for i := range 10 {
@@ -416,7 +409,7 @@ func TestHogs(t *testing.T) {
 			if exit.Usage.PeakMemory > 2*cfg.Limits.Memory { // it asks for far more
 				t.Errorf("it had %d MiB of %d", exit.Usage.PeakMemory>>20, cfg.Limits.Memory>>20)
 			}
-			report(t, hog.Close(context.Background()))
+			must.Report(t, hog.Close(context.Background()))
 		})
 	}
 }

@@ -27,15 +27,15 @@ func TestFullRoot(t *testing.T) {
 			daemon := containerdtest.Open(t)
 			opts := containerdtest.Options()
 			opts.Address, opts.State, opts.Root = daemon.Address(), filepath.Join(t.TempDir(), "state"), t.TempDir()
-			report(t, unix.Mount("tmpfs", opts.Root, "tmpfs", 0, "size=48m,mode=0711"))
-			t.Cleanup(func() { report(t, unix.Unmount(opts.Root, unix.MNT_DETACH)) })
+			must.Report(t, unix.Mount("tmpfs", opts.Root, "tmpfs", 0, "size=48m,mode=0711"))
+			t.Cleanup(func() { must.Report(t, unix.Unmount(opts.Root, unix.MNT_DETACH)) })
 			run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
 			cfg := runtime.Config{Name: "full", Image: image, Limits: runtime.DefaultLimits(), WritableRoot: true}
 			cfg.Limits.LayerBytes = 100 << 20
 			if where == "volume" {
 				vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 100 << 20, Inodes: 1000})
 				must.Do(t, err)
-				t.Cleanup(func() { report(t, vol.Close()) })
+				t.Cleanup(func() { must.Report(t, vol.Close()) })
 				cfg.Limits.LayerBytes = 32 << 20
 				cfg.Mounts = []runtime.Mount{{Source: vol.Path(), Dest: "/work", Writable: true}}
 			}

@@ -26,7 +26,7 @@ func machineShell(t *testing.T, run *sandbox.Engine, image runtime.Image, script
 		Capabilities: []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_SETUID", "CAP_SETGID"},
 	})
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
+	t.Cleanup(func() { must.Report(t, sandbox.Close(context.Background())) })
 	if _, err := sandbox.Changes(); err == nil {
 		t.Error("changes before the process")
 	}
@@ -56,17 +56,17 @@ func TestMachine(t *testing.T) {
 	}
 	vol, err := run.NewVolume(t.Context(), runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 20000})
 	must.Do(t, err)
-	defer func() { report(t, vol.Close()) }()
+	defer func() { must.Report(t, vol.Close()) }()
 	over := image
 	over.UpperDir = filepath.Join(vol.Path(), "machine")
-	report(t, os.Mkdir(over.UpperDir, 0o755))
+	must.Report(t, os.Mkdir(over.UpperDir, 0o755))
 	to, err := os.OpenRoot(over.UpperDir)
 	must.Do(t, err)
 	view, err := run.View(t.Context(), image)
 	must.Do(t, err)
-	report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
-	report(t, view.Close())
-	report(t, to.Close())
+	must.Report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
+	must.Report(t, view.Close())
+	must.Report(t, to.Close())
 	const look = `cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
 	second, got := machineShell(t, run, over, look)
 	if want := "one\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
@@ -74,8 +74,8 @@ func TestMachine(t *testing.T) {
 	}
 	if view, err = run.View(t.Context(), over); err == nil {
 		_, err = view.Root().Lstat("made/one")
-		report(t, view.Close())
+		must.Report(t, view.Close())
 	}
-	report(t, err)
-	report(t, second.Close(context.Background()))
+	must.Report(t, err)
+	must.Report(t, second.Close(context.Background()))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -70,7 +71,7 @@ print("ready", flush=True)
 sys.stdin.read()
 b = b"x" * (100 << 20)
 `
-		report(t, limitAbove(run.ID(), "memory", 1<<30))
+		must.Report(t, limitAbove(run.ID(), "memory", 1<<30))
 		exit, err := onceReady(t, sandbox, wall, func() error { return limitAbove(run.ID(), "memory", 60<<20) }, script, strconv.Itoa(written))
 		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "the host ran out of memory") {
 			t.Errorf("after %d MiB: %v, %v, %s", written, err, exit, exit.Stderr.String())
@@ -120,7 +121,7 @@ except OSError:
 func onceReady(t *testing.T, sandbox runtime.Sandbox, within time.Duration, event func() error, script string, args ...string) (runtime.Exit, error) {
 	t.Helper()
 	in, started := io.Pipe()
-	first := sync.OnceFunc(func() { report(t, errors.Join(event(), started.Close())) })
+	first := sync.OnceFunc(func() { must.Report(t, errors.Join(event(), started.Close())) })
 	return sandbox.Exec(context.Background(), runtime.Process{
 		Args: append([]string{"python3", "-c", script}, args...), Wall: within, Stdin: in, OutputBytes: 1 << 16,
 		Stdout: writer(func(b []byte) (int, error) { first(); return len(b), nil }),

@@ -57,7 +57,7 @@ for address in (('192.0.2.1', 443), ('127.0.0.1', 3129)):
 	if out := string(exit.Stdout.Head); out != want {
 		t.Errorf("got:\n%s%s\nwant:\n%s", out, exit.Stderr.Head, want)
 	}
-	report(t, sandbox.Close(context.Background()))
+	must.Report(t, sandbox.Close(context.Background()))
 	for _, l := range append(got.TCP, got.Redirected) {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v after the sandbox's end: %v", l.Addr(), err)
@@ -96,7 +96,7 @@ func TestNetworkRefused(t *testing.T) {
 	for _, tt := range tests {
 		sandbox, err := run.Create(context.Background(), runtime.Config{Name: "network", Image: image, Limits: runtime.DefaultLimits(), Network: &tt.network})
 		if err == nil {
-			report(t, sandbox.Close(context.Background()))
+			must.Report(t, sandbox.Close(context.Background()))
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", tt.name, err)

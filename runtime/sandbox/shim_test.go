@@ -35,7 +35,7 @@ func newRun(t *testing.T, opts host.Options) (*host.Host, *sandbox.Engine, runti
 	run, err := c.NewRun(t.Context())
 	must.Do(t, err)
 	image, err := c.Images.Get(t.Context(), containerdtest.Image, images.PullNever)
-	report(t, err)
+	must.Report(t, err)
 	return c, run, image
 }
 
@@ -43,7 +43,7 @@ func newRun(t *testing.T, opts host.Options) (*host.Host, *sandbox.Engine, runti
 func servers(t *testing.T, run string) []int {
 	t.Helper()
 	pids, err := proc.All()
-	report(t, err)
+	must.Report(t, err)
 	return slices.DeleteFunc(pids, func(pid int) bool {
 		args := proc.Args(pid)
 		at := slices.Index(args, "-id")
@@ -62,9 +62,7 @@ func TestOneServerForARun(t *testing.T) {
 		wg.Go(func() {
 			var err error
 			sandboxes[i], err = run.Create(ctx, runtime.Config{Name: "one of many", Image: image, Persistent: true, Limits: runtime.DefaultLimits()})
-			if err != nil {
-				t.Error(err)
-			}
+			must.Report(t, err)
 		})
 	}
 	wg.Wait()
@@ -74,7 +72,7 @@ func TestOneServerForARun(t *testing.T) {
 	}
 	// The daemon's variables, of which some change what runc does, end here.
 	variables, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", found[0]))
-	report(t, err)
+	must.Report(t, err)
 	for name := range strings.SplitSeq(strings.TrimRight(string(variables), "\x00"), "\x00") {
 		name, _, _ = strings.Cut(name, "=")
 		if !slices.Contains([]string{"PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "GOMAXPROCS"}, name) {
@@ -82,7 +80,7 @@ func TestOneServerForARun(t *testing.T) {
 		}
 	}
 	sockets, err := filepath.Glob(shim.Socket(c.Address(), run.ID()+"-*"))
-	report(t, err)
+	must.Report(t, err)
 	for _, socket := range sockets {
 		if info, err := os.Stat(socket); err != nil || info.Mode().Perm()&0o077 != 0 {
 			t.Errorf("the socket: %v, %v", info, err)
@@ -93,10 +91,10 @@ func TestOneServerForARun(t *testing.T) {
 	}
 	for _, s := range sandboxes {
 		if s != nil {
-			report(t, s.Close(ctx))
+			must.Report(t, s.Close(ctx))
 		}
 	}
-	report(t, run.Close(ctx))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -126,7 +124,7 @@ func goneWithRun(t *testing.T, c *host.Host, run string) {
 func entries(t *testing.T, pattern string) []string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
-	report(t, err)
+	must.Report(t, err)
 	return slices.DeleteFunc(found, func(path string) bool {
 		var fs unix.Statfs_t
 		return strings.HasPrefix(path, "/sys/") && unix.Statfs(path, &fs) == nil && fs.Type == unix.TMPFS_MAGIC
@@ -150,7 +148,7 @@ func TestServerKilled(t *testing.T) {
 		t.Run(state.name, func(t *testing.T) {
 			c, run, image := newRun(t, containerdtest.Options())
 			life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
-			report(t, life(0))
+			must.Report(t, life(0))
 			sandbox := create(t, run, runtime.Config{Name: "victim", Image: image, Persistent: state.persistent})
 			killed := time.AfterFunc(time.Second, func() { killServers(t, run.ID()) })
 			if state.args == nil {
@@ -161,10 +159,10 @@ func TestServerKilled(t *testing.T) {
 			} else {
 				t.Log(err)
 			}
-			report(t, life(1))
-			report(t, sandbox.Close(ctx))
-			report(t, life(2))
-			report(t, run.Close(ctx))
+			must.Report(t, life(1))
+			must.Report(t, sandbox.Close(ctx))
+			must.Report(t, life(2))
+			must.Report(t, run.Close(ctx))
 			goneWithRun(t, c, run.ID())
 		})
 	}
@@ -177,7 +175,7 @@ func killServers(t *testing.T, run string) {
 		t.Error("no server to be killed")
 	}
 	for _, pid := range found {
-		report(t, unix.Kill(pid, unix.SIGKILL))
+		must.Report(t, unix.Kill(pid, unix.SIGKILL))
 	}
 }
 
@@ -228,8 +226,8 @@ func TestServerKilledAnytime(t *testing.T) {
 	if failed == 0 {
 		t.Error("no kill has hit")
 	}
-	report(t, oddLife(ctx, run, image))
-	report(t, run.Close(ctx))
+	must.Report(t, oddLife(ctx, run, image))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -261,7 +259,7 @@ func TestShimThatDoesNotWork(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
-			report(t, os.WriteFile(filepath.Join(dir, shim.Program), []byte(test.text), 0o755))
+			must.Report(t, os.WriteFile(filepath.Join(dir, shim.Program), []byte(test.text), 0o755))
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 			if _, err := c.NewRun(t.Context()); !errors.Is(err, runtime.ErrUnavailable) {
 				t.Errorf("a run with this shim: %v", err)
@@ -276,7 +274,7 @@ func TestForeignProcess(t *testing.T) {
 	containerdtest.OnHostKernel(t)
 	program := filepath.Join(t.TempDir(), "runtime")
 	// A mount namespace of its own, in case that its mounts are touched all the same.
-	report(t, os.WriteFile(program, []byte(`#!/bin/bash
+	must.Report(t, os.WriteFile(program, []byte(`#!/bin/bash
 runc "$@"; status=$?
 for a; do
 	if [ "$last" = --pid-file ]; then
@@ -302,24 +300,24 @@ func TestHangingRuntimeIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	hang := filepath.Join(dir, "hang")
 	program := filepath.Join(dir, "runtime")
-	report(t, os.WriteFile(program, []byte("#!/bin/sh\nif [ -e "+hang+" ]; then for a; do [ \"$a\" != create ] || exec sleep 99887; done; fi\nexec runc \"$@\"\n"), 0o755))
+	must.Report(t, os.WriteFile(program, []byte("#!/bin/sh\nif [ -e "+hang+" ]; then for a; do [ \"$a\" != create ] || exec sleep 99887; done; fi\nexec runc \"$@\"\n"), 0o755))
 	opts := containerdtest.Options()
 	opts.OCIRuntime, opts.Timeout = program, 5*time.Second
 	c, run, image := newRun(t, opts)
-	report(t, os.WriteFile(hang, nil, 0o600))
+	must.Report(t, os.WriteFile(hang, nil, 0o600))
 	if err := oddLife(ctx, run, image); err == nil {
 		t.Error("no error")
 	}
 	hangs := func(pid int) bool { return slices.Equal(proc.Args(pid), []string{"sleep", "99887"}) }
 	pids, err := proc.All()
-	report(t, err)
+	must.Report(t, err)
 	for deadline := time.Now().Add(10 * time.Second); slices.ContainsFunc(pids, hangs); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the OCI runtime still runs")
 		}
 	}
-	report(t, os.Remove(hang))
-	report(t, run.Close(ctx))
+	must.Report(t, os.Remove(hang))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -352,22 +350,22 @@ func TestAnchorKilled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report(t, oddLife(ctx, run, image))
+			must.Report(t, oddLife(ctx, run, image))
 			sandbox := create(t, run, runtime.Config{Name: "victim", Image: image})
-			ended := time.AfterFunc(time.Second, func() { report(t, end()) })
+			ended := time.AfterFunc(time.Second, func() { must.Report(t, end()) })
 			defer ended.Stop()
 			args := []string{"sleep", "3"}
 			if exit, err := sandbox.Exec(ctx, runtime.Process{Args: args, Wall: wall}); err == nil && !exit.Success() {
 				t.Errorf("its process has ended with %v", exit)
 			}
-			report(t, sandbox.Close(ctx))
+			must.Report(t, sandbox.Close(ctx))
 			if err := oddLife(ctx, run, image); err == nil || errors.Is(err, errOtherEnd) {
 				t.Errorf("a life without an anchor: %v", err)
 			}
-			report(t, oddLife(ctx, run, image))
+			must.Report(t, oddLife(ctx, run, image))
 		})
 	}
-	report(t, run.Close(ctx))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -380,11 +378,11 @@ func TestCancelledAnytime(t *testing.T) {
 		sandbox, err := run.Create(ctx, runtime.Config{Name: "cancelled", Image: image, Limits: runtime.DefaultLimits()})
 		if err == nil {
 			_, _ = sandbox.Exec(ctx, runtime.Process{Args: []string{"sleep", "1"}, Wall: wall})
-			report(t, sandbox.Close(context.Background()))
+			must.Report(t, sandbox.Close(context.Background()))
 		}
 		cancel()
 	}
-	report(t, run.Close(context.Background()))
+	must.Report(t, run.Close(context.Background()))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -398,7 +396,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	sandbox, err := run.Create(ctx, runtime.Config{Name: "unread", Image: image, Limits: runtime.DefaultLimits(), Persistent: true})
 	must.Do(t, err)
 	for _, pid := range servers(t, run.ID()) {
-		report(t, unix.Kill(pid, unix.SIGSTOP))
+		must.Report(t, unix.Kill(pid, unix.SIGSTOP))
 		time.AfterFunc(time.Minute, func() { _ = unix.Kill(pid, unix.SIGCONT) })
 	}
 	long := "X=" + strings.Repeat("x", 120000)
@@ -413,7 +411,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	_ = sandbox.Close(ctx) // the daemon removes it, too
 	_ = run.Close(ctx)
 	_, err = c.GC(ctx)
-	report(t, err)
+	must.Report(t, err)
 	goneWithRun(t, c, run.ID())
 }
 
@@ -422,9 +420,9 @@ func TestSymlinkedSocket(t *testing.T) {
 	ctx := context.Background()
 	opts := containerdtest.Options()
 	opts.Address = filepath.Join(t.TempDir(), "containerd.sock")
-	report(t, os.Symlink(containerdtest.Open(t).Address(), opts.Address))
+	must.Report(t, os.Symlink(containerdtest.Open(t).Address(), opts.Address))
 	run, image := containerdtest.NewRun(t, containerdtest.OpenWith(t, opts))
-	report(t, oddLife(ctx, run, image))
+	must.Report(t, oddLife(ctx, run, image))
 }
 
 // TestTracedByTheShim: a process whose parent is the shim can make the shim trace its threads
@@ -450,13 +448,13 @@ os._exit(7)
 	for _, persistent := range []bool{false, true} {
 		sandbox := create(t, run, runtime.Config{Name: "traced", Image: image, Persistent: persistent})
 		exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"python3", "-c", script}, Wall: wall, OutputBytes: 1 << 16})
-		report(t, err)
+		must.Report(t, err)
 		if exit.Code != 7 || exit.Reason != runtime.Exited {
 			t.Errorf("%v %s", exit, exit.Stderr.String())
 		}
-		report(t, sandbox.Close(ctx))
+		must.Report(t, sandbox.Close(ctx))
 	}
-	report(t, run.Close(ctx))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 
@@ -484,7 +482,7 @@ func TestServerGivenUp(t *testing.T) {
 	ctx := context.Background()
 	c, run, image := newRun(t, containerdtest.Options())
 	life := sbenchLife(run, runtime.Config{Name: "life", Image: image, Limits: runtime.DefaultLimits()})
-	report(t, life(0))
+	must.Report(t, life(0))
 	var bundles []string
 	for _, state := range []string{"/run/containerd", filepath.Join(filepath.Dir(c.Address()), "state")} {
 		bundles = append(bundles, entries(t, filepath.Join(state, "io.containerd.runtime.v2.task", "*", run.ID()+"-*"))...)
@@ -495,16 +493,16 @@ func TestServerGivenUp(t *testing.T) {
 	sandbox := create(t, run, runtime.Config{Name: "victim", Image: image})
 	running := writer(func(b []byte) (int, error) {
 		call := shim.Call{ID: filepath.Base(bundles[0]), Address: c.Address(), Bundle: bundles[0]}
-		report(t, call.Delete(io.Discard))
+		must.Report(t, call.Delete(io.Discard))
 		return len(b), nil
 	})
 	exit, err := sandbox.Exec(ctx, runtime.Process{Args: []string{"sh", "-c", "echo runs; exec sleep 60"}, Wall: wall, Stdout: running})
 	if err == nil {
 		t.Errorf("its process has ended with %v", exit)
 	}
-	report(t, sandbox.Close(ctx))
-	report(t, life(1))
-	report(t, run.Close(ctx))
+	must.Report(t, sandbox.Close(ctx))
+	must.Report(t, life(1))
+	must.Report(t, run.Close(ctx))
 	goneWithRun(t, c, run.ID())
 }
 

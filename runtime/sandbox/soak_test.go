@@ -32,9 +32,7 @@ func TestSoakLives(t *testing.T) {
 		wg.Go(func() {
 			for next.Add(1) <= lives && !t.Failed() {
 				begun := time.Now()
-				if err := life(0); err != nil {
-					t.Error(err)
-				}
+				must.Report(t, life(0))
 				for took := int64(time.Since(begun)); ; {
 					old := longest.Load()
 					if took <= old || longest.CompareAndSwap(old, took) {
@@ -53,7 +51,7 @@ func TestSoakLives(t *testing.T) {
 	}
 	sandbox, err := run.Create(context.Background(), runtime.Config{Name: "after", Image: image, Limits: runtime.DefaultLimits()})
 	must.Do(t, err)
-	report(t, sandbox.Close(context.Background()))
+	must.Report(t, sandbox.Close(context.Background()))
 }
 
 func openFiles(t *testing.T) int {

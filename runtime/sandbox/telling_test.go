@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/runtime"
 )
 
@@ -60,12 +61,12 @@ func TestProcTellsLittle(t *testing.T) {
 		t.Errorf("%v %s", exit, exit.Stderr.String())
 	}
 	_, err := io.WriteString(tell, "\n")
-	report(t, err)
+	must.Report(t, err)
 	e := <-ended
 	if e.err != nil || !e.exit.Success() {
 		t.Fatal(e.exit, e.err, e.exit.Stderr.String())
 	}
-	report(t, tell.Close())
+	must.Report(t, tell.Close())
 	known := []string{"ready", "/proc/loadavg", "/proc/meminfo", "/proc/stat", "/proc/uptime", "/proc/sys/kernel/random/uuid", "/proc/sys/kernel/random/entropy_avail"}
 	for path := range strings.FieldsSeq(e.exit.Stdout.String()) {
 		if !slices.Contains(known, path) {

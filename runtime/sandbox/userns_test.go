@@ -49,7 +49,7 @@ func create(t *testing.T, run *sandbox.Engine, cfg runtime.Config) runtime.Sandb
 	}
 	sandbox, err := run.Create(context.Background(), cfg)
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, sandbox.Close(context.Background())) })
+	t.Cleanup(func() { must.Report(t, sandbox.Close(context.Background())) })
 	return sandbox
 }
 
@@ -96,7 +96,7 @@ func volumeOf(t *testing.T, run *sandbox.Engine) string {
 	t.Helper()
 	vol, err := run.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 16 << 20, Inodes: 500})
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, vol.Close()) })
+	t.Cleanup(func() { must.Report(t, vol.Close()) })
 	return vol.Path()
 }
 
@@ -140,14 +140,14 @@ func TestOwnIDs(t *testing.T) {
 func uidOnHost(t *testing.T, mark string) int {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	report(t, err)
+	must.Report(t, err)
 	for _, name := range found {
 		line, err := os.ReadFile(name)
 		if err != nil || !slices.Contains(strings.Split(string(line), "\x00"), mark) {
 			continue
 		}
 		var st unix.Stat_t
-		report(t, unix.Stat(filepath.Join(filepath.Dir(name), "stat"), &st))
+		must.Report(t, unix.Stat(filepath.Join(filepath.Dir(name), "stat"), &st))
 		return int(st.Uid)
 	}
 	t.Fatalf("no process has the mark %q", mark)
@@ -172,7 +172,7 @@ func TestHostIDs(t *testing.T) {
 	work := volumeOf(t, run)
 	sandbox := create(t, run, runtime.Config{Name: "host", Image: image, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
 	ours, err := os.ReadFile("/proc/self/uid_map")
-	report(t, err)
+	must.Report(t, err)
 	if got := output(t, sandbox, "sh", "-c", "touch /work/made; cat /proc/self/uid_map"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(string(ours)), " ") {
 		t.Errorf("uid_map %q", got)
 	}
@@ -186,7 +186,7 @@ func TestUnknownUserNamespace(t *testing.T) {
 	opts := containerdtest.Options()
 	opts.UserNamespace = "none"
 	if c, err := host.Open(context.Background(), opts); err == nil {
-		report(t, c.Close(context.Background()))
+		must.Report(t, c.Close(context.Background()))
 		t.Error("opened")
 	}
 }
@@ -210,9 +210,9 @@ func TestOwnersOnDisk(t *testing.T) {
 			user := fmt.Sprintf("%d:%d", id, id)
 			given, tree := volumeOf(t, run), volumeOf(t, run)
 			kept := filepath.Join(tree, "kept")
-			report(t, errors.Join(os.Mkdir(kept, 0o755), os.Chown(kept, 12, 34), os.Chmod(kept, 0o750|os.ModeSticky), os.Chtimes(kept, time.Time{}, time.Unix(1, 0))))
-			report(t, os.WriteFile(filepath.Join(given, "ours"), []byte("x"), 0o600))
-			report(t, os.WriteFile(filepath.Join(tree, "ours"), []byte("x"), 0o644))
+			must.Report(t, errors.Join(os.Mkdir(kept, 0o755), os.Chown(kept, 12, 34), os.Chmod(kept, 0o750|os.ModeSticky), os.Chtimes(kept, time.Time{}, time.Unix(1, 0))))
+			must.Report(t, os.WriteFile(filepath.Join(given, "ours"), []byte("x"), 0o600))
+			must.Report(t, os.WriteFile(filepath.Join(tree, "ours"), []byte("x"), 0o644))
 			sandbox := create(t, run, runtime.Config{
 				Name: "writer", Image: image, User: user, WritableRoot: true, Workdir: "/tmp",
 				Mounts: []runtime.Mount{
@@ -275,7 +275,7 @@ func TestPrivateFilesOfRoot(t *testing.T) {
 	_, run, image := ownIDs(t)
 	dir := t.TempDir()
 	secret := filepath.Join(dir, "secret")
-	report(t, os.WriteFile(secret, []byte("read"), 0o600))
+	must.Report(t, os.WriteFile(secret, []byte("read"), 0o600))
 	mounts := []runtime.Mount{{Source: secret, Dest: "/secret"}}
 	if got := output(t, create(t, run, runtime.Config{Name: "root", Image: image, Mounts: mounts}), "cat", "/secret"); got != "read" {
 		t.Errorf("root reads %q", got)
@@ -291,14 +291,14 @@ func TestSourceThatCannotBeShifted(t *testing.T) {
 	_, run, image := ownIDs(t)
 	view, err := run.View(context.Background(), image)
 	must.Do(t, err)
-	t.Cleanup(func() { report(t, view.Close()) })
+	t.Cleanup(func() { must.Report(t, view.Close()) })
 	dir := t.TempDir()
 	lower, more, merged := filepath.Join(dir, "lower"), filepath.Join(dir, "more"), filepath.Join(dir, "merged")
-	report(t, errors.Join(os.Mkdir(lower, 0o755), os.Mkdir(more, 0o755), os.Mkdir(merged, 0o755)))
-	report(t, os.WriteFile(filepath.Join(lower, "all"), []byte("all"), 0o644))
-	report(t, os.WriteFile(filepath.Join(lower, "ours"), []byte("ours"), 0o600))
+	must.Report(t, errors.Join(os.Mkdir(lower, 0o755), os.Mkdir(more, 0o755), os.Mkdir(merged, 0o755)))
+	must.Report(t, os.WriteFile(filepath.Join(lower, "all"), []byte("all"), 0o644))
+	must.Report(t, os.WriteFile(filepath.Join(lower, "ours"), []byte("ours"), 0o600))
 	must.Do(t, unix.Mount("overlay", merged, "overlay", 0, "lowerdir="+lower+":"+more))
-	t.Cleanup(func() { report(t, unix.Unmount(merged, unix.MNT_DETACH)) })
+	t.Cleanup(func() { must.Report(t, unix.Unmount(merged, unix.MNT_DETACH)) })
 	sandbox := create(t, run, runtime.Config{Name: "overlay", Image: image, Mounts: []runtime.Mount{{Source: merged, Dest: "/merged"}}})
 	if got := output(t, sandbox, "sh", "-c", "stat -c %u /merged/all; cat /merged/all; cat /merged/ours 2>/dev/null || echo -refused"); got != "65534\nall-refused" {
 		t.Errorf("got %q", got)
@@ -306,7 +306,7 @@ func TestSourceThatCannotBeShifted(t *testing.T) {
 	for name, m := range map[string]runtime.Mount{"writable": {Source: merged, Dest: "/merged", Writable: true}, "copy": {Source: merged, Dest: "/merged", Copy: true}} {
 		sandbox, err := run.Create(context.Background(), runtime.Config{Name: name, Image: image, Limits: runtime.DefaultLimits(), Mounts: []runtime.Mount{m}})
 		if err == nil {
-			report(t, sandbox.Close(context.Background()))
+			must.Report(t, sandbox.Close(context.Background()))
 		}
 		if err == nil || !strings.Contains(err.Error(), "cannot be shifted") {
 			t.Errorf("%s: got %v", name, err)
@@ -382,7 +382,7 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 	if err == nil {
 		err = unix.Close(fd)
 	}
-	report(t, err)
+	must.Report(t, err)
 }
 
 // TestOthersCannotLook: another user of the host reaches neither the files of a live
@@ -390,13 +390,13 @@ func TestKernelCountsOfSandboxes(t *testing.T) {
 func TestOthersCannotLook(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	work := volumeOf(t, run)
-	report(t, os.WriteFile(filepath.Join(work, "secret"), []byte("4711"), 0o644))
+	must.Report(t, os.WriteFile(filepath.Join(work, "secret"), []byte("4711"), 0o644))
 	sandbox := create(t, run, runtime.Config{Name: "seen", Image: image, Persistent: true, Mounts: []runtime.Mount{{Source: work, Dest: "/work", Writable: true}}})
 	if got := output(t, sandbox, "cat", "/work/secret"); got != "4711" {
 		t.Fatalf("the sandbox reads %q", got)
 	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
-	report(t, err)
+	must.Report(t, err)
 	looked := 0
 	for line := range strings.Lines(string(table)) {
 		point := strings.Fields(line)[4]

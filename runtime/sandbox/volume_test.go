@@ -24,7 +24,7 @@ func TestVolumeAgain(t *testing.T) {
 		v, err := run.NewVolume(context.Background(), cfg)
 		must.Do(t, err)
 		var st unix.Statfs_t
-		report(t, unix.Statfs(v.Path(), &st))
+		must.Report(t, unix.Statfs(v.Path(), &st))
 		entries, err := os.ReadDir(v.Path())
 		if err != nil || len(entries) > 0 {
 			t.Errorf("a new volume holds %v, %v", entries, err)
@@ -38,14 +38,14 @@ func TestVolumeAgain(t *testing.T) {
 	first, empty := fresh()
 	for i := range 50 {
 		directory := filepath.Join(first.Path(), fmt.Sprint("dir-", i))
-		report(t, os.Mkdir(directory, 0o700))
-		report(t, os.WriteFile(filepath.Join(directory, "secret"), make([]byte, 1<<20), 0))
-		report(t, os.Chmod(directory, 0))
+		must.Report(t, os.Mkdir(directory, 0o700))
+		must.Report(t, os.WriteFile(filepath.Join(directory, "secret"), make([]byte, 1<<20), 0))
+		must.Report(t, os.Chmod(directory, 0))
 	}
-	report(t, os.Symlink("/", filepath.Join(first.Path(), "link")))
-	report(t, os.Chmod(first.Path(), 0o1777))
+	must.Report(t, os.Symlink("/", filepath.Join(first.Path(), "link")))
+	must.Report(t, os.Chmod(first.Path(), 0o1777))
 	path := first.Path()
-	report(t, first.Close())
+	must.Report(t, first.Close())
 	second, again := fresh()
 	if again.Bfree != empty.Bfree || again.Ffree != empty.Ffree {
 		t.Errorf("%d blocks and %d inodes are free, of a new one %d and %d", again.Bfree, again.Ffree, empty.Bfree, empty.Ffree)
@@ -53,11 +53,11 @@ func TestVolumeAgain(t *testing.T) {
 	if _, err := os.Stat(path); err == nil || path == second.Path() {
 		t.Errorf("%s is there after the end of its volume", path)
 	}
-	report(t, first.Close()) // has no effect on the second
-	report(t, os.WriteFile(filepath.Join(second.Path(), "file"), nil, 0o644))
+	must.Report(t, first.Close()) // has no effect on the second
+	must.Report(t, os.WriteFile(filepath.Join(second.Path(), "file"), nil, 0o644))
 	third, _ := fresh()
-	report(t, third.Close())
-	report(t, second.Close())
+	must.Report(t, third.Close())
+	must.Report(t, second.Close())
 	if _, err := os.Stat("/usr"); err != nil { // which the link leads to
 		t.Error(err)
 	}

@@ -38,9 +38,7 @@ func TestStoppedIsNoEnd(t *testing.T) {
 		t.Errorf("ended with %d", p.status)
 	case <-time.After(200 * time.Millisecond):
 	}
-	if err := p.signal(uint32(unix.SIGKILL)); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, p.signal(uint32(unix.SIGKILL)))
 	select {
 	case <-p.done:
 	case <-time.After(10 * time.Second):

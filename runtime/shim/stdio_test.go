@@ -38,7 +38,5 @@ func TestPipes(t *testing.T) {
 	if n, err := r.Read(make([]byte, 2)); n != 1 || err != nil {
 		t.Errorf("read %d bytes: %v", n, err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, f.Close())
 }

@@ -30,9 +30,7 @@ func TestRun(t *testing.T) {
 				if got := string(at[:max(n-1, 0)]); err != nil || got != here {
 					t.Errorf("begins in %q: %v", got, err)
 				}
-				if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir("/")); err != nil {
-					t.Error(err)
-				}
+				must.Report(t, errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir("/")))
 				return want
 			})
 			if !errors.Is(err, want) {

@@ -32,9 +32,7 @@ func TestDeepLayer(t *testing.T) {
 	few := unix.Rlimit{Cur: 128, Max: limit.Max}
 	must.Do(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
 	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &limit) }()
-	if err := v.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, v.Close())
 	left, err := os.ReadDir(volume.Files(root, "run"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %v %v", left, err)

@@ -45,9 +45,7 @@ func start(t *testing.T, l runtime.Limits, held func() int64, script string) (*w
 	t.Cleanup(func() {
 		killAll(t, g, 0)
 		_ = cmd.Wait()
-		if err := g.Remove(); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, g.Remove())
 	})
 	must.Do(t, g.Attach(cmd.Process.Pid))
 	return g, cmd
@@ -57,9 +55,7 @@ func killAll(t *testing.T, g *watchdog.Group, spare int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := g.KillAll(ctx, spare); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, g.KillAll(ctx, spare))
 }
 
 // await polls, since other processes' actions cannot be awaited otherwise.
@@ -119,9 +115,7 @@ func TestFreeze(t *testing.T) {
 	if err := g.Freeze(ctx, true); err != nil || running() > 0 {
 		t.Errorf("%d run: %v", running(), err)
 	}
-	if err := g.Freeze(ctx, false); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, g.Freeze(ctx, false))
 	await(t, "it runs again", func() bool { return running() > 0 })
 }
 

@@ -82,9 +82,7 @@ func TestCodeHonest(t *testing.T) {
 	plain, err := w.engine.Create(t.Context(), runtime.Config{Name: "plain", Image: w.image, Limits: w.limits, Persistent: true, Workdir: "/tmp"})
 	must.Do(t, err)
 	t.Cleanup(func() {
-		if err := plain.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, plain.Close(context.Background()))
 	})
 	all := readCases(t, "honest.txtar")
 	t.Logf("%d honest programs", len(all))

@@ -16,6 +16,14 @@ func Do(tb testing.TB, err error) {
 	}
 }
 
+// Report fails the test if err is not nil, and lets it go on.
+func Report(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Error(err)
+	}
+}
+
 // Read returns the content of a file.
 func Read(tb testing.TB, name string) []byte {
 	tb.Helper()

@@ -252,9 +252,7 @@ func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 func (s suite) closeTwice(t *testing.T) {
 	sandbox := s.create(t, s.config())
 	for range 2 {
-		if err := sandbox.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
+		must.Report(t, sandbox.Close(context.Background()))
 	}
 	if _, err := sandbox.Exec(context.Background(), sh("exit 0")); !errors.Is(err, runtime.ErrClosed) {
 		t.Errorf("exec after close: %v", err)
@@ -270,9 +268,9 @@ func (s suite) readOnlyRoot(t *testing.T) {
 func (s suite) mounts(t *testing.T) {
 	vol, err := s.e.NewVolume(context.Background(), runtime.VolumeConfig{Bytes: 1 << 20, Inodes: 100})
 	must.Do(t, err)
-	t.Cleanup(func() { check(t, vol.Close()) })
+	t.Cleanup(func() { must.Report(t, vol.Close()) })
 	trusted := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(trusted, "test"), []byte("trusted\n"), 0o644))
+	must.Report(t, os.WriteFile(filepath.Join(trusted, "test"), []byte("trusted\n"), 0o644))
 	cfg := s.config()
 	cfg.Mounts = []runtime.Mount{
 		{Source: vol.Path(), Dest: "/work", Writable: true},
@@ -289,7 +287,7 @@ func (s suite) mounts(t *testing.T) {
 
 func (s suite) copyMount(t *testing.T) {
 	source := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(source, "file"), []byte("old\n"), 0o644))
+	must.Report(t, os.WriteFile(filepath.Join(source, "file"), []byte("old\n"), 0o644))
 	cfg := s.config()
 	cfg.Mounts = []runtime.Mount{{Source: source, Dest: "/work", Copy: true}}
 	exit := s.run(t, cfg, sh("cat /work/file; echo new > /work/file; echo more > /work/other; cat /work/file"))
@@ -365,19 +363,12 @@ func (s suite) refused(t *testing.T) {
 		sandbox, err := s.e.Create(context.Background(), cfg)
 		if err == nil {
 			t.Errorf("%s: accepted", tt.name)
-			check(t, sandbox.Close(context.Background()))
+			must.Report(t, sandbox.Close(context.Background()))
 		}
 	}
 	sandbox := s.create(t, s.config())
 	if _, err := sandbox.Exec(context.Background(), runtime.Process{Args: []string{"true"}}); err == nil {
 		t.Error("a process without a time limit was accepted")
-	}
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
 	}
 }
 

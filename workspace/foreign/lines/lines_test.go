@@ -67,9 +67,7 @@ func TestEndless(t *testing.T) {
 	if _, err := lines.NewReader(f, 0, 1<<20).Next(); err == nil || errors.Is(err, lines.ErrLong) {
 		t.Errorf("error %v", err)
 	}
-	if err := f.Close(); err != nil {
-		t.Error(err)
-	}
+	must.Report(t, f.Close())
 }
 
 // forever returns a reader that repeats a text without end.
