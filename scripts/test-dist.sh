@@ -129,7 +129,8 @@ inside() {
 	local root="$1" status=0 left
 	printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 	chmod 755 "$root/usr/sbin/policy-rc.d"
-	chroot "$root" sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends /root/sbench_*.deb'
+	chroot "$root" sh -c 'DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends apparmor /root/sbench_*.deb'
+	[ ! -e "$root/etc/apparmor.d/abi/4.0" ] || [ -s "$root/etc/apparmor.d/usr.bin.sbench" ] || die "there is no AppArmor profile"
 	chroot "$root" dpkg -s containerd >/dev/null
 	chroot "$root" dpkg -V sbench
 	chroot "$root" sbench version
