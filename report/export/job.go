@@ -146,7 +146,7 @@ func stepName(name string) string {
 var otherBytes = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
 func trialOf(dir string, rec record.Record) trial {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", rec.RunID, rec.TaskID, rec.Attempt))
+	sum := sha256.Sum256([]byte(rec.Digest)) // runs of a pack can share their id
 	h := rec.Provenance.Harness
 	t := trial{
 		name:  fmt.Sprintf("%.32s__%x", otherBytes.ReplaceAllString(rec.TaskID, "-"), sum[:4]),
