@@ -64,7 +64,9 @@ type broken struct {
 func (b *broken) Error() string { return b.part + ": " + b.how }
 
 // reason returns the reason of the verdict.
-func (b *broken) reason() string { return b.part + "_broken" }
+func (b *broken) reason() string {
+	return map[string]string{driverDir: "driver_broken", oracleDir: "oracle_broken"}[b.part]
+}
 
 // denied is the error of a candidate that comes into no sandbox, with the verdict.
 type denied struct{ verifiers.Verdict }
