@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/securebench/sbench/examples"
@@ -306,7 +307,9 @@ func TestExamplePacks(t *testing.T) {
 // withImage imports an image for the duration of the test.
 func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
-	img := containerdtest.WithDirectory(t, c, ref, dir, dest)
+	containerdtest.WithDirectory(t, c, ref, dir, dest)
+	img, err := c.Images.Commit(t.Context(), runtime.Commit{Base: ref, As: ref, Key: "test", Change: func(config *ocispec.ImageConfig) { config.WorkingDir = dest }})
+	must.Do(t, err)
 	t.Cleanup(func() {
 		must.Do(t, c.Images.Remove(context.Background(), ref))
 		// The name that --pin gave it, if any.
