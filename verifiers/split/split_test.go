@@ -3,6 +3,8 @@ package split_test
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/family"
@@ -343,15 +346,47 @@ func testSecureBench(t *testing.T, w splitWorld, tests []sbCase) {
 	}
 }
 
-// BenchmarkSplit judges a candidate by 64 questions, each in a sandbox of its own.
+// BenchmarkSplit judges a candidate by 64 questions, each in a sandbox of its own. If a Docker daemon has the base image,
+// it also puts these questions to the driver in a container each.
 func BenchmarkSplit(b *testing.B) {
+	const questions = 64
 	w := newSplitWorld(b)
-	task, pack := splitTask{driver: addDriver, oracle: addOracle, questions: 64}.load(b)
-	for b.Loop() {
-		if v := w.judge(b, task, pack, map[string]string{"add.py": rightAdd}); v.Status != verifiers.Passed {
-			b.Fatalf("%s %s", v.Status, v.Message)
+	task, pack := splitTask{driver: addDriver, oracle: addOracle, questions: questions}.load(b)
+	b.Run("sbench", func(b *testing.B) {
+		for b.Loop() {
+			if v := w.judge(b, task, pack, map[string]string{"add.py": rightAdd}); v.Status != verifiers.Passed {
+				b.Fatalf("%s %s", v.Status, v.Message)
+			}
 		}
+	})
+	if exec.Command("docker", "image", "inspect", containerdtest.Image).Run() != nil {
+		b.Log("no Docker daemon with the base image answers: not measured")
+		return
 	}
+	dir := b.TempDir()
+	writeFiles(b, dir, map[string]string{"app/add.py": rightAdd, "bin/driver": addDriver, "bin/run-candidate": "#!/bin/sh\nexec \"$@\"\n"})
+	b.Run("docker", func(b *testing.B) {
+		for b.Loop() {
+			var group errgroup.Group
+			group.SetLimit(3)
+			for n := range questions {
+				group.Go(func() error {
+					cmd := exec.Command("docker", "run", "--rm", "-i", "--network", "none", "--cap-drop", "ALL", "--read-only", "-w", "/app",
+						"-v", dir+"/app:/app:ro", "-v", dir+"/bin:/usr/local/bin:ro", containerdtest.Image, "driver")
+					cmd.Stdin = strings.NewReader(fmt.Sprintf("[%d, 1]\n", n))
+					out, err := cmd.CombinedOutput()
+					if err == nil && string(out) != fmt.Sprintf("\"%d\"\n", n+1) {
+						err = errors.New("wrong answer")
+					}
+					if err != nil {
+						return fmt.Errorf("docker run: %w: %s", err, out)
+					}
+					return nil
+				})
+			}
+			must.Do(b, group.Wait())
+		}
+	})
 }
 
 func TestMain(m *testing.M) {
