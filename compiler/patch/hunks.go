@@ -1,0 +1,112 @@
+package patch
+
+import (
+	"cmp"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// body reads hunks or a binary patch.
+func (p *parser) body(f *File) error {
+	switch line := p.line(); {
+	case strings.HasPrefix(line, "Binary files ") && strings.HasSuffix(line, " differ"):
+		if !p.foreign {
+			return p.fail("binary change without its content")
+		}
+		f.Binary = true
+		p.i++
+		return nil
+	case line == "GIT binary patch":
+		f.Binary = true
+		p.i++
+		return p.binary()
+	}
+	for strings.HasPrefix(p.line(), "@@ -") {
+		if err := p.hunk(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hunk reads a hunk's header and as many lines as it counts.
+func (p *parser) hunk(f *File) error {
+	m := hunkHeader.FindStringSubmatch(p.line())
+	if m == nil {
+		return p.fail("malformed hunk header")
+	}
+	removed, _ := strconv.Atoi(cmp.Or(m[1], "1"))
+	added, _ := strconv.Atoi(cmp.Or(m[2], "1"))
+	if removed == 0 && added == 0 {
+		return p.fail("empty hunk")
+	}
+	p.i++
+	for removed > 0 || added > 0 {
+		if p.i >= len(p.lines) {
+			return p.fail("hunk ends early")
+		}
+		switch line := p.lines[p.i]; {
+		case line[0] == '+':
+			added--
+			f.Added++
+		case line[0] == '-':
+			removed--
+			f.Removed++
+		case line[0] == ' ', line == "\n", line == "\r\n":
+			added--
+			removed--
+		case line[0] == '\\':
+		default:
+			return p.fail("line of a hunk begins with %q", line[:1])
+		}
+		if added < 0 || removed < 0 {
+			return p.fail("hunk has more lines than its header counts")
+		}
+		p.i++
+	}
+	if strings.HasPrefix(p.line(), `\ `) {
+		p.i++
+	}
+	return nil
+}
+
+// hunkHeader matches "@@ -LINE,COUNT +LINE,COUNT @@"; a missing count is 1.
+var hunkHeader = regexp.MustCompile(`^@@ -\d{1,9}(?:,(\d{1,9}))? \+\d{1,9}(?:,(\d{1,9}))? @@`)
+
+// binary reads the one or two blocks of a binary patch: "literal SIZE" or
+// "delta SIZE", lines of base 85, a blank line.
+func (p *parser) binary() error {
+	for block := range 2 {
+		if !strings.HasPrefix(p.line(), "literal ") && !strings.HasPrefix(p.line(), "delta ") {
+			if block == 0 {
+				return p.fail("expected literal or delta")
+			}
+			return nil
+		}
+		p.i++
+		for p.i < len(p.lines) && strings.TrimSpace(p.line()) != "" {
+			if !base85(p.line()) {
+				return p.fail("malformed binary patch")
+			}
+			p.i++
+		}
+		p.i++ // the blank line, or the end
+	}
+	return nil
+}
+
+// base85 reports whether a line of a binary patch is well-formed: a letter that gives
+// the number of bytes, and groups of five characters.
+func base85(line string) bool {
+	line = strings.TrimSuffix(line, "\r")
+	if len(line) < 6 || (len(line)-1)%5 != 0 {
+		return false
+	}
+	c := line[0]
+	n := int(c) - 'A' + 1
+	if 'a' <= c && c <= 'z' {
+		n = int(c) - 'a' + 27
+	}
+	return n >= 1 && n <= 52 && (len(line)-1)/5 == (n+3)/4 && !strings.ContainsAny(line[1:], " \t\"',./:[\\]")
+}
