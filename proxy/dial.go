@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 const (
+	// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 	hostsTTL = 10 * time.Second
 	maxHosts = 256
+	// keptTime bounds connecting to a kept address, so that time remains for the others that the host may have.
+	keptTime = time.Second
 )
 
 // An upstream is a connection to an allowed host. It is closed with the proxy.
@@ -85,7 +87,9 @@ func (p *Proxy) dial(ctx context.Context, to decision) (*upstream, error) {
 	var conn net.Conn
 	var err error
 	if kept.IsValid() {
+		d.Timeout = keptTime
 		conn, err = d.DialContext(ctx, "tcp", at(kept.String()))
+		d.Timeout = 0
 	}
 	fresh := !kept.IsValid() || err != nil
 	if fresh { // the final dot keeps the resolver from trying this machine's search list

@@ -52,8 +52,8 @@ func (p *Proxy) newTransport() *http.Transport {
 }
 
 // dialHTTP connects to the host that was allowed, even if the dispatcher changed the request. ctx has the transfer. It
-// does not end with the request (http.Transport), but the context of the transfer does: connecting must not
-// outlast the client's connection, of which there are few.
+// does not end with the request (http.Transport). The context of the transfer does, so that connecting does not outlast
+// the client's connection: the limit of connections counts that.
 func (p *Proxy) dialHTTP(ctx context.Context, _, _ string) (net.Conn, error) {
 	x := ctx.Value(transferKey{}).(*transfer)
 	up, err := p.dial(x.ctx, x.allowed)

@@ -172,7 +172,7 @@ func TestHTTPClientLeaves(t *testing.T) {
 	}
 }
 
-// TestHTTPConnecting: connecting to the host ends with the client's connection, of which a sandbox has few.
+// TestHTTPConnecting: when the client closes its connection, the proxy stops connecting to the host.
 func TestHTTPConnecting(t *testing.T) {
 	w := newWorld(t)
 	hooks, asked, ended := w.hooks(), make(chan struct{}, 10), make(chan error, 10)

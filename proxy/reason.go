@@ -7,7 +7,7 @@ type reason struct {
 	Cure   string // what the author of the tester file or of the sandbox's command can do about it
 }
 
-const nothing = "nothing but to use less: this is a limit of the sandbox's network access"
+const useLess = "nothing but to use less: this is a limit of the sandbox's network access"
 
 // Reasons found in the request itself.
 var (
@@ -49,13 +49,13 @@ var (
 
 // Limits, and the end of the sandbox.
 var (
-	reasonConnections = reason{"too_many_connections", 429, nothing}
-	reasonRequests    = reason{"too_many_requests", 429, nothing}
-	reasonNames       = reason{"too_many_names", 403, nothing}
-	reasonUp          = reason{"bytes_up", 403, nothing}   // Limits.Up
-	reasonDown        = reason{"bytes_down", 403, nothing} // Limits.Down
-	reasonIdle        = reason{"idle", 504, nothing}
-	reasonLifetime    = reason{"lifetime", 504, nothing}
+	reasonConnections = reason{"too_many_connections", 429, useLess}
+	reasonRequests    = reason{"too_many_requests", 429, useLess}
+	reasonNames       = reason{"too_many_names", 403, useLess}
+	reasonUp          = reason{"bytes_up", 403, useLess}   // Limits.Up
+	reasonDown        = reason{"bytes_down", 403, useLess} // Limits.Down
+	reasonIdle        = reason{"idle", 504, useLess}
+	reasonLifetime    = reason{"lifetime", 504, useLess}
 	reasonShutdown    = reason{"shutdown", 503, "nothing; the sandbox has ended"}                                                // the sandbox has ended
 	reasonLog         = reason{"log_failed", 503, "nothing inside the sandbox; the disk of the run's records is full or broken"} // nothing leaves without a log entry
 )
