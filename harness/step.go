@@ -260,7 +260,7 @@ func (r *EventReader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// End ends the output, whose last line may lack a line break.
+// End says that the output is complete. A last line without a line break counts, too.
 func (r *EventReader) End() {
 	if len(r.line) > 0 {
 		r.endLine()

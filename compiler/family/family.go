@@ -82,7 +82,7 @@ func deferredFamilies() []*compiler.Family {
 	}
 }
 
-// deferred makes a family whose rows may hold any field.
+// deferred makes a family that no verifier judges yet. Its rows may have any fields.
 func deferred(name, doc string, inputs []string, eval ...schema.Field) *compiler.Family {
 	return &compiler.Family{
 		Name: name, CandidateKind: compiler.CandidateText,

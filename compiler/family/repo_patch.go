@@ -105,8 +105,8 @@ func (p CandidatePolicy) rules() string {
 	return text
 }
 
-// RepoPatchEval is what is needed to verify a repo_patch task. Fields with a doc are those of eval.tests; they are
-// zero if the author gave no value. It prints as "<redacted>".
+// RepoPatchEval is what is needed to verify a repo_patch task. It prints as "<redacted>". Fields with a doc tag have the
+// values of eval.tests, and are zero if the author gave none.
 type RepoPatchEval struct {
 	hidden.Fields
 	BaseCommit string               `key:"base_commit" trim:"space"` // the commit that the image's checkout is at

@@ -275,9 +275,9 @@ func (h Harness) command(ctx context.Context, env map[string]string) (harness.Pr
 	return command, err
 }
 
-// Env returns the values of harness.env: from the environment of this process, else from the env file's variables, else
-// from harness.secrets, whose commands write to stderr. A missing or empty value is an error. The error holds
-// compiler.Problems that quote no value.
+// Env returns the values of harness.env. A value comes from the environment of this process, else from the env file's
+// variables, else from harness.secrets. Commands of harness.secrets write their errors to stderr. A missing or empty value
+// is an error: compiler.Problems, which quote no value.
 func Env(ctx context.Context, t *testerfile.File, file map[string]string, stderr io.Writer) (map[string]string, error) {
 	var problems compiler.Problems
 	values := make(map[string]string, len(t.Harness.Env))

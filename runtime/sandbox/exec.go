@@ -100,7 +100,7 @@ func (s *Sandbox) startFirst(ctx context.Context, p runtime.Process, std *task.S
 	defer release()
 	container := task.Config{ID: s.id, Dir: s.dir, Spec: data}
 	if s.cfg.SealOutput {
-		container.SealOutput = s.netns.Path()
+		container.OutputNetwork = s.netns.Path()
 	}
 	if s.ids.own != nil {
 		container.Base, container.Devices = s.ids.own.Base(), s.root.Devices()

@@ -55,9 +55,9 @@ func newService(anchor string, shutdown func()) *service {
 
 // task is a sandbox.
 type task struct {
-	oci        ociRuntime
-	owner      uint32 // of the standard streams
-	sealOutput string // see Options
+	oci           ociRuntime
+	owner         uint32 // of the standard streams
+	outputNetwork string // see Options
 
 	changing sync.Mutex // held by calls that execute the OCI runtime
 	mu       sync.Mutex // guards what follows
@@ -69,10 +69,10 @@ type task struct {
 
 // Options are what Create needs besides the bundle, as JSON.
 type Options struct {
-	Program    string   `json:"program"`     // the OCI runtime, by path or by name; "" means runc
-	Flags      []string `json:"flags"`       // its flags before the command
-	Owner      uint32   `json:"owner"`       // of pipes that are standard streams; 0 leaves them
-	SealOutput string   `json:"seal_output"` // the path of a network namespace in which standard output is a socket; "" for a pipe
+	Program       string   `json:"program"`        // the OCI runtime, by path or by name; "" means runc
+	Flags         []string `json:"flags"`          // its flags before the command
+	Owner         uint32   `json:"owner"`          // of pipes that are standard streams; 0 leaves them
+	OutputNetwork string   `json:"output_network"` // the path of a network namespace in which standard output is a socket; "" for a pipe
 }
 
 // find returns a sandbox, and in it the process of the given id: "" is the first. The anchor is
@@ -118,7 +118,7 @@ func (s *service) Create(ctx context.Context, r *taskapi.CreateTaskRequest) (*ta
 	if err != nil {
 		return nil, toGRPC(fmt.Errorf("OCI runtime: %w: %w", errdefs.ErrNotFound, err))
 	}
-	t := &task{oci: ociRuntime{path: path, flags: opts.Flags, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.Owner, sealOutput: opts.SealOutput, added: map[string]*process{}}
+	t := &task{oci: ociRuntime{path: path, flags: opts.Flags, bundle: bundle(r.Bundle), id: r.ID}, owner: opts.Owner, outputNetwork: opts.OutputNetwork, added: map[string]*process{}}
 	t.changing.Lock()
 	defer t.changing.Unlock()
 	anchor, err := s.register(t)

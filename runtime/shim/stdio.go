@@ -75,8 +75,8 @@ func (t *task) openStdio(p *process) (s stdio, _ error) {
 		file, err := openStream(f.name, f.mode)
 		switch {
 		case err != nil:
-		case f.file == &s.out && t.sealOutput != "":
-			file, err = seal(file, t.sealOutput)
+		case f.file == &s.out && t.outputNetwork != "":
+			file, err = seal(file, t.outputNetwork)
 		case t.owner != 0 && strings.Contains(f.name, " pipe:"):
 			err = file.Chown(int(t.owner), int(t.owner))
 		}

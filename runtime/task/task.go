@@ -156,8 +156,9 @@ type Config struct {
 	Spec []byte // the OCI specification, as JSON
 	// Base is the host's id of the sandbox's root, 0 if the sandbox has the ids of this process.
 	Base uint32
-	// SealOutput is the path of the sandbox's network namespace if no process may open a standard output anew, else "".
-	SealOutput string
+	// OutputNetwork is the path of the sandbox's network namespace if standard output is to be a socket, which no process
+	// can open anew. "" makes it a pipe.
+	OutputNetwork string
 	// Devices is the host path of the sandbox's own /dev, "" if it has none.
 	Devices string
 }
@@ -189,7 +190,7 @@ func (d *Driver) Create(ctx context.Context, c Config, std *Streams) (*Container
 	}
 	// The pipes of standard output must belong to the sandbox's root, or a process could
 	// not open /dev/stdout.
-	options, err := json.Marshal(shim.Options{Program: d.opts.Program, Flags: d.opts.Flags, Owner: c.Base, SealOutput: c.SealOutput})
+	options, err := json.Marshal(shim.Options{Program: d.opts.Program, Flags: d.opts.Flags, Owner: c.Base, OutputNetwork: c.OutputNetwork})
 	if err != nil {
 		return nil, err
 	}
