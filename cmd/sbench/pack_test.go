@@ -411,7 +411,7 @@ func TestPackRewards(t *testing.T) {
 			`./program; echo '{"a": 0}' > /logs/verifier/reward.json`, `echo 1 > /logs/verifier/reward.txt`,
 		},
 		"left-behind": {
-			`./program; echo 0 > /logs/verifier/reward.txt`,
+			`./program; sleep 0.5; echo 0 > /logs/verifier/reward.txt`, // it writes in every run, not by chance in one
 			`(setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
 		},
 		"killed": {
