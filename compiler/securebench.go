@@ -40,7 +40,7 @@ func securebenchFamilies(families []*Family, roots map[string]string) (all []*Fa
 			for kind, root := range map[string]string{"runtime": roots["runtime"], "host": roots["host"]} {
 				for key, v := range eval.Get("resources").Get(kind).Fields() {
 					ref := FileRef{Name: kind + "." + key.Text(), Lane: HiddenLane, Path: path.Join(root, v.Get("path").Text()), ReadOnly: true}
-					ref.Mount = path.Join(paths.EvaluatorRoot, ref.Path)
+					ref.Mount = path.Join(paths.EvaluatorRoot, ref.Name) // two ids may name the same files
 					if kind == "runtime" {
 						ref.Lane, ref.Mount = EvaluationInputs, v.Get("mount").Text()
 					}

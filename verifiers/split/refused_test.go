@@ -33,6 +33,8 @@ func TestRefused(t *testing.T) {
 		{"two kinds of limits", "rows.jsonl", `"checks": [`, `"checks": [{"id": "a", "type": "artifact", "artifacts": [{"id": "a", "source": {"entry": "prog"}, "parser": "utf8-text/v1", "limits": {"max_bytes": 1, "max_files": 1}}]},`, "the limits of a file are max_bytes"},
 		{"a parser of trees for a file", "rows.jsonl", `"checks": [`, `"checks": [{"id": "a", "type": "artifact", "artifacts": [{"id": "a", "source": {"entry": "prog"}, "parser": "tree-manifest/v1", "limits": {"max_bytes": 1}}]},`, `"tree-manifest/v1" reads no such artifact`},
 		{"a missing file", "rows.jsonl", `"path": "add/cases"`, `"path": "add/none"`, "no such file"},
+		{"cases in the oracle's directory", "rows.jsonl", `"path": "add/cases"`, `"path": "add/oracle"`, ""},
+		{"cases around the oracle's directory", "rows.jsonl", `"path": "add/cases"`, `"path": "add"`, ""},
 		{"limits beyond the adapter's", "rows.jsonl", `"seconds_per_case": 10`, `"seconds_per_case": 11`, "exceed the maximums"},
 		{"another protocol", "runtime/add/adapter.yaml", "tiny.add/v1", "tiny.sub/v1", "requires \"tiny.add/v1\""},
 		{"two instances of the candidate", "runtime/add/adapter.yaml", "instances: 1", "instances: 2", "expected 1"},
