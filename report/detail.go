@@ -31,16 +31,18 @@ type Detail struct {
 	Producer  Output    `json:"producer"`
 	Verifier  Output    `json:"verifier"` // its output is in the private part of the record
 	// Private says what became of the record's private part: "shown", "withheld" or "missing"; "" if it has none.
-	Private   string          `json:"private,omitempty"`
-	Logs      []Named         `json:"logs,omitempty"`   // other log files of the attempt
-	Egress    *Egress         `json:"egress,omitempty"` // nil if nothing was logged
-	Limits    json.RawMessage `json:"limits"`           // the policy of the record's provenance
-	Times     record.Times    `json:"times"`
-	Assurance string          `json:"assurance,omitempty"` // how certain a pass is
-	Doubtful  bool            `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
-	Facts     [][2]string     `json:"facts"`               // provenance: name and value
-	Tries     []Try           `json:"tries"`               // the last 20
-	Missing   []string        `json:"missing,omitempty"`   // what could not be read
+	Private string `json:"private,omitempty"`
+	// Scores are the exact scores of the private part.
+	Scores    []record.PrivateScore `json:"-"`
+	Logs      []Named               `json:"logs,omitempty"`   // other log files of the attempt
+	Egress    *Egress               `json:"egress,omitempty"` // nil if nothing was logged
+	Limits    json.RawMessage       `json:"limits"`           // the policy of the record's provenance
+	Times     record.Times          `json:"times"`
+	Assurance string                `json:"assurance,omitempty"` // how certain a pass is
+	Doubtful  bool                  `json:"doubtful,omitempty"`  // a pass that followed some of the changed tests
+	Facts     [][2]string           `json:"facts"`               // provenance: name and value
+	Tries     []Try                 `json:"tries"`               // the last 20
+	Missing   []string              `json:"missing,omitempty"`   // what could not be read
 }
 
 // A Candidate is a text, a patch or a directory with files, or nothing.
@@ -122,7 +124,7 @@ func (s *Source) private(d *Detail, rec record.Record, most int) {
 		d.Missing = append(d.Missing, "private part: "+err.Error())
 		return
 	}
-	d.Private = "shown"
+	d.Private, d.Scores = "shown", p.Scores
 	d.Verifier.Stdout, d.Verifier.Stderr = cutText(p.Stdout, most), cutText(p.Stderr, most)
 	for i, l := range p.Logs {
 		if i == maxLogs {

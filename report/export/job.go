@@ -19,9 +19,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 )
 
 // maxTexts bounds the texts of one attempt, in bytes.
@@ -36,6 +38,7 @@ type trial struct {
 	agent     agent
 	exception string // the type of the exception that ended it; "" for none
 	message   string // of the exception
+	rewards   map[string]float64
 	result    object // the content of result.json
 }
 
@@ -48,7 +51,7 @@ type evaluation struct {
 	Rewards    map[string]map[string][]string `json:"reward_stats"`
 	Exceptions map[string][]string            `json:"exception_stats"`
 
-	sum float64 // of rewards
+	sums map[string]float64 // of rewards, by name
 }
 
 // A job sums up all trials.
@@ -83,7 +86,7 @@ func Harbor(ctx context.Context, dir string, sources []*report.Source) (err erro
 		}
 	}
 	for _, e := range all.evaluations {
-		e.Metrics = []map[string]float64{{"mean": e.sum / float64(e.Trials)}}
+		e.Metrics = []map[string]float64{e.means()}
 	}
 	return errors.Join(writeJSON(dir, "config.json", object{}), writeJSON(dir, "lock.json", object{}), writeJSON(dir, "result.json", object{
 		"id": uuid(dir), "started_at": all.started, "finished_at": all.finished, "n_total_trials": all.trials,
@@ -102,7 +105,7 @@ func (j *job) add(ctx context.Context, dir string, s *report.Source, at int) err
 	if err != nil {
 		return err
 	}
-	t := trialOf(dir, rec)
+	t := trialOf(dir, rec, d.Scores)
 	trialDir := filepath.Join(dir, t.name)
 	j.count(t, rec)
 	for _, sub := range []string{"agent", "verifier", "artifacts"} {
@@ -145,12 +148,13 @@ func stepName(name string) string {
 // otherBytes matches what a trial's name has no place for.
 var otherBytes = regexp.MustCompile(`[^A-Za-z0-9._-]`)
 
-func trialOf(dir string, rec record.Record) trial {
+// trialOf returns the trial of a record. exact are the scores of its private part, if that is shown.
+func trialOf(dir string, rec record.Record, exact []record.PrivateScore) trial {
 	sum := sha256.Sum256([]byte(rec.Digest)) // runs of a pack can share their id
 	h := rec.Provenance.Harness
 	t := trial{
 		name:  fmt.Sprintf("%.32s__%x", otherBytes.ReplaceAllString(rec.TaskID, "-"), sum[:4]),
-		agent: agent{Name: h.Type, Version: cmp.Or(h.Version, "unknown")}, message: rec.FailureMessage,
+		agent: agent{Name: h.Type, Version: cmp.Or(h.Version, "unknown")},
 	}
 	task, done := object{"path": rec.TaskID}, rec.StartedAt.Add(seconds(rec.Times.Producer))
 	info := object{"name": t.agent.Name, "version": t.agent.Version, "model_info": nil}
@@ -158,7 +162,7 @@ func trialOf(dir string, rec record.Record) trial {
 		"id": uuid(rec.Digest), "task_name": rec.TaskID, "trial_name": t.name, "trial_uri": "file://" + filepath.Join(dir, t.name), "task_id": task,
 		"task_checksum": strings.TrimPrefix(rec.Provenance.Row, "sha256:"), "config": object{"task": task}, "agent_info": info,
 		"started_at": rec.StartedAt, "finished_at": rec.EndedAt, "agent_execution": object{"started_at": rec.StartedAt, "finished_at": done},
-		"agent_result": nil, "verifier_result": nil, "verifier": nil, "exception_info": nil,
+		"agent_result": nil, "verifier_result": nil, "verifier": nil,
 	}
 	if rec.Agent != nil && rec.Agent.Model != "" {
 		t.agent.Model = rec.Agent.Model
@@ -169,23 +173,85 @@ func trialOf(dir string, rec record.Record) trial {
 		t.result["agent_result"] = object{"n_input_tokens": u.Input, "n_cache_tokens": u.Cached, "n_output_tokens": u.Output, "cost_usd": rec.Egress.Relay.CostUSD}
 	}
 	if rec.Score != nil {
-		t.result["verifier_result"] = object{"rewards": object{"reward": *rec.Score}}
+		left, ok := rec.VerifierMetadata[record.MetadataReward].(float64)
+		if !ok {
+			left = *rec.Score
+		}
+		if t.rewards = rewardsOf(*rec.Score, left, "", exact); rec.FailureReason != verifierTimeout || rec.Steps != nil {
+			t.result["verifier_result"] = object{"rewards": t.rewards}
+		}
 		t.result["verifier"] = object{"started_at": done, "finished_at": done.Add(seconds(rec.Times.Verifier))}
 	}
-	switch {
-	case rec.VerificationStatus == record.Error || rec.VerificationStatus == record.Pending:
-		t.exception = rec.FailureReason
-	case rec.ProducerFailure != nil && rec.ProducerFailure.Reason == "producer_timeout":
-		t.exception, t.message = "AgentTimeoutError", rec.ProducerFailure.Message
-	case rec.ProducerFailure != nil:
-		t.exception, t.message = "NonZeroAgentExitCodeError", rec.ProducerFailure.Message
-	case rec.FailureReason == "verifier_timeout":
-		t.exception = "VerifierTimeoutError"
+	if len(rec.Steps) > 0 {
+		t.result["step_results"] = stepsOf(rec, exact)
 	}
-	if t.exception != "" {
-		t.result["exception_info"] = object{"exception_type": t.exception, "exception_message": t.message, "exception_traceback": "", "occurred_at": rec.EndedAt}
-	}
+	t.exception, t.message = exceptionOf(rec.VerificationStatus, rec.FailureReason, rec.FailureMessage, rec.ProducerFailure)
+	t.result["exception_info"] = exceptionInfo(t.exception, t.message, rec.EndedAt)
 	return t
+}
+
+// stepsOf returns the results of a record's steps.
+func stepsOf(rec record.Record, exact []record.PrivateScore) (all []object) {
+	at := rec.StartedAt
+	during := func(n float64) object {
+		begun := at
+		at = at.Add(seconds(n))
+		return object{"started_at": begun, "finished_at": at}
+	}
+	for _, s := range rec.Steps {
+		r := object{"step_name": s.Name, "agent_result": nil, "verifier_result": nil, "agent_execution": during(s.Times.Producer), "verifier": nil}
+		if s.Status.Scored() {
+			r["verifier"] = during(s.Times.Verifier)
+		}
+		if s.Status.Scored() && s.FailureReason != verifierTimeout {
+			r["verifier_result"] = object{"rewards": rewardsOf(s.Score, s.Score, s.Name, exact)}
+		}
+		exception, message := exceptionOf(s.Status, s.FailureReason, s.FailureMessage, s.ProducerFailure)
+		r["exception_info"] = exceptionInfo(exception, message, at)
+		all = append(all, r)
+	}
+	return all
+}
+
+// rewardsOf returns the rewards of a trial or a step with a score: those of exact, or else the one that was left. They
+// count as far as the score comes from them. A candidate that was found to be forged has none.
+func rewardsOf(score, left float64, step string, exact []record.PrivateScore) map[string]float64 {
+	i := slices.IndexFunc(exact, func(p record.PrivateScore) bool {
+		return p.Step == step && verifiers.Rounded(p.Score) == score && len(p.Rewards) > 0
+	})
+	switch {
+	case i >= 0:
+		return exact[i].Rewards
+	case min(max(left, 0), 1) == score:
+		return map[string]float64{"reward": left}
+	}
+	return map[string]float64{"reward": score}
+}
+
+// verifierTimeout is the reason of a checker that reached its time limit. Harbor has no result of it.
+const verifierTimeout = "verifier_timeout"
+
+// exceptionOf returns the exception that Harbor has for the end of a trial or a step, and its message; "" for none.
+func exceptionOf(status record.Status, reason, message string, producer *candidate.Failure) (name, text string) {
+	switch {
+	case status == record.Error || status == record.Pending:
+		return reason, message
+	case producer != nil && producer.Reason == "producer_timeout":
+		return "AgentTimeoutError", producer.Message
+	case producer != nil:
+		return "NonZeroAgentExitCodeError", producer.Message
+	case reason == verifierTimeout:
+		return "VerifierTimeoutError", message
+	}
+	return "", ""
+}
+
+// exceptionInfo returns what a result says of an exception; nil for none.
+func exceptionInfo(name, message string, at time.Time) any {
+	if name == "" {
+		return nil
+	}
+	return object{"exception_type": name, "exception_message": message, "exception_traceback": "", "occurred_at": at}
 }
 
 // providerOf returns the provider of an agent that sbench knows.
@@ -214,7 +280,7 @@ func (j *job) count(t trial, rec record.Record) {
 	name := strings.Join(names, "__")
 	e := j.evaluations[name]
 	if e == nil {
-		e = &evaluation{PassAtK: map[string]float64{}, Rewards: map[string]map[string][]string{}, Exceptions: map[string][]string{}}
+		e = &evaluation{PassAtK: map[string]float64{}, Rewards: map[string]map[string][]string{}, Exceptions: map[string][]string{}, sums: map[string]float64{}}
 		j.evaluations[name] = e
 	}
 	e.Trials++
@@ -223,15 +289,29 @@ func (j *job) count(t trial, rec record.Record) {
 		e.Errors++
 		e.Exceptions[t.exception] = append(e.Exceptions[t.exception], t.name)
 	}
-	if rec.Score == nil {
-		return
+	for key, n := range t.rewards {
+		if e.Rewards[key] == nil {
+			e.Rewards[key] = map[string][]string{}
+		}
+		value := strconv.FormatFloat(n, 'g', -1, 64)
+		e.Rewards[key][value] = append(e.Rewards[key][value], t.name)
+		e.sums[key] += n
 	}
-	if e.Rewards["reward"] == nil {
-		e.Rewards["reward"] = map[string][]string{}
+}
+
+// means returns the mean of the only reward, or the means of all rewards by name. A trial without a reward counts as 0.
+func (e *evaluation) means() map[string]float64 {
+	means := map[string]float64{}
+	for key, sum := range e.sums {
+		if len(e.sums) == 1 {
+			key = "mean"
+		}
+		means[key] = sum / float64(e.Trials)
 	}
-	value := strconv.FormatFloat(*rec.Score, 'g', -1, 64)
-	e.Rewards["reward"][value] = append(e.Rewards["reward"][value], t.name)
-	e.sum += *rec.Score
+	if len(means) == 0 {
+		means["mean"] = 0
+	}
+	return means
 }
 
 // uuid returns a UUID (RFC 9562, version 8) made of a text.

@@ -116,6 +116,71 @@ func TestJob(t *testing.T) {
 	}
 }
 
+// TestJobRewards: a job has a result for each step, and all rewards of a checker only if the private parts are shown. The
+// reward is the number that the checker left, and counts only as far as the score does.
+func TestJobRewards(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	ledger, err := record.Create(dir, record.Manifest{RunID: "r", Planned: 3})
+	must.Do(t, err)
+	root, err := os.OpenRoot(dir)
+	must.Do(t, err)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	base := record.Record{RunID: "r", BenchmarkID: "b", TaskType: "terminal_task", Attempt: 1, Try: 1, StartedAt: start, EndedAt: start.Add(time.Minute), VerificationStatus: record.Failed, Passed: new(false), FailurePhase: "verifier"}
+	base.Provenance.Harness = record.Harness{Type: "empty"}
+	steps, negative, forged := base, base, base
+	steps.TaskID, steps.Score, steps.FailureReason, steps.VerifierMetadata = "steps", new(0.5), "verifier_timeout", record.Metadata{record.MetadataReward: 0.5}
+	steps.Steps = []record.Step{
+		{Name: "one", Status: record.Passed, Score: 1, Times: record.Times{Producer: 10, Verifier: 5}},
+		{Name: "two", Status: record.Failed, FailureReason: "verifier_timeout", FailureMessage: "late", Times: record.Times{Producer: 20, Verifier: 1}},
+	}
+	negative.TaskID, negative.Score, negative.FailureReason, negative.VerifierMetadata = "negative", new(0.0), "checker_failed", record.Metadata{record.MetadataReward: -1.0}
+	forged.TaskID, forged.Score, forged.FailureReason = "forged", new(0.0), "passes_broken_tests"
+	must.Do(t, record.WritePrivate(root, &steps, record.Private{Scores: []record.PrivateScore{{Step: "one", Score: 1, Rewards: map[string]float64{"reward": 1, "style": 0.25}}}}))
+	must.Do(t, record.WritePrivate(root, &forged, record.Private{Scores: []record.PrivateScore{{Score: 1, Rewards: map[string]float64{"reward": 1}}}}))
+	for _, r := range []record.Record{steps, negative, forged} {
+		_, err := ledger.Append(r)
+		must.Do(t, err)
+	}
+	must.Do(t, errors.Join(ledger.Seal(record.Seal{Planned: 3}, nil), ledger.Close(), root.Close()))
+	for _, private := range []bool{false, true} {
+		s, err := report.Open(t.Context(), dir)
+		must.Do(t, err)
+		s.Private = private
+		out := filepath.Join(t.TempDir(), "job")
+		must.Do(t, errors.Join(export.Harbor(t.Context(), out, []*report.Source{s}), s.Close()))
+		trials, err := filepath.Glob(filepath.Join(out, "*__*"))
+		must.Do(t, err)
+		got := ""
+		for _, dir := range trials {
+			type verdict struct {
+				Name     string                               `json:"step_name"`
+				Verifier struct{ Rewards map[string]float64 } `json:"verifier_result"`
+				Agent    struct {
+					Finished time.Time `json:"finished_at"`
+				} `json:"agent_execution"`
+				Exception map[string]string `json:"exception_info"`
+			}
+			var trial struct {
+				verdict
+				Steps []verdict `json:"step_results"`
+			}
+			read(t, dir, "result.json", &trial)
+			got += fmt.Sprintf("%.5s %v", filepath.Base(dir), trial.Verifier.Rewards)
+			for _, step := range trial.Steps {
+				got += fmt.Sprintf(" %s %v %v %s", step.Name, step.Verifier.Rewards, step.Agent.Finished.Sub(start), step.Exception["exception_type"])
+			}
+			got += "\n"
+		}
+		one := "map[reward:1]"
+		if private {
+			one = "map[reward:1 style:0.25]"
+		}
+		if want := "forge map[reward:0]\nnegat map[reward:-1]\nsteps map[reward:0.5] one " + one + " 10s  two map[] 35s VerifierTimeoutError\n"; got != want {
+			t.Errorf("private %v: got\n%swant\n%s", private, got, want)
+		}
+	}
+}
+
 // TestRequire: in the forms for other programs, a pass with too weak an assurance has failed.
 func TestRequire(t *testing.T) {
 	s, err := report.Open(t.Context(), run(t))

@@ -40,8 +40,8 @@ func (l *Attempt) Keep(v verifiers.Verdict, step string) {
 	p := &l.private
 	p.Stdout += UnderStep(step, l.run.secrets.Output(v.Stdout))
 	p.Stderr += UnderStep(step, l.run.secrets.Output(v.Stderr))
-	if v.Score != verifiers.Rounded(v.Score) {
-		p.Scores = append(p.Scores, record.PrivateScore{Step: step, Score: v.Score})
+	if rewards, _ := v.Metadata[verifiers.Reward].(map[string]float64); v.Score != verifiers.Rounded(v.Score) || len(rewards) > 0 {
+		p.Scores = append(p.Scores, record.PrivateScore{Step: step, Score: v.Score, Rewards: rewards})
 	}
 	for _, file := range v.Logs {
 		p.Logs = append(p.Logs, record.PrivateLog{Name: path.Join(l.Step, file.Name), Text: l.run.secrets.Text(file.Text)})

@@ -20,7 +20,7 @@ type Private struct {
 	Stdout string         `json:"stdout,omitempty"`
 	Stderr string         `json:"stderr,omitempty"`
 	Logs   []PrivateLog   `json:"logs,omitempty"`   // files that the checker left
-	Scores []PrivateScore `json:"scores,omitempty"` // those that the record has rounded
+	Scores []PrivateScore `json:"scores,omitempty"` // which the record has rounded
 	Egress string         `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
 	Unread []string       `json:"unread,omitempty"` // files of tests that sbench cannot read and so did not change
 }
@@ -31,10 +31,11 @@ type PrivateLog struct {
 	Text string `json:"text"`
 }
 
-// A PrivateScore is an exact score.
+// A PrivateScore is an exact score, and the rewards that it comes from, by name.
 type PrivateScore struct {
-	Step  string  `json:"step,omitempty"`
-	Score float64 `json:"score"`
+	Step    string             `json:"step,omitempty"`
+	Score   float64            `json:"score"`
+	Rewards map[string]float64 `json:"rewards,omitempty"`
 }
 
 // PrivateFile returns the path of the record's private part, relative to the run's directory.
