@@ -15,10 +15,12 @@ import (
 
 // composed is what a compose file adds to a task.
 type composed struct {
-	own      map[string]any    // the row's environment: entrypoint, user, workdir
+	row      map[string]any    // the row's environment: entrypoint, user, workdir
 	env      map[string]string // of the task's own sandbox
 	image    string            // of the task's own sandbox, if it is not built; "" if the file names none
 	context  []taskFile        // the build context of the task's own sandbox; nil if the file names none
+	lines    []string          // further instructions of its Dockerfile
+	mounted  []taskFile        // further files of its build context
 	sidecars []map[string]any
 	builds   [][]taskFile // the build context of each sidecar's image; nil if the image exists
 }
@@ -44,7 +46,7 @@ var (
 		"pull_policy", "restart", "stdin_open", "stop_grace_period", "tty",
 	}
 	// composeRead are the keys of a service that the import reads.
-	composeRead = []string{"build", "command", "depends_on", "entrypoint", "environment", "healthcheck", "image", "user", "volumes", "working_dir"}
+	composeRead = []string{"build", "command", "depends_on", "entrypoint", "env_file", "environment", "healthcheck", "image", "user", "volumes", "working_dir"}
 	// composeTop are the keys of a compose file that are not refused.
 	composeTop = []string{"name", "networks", "services", "version", "volumes"}
 )
@@ -54,7 +56,7 @@ type composeReader struct {
 	*task
 	name string
 	root document.Value
-	env  map[string]string // what the operator gives
+	env  map[string]string // of the file .env beside it, and over that what the operator gives
 }
 
 // readCompose reads a compose file (compose-spec, 05-services.md). own is the service that is the
@@ -66,6 +68,9 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 		return c
 	}
 	t := composeReader{task, name, task.yaml(name), b.Env}
+	if f, ok := task.file(path.Join(path.Dir(name), ".env")); ok {
+		t.env = merged(t.envFile(f), b.Env)
+	}
 	for k := range t.root.Fields() {
 		if !slices.Contains(composeTop, k.Text()) && !strings.HasPrefix(k.Text(), "x-") {
 			t.wrong(name, k.Line(), "", "%s is not supported", k.Text())
@@ -82,7 +87,7 @@ func (b *builder) readCompose(task *task, name, own string) composed {
 			t.wrong(name, devices.Line(), "", "the service %s needs devices, which are not supported", service)
 		}
 		if service == own {
-			t.ownService(&c, s)
+			t.ownService(&c, own, s)
 			continue
 		}
 		t.sidecar(&c, service, s)
@@ -143,7 +148,7 @@ func networks(service document.Value) []string {
 // sidecar reads a service beside the task's own sandbox.
 func (t composeReader) sidecar(c *composed, name string, service document.Value) {
 	s := given(map[string]any{
-		"name": name, "env": t.composeEnv(service.Get("environment"), false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
+		"name": name, "env": t.serviceEnv(service, false), "ready": t.composeTest(service.Get("healthcheck").Get("test")),
 		"entrypoint": t.composeArgs(service.Get("entrypoint")), "command": t.composeArgs(service.Get("command")),
 	})
 	build, image := service.Get("build"), ""
@@ -159,24 +164,33 @@ func (t composeReader) sidecar(c *composed, name string, service document.Value)
 			lines = append(lines, set[1]+text)
 		}
 	}
-	if len(lines) > 0 && !build.Given() {
-		files = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image)}}
-	}
-	for i := range files {
-		if files[i].path == "Dockerfile" {
-			files[i].text = []byte(strings.Join(append([]string{string(files[i].text)}, lines...), "\n"))
-		}
-	}
-	if files = append(files, mounted...); files == nil {
+	if files = extended(files, image, lines, mounted); files == nil {
 		s["image"] = image
 	}
 	c.sidecars, c.builds = append(c.sidecars, s), append(c.builds, files)
 }
 
-// mounted returns what puts the volumes of a sidecar into its image: instructions of a Dockerfile that copy files of the
-// task, and these files. It skips volumes that begin empty.
+// extended returns a build context with further instructions at the end of its Dockerfile, and with further files. If there
+// is none, but there are instructions, it begins with an image.
+func extended(context []taskFile, image string, lines []string, files []taskFile) []taskFile {
+	if len(lines) > 0 && context == nil {
+		context = []taskFile{{path: "Dockerfile", text: []byte("FROM " + image)}}
+	}
+	for i := range context {
+		if context[i].path == "Dockerfile" && len(lines) > 0 {
+			context[i].text = []byte(strings.Join(append([]string{string(context[i].text)}, lines...), "\n"))
+		}
+	}
+	return append(context, files...)
+}
+
+// mounted returns what puts the volumes of a service into its image: instructions of a Dockerfile that copy files of the
+// task, and these files. It skips volumes that begin empty, and the formats' own, for their logs.
 func (t composeReader) mounted(name string, volumes document.Value) (lines []string, files []taskFile) {
 	for i, v := range volumes.Items() {
+		if strings.HasPrefix(v.Text(), "${T_BENCH_") || strings.HasPrefix(v.Text(), "${HOST_") {
+			continue
+		}
 		source, target := t.volume(v)
 		if source == "" {
 			continue
@@ -232,21 +246,14 @@ func (t composeReader) volume(v document.Value) (source, target string) {
 }
 
 // ownService reads the service that is the task's own sandbox.
-func (t composeReader) ownService(c *composed, service document.Value) {
-	c.env = t.composeEnv(service.Get("environment"), true)
+func (t composeReader) ownService(c *composed, own string, service document.Value) {
+	c.env = t.serviceEnv(service, true)
 	if build := service.Get("build"); build.Given() {
 		c.context = t.composeContext(build)
 	} else if image := service.Get("image"); image.Given() && !strings.Contains(image.Text(), "$") { // the format's own image is built
 		c.image = t.composeText(image)
 	}
-	for _, v := range service.Get("volumes").Items() {
-		if text := v.Text(); strings.HasPrefix(text, "${T_BENCH_") || strings.HasPrefix(text, "${HOST_") { // the format's own volumes, for its logs
-			continue
-		}
-		if source, _ := t.volume(v); source != "" {
-			t.wrong(t.name, v.Line(), "copy it in the Dockerfile", "the volume %q of the task's own service is not supported", source)
-		}
-	}
+	c.lines, c.mounted = t.mounted(own, service.Get("volumes"))
 	if v := service.Get("entrypoint"); v.Given() {
 		t.wrong(t.name, v.Line(), "write it into the Dockerfile", "an entry point of the task's own service is not supported")
 	}
@@ -254,7 +261,7 @@ func (t composeReader) ownService(c *composed, service document.Value) {
 	if idleCommand.MatchString(strings.Join(command, " ")) {
 		command = nil
 	}
-	c.own = given(map[string]any{
+	c.row = given(map[string]any{
 		"user": t.composeText(service.Get("user")), "workdir": t.composeText(service.Get("working_dir")),
 		"entrypoint": given(map[string]any{"command": command, "ready": t.composeTest(service.Get("healthcheck").Get("test"))}),
 	})
@@ -281,6 +288,11 @@ func (t composeReader) composeText(v document.Value) string {
 	if k := v.Kind(); k == document.Number || k == document.Bool {
 		text = string(v.Raw())
 	}
+	return t.interpolated(text, t.name, v.Line())
+}
+
+// interpolated returns the text of a line of a file, with the variables of the host replaced.
+func (t composeReader) interpolated(text, file string, line int) string {
 	return interpolation.ReplaceAllStringFunc(text, func(found string) string {
 		m := interpolation.FindStringSubmatch(found)
 		if found == "$$" {
@@ -297,9 +309,49 @@ func (t composeReader) composeText(v document.Value) string {
 		case m[2] != "":
 			return m[3]
 		}
-		t.wrong(t.name, v.Line(), "give it with --env "+variable+"=VALUE", "%q has a variable of the host", text)
+		t.wrong(file, line, "give it with --env "+variable+"=VALUE", "%q has a variable of the host", text)
 		return ""
 	})
+}
+
+// serviceEnv returns the variables of a service: those of its files and, over them, its own.
+func (t composeReader) serviceEnv(service document.Value, own bool) map[string]string {
+	env := map[string]string{}
+	files := []document.Value{service.Get("env_file")}
+	for _, v := range files[0].Items() {
+		files = append(files, v, v.Get("path"))
+	}
+	for _, v := range files {
+		if v.Kind() != document.String {
+			continue
+		}
+		f, ok := t.file(path.Join(path.Dir(t.name), t.composeText(v)))
+		if maps.Copy(env, t.envFile(f)); !ok {
+			t.wrong(t.name, v.Line(), "", "%q is no file of the task", v.Text())
+		}
+	}
+	return merged(env, t.composeEnv(service.Get("environment"), own))
+}
+
+// envValue matches a value in a file of variables: in single or in double quotes, or up to a comment.
+var envValue = regexp.MustCompile(`^(?:'([^']*)'|"((?:[^"\\]|\\.)*)"|(.*?)(?:\s+#.*)?$)`)
+
+// envFile returns the variables of a file of the task: lines NAME=value, where the value may be quoted.
+func (t composeReader) envFile(f taskFile) map[string]string {
+	env, n := map[string]string{}, 0
+	for line := range strings.Lines(string(f.text)) {
+		n++
+		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
+		key, value, given := strings.Cut(line, "=")
+		if key, value = strings.TrimSpace(key), strings.TrimSpace(value); !given || strings.HasPrefix(line, "#") {
+			continue
+		}
+		quoted := envValue.FindStringSubmatch(value)
+		if env[key] = quoted[1]; !strings.HasPrefix(value, "'") {
+			env[key] = t.interpolated(quoted[2]+quoted[3], f.path, n)
+		}
+	}
+	return env
 }
 
 // composeEnv returns variables, which are a mapping or a list of NAME=value. A variable without a value is left
@@ -405,14 +457,14 @@ func (t composeReader) composeContext(v document.Value) []taskFile {
 // build returns the build context of the task's own image, which is named or in the directory at; nil if the task or the
 // compose file names an image that exists.
 func (c composed) build(t *task, named, at string) []taskFile {
-	switch {
-	case named != "" || c.image != "":
-		return nil
-	case c.context != nil:
-		return c.context
+	context, image := c.context, cmp.Or(named, c.image)
+	if image != "" {
+		context = nil
+	} else if context == nil {
+		t.text(path.Join(at, "Dockerfile")) // records a problem if it is missing
+		context = t.context(at)
 	}
-	t.text(path.Join(at, "Dockerfile")) // records a problem if it is missing
-	return t.context(at)
+	return extended(context, image, c.lines, c.mounted)
 }
 
 // addTo writes the sidecars to a row, and what their images are built from to the pack.
@@ -428,11 +480,14 @@ func (c composed) addTo(b *builder, t *task, row pack.Row) error {
 		c.sidecars[i]["image"] = ref
 	}
 	health, _ := row.Environment["entrypoint"].(map[string]any)
-	own, _ := c.own["entrypoint"].(map[string]any)
+	own, _ := c.row["entrypoint"].(map[string]any)
 	env, _ := row.Environment["env"].(map[string]string)
-	maps.Copy(row.Environment, c.own)
+	maps.Copy(row.Environment, c.row)
+	if c.image != "" && c.lines == nil { // otherwise an image is built on it
+		row.Environment["image"] = c.image
+	}
 	maps.Copy(row.Environment, given(map[string]any{
-		"image": c.image, "sidecars": c.sidecars, "entrypoint": merged(health, own), "env": merged(c.env, env),
+		"sidecars": c.sidecars, "entrypoint": merged(health, own), "env": merged(c.env, env),
 	}))
 	return nil
 }

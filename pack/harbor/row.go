@@ -38,10 +38,11 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 // fetching matches commands that need the network: package managers, and requests to hosts that are
 // neither this machine nor a sidecar, whose names have no dot.
 var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?)\s+(-\S+\s+)*(install|add|update|ci|sync|tool|pip|venv)\b|` +
-	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s|\b(curl|wget)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
+	`\b(bundle|cargo|composer|gem|pipx|pnpm|poetry|yarn)\s+(-\S+\s+)*(install|add)\b|\bgo\s+(install|get)\s[^;&|#]*@|` +
+	`\buv\s+(-\S+\s+)*run\s+(-\S+\s+)*(--with\S*|-w|--from|-p|--python)\s|\b(uvx|npx)\s|\bgit clone\s[^|;&]*git@|\b(curl|wget|git clone)\s[^|;&]*https?://[^/\s"']+\.[a-z]{2,}`)
 
 // offline matches an option by which a package manager fetches nothing.
-var offline = regexp.MustCompile(`\s--(no-index|offline|no-download)\b`)
+var offline = regexp.MustCompile(`\s--(no-index|offline|no-download|local|path)\b`)
 
 var (
 	// background matches what leaves a process running, requests a request to this machine, and starts what starts a process
