@@ -96,6 +96,7 @@ type Checker struct {
 type Collect struct {
 	Command schema.Command `key:"command" rule:"required" doc:"The command."`
 	Timeout time.Duration  `key:"timeout_seconds" rule:"null" doc:"How long it may take, by default a minute."`
+	User    string         `key:"user" trim:"space" rule:"null" doc:"Its user, environment.user or the image's unless given."`
 }
 
 // Evaluator returns where a sandbox has Files below paths.EvaluatorMount; "" for a command.

@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/environment"
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/runtime"
@@ -79,10 +82,14 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	return v, err
 }
 
-// collectScript makes the directory that is always an artifact, as Harbor does, runs the commands before --, and
-// copies the files and directories after it, as far as they are there. A command that fails is none of its concern.
+// collectScript makes the directory that is always an artifact, as Harbor does, runs the commands before --, each after
+// its user ("" is the script's own), and copies the files and directories after it, as far as they are there. A command
+// that fails is none of its concern.
 const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
-while [ "$1" != -- ]; do bash -c "$1" || echo "failed: $1" >&2; shift; done
+while [ "$1" != -- ]; do
+	if [ "$1" ]; then su -s /bin/bash "$(id -un "$1")" -c "$2"; else bash -c "$2"; fi || echo "failed: $2" >&2
+	shift 2
+done
 shift
 for p; do
 	[ -e "$p" ] && [ ! -L "$p" ] || continue
@@ -97,16 +104,20 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 		return exit, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	args, wall := []string{"sh", "-c", collectScript, "collect"}, collectTime
+	env, limits := in.Task.Environment(), in.Limits
+	args, wall, user, others := []string{"sh", "-c", collectScript, "collect"}, collectTime, env.User, ""
+	if slices.ContainsFunc(eval.Checker.Collect, func(c compiler.Collect) bool { return c.User != "" }) { // root becomes anybody
+		user, others = "0", cmp.Or(env.User, in.Image.User)
+	}
 	for _, c := range eval.Checker.Collect {
-		args = append(args, strings.Join(c.Command.Argv, " ")+c.Command.Shell)
+		as, _, _ := strings.Cut(cmp.Or(c.User, others), ":")
+		args = append(args, as, strings.Join(c.Command.Argv, " ")+c.Command.Shell)
 		wall += max(c.Timeout, collectTime)
 	}
 	args = append(append(args, "--", loggedDir), eval.Checker.Artifacts...)
-	env, limits := in.Task.Environment(), in.Limits
 	limits.LayerBytes = in.WorkspaceBytes
 	return in.Run(ctx, e, runtime.Config{
-		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Dir(), User: env.User, Machine: true,
+		Name: "collect", NetworkOf: in.Left, Image: image, Limits: limits, Capabilities: env.Capabilities, Workdir: env.Dir(), User: user, Machine: true,
 		Env: environment.Environ(env.Env), Mounts: []runtime.Mount{
 			{Source: in.Candidate.Workspace, Dest: env.Workdir, Copy: true, Chown: !in.Candidate.HasOwners()},
 			{Source: dir, Dest: artifactsMount, Writable: true, Chown: true},
