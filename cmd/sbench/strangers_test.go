@@ -41,10 +41,10 @@ func TestStrangers(t *testing.T) {
 	}
 	must.Do(t, os.Symlink("keep.log", filepath.Join(source, "clean/environment/link")))
 	out := t.TempDir()
-	for standIn, passed := range map[string]int{"reference": 16, "empty": 0} {
+	for standIn, passed := range map[string]int{"reference": 17, "empty": 0} {
 		code, stdout, stderr := sbench(t, "run", source, "--harness", standIn, "--exclude", "excluded*", "-o", filepath.Join(out, standIn), "--progress", "plain", "--json")
 		var summary run.Summary
-		if err := json.Unmarshal([]byte(stdout), &summary); err != nil || code != codeInfrastructure || summary.Verified() != 16 || summary.Passed != passed {
+		if err := json.Unmarshal([]byte(stdout), &summary); err != nil || code != codeInfrastructure || summary.Verified() != 17 || summary.Passed != passed {
 			t.Errorf("%s: exit code %d, %v\n%s%s", standIn, code, err, stdout, stderr)
 		}
 		for i, want := range []run.LeftOut{{Task: "gpus", Reason: "with GPUs"}, {Task: "broken", Reason: "exited with code 1, and had no network: --allow"}, {Task: "absent", Reason: "image sbench.local/absent:1"}} {

@@ -84,10 +84,12 @@ var errNoReference = errors.New("no reference solution")
 
 // Reasons that the runs of a suite give.
 const (
-	brokenReason     = "passes_broken_tests"
-	cannotFailReason = "tests_cannot_fail"
-	malformedReason  = "tests_malformed"
-	malformedTests   = "the image's interpreter cannot compile a hidden test file"
+	brokenReason    = "passes_broken_tests"
+	malformedReason = "tests_malformed"
+	malformedTests  = "the image's interpreter cannot compile a hidden test file"
+
+	// CannotFail is the reason if the reference passes tests that were made to fail.
+	CannotFail = "tests_cannot_fail"
 )
 
 // Numbers of a candidate's runs. 0 and 1 are the first two sets of a [contrast.Calibration].
@@ -349,7 +351,7 @@ func (s suite) cannotFail(v verifiers.Verdict, sum contrast.Summary, drawn contr
 	case len(s.Files) > 0 && len(drawn.Broken) == len(s.Files):
 		return verifiers.Fault(malformedReason, malformedTests)
 	}
-	return verifiers.Fault(cannotFailReason, "the tests' command exits with 0 although every test fails")
+	return verifiers.Fault(CannotFail, "the tests' command exits with 0 although every test fails")
 }
 
 // passesBroken returns the verdict on a candidate that passes broken tests: its own fault unless

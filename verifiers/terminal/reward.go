@@ -88,15 +88,39 @@ func readReward(logs string) reward {
 	return reward{absent: "the checker left neither reward.json nor reward.txt"}
 }
 
+// A number is one in reward.json as Harbor reads it: it may be in quotes, and true is 1.
+type number float64
+
+func (n *number) UnmarshalJSON(text []byte) error {
+	switch string(text) {
+	case "true":
+		*n = 1
+		return nil
+	case "false":
+		*n = 0
+		return nil
+	}
+	value, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	if *n = number(value); err == nil && (math.IsNaN(value) || math.IsInf(value, 0)) {
+		return strconv.ErrRange
+	}
+	return err
+}
+
 func parseReward(name, text string) (r reward) {
+	numbers := map[string]number{}
 	if name == "reward.txt" {
 		value, err := strconv.ParseFloat(text, 64)
-		r.all = map[string]float64{"reward": value}
+		numbers["reward"] = number(value)
 		if err != nil {
 			return reward{absent: "reward.txt holds no number"}
 		}
-	} else if json.Unmarshal([]byte(text), &r.all) != nil || len(r.all) == 0 {
+	} else if json.Unmarshal([]byte(text), &numbers) != nil || len(numbers) == 0 {
 		return reward{absent: "reward.json is no object of numbers"}
+	}
+	r.all = map[string]float64{}
+	for name, n := range numbers {
+		r.all[name] = float64(n)
 	}
 	value, ok := r.all["reward"]
 	if !ok { // Harbor takes one number under any name, and shows the mean of several
@@ -182,8 +206,8 @@ func redirectable(files []contrast.File) []contrast.File {
 	return slices.DeleteFunc(files, func(f contrast.File) bool { return !strings.Contains(f.Text, path.Join(logsMount, rewardDir)) })
 }
 
-// redirect returns scripts that leave their reward elsewhere.
-func redirect(files []contrast.File) []contrast.File {
+// redirected returns scripts that leave their reward elsewhere.
+func redirected(files []contrast.File) []contrast.File {
 	files = slices.Clone(files)
 	for i := range files {
 		files[i].Text = strings.ReplaceAll(files[i].Text, path.Join(logsMount, rewardDir), path.Join(logsMount, rewardElsewhere))

@@ -64,6 +64,8 @@ func TestRewards(t *testing.T) {
 		{"JSON before text", `echo '{"reward": 0.25, "x": 1}' > ` + js + "; echo 1 > " + txt, 0.25, "checker_failed", ""},
 		{"none called reward", `echo '{"a": 1, "b": 1, "c": 1}' > ` + js, 1, "", ""},
 		{"none called reward, one partial", `echo '{"a": 1, "b": 0.5}' > ` + js, 0.75, "checker_failed", ""},
+		{"true", `echo '{"reward": true, "quoted": "0.5"}' > ` + js, 1, "", ""},
+		{"null", `echo '{"reward": null}' > ` + js, 0, "no_reward", "no object of numbers"},
 		{"no object", "echo 1 > " + js, 0, "no_reward", "no object of numbers"},
 		{"empty", ": > " + txt, 0, "no_reward", "no number"},
 		{"two numbers", "echo 1 1 > " + txt, 0, "no_reward", "no number"},

@@ -440,7 +440,8 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 		v, err := s.Judge(ctx, c)
 		return v.With("processes", "kept"), err
 	}
-	if err := errors.Join(c.hiddenTests(ctx, dir, &s), os.RemoveAll(dir)); err != nil {
+	all, err := c.hiddenTests(ctx, dir, &s)
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 		return verifiers.Verdict{}, err
 	}
 	digests, err := c.in.Task.Digests()
@@ -449,7 +450,22 @@ func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdic
 	}
 	c.unchanged = slices.Concat(s.Files, s.Others)
 	s.Key = fmt.Sprintf("%q %s", c.unchanged, digests.Evaluation)
-	return s.Judge(ctx, c)
+	v, err := s.Judge(ctx, c)
+	if err == nil && v.Reason == suite.CannotFail && c.eval.Checker.Reward { // a reward need not follow from how tests end
+		s.Files, s.Certain = nil, false
+		c.redirect(&s, all)
+		c.unchanged = s.Others
+		s.Key += " redirected"
+		v, err = s.Judge(ctx, c)
+	}
+	return v, err
+}
+
+// redirect makes the canary of a suite the files that leave their reward elsewhere.
+func (c *terminalCheck) redirect(s *suite.Suite, all []contrast.File) {
+	if s.Others = redirectable(all); len(s.Others) > 0 {
+		s.Redirected, c.redirected = redirected(s.Others), true
+	}
 }
 
 // Run implements suite.Command. The reference solution is the candidate.
@@ -470,33 +486,34 @@ func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contr
 func (c *terminalCheck) testsInImage() bool { return c.separate && c.eval.Checker.Path == "" }
 
 // hiddenTests finds the hidden files of a suite, which are staged in dir or in the checker's own image: the tests in
-// Python or, if there are none, all but the checker's script.
-func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Suite) error {
+// Python or, if there are none, all but the checker's script. It returns all that can be changed.
+func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Suite) (all []contrast.File, err error) {
 	_, at := c.tests()
 	if c.testsInImage() {
 		view, err := c.engine.View(ctx, c.in.Image)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer func() { _ = view.Close() }()
 		dir, at = view.Root().Name(), workspace.InImage(view.Root(), paths.CheckerMount)
 		if _, err := view.Root().Stat(at); err != nil {
-			return nil
+			return nil, nil
 		}
 	}
 	if at == "" {
-		return nil
+		return nil, nil
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = root.Close() }()
 	names, err := suite.Below(root, at)
 	checker, command := c.eval.Checker, strings.Join(c.eval.Checker.Args(), " ")
 	script := path.Join(at, path.Base(checker.Path))
 	s.Files = suite.ReadTests(root, suite.TestsBelow(root, at))
-	for _, f := range suite.ReadFiles(root, names) {
+	all = suite.ReadFiles(root, names)
+	for _, f := range all {
 		shell := path.Ext(f.Path) == ".sh"
 		own := checker.Source == compiler.CheckerScript && f.Path == script || c.testsInImage() && shell && strings.Contains(command, "/"+f.Path)
 		if own || shell {
@@ -522,11 +539,9 @@ func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Su
 		s.Files = nil // the command runs no tests
 	}
 	if checker.Reward && !s.Certain {
-		if s.Others = redirectable(suite.ReadFiles(root, names)); len(s.Others) > 0 {
-			s.Redirected, c.redirected = redirect(s.Others), true
-		}
+		c.redirect(s, all)
 	}
-	return err
+	return all, err
 }
 
 // runsTests matches commands that find tests by themselves.
