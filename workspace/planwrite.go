@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -191,19 +193,18 @@ func (w *treeWalk) writeData(parent *os.File, e Entry) error {
 	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
 }
 
-// ReplaceFile writes a file whole or not at all, even if several processes write it at the same time.
-// Only its owner can read it.
-func ReplaceFile(name string, data []byte) error {
+// ReplaceFile replaces a file by what write writes, as a whole or not at all, even if several processes replace it at the
+// same time. It returns the file's size in bytes.
+func ReplaceFile(name string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
+	err = errors.Join(write(f), f.Chmod(mode))
+	size, sizeErr := f.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, sizeErr, f.Close()); err != nil {
+		return 0, err
 	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return size, os.Rename(f.Name(), name)
 }

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	goruntime "runtime"
-	"slices"
 	"strings"
 
 	"github.com/securebench/sbench/harness"
@@ -30,31 +25,15 @@ type harnessInstallCmd struct {
 
 func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *agentcli.Cache) error {
 	var all []agentcli.Installed
-	for _, arg := range cmd.Agents {
-		name, version, _ := strings.Cut(arg, "@")
-		agent, ok := harness.CLIOf(name)
-		if !ok {
-			return noAgent(name)
+	for _, agent := range cmd.Agents {
+		installed, err := harness.Install(ctx, cache, agent, cmd.Musl)
+		if errors.Is(err, harness.ErrNoAgent) {
+			err = marked(errUsage, err)
 		}
-		pkg, err := agent.Package(goruntime.GOARCH, cmd.Musl)
-		if err != nil {
-			return marked(errUsage, err)
-		}
-		exact, err := cache.Resolve(ctx, pkg, cmp.Or(version, agentcli.Latest))
 		if err != nil {
 			return err
 		}
-		in, err := cache.Install(ctx, pkg, exact)
-		if err != nil {
-			return err
-		}
-		all = append(all, in)
-		if node, version, ok := agent.Node(goruntime.GOARCH); ok {
-			if in, err = cache.Install(ctx, node, version); err != nil {
-				return err
-			}
-			all = append(all, in)
-		}
+		all = append(all, installed...)
 	}
 	return a.printTools(all, cmd.JSON)
 }
@@ -73,15 +52,11 @@ type harnessShowCmd struct {
 }
 
 func (cmd *harnessShowCmd) Run(a *app) error {
-	agent, ok := harness.CLIOf(cmd.Agent)
-	if !ok {
-		return noAgent(cmd.Agent)
+	agent, err := harness.Named(cmd.Agent)
+	if err != nil {
+		return marked(errUsage, err)
 	}
 	return a.printf("%s", agent.Descriptor)
-}
-
-func noAgent(name string) error {
-	return fmt.Errorf("%w: no agent %q; there are %s", errUsage, name, joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name }))
 }
 
 type harnessLsCmd struct{ jsonFlag }
@@ -103,23 +78,10 @@ type harnessRmCmd struct {
 func (cmd *harnessRmCmd) Run(a *app, cache *agentcli.Cache) error {
 	var all []agentcli.Installed
 	var errs []error
-	for _, arg := range cmd.Agents {
-		name, version := arg, ""
-		if i := strings.LastIndex(arg, "@"); i > 0 { // packages begin with @
-			name, version = arg[:i], arg[i+1:]
-		}
-		packages := []string{name}
-		if agent, ok := harness.CLIOf(name); ok {
-			for _, musl := range []bool{false, true} {
-				pkg, err := agent.Package(goruntime.GOARCH, musl)
-				errs, packages = append(errs, err), append(packages, pkg.Name)
-			}
-		}
-		removed, err := cache.Remove(func(in agentcli.Installed) bool {
-			return slices.Contains(packages, in.Package) && (version == "" || version == in.Version)
-		})
+	for _, agent := range cmd.Agents {
+		removed, err := harness.Uninstall(cache, agent)
 		if err == nil && len(removed) == 0 {
-			err = fmt.Errorf("%w: the cache has no %s; sbench harness ls lists what it has", errUsage, arg)
+			err = fmt.Errorf("%w: the cache has no %s; sbench harness ls lists what it has", errUsage, agent)
 		}
 		errs, all = append(errs, err), append(all, removed...)
 	}
@@ -132,16 +94,8 @@ func (a *app) printTools(all []agentcli.Installed, asJSON bool) error {
 	})
 }
 
-// tools returns the cache of agents' command lines, in SBENCH_CACHE or in the user's cache directory.
+// tools returns the cache of agents' command lines.
 func (a *app) tools() (*agentcli.Cache, error) {
-	dir := os.Getenv("SBENCH_CACHE")
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return nil, fmt.Errorf("%w: no cache directory: %w; set SBENCH_CACHE", errUsage, err)
-		}
-		dir = filepath.Join(user, "sbench")
-	}
-	registry := cmp.Or(os.Getenv("npm_config_registry"), os.Getenv("NPM_CONFIG_REGISTRY"), agentcli.DefaultRegistry) // as npm does
-	return &agentcli.Cache{Dir: filepath.Join(dir, "tools"), Registry: registry, Logger: a.logger()}, nil
+	cache, err := agentcli.Open(a.logger())
+	return cache, marked(errUsage, err)
 }

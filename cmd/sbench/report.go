@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/securebench/sbench/report"
@@ -16,6 +14,7 @@ import (
 	"github.com/securebench/sbench/report/page"
 	"github.com/securebench/sbench/report/text"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/workspace"
 )
 
 // runDirs names the directories of runs to sum up.
@@ -117,9 +116,9 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 		if form.name == "" {
 			continue
 		}
-		size, err := writeWhole(form.name, form.write)
+		size, err := workspace.ReplaceFile(form.name, 0o644, form.write)
 		if err != nil {
-			return err
+			return marked(errUsage, err)
 		}
 		if _, err := fmt.Fprintf(say, "wrote %s: %s\n", form.name, report.Bytes(float64(size))); err != nil {
 			return err
@@ -133,19 +132,4 @@ func (cmd *reportCmd) files(ctx context.Context, a *app, r report.Report, source
 	}
 	_, err := fmt.Fprintf(say, "wrote %s\n", cmd.Harbor)
 	return err
-}
-
-// writeWhole writes a file as a whole or not at all, and returns its size in bytes.
-func writeWhole(name string, write func(io.Writer) error) (int64, error) {
-	f, err := os.CreateTemp(filepath.Dir(name), ".sbench-report-*")
-	if err != nil {
-		return 0, marked(errUsage, err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	err = errors.Join(write(f), f.Chmod(0o644))
-	size, sizeErr := f.Seek(0, io.SeekCurrent)
-	if err = errors.Join(err, sizeErr, f.Close()); err != nil {
-		return 0, err
-	}
-	return size, os.Rename(f.Name(), name)
 }

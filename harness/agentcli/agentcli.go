@@ -5,10 +5,12 @@
 package agentcli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -23,8 +25,8 @@ import (
 // Latest is the tag of the newest version.
 const Latest = "latest"
 
-// DefaultRegistry is the registry that npm uses unless it is told another.
-const DefaultRegistry = "https://registry.npmjs.org/"
+// defaultRegistry is the registry that npm uses unless it is told another.
+const defaultRegistry = "https://registry.npmjs.org/"
 
 // Errors that callers distinguish with errors.Is.
 var (
@@ -63,8 +65,23 @@ type Installed struct {
 // processes.
 type Cache struct {
 	Dir      string       // created when needed
-	Registry string       // its address; see DefaultRegistry
+	Registry string       // its address
 	Logger   *slog.Logger // is told when a download begins, and when Resolve returns an old answer
+}
+
+// Open returns the cache in the directory SBENCH_CACHE, or in the user's cache directory, for the registry that npm would
+// use.
+func Open(logger *slog.Logger) (*Cache, error) {
+	dir := os.Getenv("SBENCH_CACHE")
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return nil, fmt.Errorf("no cache directory: %w; set SBENCH_CACHE", err)
+		}
+		dir = filepath.Join(user, "sbench")
+	}
+	registry := cmp.Or(os.Getenv("npm_config_registry"), os.Getenv("NPM_CONFIG_REGISTRY"), defaultRegistry)
+	return &Cache{Dir: filepath.Join(dir, "tools"), Registry: registry, Logger: logger}, nil
 }
 
 // Resolve returns the exact version for a version or tag. For a tag it asks the registry. If it
@@ -193,11 +210,8 @@ func (c *Cache) writeIndex(p Package, version string, in Installed) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	data, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	return workspace.ReplaceFile(path, append(data, '\n'))
+	_, err := workspace.ReplaceFile(path, 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(in) })
+	return err
 }
 
 // fileName turns a name into a single path element.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -88,12 +89,9 @@ func (s *Store) write(key string, c Calibration) error {
 	if s.dir == "" {
 		return nil
 	}
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
-	return workspace.ReplaceFile(s.file(key), text)
+	_, err := workspace.ReplaceFile(s.file(key), 0o600, func(w io.Writer) error { return json.NewEncoder(w).Encode(c) })
+	return err
 }
