@@ -27,7 +27,7 @@ func layout() map[string][]string {
 		"pack":                          {"workspace/foreign", "compiler", "compiler/validate", "compiler/family", "compiler/document", "compiler/patch", "compiler/paths", "compiler/testerfile"},
 		"pack/harbor":                   {"workspace/foreign", "pack", "compiler", "compiler/family", "compiler/document", "compiler/paths"},
 		"run":                           {"workspace/foreign", "harness", "verifiers", "verifiers/families", "verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/validate", "compiler/family", "compiler/securebench", "compiler/environment", "compiler/testerfile", "runtime", "proxy"},
-		"run/site":                      {"run", "harness", "pack", "compiler/environment", "proxy", "proxy/domain", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"},
+		"run/site":                      {"run", "harness", "pack", "pack/harbor", "compiler", "compiler/environment", "compiler/family", "proxy", "proxy/domain", "runtime", "runtime/host", "runtime/sandbox", "runtime/images"},
 		"report":                        {"workspace/foreign", "run", "harness", "verifiers", "candidate", "compiler", "proxy"},
 		"harness":                       {"workspace/foreign", "candidate", "workspace", "compiler", "compiler/family", "compiler/environment", "compiler/document", "compiler/paths", "compiler/schema", "compiler/testerfile", "runtime", "proxy", "proxy/domain"},
 		"verifiers":                     {"verifiers/pool", "verifiers/contrast", "verifiers/judge", "candidate", "workspace", "compiler", "compiler/environment", "runtime"},

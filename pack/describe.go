@@ -205,7 +205,7 @@ func StandIn(dir string) string {
 	return p.StandIn
 }
 
-// Images returns the images to build from contexts in the pack in the directory dir. It
+// Images returns the images to build from contexts in the pack in the directory dir, which their contexts begin with. It
 // reads them from the record of the import, and checks that the contexts are inside the
 // pack. An error holds compiler.Problems.
 func Images(dir string) ([]BuiltImage, error) {
@@ -226,6 +226,7 @@ func Images(dir string) ([]BuiltImage, error) {
 				problems = append(problems, at.problem(fmt.Sprintf("$.images[%d]", i), "%s is no directory of the pack", name)...)
 			}
 		}
+		p.Images[i].Context = filepath.Join(dir, image.Context)
 	}
 	if len(problems) > 0 {
 		return nil, problems

@@ -48,6 +48,9 @@ func TestImages(t *testing.T) {
 				return
 			}
 			must.Do(t, err)
+			for i := range tt.want {
+				tt.want[i].Context = filepath.Join(dir, tt.want[i].Context)
+			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
 			}

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
 )
 
@@ -50,6 +53,21 @@ func ParseShard(text string, getenv func(string) string) (s Shard, err error) {
 // Dir returns the name of the shard's directory. Names sort as the shards do.
 func (s Shard) Dir() string {
 	return fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(s.Count)), s.Index, s.Count)
+}
+
+// ownMemory is the memory, in bytes, that a shard needs besides the memory of its sandboxes.
+const ownMemory = 1 << 30
+
+// ShardNeeds returns the cores and the memory, in bytes, of a shard that makes so many attempts at a time.
+func ShardNeeds(t *testerfile.File, jobs int) (cpus float64, memory int64) {
+	l := t.Runtime.Limits
+	each := runtime.Limits{Memory: l.Memory, CPUs: l.CPUs}.Over(runtime.DefaultLimits())
+	return each.CPUs * float64(jobs), each.Memory*int64(jobs) + ownMemory
+}
+
+// JobName returns a name for the job of a cluster that makes the run: letters, digits and . _ -.
+func JobName(t *testerfile.File) string {
+	return "sbench-" + regexp.MustCompile(`[^A-Za-z0-9._-]+`).ReplaceAllString(t.Run.ID, "-")
 }
 
 // ShardDirs returns the directories of shards: each of dirs that is a run, and the shards in the other dirs. The error is

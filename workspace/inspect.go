@@ -27,6 +27,7 @@ type Inspection struct {
 	Problems   []string            `json:"problems,omitempty"` // such as missing files
 	Metadata   map[string]any      `json:"metadata"`           // for people and records, never for a harness
 	Summary    []InspectedResource `json:"resources"`          // every value of the task
+	Network    string              `json:"network,omitempty"`  // what "network: none" means for the task; "" for any other task
 }
 
 // ComponentFiles are the files that one component sees.
@@ -61,6 +62,7 @@ type InspectedResource struct {
 type InspectOptions struct {
 	Reveal   bool   // show values that are not public
 	TaskFile string // the harness's task file; task.json if empty
+	Provider bool   // the harness has a provider
 }
 
 // Inspect returns what agent, test_sandbox, evaluator and result see of a task. Missing
@@ -100,6 +102,13 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 	}
 	if result.Digests, err = t.Digests(); err != nil {
 		in.problem(err)
+	}
+	switch {
+	case !t.Environment().NetworkNone:
+	case opts.Provider:
+		result.Network = "none except the agent's requests to its provider, through the relay"
+	default:
+		result.Network = "none: nothing leaves the harness's sandbox"
 	}
 	result.Problems = in.problems
 	return result, nil
@@ -199,6 +208,9 @@ func (in Inspection) Write(w io.Writer) error {
 	fmt.Fprintf(&b, "\nrow        %s\nevaluation %s\nassets     %s\n", in.Digests.Row, in.Digests.Evaluation, in.Digests.Assets)
 	for _, problem := range in.Problems {
 		fmt.Fprintf(&b, "\nproblem: %s\n", problem)
+	}
+	if in.Network != "" {
+		fmt.Fprintf(&b, "\nnetwork    %s\n", in.Network)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

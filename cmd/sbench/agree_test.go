@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 )
@@ -204,8 +205,8 @@ func saying(t *testing.T, args ...string) (code int, said string) {
 	t.Helper()
 	t.Setenv("SBENCH_OCI_RUNTIME", "") // it takes precedence over the tester file's
 	var out bytes.Buffer
-	interrupts := watchSignals()
-	defer interrupts.close()
+	interrupts := interrupt.Watch(codeInterrupted)
+	defer interrupts.Close()
 	code = execute(interrupts, args, &out, &out)
 	return code, out.String()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
@@ -82,7 +83,7 @@ type globals struct {
 type app struct {
 	flags          globals
 	stdout, stderr io.Writer
-	interrupts     *interruption
+	interrupts     *interrupt.Interruption
 	display        *progress.Display // in front of stderr; nil if no progress is shown
 }
 
@@ -180,7 +181,7 @@ func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.S
 	if err != nil {
 		return base, nil, err
 	}
-	base.Version = sbenchVersion()
+	base.Version = site.Version(version)
 	s, end, err := site.Open(ctx, c, plan, base)
 	if err != nil {
 		return base, nil, errors.Join(err, c.Close(ctx))
@@ -197,7 +198,7 @@ func (a *app) progress(f progressFlags, also ...run.Kind) func(run.Event) {
 	if a.display == nil {
 		a.display = progress.New(a.stderr, f.Progress)
 		a.stderr = a.display
-		a.interrupts.setOutput(a.display)
+		a.interrupts.SetOutput(a.display)
 	}
 	return a.display.Show(also...)
 }

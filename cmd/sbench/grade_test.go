@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/harness/predictions"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -72,7 +73,7 @@ func TestGrade(t *testing.T) {
 // TestGradeNetwork: checkers of graded candidates get the network that the tester file describes. The harness
 // does not run, and so may reach nothing.
 func TestGradeNetwork(t *testing.T) {
-	a := &app{stderr: t.Output(), interrupts: &interruption{}}
+	a := &app{stderr: t.Output(), interrupts: &interrupt.Interruption{}}
 	dir := agreeingPack(t, map[string]string{
 		"tasks.jsonl": `{"id": "a", "family": "short_answer", "input": {"question": "x"}, "eval": {"accepted_answers": ["1"]}}` + "\n",
 		"tester.yaml": testerWith("harness: {type: command, config: {command: x, allowed_domains: [example.org]}}\nruntime: {network: {transparent: true, ca_bundle: ca.pem}}\n"),

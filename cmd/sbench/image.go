@@ -203,9 +203,6 @@ func (cmd *imageBuildCmd) images() ([]pack.BuiltImage, error) {
 		if err == nil && len(images) == 0 {
 			return nil, fmt.Errorf("%w: the pack in %s has no Dockerfile", errUsage, cmd.Pack)
 		}
-		for i := range images {
-			images[i].Context = filepath.Join(cmd.Pack, images[i].Context)
-		}
 		return images, err
 	case cmd.As == "":
 		return nil, fmt.Errorf("%w: --as names the image", errUsage)

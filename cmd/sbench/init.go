@@ -3,11 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -26,34 +22,17 @@ type initCmd struct {
 // The images of a new pack: the one that make image builds, and one of a registry.
 const baseImage, publicImage = "sbench.local/base:bookworm", "docker.io/library/debian:12-slim"
 
-//go:embed starter
-var starter embed.FS
-
 // Run writes a tester file and a pack. If one of the files exists, it writes nothing.
 func (cmd *initCmd) Run(ctx context.Context, a *app) error {
 	if _, err := images.Normalize(cmp.Or(cmd.Image, publicImage)); err != nil {
 		return fmt.Errorf("%w: --image: %w", errUsage, err)
 	}
-	files, err := fs.Sub(starter, "starter")
-	if cmd.Split {
-		files, err = fs.Sub(examples.Split, "split")
-	}
+	pack, err := examples.Starter(cmd.Split)
 	if err != nil {
 		return err
 	}
-	var names []string
-	err = fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		names = append(names, name)
-		if _, err := os.Lstat(filepath.Join(cmd.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(fmt.Errorf("%w: %s is there already: name another directory", errUsage, filepath.Join(cmd.Dir, name)), err)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
+	if err := pack.Fits(cmd.Dir); err != nil {
+		return marked(errUsage, err)
 	}
 	if cmd.Image == "" {
 		cmd.Image = publicImage
@@ -65,34 +44,15 @@ func (cmd *initCmd) Run(ctx context.Context, a *app) error {
 			return err
 		})
 	}
-	for _, name := range names {
-		if err := cmd.write(files, name); err != nil {
-			return marked(errUsage, err)
-		}
+	if err := pack.Write(cmd.Dir, cmd.Image); err != nil {
+		return marked(errUsage, err)
 	}
 	if cmd.JSON {
-		return a.json(map[string]any{"directory": cmd.Dir, "files": names})
+		return a.json(map[string]any{"directory": cmd.Dir, "files": pack.Files})
 	}
 	from := "which has to be here or is pulled; without a network, --image " + baseImage + " (make image)"
 	if images.Local(cmd.Image) {
 		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
 	}
-	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n      sbench pack check %[2]s\nimage: %[4]s, %s\n", strings.Join(names, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
-}
-
-func (cmd *initCmd) write(files fs.FS, name string) error {
-	data, err := fs.ReadFile(files, name)
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(cmd.Dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strings.ReplaceAll(string(data), "${IMAGE}", cmd.Image))
-	return errors.Join(err, f.Close())
+	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n      sbench pack check %[2]s\nimage: %[4]s, %s\n", strings.Join(pack.Files, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
 }

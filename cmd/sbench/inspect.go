@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 
-	"github.com/securebench/sbench/compiler"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/workspace"
 )
@@ -32,30 +31,15 @@ func (cmd *inspectCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	in, err := workspace.Inspect(task, loaded.Pack, workspace.InspectOptions{Reveal: cmd.Reveal, TaskFile: loaded.Tester.Harness.Config.TaskFile})
+	h := loaded.Tester.Harness
+	in, err := workspace.Inspect(task, loaded.Pack, workspace.InspectOptions{
+		Reveal: cmd.Reveal, TaskFile: h.Config.TaskFile, Provider: h.Type != testerfile.HarnessCommand || h.Config.Provider != nil,
+	})
 	if err != nil {
 		return err
 	}
-	network := networkOf(loaded.Tester, task)
 	if cmd.JSON {
-		return a.json(struct {
-			workspace.Inspection
-			Network string `json:"network,omitempty"`
-		}{in, network})
+		return a.json(in)
 	}
-	if err := in.Write(a.stdout); err != nil || network == "" {
-		return err
-	}
-	return a.printf("\nnetwork    %s\n", network)
-}
-
-// networkOf describes the network access of a task with "network: none"; "" for any other task.
-func networkOf(tester *testerfile.File, task *compiler.Task) string {
-	switch {
-	case !task.Environment().NetworkNone:
-		return ""
-	case tester.Harness.Type == testerfile.HarnessCommand && tester.Harness.Config.Provider == nil:
-		return "none: nothing leaves the harness's sandbox"
-	}
-	return "none except the agent's requests to its provider, through the relay"
+	return in.Write(a.stdout)
 }

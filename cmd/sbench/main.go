@@ -23,6 +23,7 @@ import (
 	containerdlog "github.com/containerd/log"
 	kongcompletion "github.com/jotaen/kong-completion"
 
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
@@ -47,16 +48,16 @@ func main() {
 		_, _ = fmt.Fprintln(os.Stderr, "sbench:", err)
 		os.Exit(codeInfrastructure)
 	}
-	interrupts := watchSignals()
-	defer interrupts.close()
+	interrupts := interrupt.Watch(codeInterrupted)
+	defer interrupts.Close()
 	os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // execute runs one command line and returns its exit code.
-func execute(interrupts *interruption, args []string, stdout, stderr io.Writer) int {
+func execute(interrupts *interrupt.Interruption, args []string, stdout, stderr io.Writer) int {
 	formats := append(pack.Formats(), harbor.Formats()...)
 	c := cli{Pack: packCmd{Import: newPackImport(formats)}}
-	ctx := interrupts.ctx
+	ctx := interrupts.Context()
 	app := &app{stdout: stdout, stderr: stderr, interrupts: interrupts}
 	exited := -1
 	exit := func(code int) { exited = code }

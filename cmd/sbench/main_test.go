@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -28,8 +29,8 @@ func TestMain(m *testing.M) {
 	service.Inside()
 	containerdtest.Enter()
 	testscript.Main(m, map[string]func(){"sbench": func() {
-		interrupts := watchSignals()
-		defer interrupts.close()
+		interrupts := interrupt.Watch(codeInterrupted)
+		defer interrupts.Close()
 		os.Exit(execute(interrupts, os.Args[1:], os.Stdout, os.Stderr))
 	}})
 }
@@ -41,8 +42,8 @@ func TestStandardLogger(t *testing.T) {
 	before := log.Writer()
 	t.Cleanup(func() { log.SetOutput(before) })
 	log.SetOutput(&written)
-	interrupts := watchSignals()
-	defer interrupts.close()
+	interrupts := interrupt.Watch(codeInterrupted)
+	defer interrupts.Close()
 	if code := execute(interrupts, []string{"schema", "tester"}, io.Discard, io.Discard); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
 	"github.com/securebench/sbench/runtime/host"
-	"github.com/securebench/sbench/runtime/images"
 )
 
 type packCmd struct {
@@ -81,7 +80,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 	var report pack.Report
 	if cmd.Pin {
 		err = a.withClient(ctx, nil, func(c *host.Host) error {
-			cmd.Pinned = pinner(c)
+			cmd.Pinned = c.Images.Pin
 			report, err = pack.Import(ctx, format, cmd.Options)
 			return err
 		})
@@ -92,23 +91,6 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 		return err
 	}
 	return cmd.print(a, report)
-}
-
-// pinner returns a function that adds the digest to a reference, and tags the image so that a run finds it.
-func pinner(c *host.Host) func(context.Context, string) (string, error) {
-	return func(ctx context.Context, ref string) (string, error) {
-		img, err := c.Images.Get(ctx, ref, images.PullMissing)
-		if err != nil {
-			return "", err
-		}
-		name := img.Ref
-		if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
-			name = name[:i]
-		}
-		pinned := name + "@" + img.Digest
-		_, err = c.Images.Tag(ctx, img.Ref, pinned)
-		return pinned, err
-	}
 }
 
 func (cmd *packImportCmd) print(a *app, r pack.Report) error {

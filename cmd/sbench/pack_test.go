@@ -19,7 +19,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/securebench/sbench/examples"
+	"github.com/securebench/sbench/cmd/sbench/interrupt"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -43,8 +43,8 @@ func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 		t.Setenv(name, value)
 	}
 	var out, errOut bytes.Buffer
-	interrupts := watchSignals()
-	defer interrupts.close()
+	interrupts := interrupt.Watch(codeInterrupted)
+	defer interrupts.Close()
 	code = execute(interrupts, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
@@ -233,8 +233,7 @@ func securebenchPack(t *testing.T) *txtar.Archive {
 // names its pack.
 func TestPackHostile(t *testing.T) {
 	containerdtest.Open(t)
-	good, err := examples.Split.ReadFile("split/hidden/double/driver.sh")
-	must.Do(t, err)
+	good := must.Read(t, "../../examples/split/hidden/double/driver.sh")
 	split := txtar.Parse([]byte(strings.ReplaceAll(splitPack, "workdir: /work", "workdir: /work, image: "+containerdtest.Image)))
 	split.Files = append(split.Files, txtar.File{Name: "hidden/good", Data: bytes.ReplaceAll(good, []byte("double.sh"), []byte("prog.sh"))})
 	for _, test := range []struct {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness/setup"
 	"github.com/securebench/sbench/run"
@@ -58,7 +57,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 	var report check.Report
 	err = a.withClient(ctx, in.Tester, func(c *host.Host) (err error) {
 		pack.Run = func(ctx context.Context, plan run.Plan) (summary run.Summary, err error) {
-			at, end, err := site.Open(ctx, c, plan, run.Site{Egress: egress, Version: sbenchVersion()})
+			at, end, err := site.Open(ctx, c, plan, run.Site{Egress: egress, Version: site.Version(version)})
 			if err != nil {
 				return summary, err
 			}
@@ -77,7 +76,7 @@ func (cmd *packCheckCmd) Run(ctx context.Context, a *app) (err error) {
 // importedTester is the tester file of a pack that was imported, which allows what its tasks need.
 const importedTester = "tester-command.yaml"
 
-// load opens the pack and makes a tester file for it, using what applies of --config.
+// load reads the tester file of the check: --config, the pack's own, or an empty one.
 func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	tester := &testerfile.File{Verification: testerfile.VerificationSection{DisallowDangerousCommands: true}}
 	info, err := os.Stat(cmd.Dir)
@@ -100,11 +99,7 @@ func (cmd *packCheckCmd) load(a *app) (run.Inputs, error) {
 	if !named {
 		tester.Benchmark = testerfile.BenchmarkSection{Manifest: filepath.Join(cmd.Dir, "manifest.yaml"), Tasks: compiler.TasksFile(cmd.Dir)}
 	}
-	tester.Harness = testerfile.HarnessSection{
-		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
-	}
-	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
-	return run.Inputs{Tester: tester, Pack: pack}, err
+	return check.Inputs(tester)
 }
 
 func (cmd *packCheckCmd) print(a *app, r check.Report) error {

@@ -61,8 +61,8 @@ type runCmd struct {
 
 // Run runs the benchmark and prints the summary line last; with a matrix, each variant.
 func (cmd *runCmd) Run(ctx context.Context, a *app) error {
-	if cmd.isDirectory() {
-		return cmd.runDirectory(ctx, a)
+	if name := cmp.Or(cmd.File, cmd.Config); isDirectory(name) {
+		return cmd.runDirectory(ctx, a, name)
 	}
 	if !slices.Contains([]string{"", string(standin.Reference), string(standin.Empty)}, cmd.Harness) || len(cmd.Allow) > 0 {
 		return fmt.Errorf("%w: --harness %s and --allow are for a directory of tasks; a tester file names its agent", errUsage, cmd.Harness)
@@ -142,7 +142,7 @@ func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) erro
 	if cmd.Plan {
 		return errors.Join(cmd.todo(ctx, a, plan, at), end())
 	}
-	plan.Stop = a.interrupts.graceful()
+	plan.Stop = a.interrupts.Graceful()
 	summary, err := run.Run(ctx, plan, at)
 	err = errors.Join(err, end())
 	a.endProgress()
@@ -161,7 +161,7 @@ func (cmd *runCmd) load(ctx context.Context, a *app, source testerSource) (in ru
 		return in, nil, err
 	}
 	if in, err = loadTester(a, source); err == nil {
-		env, err = envFile(cmd.EnvFile)
+		_, env, err = envFile(cmd.EnvFile)
 	}
 	if err == nil && cmd.runsHarness() { // nothing else needs credentials
 		in.Env, err = setup.Env(ctx, in.Tester, env, a.stderr)
@@ -206,19 +206,19 @@ func loadTester(a *app, s testerSource) (run.Inputs, error) {
 	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
-// envFile reads the env file: by default .env, if there is one.
-func envFile(name string) (map[string]string, error) {
-	if name == "" {
-		if _, err := os.Stat(".env"); err != nil {
-			return map[string]string{}, nil
-		}
+// envFile reads the env file, and returns its name: by default .env, if there is one, else "".
+func envFile(name string) (string, map[string]string, error) {
+	if name == "" && exists(".env") {
 		name = ".env"
+	}
+	if name == "" {
+		return "", nil, nil
 	}
 	file, err := testerfile.LoadEnv(name)
 	if errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("%w: --env-file: %w", errUsage, err)
 	}
-	return file, err
+	return name, file, err
 }
 
 // options returns the options of a run, and the fields of its site that need no daemon: the producer, its

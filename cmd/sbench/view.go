@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"time"
 
 	"github.com/securebench/sbench/report"
 	"github.com/securebench/sbench/report/page"
@@ -29,14 +27,8 @@ func (cmd *viewCmd) Run(ctx context.Context, a *app) error {
 		return fmt.Errorf("%w: --port %d: %w", errUsage, cmd.Port, err)
 	}
 	pages := &page.Server{Open: cmd.open, Dirs: cmd.RunDirs, Secret: rand.Text()}
-	server := &http.Server{Handler: pages.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-	defer stop()
 	if err := a.printf("http://%s/%s/\n", l.Addr(), pages.Secret); err != nil {
-		return errors.Join(err, server.Close())
+		return errors.Join(err, l.Close())
 	}
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return pages.Serve(ctx, l)
 }

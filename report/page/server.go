@@ -2,7 +2,9 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,6 +35,17 @@ type Server struct {
 
 	mu   sync.Mutex // one page at a time
 	next time.Time  // before then, no browser gets an answer about changes
+}
+
+// Serve serves the page on l, which it closes, until ctx ends.
+func (v *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: v.Handler(), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // Handler answers requests for the page, and for changes of the records.

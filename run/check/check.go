@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/run"
 	"github.com/securebench/sbench/run/record"
@@ -40,6 +41,15 @@ type Wrong struct {
 	StandIn standin.Kind  `json:"stand_in"`
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason,omitempty"`
+}
+
+// Inputs opens the pack that a tester file names. What the check does not use of the tester file is left out.
+func Inputs(tester *testerfile.File) (run.Inputs, error) {
+	tester.Harness = testerfile.HarnessSection{
+		Type: testerfile.HarnessCommand, Config: testerfile.HarnessConfig{TaskFile: "task.json", AllowedDomains: tester.Harness.Config.AllowedDomains},
+	}
+	pack, err := family.OpenPack(tester.Benchmark.Manifest, tester.Benchmark.Tasks)
+	return run.Inputs{Tester: tester, Pack: pack}, err
 }
 
 // A Check checks a pack.

@@ -4,13 +4,12 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -26,12 +25,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
+
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/run"
 )
 
 // Where pods find things.
 const (
-	ResultsDir = "/results"          // the claim
-	FilesDir   = "/etc/sbench/files" // the files of the ConfigMap
+	resultsDir = "/results"          // the claim
+	filesDir   = "/etc/sbench/files" // the files of the ConfigMap
 	privateDir = "/var/lib/sbench"   // what a private containerd keeps
 )
 
@@ -62,14 +64,51 @@ type Settings struct {
 	Grace        time.Duration     `default:"2m" placeholder:"DURATION" help:"How long a pod that is stopped has to end its attempts. Default: 2m."`
 	NodeSelector map[string]string `placeholder:"LABEL=VALUE" mapsep:"," help:"Only nodes with this label. Can be repeated."`
 	Toleration   []Toleration      `placeholder:"TAINT" help:"A taint to tolerate: KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT. Can be repeated."`
+	OnClaim      string            `placeholder:"DIR" help:"Directory on the claim that has the tester file and the files that it names, instead of a ConfigMap."`
 }
 
-// A File is a file of the tester's that pods find in FilesDir.
+// New returns the Job for a tester file, without its files and its Command. imports are archives of images on the claim.
+func New(s Settings, t *testerfile.File, shards, jobs int, imports []string) (Job, error) {
+	j := Job{Settings: s, Shards: shards, Keys: slices.Clone(t.Harness.Env)}
+	j.CPUs, j.Memory = run.ShardNeeds(t, jobs)
+	j.NodeDir = filepath.Clean(j.NodeDir)
+	if t.Verification.Judge != nil {
+		j.Keys = append(j.Keys, t.Verification.Judge.Key)
+	}
+	slices.Sort(j.Keys)
+	j.Keys = slices.Compact(j.Keys)
+	if j.Name == "" {
+		name := strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(run.JobName(t)))
+		j.Name = strings.TrimRight(name[:min(len(name), 40)], "-")
+	}
+	if j.Parallel < 0 || j.Retries < 0 {
+		return j, errors.New("--parallel and --retries are not negative")
+	}
+	for _, dir := range []string{cmp.Or(j.NodeSocket, "/"), j.NodeRoot, j.NodeDir} {
+		if !filepath.IsAbs(dir) {
+			return j, fmt.Errorf("%q is no absolute path", dir)
+		}
+	}
+	for _, name := range append(slices.Clone(imports), cmp.Or(j.OnClaim, ".")) {
+		if !fs.ValidPath(name) {
+			return j, fmt.Errorf("%q is no path on the claim, such as images/base.tar", name)
+		}
+	}
+	for _, archive := range imports {
+		j.Prepare = append(j.Prepare, []string{"sbench", "image", "import", path.Join(resultsDir, archive)})
+	}
+	return j, nil
+}
+
+// A File is a file of the tester's that pods find in filesDir.
 type File struct {
 	Path       string // relative, with slashes
 	Text       []byte
 	Executable bool
 }
+
+// Output returns the directory of the results in pods.
+func (j Job) Output() string { return path.Join(resultsDir, j.Name) }
 
 // KeysName returns the name of the Secret, which the user creates.
 func (j Job) KeysName() string { return j.Name + "-keys" }
@@ -165,8 +204,8 @@ var jobTemplate = template.Must(template.New("job").Funcs(template.FuncMap{
 		return resource.NewMilliQuantity(int64(n*1000), resource.DecimalSI)
 	},
 	"bytes":   func(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) },
-	"results": func() string { return ResultsDir },
-	"files":   func() string { return FilesDir },
+	"results": func() string { return resultsDir },
+	"files":   func() string { return filesDir },
 	"private": func() string { return privateDir },
 }).Parse(jobText))
 
@@ -184,7 +223,7 @@ func mergeJob(of *batchv1.Job) *batchv1.Job {
 	pod := of.Spec.Template.Spec.DeepCopy()
 	isResults := func(name string) bool { return name == "results" }
 	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return !isResults(v.Name) })
-	results := path.Join(ResultsDir, of.Name)
+	results := path.Join(resultsDir, of.Name)
 	merge := pod.Containers[0]
 	merge.Command, merge.Args, merge.Env, merge.EnvFrom = command([]string{"sbench", "merge", results, "--output-dir", path.Join(results, "merged")}), nil, nil, nil
 	merge.VolumeMounts = slices.DeleteFunc(merge.VolumeMounts, func(m corev1.VolumeMount) bool { return !isResults(m.Name) })
@@ -223,52 +262,4 @@ func (t *Toleration) UnmarshalText(text []byte) error {
 		return fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, KEY=VALUE, KEY:EFFECT or KEY", text)
 	}
 	return nil
-}
-
-// ErrNoConfigMap means that files cannot be in a ConfigMap.
-var ErrNoConfigMap = errors.New("cannot be in a ConfigMap")
-
-// ReadFiles reads the sources, which are files or directories below the directory top, in lexical order. It
-// leaves out *.env and .git, and the paths in never.
-func ReadFiles(top string, sources, never []string) ([]File, error) {
-	found := map[string]File{}
-	for _, source := range sources {
-		err := filepath.WalkDir(source, func(name string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case strings.HasSuffix(d.Name(), ".env"), slices.Contains(never, name), d.IsDir() && d.Name() == ".git":
-				if d.IsDir() {
-					return fs.SkipDir
-				}
-				return nil
-			case d.IsDir():
-				return nil
-			case !d.Type().IsRegular():
-				return fmt.Errorf("%s is no regular file, and %w", name, ErrNoConfigMap)
-			}
-			info, err := d.Info()
-			if err != nil {
-				return err
-			}
-			if info.Size() > maxFiles {
-				return fmt.Errorf("%s has %d bytes, and %w", name, info.Size(), ErrNoConfigMap)
-			}
-			within, err := filepath.Rel(top, name)
-			if err != nil {
-				return err
-			}
-			text, err := os.ReadFile(name)
-			found[within] = File{Path: filepath.ToSlash(within), Text: text, Executable: info.Mode()&0o111 != 0}
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	var files []File
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		files = append(files, found[name])
-	}
-	return files, nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path/filepath"
 	goruntime "runtime"
+	"runtime/debug"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -64,4 +66,20 @@ func facts(c *host.Host) record.Host {
 	h.UserNamespace, h.UserNamespaceReason = c.UserNamespace()
 	h.Rootless = userns.Inside()
 	return h
+}
+
+// Version returns what records say about this program, whose version the linker has set.
+func Version(version string) record.Version {
+	v := record.Version{Version: version}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Commit = s.Value
+			}
+		}
+	}
+	if _, commit, ok := strings.Cut(version, "-g"); ok && v.Commit == "" { // as git describe writes it
+		v.Commit = strings.TrimSuffix(commit, "-dirty")
+	}
+	return v
 }

@@ -6,9 +6,16 @@ import (
 	"bytes"
 	_ "embed"
 	"fmt"
+	"math"
+	"os"
+	"slices"
 	"strings"
 	"text/template"
 	"time"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/testerfile"
+	"github.com/securebench/sbench/run"
 )
 
 // A Job is an array job with a task for each shard of a run.
@@ -21,6 +28,35 @@ type Job struct {
 	Memory  int64      // of a task, in bytes
 	Prepare [][]string // commands before Command, on a node each time that it gets a task
 	Export  []string   // names of the only environment variables that tasks get
+}
+
+// New returns the job for a tester file, without its commands. env has the variables of the env file, which jobs read. It
+// is an error if jobs cannot find a value of harness.env.
+func New(s Settings, t *testerfile.File, shards, jobs int, env map[string]string) (Job, error) {
+	for _, name := range t.Harness.Env {
+		if _, from := t.Harness.Secrets[name]; env[name] == "" && !from {
+			return Job{}, compiler.Problems{t.Problem("$.harness.env", "give it in a file, by --env-file, or by harness.secrets", fmt.Sprintf("%q is not passed to the job, because everybody who uses Slurm could read its environment", name))}
+		}
+	}
+	cpus, memory := run.ShardNeeds(t, jobs)
+	return Job{Settings: s, Name: run.JobName(t), Shards: shards, CPUs: int(math.Ceil(cpus)), Memory: memory, Export: exported(os.Environ())}, nil
+}
+
+// exported returns the names of the variables that jobs get to find programs and directories. None may be
+// a secret.
+func exported(environ []string) (names []string) {
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		switch {
+		case name == "SBENCH_SHARD":
+		case strings.HasPrefix(name, "SBENCH_"), slices.Contains([]string{
+			"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE", "npm_config_registry", "SSL_CERT_FILE", "SLURM_CONF",
+		}, name):
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Settings are what the user says about a Job. The command line makes flags of them.

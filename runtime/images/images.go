@@ -281,6 +281,21 @@ func (s *Store) Tag(ctx context.Context, source, target string) (runtime.Image, 
 	return img, nil
 }
 
+// Pin adds its digest to the reference of an image, which it pulls if the image is missing, and gives the image this name.
+func (s *Store) Pin(ctx context.Context, ref string) (pinned string, err error) {
+	img, err := s.Get(ctx, ref, PullMissing)
+	if err != nil {
+		return "", err
+	}
+	named, err := reference.ParseDockerRef(img.Ref)
+	if err != nil {
+		return "", err
+	}
+	pinned = named.Name() + "@" + img.Digest
+	_, err = s.Tag(ctx, img.Ref, pinned)
+	return pinned, err
+}
+
 // List lists the names of all images in the daemon's namespace, sorted.
 func (s *Store) List(ctx context.Context) ([]Info, error) {
 	list, err := s.Conn.Client.ImageService().List(s.Conn.Context(ctx))

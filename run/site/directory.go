@@ -1,0 +1,114 @@
+package site
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/securebench/sbench/compiler"
+	"github.com/securebench/sbench/compiler/family"
+	"github.com/securebench/sbench/pack"
+	"github.com/securebench/sbench/pack/harbor"
+	"github.com/securebench/sbench/run"
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/host"
+	"github.com/securebench/sbench/runtime/images"
+)
+
+// The files by which a pack, and a pack that an import has made, are known.
+const manifestFile, provenanceFile = "manifest.yaml", "provenance.json"
+
+// TasksIn returns the format of the tasks in a directory. isPack is true instead for the directory of a pack that an
+// import has made. Any other pack is an error: its author has written a tester file.
+func TasksIn(dir string) (format pack.Format, isPack bool, err error) {
+	switch {
+	case !exists(dir, manifestFile):
+		format, err = harbor.Detect(dir)
+	case !exists(dir, provenanceFile):
+		err = fmt.Errorf("%s is a pack that no import made: name its tester file, such as %s", dir, filepath.Join(dir, "tester.yaml"))
+	default:
+		isPack = true
+	}
+	return format, isPack, err
+}
+
+func exists(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil
+}
+
+// ImportTasks makes a pack of the tasks of a directory that can be imported, and returns the others. With again, it
+// replaces the pack of an earlier import; otherwise the error is fs.ErrExist if there is something.
+func ImportTasks(ctx context.Context, format pack.Format, o pack.Options, again bool) (notes compiler.Problems, left []run.LeftOut, err error) {
+	if _, err := os.Lstat(o.Out); err == nil {
+		if !again || !exists(o.Out, provenanceFile) {
+			return nil, nil, fs.ErrExist
+		}
+		if err := os.RemoveAll(o.Out); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Out), 0o755); err != nil {
+		return nil, nil, err
+	}
+	report, err := pack.Import(ctx, format, o)
+	for _, p := range report.Left {
+		task, file := harbor.TaskAt(o.Source, p.File)
+		reason := p.Message
+		if file != "." {
+			reason = file + ": " + reason
+		}
+		if i := slices.IndexFunc(left, func(l run.LeftOut) bool { return l.Task == task }); i >= 0 {
+			left[i].Reason += "; " + reason
+		} else {
+			left = append(left, run.LeftOut{Task: task, Reason: reason})
+		}
+	}
+	return report.Notes, left, err
+}
+
+// Missing builds the images of the pack in the directory dir that are not here, after it has called begin with their
+// number. It returns the tasks that cannot run because a build failed.
+func (o Build) Missing(ctx context.Context, h *host.Host, dir string, begin func(n int)) (left []run.LeftOut, err error) {
+	all, err := pack.Images(dir)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(all, func(i pack.BuiltImage) bool {
+		_, err := h.Images.Get(ctx, i.Ref, images.PullNever)
+		return err == nil
+	})
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	begin(len(missing))
+	failed := map[string]error{}
+	err = o.Images(ctx, h, missing, func(image pack.BuiltImage, _ runtime.Image, err error) error {
+		if err != nil && ctx.Err() == nil {
+			failed[image.Ref], err = err, nil
+		}
+		return err
+	})
+	if err != nil || len(failed) == 0 {
+		return nil, err
+	}
+	p, err := family.OpenPack(filepath.Join(dir, manifestFile), compiler.TasksFile(dir))
+	if err != nil {
+		return nil, err
+	}
+	for task, err := range p.Tasks() {
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range task.Images() {
+			if failed[ref] != nil {
+				left = append(left, run.LeftOut{Task: task.ID(), Reason: failed[ref].Error()})
+				break
+			}
+		}
+	}
+	return left, nil
+}
