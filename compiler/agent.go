@@ -60,7 +60,7 @@ func (t *Task) AgentView() AgentView {
 			view.Assets = append(view.Assets, *v.file)
 		default:
 			view.Input = append(view.Input, PublicValue{
-				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.AppendIndented(nil), '\n'),
+				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.Indented(), '\n'),
 			})
 		}
 	}
@@ -108,5 +108,5 @@ func (v AgentView) Payload() ([]byte, error) {
 	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
 		return nil, problems
 	}
-	return append(doc.Root().AppendIndented(nil), '\n'), nil
+	return append(doc.Root().Indented(), '\n'), nil
 }

@@ -55,7 +55,7 @@ func (t *Task) Digests() (Digests, error) {
 
 // ManifestDigest returns the digest of the manifest's content.
 func (p *Pack) ManifestDigest() string {
-	return sum(labelManifest, p.manifest.Root().AppendCanonical(nil))
+	return sum(labelManifest, p.manifest.Root().Canonical())
 }
 
 // Digest reads all rows and the files they refer to, and returns the digest of these and the
@@ -119,12 +119,12 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 	}
 	eval := []byte("{}") // if absent or null
 	if v := t.Eval(); v.Kind() == document.Object {
-		eval = v.AppendCanonical(nil)
+		eval = v.Canonical()
 	}
 	evaluation, err1 := h.eval.appendRecords(append(eval, '\n'), files)
 	public, err2 := h.public.appendRecords(nil, assets)
 	return Digests{
-		Row: sum(labelRow, t.doc.Root().AppendCanonical(nil)), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
+		Row: sum(labelRow, t.doc.Root().Canonical()), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
 	}, cmp.Or(err1, err2)
 }
 

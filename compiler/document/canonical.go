@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// AppendCanonical appends the value in canonical form, which is the same for all texts with the same
+// Canonical returns the value in canonical form, which is the same for all texts with the same
 // content: UTF-8 JSON without white space, in which
 //
 //   - the fields of an object are sorted by the bytes of their keys
@@ -19,16 +19,16 @@ import (
 //   - every other number is its exact decimal value: digits without trailing zeros, "e", exponent
 //
 // So 1.50 and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only 1 is an integer.
-func (v Value) AppendCanonical(dst []byte) []byte { return v.write(dst, true) }
+func (v Value) Canonical() []byte { return v.write(nil, true) }
 
-// AppendSorted appends the value as JSON without white space, with sorted keys and numbers as written.
-func (v Value) AppendSorted(dst []byte) []byte { return v.write(dst, false) }
+// Compact returns the value as JSON without white space, with sorted keys and numbers as written.
+func (v Value) Compact() []byte { return v.write(nil, false) }
 
-// AppendIndented appends the value as JSON for people: indented by two spaces per level,
+// Indented returns the value as JSON for people: indented by two spaces per level,
 // keys sorted, numbers as written.
-func (v Value) AppendIndented(dst []byte) []byte {
-	b := bytes.NewBuffer(dst)
-	_ = json.Indent(b, v.write(nil, false), "", "  ") // what write returns is valid
+func (v Value) Indented() []byte {
+	var b bytes.Buffer
+	_ = json.Indent(&b, v.Compact(), "", "  ") // what Compact returns is valid
 	return b.Bytes()
 }
 

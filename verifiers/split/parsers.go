@@ -156,7 +156,7 @@ func parseJSON(text []byte) (any, error) {
 	if err != nil {
 		return nil, refuse("invalid_json", "the artifact is %v", err)
 	}
-	return json.RawMessage(v.AppendSorted(nil)), nil
+	return json.RawMessage(v.Compact()), nil
 }
 
 // gitFile matches the files below .git that have objects, or the names of objects that can be reached.
