@@ -44,7 +44,7 @@ func (p *CommandProvider) env(given []string, token string) []string {
 	}
 	env := slices.DeleteFunc(slices.Clone(given), func(v string) bool { return strings.HasPrefix(v, p.Key+"=") })
 	env = append(env, cmp.Or(p.BaseURLVariable, baseURL)+"="+p.Relay.Provider.AgentURL(relayAddress), cmp.Or(p.KeyVariable, key)+"="+token)
-	return append(env, cmp.Or(p.ModelVariable, "SBENCH_MODEL")+"="+p.Relay.Model)
+	return append(env, p.ModelVariable+"="+p.Relay.Model)
 }
 
 // Produce runs the command. A text candidate is its standard output. With a provider, it returns

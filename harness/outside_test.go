@@ -169,7 +169,7 @@ func TestCommandGetsNoKey(t *testing.T) {
 	view, kind := agentView(t, `{"id": "x", "family": "short_answer", "input": {"question": "?"}, "eval": {"accepted_answers": ["a"]}, "environment": {"image": "i"}}`)
 	to, err := harness.RelayTo(relay.OpenAI, key, testerfile.HarnessConfig{Model: "m"})
 	must.Do(t, err)
-	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, ProviderConfig: testerfile.ProviderConfig{Key: "TEAM_KEY"}}}
+	command := harness.Command{Args: []string{"solve"}, TaskFile: "task.json", Provider: &harness.CommandProvider{Relay: to, ProviderConfig: testerfile.ProviderConfig{Key: "TEAM_KEY", ModelVariable: "SBENCH_MODEL"}}}
 	_, err = command.Produce(t.Context(), engine, harness.Request{
 		Task: view, Kind: kind, Timeout: time.Minute, Limits: runtime.DefaultLimits(), WorkspaceBytes: 1 << 20, OutputBytes: 1 << 10, Attempt: 1,
 		Env: []string{"TEAM_KEY=" + key, "LANG=C"}, Egress: harness.Egress{Log: proxy.NewLog(io.Discard)}, Dest: t.TempDir(),

@@ -18,13 +18,12 @@ import (
 // A Preparation is a command that changes an image before any harness runs in it: a step of a
 // build, or a task's set-up. It runs in its own sandbox.
 type Preparation struct {
-	Name   string // for people
-	Image  runtime.Image
-	Args   []string
-	Env    []string // NAME=value, over the image's
-	Dir    string   // absolute; "" means the image's
-	User   string   // "" means the image's
-	Mounts []runtime.Mount
+	Name  string // for people
+	Image runtime.Image
+	Args  []string
+	Env   []string // NAME=value, over the image's
+	Dir   string   // absolute; "" means the image's
+	User  string   // "" means the image's
 
 	Isolation    runtime.Isolation // the least
 	Capabilities []string          // of the command; see runtime.Config
@@ -65,7 +64,7 @@ func (p Preparation) Run(ctx context.Context, e Engine, to io.Writer) (report la
 	}()
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: p.Name, Image: p.Image, Machine: true, Isolation: p.Isolation, Capabilities: p.Capabilities, Limits: p.Limits, User: p.User, Workdir: p.Dir,
-		Env: append(session.env(), p.Env...), Mounts: append(session.mounts(), p.Mounts...), Network: session.network(),
+		Env: append(session.env(), p.Env...), Mounts: session.mounts(), Network: session.network(),
 	})
 	if err != nil {
 		return report, err

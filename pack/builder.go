@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -250,7 +251,7 @@ func (b *Builder) Reference(names map[string]string) (string, error) {
 	}
 	ref := strings.NewReplacer(pairs...).Replace(b.template())
 	if strings.ContainsAny(ref, "{}") {
-		return "", fmt.Errorf("image template %q: a row of this format has the names %s", b.template(), strings.Join(sortedKeys(names), ", "))
+		return "", fmt.Errorf("image template %q: a row of this format has the names %s", b.template(), strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return ref, nil
 }

@@ -87,8 +87,6 @@ func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
 	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.Format.Family.Name, "environment": environment}})
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // provenance writes what the pack was made from. It contains no time and no host path, so it
 // is the same everywhere.
 func (b *Builder) provenance() error {

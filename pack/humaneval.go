@@ -12,7 +12,7 @@ import (
 func humanEval() Format {
 	return Format{
 		Name:   "humaneval",
-		Source: "HumanEval.jsonl or HumanEval.jsonl.gz", Family: family.CodeCompletion(), Timeout: 300,
+		Family: family.CodeCompletion(), Timeout: 300,
 		Read: func(ctx context.Context, b *Builder) error { return b.records(ctx, b.Source, humanEvalRow) },
 	}
 }

@@ -19,7 +19,7 @@ import (
 func mmlu() Format {
 	return Format{
 		Name:   "mmlu",
-		Source: "a subject's CSV file, or a directory of them", Family: family.MultipleChoice(), Timeout: 300,
+		Family: family.MultipleChoice(), Timeout: 300,
 		Read: readMmlu,
 	}
 }

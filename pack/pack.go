@@ -19,11 +19,10 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 )
 
-// A Format is a kind of source: its name and description, how its tasks are read, and the
+// A Format is a kind of source: its name, how its tasks are read, and the
 // manifest of the packs made from it.
 type Format struct {
 	Name   string // what the command line calls the format
-	Source string // describes the source for users
 	Family *compiler.Family
 	// Image is the template of the rows' image references: a row's value in Row.Names
 	// replaces {name}. Empty means defaultImage.

@@ -15,7 +15,7 @@ import (
 func squad() Format {
 	return Format{
 		Name:   "squad",
-		Source: "SQuAD v1.1 JSON", Family: family.ShortAnswer(), Timeout: 300,
+		Family: family.ShortAnswer(), Timeout: 300,
 		Read: readSquad,
 	}
 }

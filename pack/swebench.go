@@ -20,7 +20,7 @@ func sweBench() Format {
 	o := &sweBenchOptions{}
 	return Format{
 		Name:   "swebench",
-		Source: "SWE-bench rows as JSONL or a JSON array", Family: family.RepoPatch(), Timeout: 1800,
+		Family: family.RepoPatch(), Timeout: 1800,
 		Image:       "docker.io/swebench/sweb.eval.x86_64.{instance}:latest",
 		Environment: map[string]any{"workdir": testbed},
 		Options:     o,

@@ -13,7 +13,7 @@ import (
 func truthfulQA() Format {
 	return Format{
 		Name:   "truthfulqa",
-		Source: "TruthfulQA.csv", Family: family.FreeResponse(), Timeout: 300,
+		Family: family.FreeResponse(), Timeout: 300,
 		Read: readTruthfulQA,
 	}
 }

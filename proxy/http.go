@@ -266,8 +266,6 @@ func (x *transfer) stop(why reason) {
 	x.cancel()
 }
 
-func (x *transfer) touch() { x.idle.Reset(x.p.limits.Idle) }
-
 // count adds n bytes to a counter and takes them from the shared budget. If the budget does not have
 // them, it stops the transfer. The bytes may pass only if it returns true.
 func (x *transfer) count(counter *int64, shared *budget, n int, why reason) bool {
@@ -279,7 +277,7 @@ func (x *transfer) count(counter *int64, shared *budget, n int, why reason) bool
 	defer x.mu.Unlock()
 	if n > 0 && !x.finished {
 		*counter += int64(n)
-		x.touch()
+		x.idle.Reset(x.p.limits.Idle)
 	}
 	return !x.finished
 }

@@ -207,7 +207,7 @@ func (s *Source) take(index map[attemptKey]int, n int, l lines.Line) {
 func (s *Source) Require(required verifiers.Assurance) {
 	for i, a := range s.Attempts {
 		if assurance := verifiers.Assurance(a.Assurance); a.Status == record.Passed && !record.Suffices(assurance, required) {
-			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, record.TooWeakMessage(assurance, required)
+			a.Status, a.Phase, a.Reason, a.Message = record.Failed, "verifier", record.TooWeak, fmt.Sprintf("it passed, but the pass is %s, and %s is required", assurance, required)
 			s.Attempts[i] = a
 		}
 	}

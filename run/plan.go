@@ -112,10 +112,6 @@ func (p *Plan) leaveOut(id, reason string) {
 	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return t.id == id })
 }
 
-func (p Plan) isLeftOut(id string) bool {
-	return slices.ContainsFunc(p.LeftOut, func(l LeftOut) bool { return l.Task == id })
-}
-
 // noneLeft is the problem that all tasks were left out.
 func (p Plan) noneLeft() compiler.Problem {
 	return compiler.Problem{File: p.Pack.TasksPath, Message: fmt.Sprintf("none of %d tasks can be prepared; %s: %s", len(p.LeftOut), p.LeftOut[0].Task, p.LeftOut[0].Reason)}
@@ -196,7 +192,8 @@ func (p Plan) rows() iter.Seq2[*compiler.Task, error] {
 	return func(yield func(*compiler.Task, error) bool) {
 		n := 0
 		for task, err := range p.Pack.Tasks() {
-			if err == nil && (p.Select != nil && !p.Select(task.ID()) || p.isLeftOut(task.ID())) {
+			isTask := func(l LeftOut) bool { return l.Task == task.ID() }
+			if err == nil && (p.Select != nil && !p.Select(task.ID()) || slices.ContainsFunc(p.LeftOut, isTask)) {
 				continue
 			}
 			if err == nil && p.Limit != nil && n == *p.Limit {

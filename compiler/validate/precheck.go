@@ -116,9 +116,13 @@ func (c *Precheck) file(t *compiler.Task, path, what string, at place) compiler.
 		root = eval
 		c.used[at.name] = !errors.Is(f.err, fs.ErrNotExist)
 	}
+	hint := ""
+	if errors.Is(f.err, fs.ErrNotExist) {
+		hint = "it has to be below " + root
+	}
 	switch {
 	case f.err != nil:
-		return compiler.Problems{t.Problem(path, below(root, f.err), "%s %v", what, f.err)}
+		return compiler.Problems{t.Problem(path, hint, "%s %v", what, f.err)}
 	case f.hidden != nil:
 		return compiler.Problems{t.Problem(path, sideBySide, "%s %v", what, f.hidden)}
 	}
@@ -152,14 +156,6 @@ func (c *Precheck) look(at place) found {
 	}
 	c.known[at] = f
 	return f
-}
-
-// below hints at where a file belongs if the error is that it does not exist.
-func below(root string, err error) (hint string) {
-	if errors.Is(err, fs.ErrNotExist) {
-		hint = "it has to be below " + root
-	}
-	return hint
 }
 
 // checker returns what is wrong with the files of a task's checker.

@@ -116,8 +116,8 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	found = isPack
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
-		switch {
-		case isYAML(e.Name()) && e.Type().IsRegular() && testerfile.Likely(name):
+		switch ext := filepath.Ext(name); {
+		case (ext == ".yaml" || ext == ".yml") && e.Type().IsRegular() && testerfile.Likely(name):
 			found = true
 			v.tester(ctx, name)
 		case e.IsDir() && !isPack && depth < maxDirectories && !strings.HasPrefix(e.Name(), "."):
@@ -125,10 +125,6 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 		}
 	}
 	return found
-}
-
-func isYAML(name string) bool {
-	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
 }
 
 // tester checks a tester file and its pack.

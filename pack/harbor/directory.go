@@ -68,7 +68,7 @@ func Formats() (formats []pack.Format) {
 	o := &taskOptions{}
 	for _, f := range forms() {
 		formats = append(formats, pack.Format{
-			Name: f.name, Source: "a task directory with a task.toml (Harbor) or task.yaml (Terminal-Bench), or a directory with such at any depth",
+			Name:   f.name,
 			Family: family.TerminalTask(), Image: taskImage, Timeout: 7200,
 			Environment: map[string]any{"materialize_workdir_from_image": true, "verify_after_timeout": true, "entrypoint": map[string]any{}},
 			Options:     o,

@@ -8,7 +8,6 @@ package record
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"time"
@@ -193,11 +192,6 @@ func Suffices(a, required verifiers.Assurance) bool {
 
 // TooWeak is the reason of an attempt that passed with too weak an assurance. No record has this reason.
 const TooWeak = "assurance_too_weak"
-
-// TooWeakMessage returns the message that goes with TooWeak.
-func TooWeakMessage(a, required verifiers.Assurance) string {
-	return fmt.Sprintf("it passed, but the pass is %s, and %s is required", a, required)
-}
 
 // varying matches what may differ between messages of the same cause: quoted text, paths, and words with digits.
 var varying = regexp.MustCompile(`"[^"]*"|/\S+|\w*\d\w*`)
