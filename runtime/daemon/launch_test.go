@@ -22,7 +22,11 @@ func TestLaunch(t *testing.T) {
 		"exec sleep 100":                         "deadline exceeded; its last words: none",
 		"exec /no-such-command-x":                "/no-such-command-x: not found",
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		limit := time.Minute
+		if strings.Contains(script, "sleep") {
+			limit = 200 * time.Millisecond
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		cmd := exec.Command("sh", "-c", script)
 		err := daemon.Launch(ctx, cmd, log, cmd.Start, func() bool { return false })
 		cancel()

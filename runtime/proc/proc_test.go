@@ -34,13 +34,7 @@ func TestStopped(t *testing.T) {
 	pid := cmd.Process.Pid
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
 	await := func(what string, ok func(proc.Stat) bool) {
-		for range 1000 {
-			if s, err := proc.ReadStat(pid); err == nil && ok(s) {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Fatalf("never: %s", what)
+		must.Await(t, what, func() bool { s, err := proc.ReadStat(pid); return err == nil && ok(s) })
 	}
 	await("threads", func(s proc.Stat) bool { return s.Number(20) > 2 })
 	must.Do(t, errors.Join(unix.PtraceSeize(pid), unix.PtraceInterrupt(pid)))
@@ -65,13 +59,8 @@ func TestChild(t *testing.T) {
 	if all, err := proc.All(); !slices.Contains(all, pid) || err != nil {
 		t.Errorf("%d is not among %d processes, %v", pid, len(all), err)
 	}
-	got := proc.Args(pid)
-	for end := time.Now().Add(10 * time.Second); len(got) == 0 && time.Now().Before(end); got = proc.Args(pid) {
-		goruntime.Gosched() // the kernel has closed the pipe that Start reads, and not yet set the arguments
-	}
-	if !slices.Equal(got, []string{"sleep", "1000"}) {
-		t.Errorf("arguments %q", got)
-	}
+	// When Start returns, the kernel may not have set the arguments yet.
+	must.Await(t, "its arguments", func() bool { return slices.Equal(proc.Args(pid), []string{"sleep", "1000"}) })
 	s, err := proc.ReadStat(pid)
 	must.Do(t, err)
 	if s.Number(4) != int64(os.Getpid()) || s.Number(20) != 1 || s.Ended() {

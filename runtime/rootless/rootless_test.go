@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -130,13 +129,7 @@ func holder(dir string) (int, bool) {
 // gone waits until a process has ended.
 func gone(t *testing.T, what string, pid int) {
 	t.Helper()
-	for range 500 {
-		if !proc.Alive(pid) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond) // another process's end cannot be awaited otherwise
-	}
-	t.Errorf("%s, process %d, is alive", what, pid)
+	must.Await(t, "the end of "+what, func() bool { return !proc.Alive(pid) })
 }
 
 // TestEnter: the program keeps its process id, arguments and working directory, and is

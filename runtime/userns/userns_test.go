@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -51,9 +50,7 @@ func TestBelow(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids}
 	must.Do(t, cmd.Start())
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
-	for userns.Below(cmd.Process.Pid) == 1 {
-		time.Sleep(time.Millisecond)
-	}
+	must.Await(t, "the level below", func() bool { return userns.Below(cmd.Process.Pid) != 1 })
 	for pid, want := range map[int]int{os.Getpid(): 0, cmd.Process.Pid: 2, 1 << 30: -1} {
 		if got := userns.Below(pid); got != want {
 			t.Errorf("process %d is %d levels below, want %d", pid, got, want)

@@ -58,18 +58,6 @@ func killAll(t *testing.T, g *watchdog.Group, spare int) {
 	must.Report(t, g.KillAll(ctx, spare))
 }
 
-// await polls, since other processes' actions cannot be awaited otherwise.
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("never: %s", what)
-}
-
 func count(t *testing.T, g *watchdog.Group) int {
 	t.Helper()
 	pids, err := g.Pids()
@@ -81,7 +69,7 @@ func count(t *testing.T, g *watchdog.Group) int {
 // they are in, and of no others.
 func TestKill(t *testing.T) {
 	g, cmd := start(t, runtime.Limits{}, nil, "setsid sleep 1000 & (trap '' TERM; while :; do sleep 1; done) & exec sleep 1000")
-	await(t, "all of it is seen", func() bool { return count(t, g) >= 4 })
+	must.Await(t, "all of it is seen", func() bool { return count(t, g) >= 4 })
 	pids, err := g.Pids()
 	if err != nil || !slices.Contains(pids, cmd.Process.Pid) || slices.Contains(pids, os.Getpid()) {
 		t.Errorf("%v %v", pids, err)
@@ -99,7 +87,7 @@ func TestKill(t *testing.T) {
 // TestFreeze: a group that forks as fast as it can is suspended as a whole, and resumed.
 func TestFreeze(t *testing.T) {
 	g, _ := start(t, runtime.Limits{}, nil, "while :; do (:); done & while :; do (:) & wait; done")
-	await(t, "it forks", func() bool { return count(t, g) > 2 })
+	must.Await(t, "it forks", func() bool { return count(t, g) > 2 })
 	running := func() (n int) {
 		pids, err := g.Pids()
 		must.Do(t, err)
@@ -116,13 +104,13 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("%d run: %v", running(), err)
 	}
 	must.Report(t, g.Freeze(ctx, false))
-	await(t, "it runs again", func() bool { return running() > 0 })
+	must.Await(t, "it runs again", func() bool { return running() > 0 })
 }
 
 // TestKillForks: a group of forty processes that fork as fast as they can is killed too.
 func TestKillForks(t *testing.T) {
 	g, _ := start(t, runtime.Limits{}, nil, "for i in $(seq 40); do (while :; do (:) & wait; done) & done; wait")
-	await(t, "it forks", func() bool { return count(t, g) > 20 })
+	must.Await(t, "it forks", func() bool { return count(t, g) > 20 })
 	killAll(t, g, 0)
 }
 
@@ -136,8 +124,8 @@ func stats(t *testing.T, g *watchdog.Group) cgroup.Stats {
 // TestMemory: the process that uses the most memory is killed, and no other.
 func TestMemory(t *testing.T) {
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, "sleep 1000 & tail /dev/zero & while :; do sleep 1; done")
-	await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
-	await(t, "the others are left", func() bool { n := count(t, g); return n == 2 || n == 3 })
+	must.Await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
+	must.Await(t, "the others are left", func() bool { n := count(t, g); return n == 2 || n == 3 })
 	if s := stats(t, g); s.OOMKills != 1 || s.PeakMemory < 100<<20 || s.CPU <= 0 {
 		t.Errorf("%+v", s)
 	}
@@ -152,7 +140,7 @@ for i in range(5):
     if os.fork() == 0: time.sleep(1000)
 time.sleep(1000)'`
 	g, _ := start(t, runtime.Limits{Memory: 150 << 20}, nil, script)
-	await(t, "six processes", func() bool { return count(t, g) == 6 && stats(t, g).PeakPids >= 6 })
+	must.Await(t, "six processes", func() bool { return count(t, g) == 6 && stats(t, g).PeakPids >= 6 })
 	if s := stats(t, g); s.OOMKills != 0 || s.PeakMemory > 150<<20 {
 		t.Errorf("%+v", s)
 	}
@@ -162,7 +150,7 @@ time.sleep(1000)'`
 func TestHeld(t *testing.T) {
 	var held atomic.Int64
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, held.Load, "exit")
-	await(t, "its end", func() bool { return count(t, g) == 0 })
+	must.Await(t, "its end", func() bool { return count(t, g) == 0 })
 	g.Final()
 	if s := stats(t, g); s.OOMKills != 0 {
 		t.Errorf("%+v", s)
@@ -178,12 +166,12 @@ func TestHeld(t *testing.T) {
 func TestPids(t *testing.T) {
 	const script = "for i in $(seq %d); do sleep 1000 & done; wait"
 	near, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 30))
-	await(t, "it is near", near.NearPids)
+	must.Await(t, "it is near", near.NearPids)
 	if s := stats(t, near); s.PidsDenied != 0 {
 		t.Errorf("%+v", s)
 	}
 	full, _ := start(t, runtime.Limits{Pids: 32}, nil, fmt.Sprintf(script, 31))
-	await(t, "it is full", func() bool { return stats(t, full).PidsDenied > 0 })
+	must.Await(t, "it is full", func() bool { return stats(t, full).PidsDenied > 0 })
 }
 
 // TestVforkMemory: the child of a vfork shares its parent's memory, which counts once.
@@ -194,7 +182,7 @@ b = bytearray(60 << 20)
 for i in range(200): subprocess.run(["/bin/true"])
 os.execvp("sleep", ["sleep", "1000"])'`
 	g, cmd := start(t, runtime.Limits{Memory: 100 << 20}, nil, script)
-	await(t, "it is through", func() bool {
+	must.Await(t, "it is through", func() bool {
 		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
 		return err != nil || string(name) == "sleep\n" || count(t, g) == 0
 	})
@@ -220,7 +208,7 @@ ctypes.CDLL(None).syscall(60, 0)' & wait; sleep 1000`
 		t.Skip("the number of exit is amd64's")
 	}
 	g, _ := start(t, runtime.Limits{Memory: 100 << 20}, nil, script)
-	await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
+	must.Await(t, "the kill", func() bool { return stats(t, g).OOMKills > 0 })
 }
 
 func TestAttachRefusesOurOwn(t *testing.T) {
@@ -234,10 +222,10 @@ func TestAttachRefusesOurOwn(t *testing.T) {
 // namespace's inode number to another namespace, even after all its processes have ended.
 func TestNamespaceNumberReused(t *testing.T) {
 	old, _ := start(t, runtime.Limits{Memory: 100 << 20}, func() int64 { return 200 << 20 }, "exit")
-	await(t, "its end", func() bool { return count(t, old) == 0 })
+	must.Await(t, "its end", func() bool { return count(t, old) == 0 })
 	for range 20 {
 		next, _ := start(t, runtime.Limits{}, nil, "exec sleep 1000")
-		await(t, "the next is there", func() bool { return count(t, next) == 1 })
+		must.Await(t, "the next is there", func() bool { return count(t, next) == 1 })
 		if n := count(t, old); n != 0 {
 			t.Fatalf("%d processes of another are in it", n)
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 )
 
 // Do ends the test if err is not nil.
@@ -40,6 +41,17 @@ func Run(tb testing.TB, cmd *exec.Cmd) []byte {
 		tb.Fatalf("%v: %v: %s", cmd, err, out)
 	}
 	return out
+}
+
+// Await waits until a condition holds, which may take minutes on a busy machine. It polls, since nothing tells what other
+// processes do.
+func Await(tb testing.TB, what string, holds func() bool) {
+	tb.Helper()
+	for end := time.Now().Add(5 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatalf("waited in vain for %s", what)
+		}
+	}
 }
 
 // JSON returns a value as JSON.
