@@ -26,14 +26,15 @@ func TestBuffers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // most of the time nothing can be written
-			stalls := make(chan int64, 1)
+			stalls, stopped := make(chan int64, 1), make(chan struct{})
 			flood := func(c net.Conn) {
 				must.Report(t, c.(*net.TCPConn).SetWriteBuffer(32<<10))
-				stalls <- floodUntilStall(c)
+				stalls <- floodUntil(c, stopped)
 			}
 			mute := func(c net.Conn) {
 				must.Report(t, c.(*net.TCPConn).SetReadBuffer(32<<10))
 				_, _ = io.CopyN(io.Discard, c, read)
+				close(stopped)
 				<-stalls
 			}
 			w := newWorld(t)
@@ -65,13 +66,14 @@ func TestBuffers(t *testing.T) {
 			var held int64
 			if tt.up {
 				must.Report(t, c.SetWriteBuffer(32<<10))
-				held = floodUntilStall(c) - read
+				held = floodUntil(c, stopped) - read
 				stalls <- held
 			} else {
 				if _, err := io.CopyN(io.Discard, c, read); err != nil {
 					t.Fatal(err)
 				}
 				must.Report(t, c.SetReadBuffer(32<<10))
+				close(stopped)
 				held = <-stalls - read - unread(t, c)
 			}
 			if held > proxy.ConnectionBytes || held < 4096 {
@@ -91,10 +93,13 @@ func unread(t *testing.T, c *net.TCPConn) int64 {
 	return int64(n)
 }
 
-// floodUntilStall writes until nothing more can be written, and returns how much was written.
-func floodUntilStall(c net.Conn) (n int64) {
+// floodUntil writes until a second after the receiver has stopped, and returns how much was written.
+func floodUntil(c net.Conn, stopped <-chan struct{}) (n int64) {
+	go func() {
+		<-stopped
+		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	}()
 	for chunk := make([]byte, 64<<10); ; {
-		_ = c.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 		written, err := c.Write(chunk)
 		n += int64(written)
 		if err != nil {

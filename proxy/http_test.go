@@ -40,7 +40,7 @@ func converse(t testing.TB, address, text string) string {
 	must.Do(t, err)
 	defer func() { _ = c.Close() }()
 	go func() { _, _ = io.WriteString(c, text) }()
-	must.Do(t, c.SetReadDeadline(time.Now().Add(10*time.Second)))
+	must.Do(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	b, err := io.ReadAll(c)
 	if e, ok := err.(net.Error); ok && e.Timeout() {
 		t.Errorf("the connection is open after %q", b)

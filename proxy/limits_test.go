@@ -74,7 +74,7 @@ func TestTooManyRequests(t *testing.T) {
 // TestSlowloris: the proxy cuts a connection with an endless head or ClientHello, and serves others meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: 500 * time.Millisecond, HelloTime: 500 * time.Millisecond}})
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: time.Second, HelloTime: time.Second}})
 	address := serveLocal(t, p)
 	hello := string(captureHello(t, helloFor("allowed.test")))
 	var cut sync.WaitGroup
@@ -129,6 +129,6 @@ func TestLogFails(t *testing.T) {
 			t.Errorf("request %d: %v, %v, want %d", i, resp, err, want)
 		}
 		_ = c.Close()
-		waitFor(t, func() bool { return cfg.Log.Err() != nil })
+		must.Await(t, "the log's error", func() bool { return cfg.Log.Err() != nil })
 	}
 }

@@ -129,7 +129,7 @@ func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	waitFor(b, func() bool {
+	must.Await(b, r.name, func() bool {
 		c, err := net.DialTimeout("tcp", r.address, time.Second)
 		if err == nil {
 			_ = c.Close()

@@ -124,10 +124,9 @@ func TestTunnelHalfClose(t *testing.T) {
 // TestTunnelTime: an idle tunnel ends. A slow tunnel stays open until the end of its lifetime.
 func TestTunnelTime(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 300 * time.Millisecond, Lifetime: 1500 * time.Millisecond}})
-	address := serveLocal(t, p)
+	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 300 * time.Millisecond}})
 	w.raw(silent)
-	c, _ := openTunnel(t, address)
+	c, _ := openTunnel(t, serveLocal(t, p))
 	if _, err := io.ReadAll(c); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Log(err)
 	}
@@ -135,17 +134,18 @@ func TestTunnelTime(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	w.raw(func(c net.Conn) { // a byte now and then, one way
-		for tick := time.NewTicker(100 * time.Millisecond); ; <-tick.C {
+		for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
 			if _, err := c.Write([]byte("x")); err != nil {
 				tick.Stop()
 				return
 			}
 		}
 	})
+	p, log = w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: time.Second, Lifetime: 1500 * time.Millisecond}})
 	begun := time.Now()
-	c, _ = openTunnel(t, address)
+	c, _ = openTunnel(t, serveLocal(t, p))
 	_, _ = io.ReadAll(c)
-	if e := log.next(t); words(e) != "connect allow lifetime" || e.Down < 10 || time.Since(begun) < 1400*time.Millisecond {
+	if e := log.next(t); words(e) != "connect allow lifetime" || e.Down < 2 || time.Since(begun) < 1400*time.Millisecond {
 		t.Errorf("%+v after %v", e, time.Since(begun))
 	}
 }
@@ -229,15 +229,6 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-func waitFor(t testing.TB, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatal("waited too long")
-		}
-	}
-}
-
 // TestClose: Close ends and logs everything, and leaves no goroutine or file behind.
 func TestClose(t *testing.T) {
 	w := newWorld(t)
@@ -263,11 +254,7 @@ func TestClose(t *testing.T) {
 	if n := openFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
 		t.Errorf("%d descriptors for %d tunnels", n, tunnels)
 	}
-	begun := time.Now()
-	must.Report(t, p.Close())
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("closed after %v", took)
-	}
+	must.Report(t, p.Close()) // before any limit of time
 	must.Report(t, <-done)
 	must.Report(t, p.Close())
 	for range tunnels {
@@ -287,7 +274,7 @@ func TestClose(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	waitFor(t, func() bool { return runtime.NumGoroutine() <= goroutines+1 && openFiles(t) <= files+1 })
+	must.Await(t, "the last goroutine and file", func() bool { return runtime.NumGoroutine() <= goroutines+1 && openFiles(t) <= files+1 })
 }
 
 func openFiles(t testing.TB) int {

@@ -300,7 +300,7 @@ func (b *book) next(t testing.TB) proxy.Entry {
 	select {
 	case e := <-b.entries:
 		return e
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no entry in the log")
 		return proxy.Entry{}
 	}

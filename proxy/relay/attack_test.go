@@ -53,7 +53,7 @@ func TestLeftIsCounted(t *testing.T) {
 		await(t, "the request at the provider", began)
 		cancel()
 		close(release)
-		until(t, "the count", func() bool { return len(r.relay.Facts().Statuses) == 1 })
+		must.Await(t, "the count", func() bool { return len(r.relay.Facts().Statuses) == 1 })
 		if u := r.relay.Facts().Usage; u != (proxy.Usage{Input: 9000, Output: 5000}) {
 			t.Errorf("stream %v: usage %+v", stream, u)
 		}
@@ -163,7 +163,7 @@ func TestLogIsBounded(t *testing.T) {
 	_, _ = io.WriteString(conn, "no request\r\n\r\n")
 	_, _ = io.ReadAll(conn)
 	_ = conn.Close()
-	until(t, "the third line", func() bool { return strings.Count(r.log.String(), "\n") == 3 })
+	must.Await(t, "the third line", func() bool { return strings.Count(r.log.String(), "\n") == 3 })
 	for range 10 {
 		resp := r.post(responsesPath, `{"model":"m"}`)
 		if got := text(t, resp); resp.StatusCode != 429 || resp.Header.Get("X-Sbench-Relay") != "request_limit" || resp.Header.Get("X-Should-Retry") != "false" {

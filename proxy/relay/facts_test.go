@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -220,7 +221,7 @@ func TestBudgetsAtOnce(t *testing.T) {
 					}
 				})
 			}
-			until(t, "the last answer", func() bool { return asked.Load()+refused.Load() == 30 })
+			must.Await(t, "the last answer", func() bool { return asked.Load()+refused.Load() == 30 })
 			close(release)
 			wg.Wait()
 			if asked.Load() != c.most || refused.Load() != 30-c.most {

@@ -271,7 +271,7 @@ func TestCut(t *testing.T) {
 			if got, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("%s, stream %v: read %q, %v", api.path, stream, got, err)
 			}
-			until(t, "the cut", func() bool { return r.relay.Facts().Failed[relay.AnswerCut] == 1 })
+			must.Await(t, "the cut", func() bool { return r.relay.Facts().Failed[relay.AnswerCut] == 1 })
 			f := r.relay.Facts()
 			if !f.ProviderFailed() || f.LastCause != relay.AnswerCut || f.Usage.Total() == 0 || !f.Usage.Estimated {
 				t.Errorf("%s, stream %v: facts %+v", api.path, stream, f)
@@ -285,7 +285,7 @@ func TestCut(t *testing.T) {
 func TestSilence(t *testing.T) {
 	for _, head := range []bool{false, true} {
 		url, _, ended := stuck(t, head)
-		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 50 * time.Millisecond })
+		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 500 * time.Millisecond })
 		body := `{"model":"m","stream":true,"max_tokens":5000}`
 		resp := r.post(messagesPath, body)
 		_, err := io.ReadAll(resp.Body)
@@ -319,7 +319,7 @@ func TestSilentErrors(t *testing.T) {
 			<-r.Context().Done()
 			ended <- struct{}{}
 		})
-		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 50 * time.Millisecond })
+		r := newRig(t, relay.Anthropic, url, func(c *relay.Config) { c.Limits.Silence = 500 * time.Millisecond })
 		watch := time.AfterFunc(patience, func() { _ = r.relay.Close() })
 		resp := r.post(messagesPath, body)
 		if got := text(t, resp); resp.StatusCode != code || !strings.Contains(got, "sbench: the provider") {

@@ -26,7 +26,7 @@ func TestNoGoroutineOutlives(t *testing.T) {
 		useAndClose(t, false)
 		useAndClose(t, true)
 	}
-	until(t, "the end of the last goroutine", func() bool { return runtime.NumGoroutine() <= before })
+	must.Await(t, "the end of the last goroutine", func() bool { return runtime.NumGoroutine() <= before })
 	if stacks := allStacks(); strings.Contains(stacks, "proxy/relay.(*") {
 		t.Errorf("there are goroutines left:\n%s", stacks)
 	}
@@ -95,5 +95,5 @@ func useAndClose(t *testing.T, h2 bool) {
 		t.Errorf("close: %v", err)
 	}
 	wg.Wait()
-	until(t, "the end of the last connection to the provider", func() bool { return open.Load() == 0 })
+	must.Await(t, "the end of the last connection to the provider", func() bool { return open.Load() == 0 })
 }

@@ -49,7 +49,7 @@ func TestSlowAgents(t *testing.T) {
 			if _, err := io.WriteString(conn, c.send); err != nil {
 				t.Fatal(err)
 			}
-			until(t, c.reason, func() bool { return strings.Contains(r.log.String(), c.reason) })
+			must.Await(t, c.reason, func() bool { return strings.Contains(r.log.String(), c.reason) })
 		})
 	}
 }
@@ -109,9 +109,9 @@ func TestConnecting(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		until(t, "the request", func() bool { return r.relay.Facts().Sent == i+1 })
+		must.Await(t, "the request", func() bool { return r.relay.Facts().Sent == i+1 })
 		cancel()
-		until(t, "its end", func() bool { return r.relay.Facts().Left == i+1 })
+		must.Await(t, "its end", func() bool { return r.relay.Facts().Left == i+1 })
 	}
 	sockets, err := os.ReadFile("/proc/self/net/tcp")
 	must.Do(t, err)

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -167,14 +166,4 @@ func (a *answers) seen() (n int, last *http.Request, body string) {
 }
 
 // patience is how long a test waits for something that should happen at once.
-const patience = 20 * time.Second
-
-// until waits until other goroutines have made ok true.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen", what)
-		}
-	}
-}
+const patience = time.Minute
