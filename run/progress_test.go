@@ -55,7 +55,7 @@ func TestProgressSchema(t *testing.T) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	cfg, e := config(t,
-		row("right", "do it right", ""), row("wrong", "do it wrong", ""), row("broken", "do it right", ""), row("hangs", "hang", ""),
+		row("right", "do it right", ""), row("wrong", "do it wrong", ""), row("broken", "do it right", ""), row("hangs", "hang until its limit", ""),
 		`{"id": "later", "family": "tool_call", "environment": {"image": "base"}}`,
 		row("big", "do it right", `, "resources": {"memory": "4000g"}`), row("also big", "do it right", `, "resources": {"memory": "4000g"}`),
 	)

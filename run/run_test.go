@@ -182,7 +182,11 @@ func (e *engine) Create(ctx context.Context, cfg runtime.Config) (runtime.Sandbo
 }
 
 func row(id, instructions, more string) string {
-	return fmt.Sprintf(`{"id": %q, "family": "terminal_task", "input": {"instructions": %q}, "environment": {"image": "base", "timeout_seconds": 1%s}, "eval": {"checker": {"command": ["check"]}}}`, id, instructions, more)
+	seconds := 60
+	if strings.Contains(instructions, "until its limit") {
+		seconds = 1
+	}
+	return fmt.Sprintf(`{"id": %q, "family": "terminal_task", "input": {"instructions": %q}, "environment": {"image": "base", "timeout_seconds": %d%s}, "eval": {"checker": {"command": ["check"]}}}`, id, instructions, seconds, more)
 }
 
 // setup is what a plan and a site are made from.
@@ -273,7 +277,7 @@ func TestOutcomes(t *testing.T) {
 		row("wrong", "do it wrong", ""),
 		row("nothing", "do nothing", ""),
 		row("fails", "exit with 3", ""),
-		row("hangs", "hang", ""),
+		row("hangs", "hang until its limit", ""),
 		`{"id": "later", "family": "tool_call", "environment": {"image": "base"}}`,
 	)
 	var events []string
@@ -327,7 +331,7 @@ func TestAfterTimeout(t *testing.T) {
 		{"against the task", `, "verify_after_timeout": true`, new(false), failed, new(false), failed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, _ := config(t, row("hangs", "leave it right and hang", tt.row), row("fails", "leave it right", tt.row), row("wrong", "hang", tt.row))
+			cfg, _ := config(t, row("hangs", "leave it right and hang until its limit", tt.row), row("fails", "leave it right", tt.row), row("wrong", "hang until its limit", tt.row))
 			cfg.Tester.Verification.AfterTimeout = tt.tester
 			ran(t, cfg)
 			all := records(t, cfg)

@@ -15,7 +15,7 @@ func TestCodeWays(t *testing.T) {
 	for _, c := range readCases(t, "ways.txtar") {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			task := codeTask{Prompt: c.files["prompt.py"], Tests: c.files["tests.py"], Extract: strings.TrimSpace(c.files["extract"]), Timeout: 20}
+			task := codeTask{Prompt: c.files["prompt.py"], Tests: c.files["tests.py"], Extract: strings.TrimSpace(c.files["extract"]), Timeout: 120}
 			for _, way := range []string{"without", "with", "quick", "off"} {
 				if c.files[way] == "" {
 					continue
@@ -46,7 +46,7 @@ func TestCodeWays(t *testing.T) {
 // TestCodeSyntaxError: the message says where the candidate is no Python.
 func TestCodeSyntaxError(t *testing.T) {
 	w := newCodeWorld(t)
-	v, err := w.judge(t, codeTask{Tests: "assert f() == 1\n", Timeout: 20}, "\ndef f(:\n")
+	v, err := w.judge(t, codeTask{Tests: "assert f() == 1\n", Timeout: 120}, "\ndef f(:\n")
 	if err != nil || v.Reason != "candidate_not_python" || !strings.Contains(v.Message, "line 2") {
 		t.Errorf("%v %s %s", err, v.Reason, v.Message)
 	}

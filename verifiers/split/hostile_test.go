@@ -31,7 +31,7 @@ import json, subprocess
 q = json.loads(input())
 ` + s.build + `
 try:
-    p = subprocess.run(["run-candidate", *` + s.run + `, q], stdin=subprocess.DEVNULL, capture_output=True, timeout=1)
+    p = subprocess.run(["run-candidate", *` + s.run + `, q], stdin=subprocess.DEVNULL, capture_output=True, timeout=5)
     print(json.dumps([p.returncode, p.stdout[:500].decode("utf-8", "replace").strip()]))
 except subprocess.TimeoutExpired:
     print(json.dumps([None, ""]))

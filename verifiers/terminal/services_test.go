@@ -26,12 +26,12 @@ func TestServices(t *testing.T) {
 		name, script, reason string
 		eval                 map[string]any
 	}{
-		{"answers", start + solve, "", map[string]any{"checker": checker, "services": []any{service(serve, 20)}}},
-		{"wrong answer", start + "echo 43 > answer.txt", "checker_failed", map[string]any{"checker": checker, "services": []any{service(serve, 20)}}},
+		{"answers", start + solve, "", map[string]any{"checker": checker, "services": []any{service(serve, 60)}}},
+		{"wrong answer", start + "echo 43 > answer.txt", "checker_failed", map[string]any{"checker": checker, "services": []any{service(serve, 60)}}},
 		{"never ready", solve, "checker_failed", map[string]any{"checker": checker, "services": []any{service(serve, 1)}}},
 		{"in order", start + solve, "", map[string]any{"checker": checker, "services": []any{map[string]any{"command": []string{"touch", "first"}, "ready": "test -e first"}, service("test -e first && "+serve, 20)}}},
 		{"what the agent left running is dead", start + solve + "; (" + serve + ") >/dev/null 2>&1 &", "checker_failed", map[string]any{"checker": checker}},
-		{"as many as wanted", start + solve, "", map[string]any{"checker": map[string]any{"command": "sleep 0.2; " + ask}, "services": []any{map[string]any{"command": "sleep 1000"}, service(serve, 20)}}},
+		{"as many as wanted", start + solve, "", map[string]any{"checker": map[string]any{"command": "sleep 0.2; " + ask}, "services": []any{map[string]any{"command": "sleep 1000"}, service(serve, 60)}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,7 +83,11 @@ func TestRewards(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			filetest.Write(t, w.dir, map[string]string{"hidden/p/check.sh": "#!/bin/bash\n" + tt.script + "\n"})
-			_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh", "reward": true, "timeout_seconds": 5}}, verifiers.Permissions{})
+			seconds := 60
+			if tt.name == "too late" {
+				seconds = 2
+			}
+			_, v := w.attempt(t, solve, map[string]any{"checker": map[string]any{"source": "script", "path": "p/check.sh", "reward": true, "timeout_seconds": seconds}}, verifiers.Permissions{})
 			if v.Score != tt.score || v.Reason != tt.reason || !strings.Contains(v.Message, tt.said) {
 				t.Errorf("score %v, %q: %s\n%s%s", v.Score, v.Reason, v.Message, v.Stdout, v.Stderr)
 			}

@@ -155,7 +155,7 @@ func TestTerminalTask(t *testing.T) {
 		{"honest, with modules of its own", "pytest", solve + `; echo raise SystemExit > pytest.py; mkdir pkg; echo x=1 > pkg/__init__.py`, ""},
 		{"honest, asset", "asset", `cp data/asset.txt answer.txt`, ""},
 		{"honest, program", "runs", `echo 'print(44)' > solution.py`, ""},
-		{"honest, slow", "slow", `echo 'sleep 0.1' > slow.sh; ` + solve, ""},
+		{"honest, slow", "hungry", `echo 'sleep 0.1' > slow.sh; ` + solve, ""},
 		{"honest, hungry", "hungry", `echo 'exec python3 -c "b = bytearray(3 << 20)"' > slow.sh; ` + solve, ""},
 		{"honest, output left in flight", "shell", solve + `; cat > f.py <<'P'
 import socket, array, time, os
