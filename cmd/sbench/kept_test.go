@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"cmp"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -12,26 +14,29 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// ask opens a port of its own, and asks the server at port 8098.
-const ask = `touch /tmp/own; python3 -c '
+// ask opens a port of its own, and asks the server at port 8098, for at most so many seconds.
+func ask(seconds int) string {
+	return fmt.Sprintf(`touch /tmp/own; python3 -c '
 import socket, urllib.request as u
 own = socket.create_server(("127.0.0.1", 9000))
-assert u.urlopen("http://127.0.0.1:8098/", timeout=5).read() == b"42"
-'`
+assert u.urlopen("http://127.0.0.1:8098/", timeout=%d).read() == b"42"
+'`, seconds)
+}
 
 // A keeping is a task that keeps processes, with the harness's script.
 type keeping struct {
 	script  string
 	sidecar string         // the Python program of a sidecar; "" for no sidecar
 	checker map[string]any // nil means the command ask
+	limit   int            // seconds of the harness; 0 means a minute
 }
 
 // run writes a pack with the task, and returns the arguments of sbench for a run of it.
 func (k keeping) run(t *testing.T, output string) []string {
 	if k.checker == nil {
-		k.checker = map[string]any{"command": ask, "timeout_seconds": 30}
+		k.checker = map[string]any{"command": ask(30), "timeout_seconds": 60}
 	}
-	environment := map[string]any{"keep_processes": true, "timeout_seconds": 5, "resources": map[string]any{"memory": "128m", "pids": 64}}
+	environment := map[string]any{"keep_processes": true, "timeout_seconds": cmp.Or(k.limit, 60), "resources": map[string]any{"memory": "128m", "pids": 64}}
 	if k.checker["image"] != nil {
 		environment["candidate"] = "machine"
 	}
@@ -92,6 +97,7 @@ func TestKeepProcesses(t *testing.T) {
 	before := h.runs()
 	const writes = "(while :; do date > $RANDOM; done) & (trap '' TERM; while :; do date >> log; done) & "
 	own := map[string]any{"image": containerdtest.Image, "command": "grep -qx 42 /logs/artifacts/said", "collect": []any{map[string]any{"command": "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://127.0.0.1:8098/\").read().decode())' > /logs/artifacts/said"}}}
+	hasty := map[string]any{"command": ask(5)}
 	for name, tt := range map[string]struct {
 		keeping
 		want string
@@ -99,14 +105,14 @@ func TestKeepProcesses(t *testing.T) {
 		"solved":                       {keeping{script: served("pass")}, "passed=1"},
 		"writes all the time":          {keeping{script: served("pass") + writes}, "passed=1"},
 		"nothing is left":              {keeping{script: "true"}, "verified=1 passed=0"},
-		"a port of the checker's":      {keeping{script: served("pass") + "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 9000)); time.sleep(1000)' & sleep 1"}, "verified=1 passed=0"},
+		"a port of the checker's":      {keeping{script: served("pass") + "python3 -c 'import socket, time; s = socket.create_server((\"127.0.0.1\", 9000)); time.sleep(1000)' & until (: > /dev/tcp/127.0.0.1/9000) 2> /dev/null; do sleep 0.05; done"}, "verified=1 passed=0"},
 		"the checker's files":          {keeping{script: served(`assert subprocess.run("ls /proc/*/root/tmp/own", shell=True).returncode == 0`)}, "verified=1 passed=0"},
 		"all processes":                {keeping{script: served("os.kill(-1, signal.SIGKILL)")}, "verified=1 passed=0"},
 		"more memory than there is":    {keeping{script: served(`b"x" * (1 << 30)`)}, "verified=1 passed=0"},
 		"more files than there may be": {keeping{script: served(`open("/dev/shm/x", "wb").write(b"x" * (1 << 28))`)}, "verified=1 passed=0"},
-		"an answer that never ends":    {keeping{script: served("time.sleep(1000)")}, "verified=1 passed=0"},
-		"ended at its limit":           {keeping{script: "trap '' TERM; " + served("pass") + "trap - TERM; sleep 1000"}, "verified=1 passed=0"},
-		"suspended by itself":          {keeping{script: served("os.kill(os.getpid(), signal.SIGSTOP)")}, "verified=1 passed=0"},
+		"an answer that never ends":    {keeping{script: served("time.sleep(1000)"), checker: hasty}, "verified=1 passed=0"},
+		"ended at its limit":           {keeping{script: "trap '' TERM; " + served("pass") + "trap - TERM; sleep 1000", limit: 5}, "verified=1 passed=0"},
+		"suspended by itself":          {keeping{script: served("os.kill(os.getpid(), signal.SIGSTOP)"), checker: hasty}, "verified=1 passed=0"},
 		"a sidecar with a state":       {keeping{script: told("42"), sidecar: store}, "passed=1"},
 		"a sidecar without it":         {keeping{script: "true", sidecar: store}, "verified=1 passed=0"},
 		"a sidecar that was killed":    {keeping{script: told("os._exit(1)"), sidecar: store}, "verified=1 passed=0"},

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -100,13 +99,7 @@ func (h testHost) mark(name string) string { return "sbench-kill-test-" + name }
 // await waits for the harness's process.
 func (h testHost) await(name string) {
 	h.t.Helper()
-	for range 6000 {
-		if h.alive(name) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond) // another program's process can only be polled for
-	}
-	h.t.Fatalf("no process of %s", name)
+	must.Await(h.t, "a process of "+name, func() bool { return h.alive(name) })
 }
 
 func (h testHost) alive(name string) bool { return h.pidOf(name) != "" }
@@ -278,27 +271,24 @@ func TestKilledImport(t *testing.T) {
 	h := newHost(t)
 	archive, err := containerdtest.Archive()
 	must.Do(t, err)
-	h.state = filepath.Join(h.dir, "state")
-	h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(h.dir, "root"), "SBENCH_STATE="+h.state, "CONTAINERD_ADDRESS=none")
-	cmd := exec.Command("sbench", "image", "import", archive)
-	cmd.Env = h.env
-	must.Do(t, cmd.Start())
+	dir := ""
 	unpacks := func() bool { // the layer's files appear
-		found, err := filepath.Glob(filepath.Join(h.dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
+		found, err := filepath.Glob(filepath.Join(dir, "root/containerd/root/io.containerd.snapshotter.v1.*/snapshots/*/fs/usr"))
 		must.Do(t, err)
 		return len(found) > 0
 	}
-	for range 3000 {
-		if unpacks() {
-			break
-		}
-		time.Sleep(10 * time.Millisecond) // another program's work can only be polled for
+	err = nil
+	for n := 0; err == nil && n < 20; n++ { // until an import is killed before it ends
+		dir = filepath.Join(h.dir, fmt.Sprint(n))
+		h.state = filepath.Join(dir, "state")
+		h.env = append(h.env, "SBENCH_ROOT="+filepath.Join(dir, "root"), "SBENCH_STATE="+h.state, "CONTAINERD_ADDRESS=none")
+		cmd := exec.Command("sbench", "image", "import", archive)
+		cmd.Env = h.env
+		must.Do(t, cmd.Start())
+		must.Await(t, "something unpacked", unpacks)
+		_ = cmd.Process.Kill() // it may have ended
+		err = cmd.Wait()
 	}
-	if !unpacks() {
-		t.Fatal("nothing was unpacked")
-	}
-	must.Do(t, cmd.Process.Kill())
-	_ = cmd.Wait()
 	out, _ := h.sbench(0, "gc")
 	if !strings.Contains(out, "removed what run") {
 		t.Errorf("gc: %q", out)
@@ -306,12 +296,8 @@ func TestKilledImport(t *testing.T) {
 	if out, _ = h.sbench(0, "gc"); out != "" {
 		t.Errorf("gc finds more: %q", out)
 	}
-	for range 300 { // the daemon collects garbage when it likes
-		if !unpacks() {
-			return
-		}
+	must.Await(t, "the end of half an image", func() bool { // the daemon collects garbage when it likes
 		h.sbench(0, "image", "ls")
-		time.Sleep(100 * time.Millisecond)
-	}
-	t.Error("half an image is left")
+		return !unpacks()
+	})
 }

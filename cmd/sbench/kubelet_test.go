@@ -155,7 +155,7 @@ users: [{name: admin, user: {token: test}}]
 	loaded.QPS, loaded.Burst = 100, 200
 	k.api, err = kubernetes.NewForConfig(loaded)
 	must.Do(t, err)
-	awaited(t, "the API server", func() bool {
+	must.Await(t, "the API server", func() bool {
 		_, err := k.api.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 		return err == nil
 	})
@@ -415,7 +415,7 @@ func (k *kubeCluster) container(ctx context.Context, pod *corev1.Pod, c corev1.C
 func (k *kubeCluster) killOne(job string) string {
 	k.t.Helper()
 	var name string
-	awaited(k.t, "a pod of "+job, func() bool {
+	must.Await(k.t, "a pod of "+job, func() bool {
 		list, err := k.api.CoreV1().Pods("default").List(k.t.Context(), metav1.ListOptions{LabelSelector: "batch.kubernetes.io/job-name=" + job})
 		must.Do(k.t, err)
 		for _, pod := range list.Items {

@@ -57,12 +57,12 @@ func TestKubernetes(t *testing.T) {
 	t.Run("suspended and continued", func(t *testing.T) {
 		k := k.in(t)
 		k.apply(job("suspended", "--shards", "2", "--parallel", "1"))
-		awaited(t, "an attempt", func() bool {
+		must.Await(t, "an attempt", func() bool {
 			pods := k.podsOf("suspended")
 			return len(pods) > 0 && strings.Contains(k.logOf(pods[0]), "[1/")
 		})
 		k.suspend("suspended", true)
-		awaited(t, "the end of the pods", func() bool {
+		must.Await(t, "the end of the pods", func() bool {
 			status := k.job("suspended").Status
 			return status.Active == 0 && (status.Terminating == nil || *status.Terminating == 0)
 		})
@@ -120,7 +120,7 @@ func (k *kubeCluster) suspend(name string, on bool) {
 // ended waits for the end of a Job, and reports whether it is complete.
 func (k *kubeCluster) ended(name string) (complete bool) {
 	k.t.Helper()
-	awaited(k.t, "the end of job "+name, func() bool {
+	must.Await(k.t, "the end of job "+name, func() bool {
 		for _, c := range k.job(name).Status.Conditions {
 			if c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
 				complete = c.Type == batchv1.JobComplete

@@ -401,7 +401,8 @@ func TestPackSWEBench(t *testing.T) {
 }
 
 // TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats, and the
-// task's tests execute its files. A process that goes on writing can leave the file empty when it is read.
+// task's tests execute its files. The tests wait for what is left in the background, at paths in which sbench redirects nothing,
+// so that it is there in each run.
 func TestPackRewards(t *testing.T) {
 	c := containerdtest.Open(t)
 	withImage(t, c, appImage, t.TempDir(), "/app")
@@ -410,8 +411,8 @@ func TestPackRewards(t *testing.T) {
 			`./program; echo '{"a": 0}' > /logs/verifier/reward.json`, `echo 1 > /logs/verifier/reward.txt`,
 		},
 		"left-behind": {
-			`./program; sleep 0.5; echo 0 > /logs/verifier/reward.txt`, // it writes in every run, not by chance in one
-			`(setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
+			`echo 0 > /logs/verifier/reward.txt; ./program && until grep -qx 1 /logs/./verifier/reward.txt; do sleep 0.05; done`,
+			`(setsid sh -c 'while :; do echo 1 > /logs/verifier/x; mv /logs/verifier/x /logs/verifier/reward.txt; done' >/dev/null 2>&1 &)`,
 		},
 		"killed": {
 			`echo 1 > /logs/verifier/reward.txt; ./program; echo 0 > /logs/verifier/reward.txt`, `kill -9 $PPID`,
@@ -427,8 +428,8 @@ func TestPackRewards(t *testing.T) {
 		"honest":     {`./program && echo 1 > /logs/verifier/reward.txt`, `true`},
 		"not-a-file": {`./program`, `rm /logs/verifier/reward.txt; mkdir /logs/verifier/reward.txt`},
 		"a-pipe": {
-			`./program > o; echo 0 > /logs/verifier/reward.txt`,
-			`cd /logs/verifier && rm reward.txt && mkfifo reward.txt && (exec > /dev/null 2>&1; ln reward.txt other; sleep 0.3; rm reward.txt; echo 1 > reward.txt; cat other) &`,
+			`./program > o; echo 0 > /logs/verifier/reward.txt; until [ -f /logs/./verifier/reward.txt ] || [ -f /logs/./canary/reward.txt ]; do sleep 0.05; done`,
+			`cd /logs/verifier; mkfifo reward.txt; (exec < reward.txt > /dev/null 2>&1; echo 1 > x; mv x reward.txt; cat) &`,
 		},
 	}
 	source := t.TempDir()
@@ -445,8 +446,8 @@ func TestPackRewards(t *testing.T) {
 	expect(t, codeUsage, "checked 11 task(s): reference passed 1, empty passed 0", "pack", "check", "--quiet", "--output-dir", records, out)
 	text := must.Read(t, filepath.Join(records, "reference", "candidates.jsonl"))
 	for name, reason := range map[string]string{
-		"another-reward": "checker_failed", "left-behind": "(passes_broken_tests|no_reward|checker_failed)", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
-		"too-much": "passes_broken_tests", "own-tests": "checker_failed", "no-reward": "no_reward", "not-a-file": "no_reward", "a-pipe": "(passes_broken_tests|checker_failed)",
+		"another-reward": "checker_failed", "left-behind": "passes_broken_tests", "killed": "checker_failed", "a-link": "(no_reward|checker_failed)", "no-number": "no_reward",
+		"too-much": "passes_broken_tests", "own-tests": "checker_failed", "no-reward": "no_reward", "not-a-file": "no_reward", "a-pipe": "passes_broken_tests",
 	} {
 		if !regexp.MustCompile(`"task_id":"` + name + `".*"failure_reason":"` + reason + `"`).Match(text) {
 			t.Errorf("%s failed for another reason than %s", name, reason)

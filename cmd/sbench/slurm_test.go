@@ -14,7 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -74,12 +73,12 @@ NodeName=n1 NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=%[4]d CPUs=4 RealMemory=6
 NodeName=n2 NodeHostname=%[1]s NodeAddr=127.0.0.1 Port=%[5]d CPUs=4 RealMemory=64000
 PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE
 `, name, dir, ports[0], ports[1], ports[2], socket), 0o644))
-	awaited(t, "munge's socket", func() bool { _, err := os.Stat(socket); return err == nil })
+	must.Await(t, "munge's socket", func() bool { _, err := os.Stat(socket); return err == nil })
 	c.daemon("slurmctld", "-D")
 	for _, node := range []string{"n1", "n2"} {
 		c.nodes[node] = c.daemon("slurmd", "-D", "-N", node)
 	}
-	awaited(t, "two idle nodes", func() bool { return strings.Count(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "idle") == 2 })
+	must.Await(t, "two idle nodes", func() bool { return strings.Count(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "idle") == 2 })
 	return c
 }
 
@@ -135,16 +134,6 @@ func freePorts(t *testing.T, n int) (ports []int) {
 	return ports
 }
 
-// awaited waits until a condition holds.
-func awaited(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // slow writes a pack with tasks whose harness takes so many seconds, and returns the tester file.
 func (c *cluster) slow(name string, tasks int, seconds float64) (tester, out string) {
 	c.t.Helper()
@@ -165,7 +154,7 @@ func (c *cluster) submit(out string, args ...string) (script, id string) {
 // ended waits for the end of a job.
 func (c *cluster) ended(id string) {
 	c.t.Helper()
-	awaited(c.t, "the end of job "+id, func() bool { return c.slurm("squeue", "-h", "-j", id) == "" })
+	must.Await(c.t, "the end of job "+id, func() bool { return c.slurm("squeue", "-h", "-j", id) == "" })
 }
 
 // done returns how many attempts of the shards in a directory are recorded.
@@ -264,7 +253,7 @@ func (c *cluster) nodeFails(t *testing.T) {
 	tester, out := c.slow("node", 8, 3)
 	_, id := c.submit(out, tester, "--shards", "2", "--", "--retries", "0")
 	var pids []int
-	awaited(t, "records of both shards", func() bool {
+	must.Await(t, "records of both shards", func() bool {
 		pids = jobProcesses(out)
 		return c.done(out) >= 2 && len(pids) > 0
 	})
@@ -274,7 +263,7 @@ func (c *cluster) nodeFails(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}
-	awaited(t, "the loss to be noticed", func() bool { return strings.Contains(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "n2 down") })
+	must.Await(t, "the loss to be noticed", func() bool { return strings.Contains(c.slurm("sinfo", "-h", "-N", "-o", "%N %T"), "n2 down") })
 	c.nodes["n2"] = c.daemon("slurmd", "-D", "-N", "n2")
 	c.merged(t, out, id, 8)
 }
@@ -326,7 +315,7 @@ func (c *cluster) working(name string) bool {
 func (c *cluster) cancelled(t *testing.T) {
 	tester, out := c.slow("cancel", 4, 5)
 	script, id := c.submit(out, tester, "--shards", "2")
-	awaited(t, "both shards to work", func() bool { return len(jobProcesses(out)) >= 2 && c.working("cancel") })
+	must.Await(t, "both shards to work", func() bool { return len(jobProcesses(out)) >= 2 && c.working("cancel") })
 	c.slurm("scancel", "--batch", "--signal=TERM", id)
 	c.ended(id)
 	if c.working("cancel") {

@@ -170,16 +170,10 @@ func (h testHost) nothingLeft(before []string) {
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	must.Do(h.t, err)
 	for _, l := range loops {
-		used := func() bool {
+		must.Await(h.t, "the end of loop device "+l, func() bool { // whoever holds it, such as a copy of the mounts, ends later
 			text, err := os.ReadFile(l)
-			return err == nil && strings.Contains(string(text), containerdtest.Options().Root)
-		}
-		for end := time.Now().Add(30 * time.Second); used() && time.Now().Before(end); {
-			time.Sleep(50 * time.Millisecond) // whoever holds it, such as a copy of the mounts, ends later
-		}
-		if used() {
-			h.t.Errorf("loop device: %s", l)
-		}
+			return err != nil || !strings.Contains(string(text), containerdtest.Options().Root)
+		})
 	}
 	images, err := os.ReadDir(filepath.Join(containerdtest.Options().Root, "volumes"))
 	if err == nil && len(images) > 0 {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -85,7 +86,8 @@ func TestFetches(t *testing.T) {
 		"tasks/s/solution/solve.sh": "mkdir /srv/www; cd /srv/www; echo 42 > answer.txt\npython3 -m http.server 8098 >/dev/null 2>&1 &\nuntil (: >/dev/tcp/127.0.0.1/8098) 2>/dev/null; do sleep 0.1; done\n",
 		"hosts":                     "11.0.0.1 tools.example\n",
 	})
-	server := exec.Command("unshare", "--net", "sh", "-c", `cd "$0"; exec python3 -m http.server 80`, filepath.Join(h.dir, "www"))
+	server := exec.Command("python3", "-m", "http.server", "80")
+	server.Dir, server.SysProcAttr = filepath.Join(h.dir, "www"), &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
 	must.Do(t, server.Start())
 	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
 	for name, tt := range map[string]struct{ domains, harness, want string }{

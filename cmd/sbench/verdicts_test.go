@@ -220,7 +220,7 @@ var hostileAgents = []struct{ name, script string }{
 	{"forks", "echo right > answer; perl -e '$p = $$; 1 while defined fork; sleep($$ == $p ? 2 : 999)'; exit 4"},
 	{"threads", "echo right > answer; python3 -c 'import threading,time; [threading.Thread(target=time.sleep,args=(1,)).start() for _ in iter(int,1)]'; exit 4"},
 	{"memory", "echo right > answer; python3 -c 'b=bytearray(3<<30)'; sleep 1; exit 5"},
-	{"memory in pieces", "echo right > answer; for i in 1 2 3 4 5 6; do python3 -c 'b=bytearray(80<<20); import time; time.sleep(2)' & done; wait; exit 5"},
+	{"memory in pieces", "echo right > answer; for i in 1 2 3 4 5 6; do python3 -c 'b=bytearray(80<<20); import time; time.sleep(15)' & done; wait; exit 5"},
 	{"memory in tmp", "echo right > answer; head -c 900000000 /dev/zero > /tmp/x; head -c 900000000 /dev/zero > /dev/shm/x; exit 6"},
 	{"disk", "echo right > answer; head -c 99000000000 /dev/zero > big; exit 7"},
 	{"disk, removed", "head -c 99000000000 /dev/zero > big; rm big; echo right > answer"},
@@ -248,7 +248,7 @@ var hostileAgents = []struct{ name, script string }{
 func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder
-	seconds := 6 * slowness(h.t)
+	seconds := 20 * slowness(h.t)                     // none of them needs that long
 	if containerdtest.Isolation() == runtime.GVisor { // in which a full disk takes longer to fill
 		seconds *= 3
 	}
