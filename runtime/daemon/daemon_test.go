@@ -11,10 +11,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/daemon"
 )
+
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	m.Run()
+}
 
 func config(t *testing.T) daemon.Config {
 	t.Helper()

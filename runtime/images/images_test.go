@@ -33,6 +33,11 @@ import (
 	"github.com/securebench/sbench/runtime/sandbox"
 )
 
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	m.Run()
+}
+
 // smallImage has two layers, a user and a working directory.
 func smallImage(t *testing.T, arch string) v1.Image {
 	t.Helper()

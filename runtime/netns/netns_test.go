@@ -12,10 +12,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/runtimetest"
 	"github.com/securebench/sbench/runtime/netns"
 )
+
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	m.Run()
+}
 
 func newNamespace(t *testing.T, o netns.Options) *netns.Namespace {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	containerdtest.Enter()
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // TestNew: a process that joins the namespaces has the mappings, capabilities, and a

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	containerdtest.Enter()
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // start runs a script in a new PID namespace and watches it.

@@ -19,6 +19,11 @@ import (
 	"github.com/securebench/sbench/verifiers/pool"
 )
 
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	m.Run()
+}
+
 // codeWorld judges code in sandboxes that are kept for the whole test.
 type codeWorld struct {
 	engine       verifiers.Engine

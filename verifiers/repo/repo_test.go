@@ -26,6 +26,11 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
+func TestMain(m *testing.M) {
+	containerdtest.Enter()
+	m.Run()
+}
+
 // repoWorld is an image with a small repository at /testbed.
 type repoWorld struct {
 	run   *sandbox.Engine

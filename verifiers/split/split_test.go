@@ -392,5 +392,5 @@ func BenchmarkSplit(b *testing.B) {
 func TestMain(m *testing.M) {
 	service.Inside()
 	containerdtest.Enter()
-	os.Exit(m.Run())
+	m.Run()
 }

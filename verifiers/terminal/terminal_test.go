@@ -8,17 +8,24 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/sandbox"
+	"github.com/securebench/sbench/runtime/service"
 	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/verifiers/terminal"
 	"github.com/securebench/sbench/workspace"
 )
+
+func TestMain(m *testing.M) {
+	service.Inside()
+	containerdtest.Enter()
+	m.Run()
+}
 
 // terminalWorld is a pack whose tasks expect the number 44 in answer.txt, with every
 // form of checker.
@@ -38,7 +45,6 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	w := terminalWorld{run: run, image: image, dir: t.TempDir()}
 	filetest.Write(t, w.dir, map[string]string{
-		"manifest.yaml":           "id: p\nversion: 1\n",
 		"hidden/expected.txt":     "44\n",
 		"hidden/compare.sh":       "#!/bin/sh\ncd /workspace && cmp answer.txt securebench/evaluation_inputs/expected.txt\n",
 		"hidden/t/test_it.py":     "import helper\ndef test_answer():\n    assert open('/workspace/answer.txt').read() == helper.EXPECTED\n",
@@ -97,16 +103,8 @@ func (w terminalWorld) task(t *testing.T, eval map[string]any) (*compiler.Task, 
 		"assets": []map[string]any{{"path": "data/asset.txt"}},
 		"eval":   eval, "environment": environment,
 	})
-	rows := filepath.Join(t.TempDir(), "tasks.jsonl")
-	must.Do(t, os.WriteFile(rows, append(row, '\n'), 0o644))
-	pack, err := family.OpenPack(filepath.Join(w.dir, "manifest.yaml"), rows)
-	must.Do(t, err)
-	for task, err := range pack.Tasks() {
-		must.Do(t, err)
-		return task, pack
-	}
-	t.Fatal("no task")
-	return nil, nil
+	pack, tasks := packtest.Open(t, w.dir, packtest.Manifest, string(row)+"\n")
+	return tasks[0], pack
 }
 
 // attempt runs a shell script as the agent and judges what it leaves.
