@@ -30,6 +30,15 @@ sbench="" # the program; set by main
 
 say() { printf 'rootless: %s\n' "$*" >&2; }
 
+# wait_for COMMAND... runs it until it succeeds, for five minutes: the machine can be busy.
+wait_for() {
+	local deadline=$((SECONDS + 300))
+	until "$@"; do
+		[ "$SECONDS" -lt "$deadline" ] || return 1
+		sleep 0.02
+	done
+}
+
 # make_user sets dir to a directory that holds all that the user has.
 make_user() {
 	dir="$(mktemp -d /var/tmp/sbench.XXXXXX)"
@@ -124,25 +133,23 @@ confined() {
 		grep -q 'verified=5 passed=3' || { say "the confined run has other verdicts"; return 1; }
 }
 
+# sockets prints the sockets of the user's run, if there are any.
+sockets() { find "$dir/run" -type s 2>/dev/null | grep .; }
+
 # unreachable: while a run is there, another user reaches none of its sockets and
 # reads nothing of it; and when it is over, its user can remove all of it.
 unreachable() {
-	local socket file pid found="" nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
+	local socket file pid nobody=(setpriv --reuid nobody --regid nogroup --clear-groups)
 	say "another user looks at a run"
 	as_user "${run[@]}" "$dir/home/out/watched" >/dev/null &
 	pid=$!
-	for _ in $(seq 200); do
-		found="$(find "$dir/run" -type s 2>/dev/null)"
-		[ -z "$found" ] || break
-		sleep 0.02
-	done
-	[ -n "$found" ] || { say "the run has no socket"; return 1; }
+	wait_for sockets >"$dir/sockets" || { say "the run has no socket"; return 1; }
 	while read -r socket; do
 		if "${nobody[@]}" python3 -c 'import socket,sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])' "$socket" 2>/dev/null; then
 			say "nobody can connect to $socket"
 			return 1
 		fi
-	done <<<"$found"
+	done <"$dir/sockets"
 	wait "$pid"
 	for file in "$dir/home/out/watched/candidates.jsonl" "$dir/home/.local/share/sbench" "$dir/run/sbench"; do
 		[ -e "$file" ] || { say "$file is not there"; return 1; }
@@ -155,25 +162,19 @@ unreachable() {
 	[ -z "$(ls -A "$dir/home/out")" ] || { say "the user cannot remove the output"; return 1; }
 }
 
+# alive prints the user's processes, of which zombies are none.
+alive() { ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/'; }
+
+gone() { [ -z "$(alive || true)" ]; } # ps fails if there is none
+
 # killed: after kill -9 of sbench nothing of the user's runs any more.
 killed() {
-	local pid left=""
 	say "kill -9"
 	# shellcheck disable=SC2016 # the inner shell expands
 	as_user sh -c 'echo $$ >"$TMPDIR/pid"; exec "$@"' sh "${run[@]}" "$dir/home/out/killed" --task '*/times-out' &
-	for _ in $(seq 500); do
-		pid="$(pgrep -U "$user" -f 'sleep 600' || true)"
-		[ -z "$pid" ] || break
-		sleep 0.02
-	done
-	[ -n "$pid" ] || { say "the sandbox did not start"; return 1; }
+	wait_for pgrep -U "$user" -f 'sleep 600' >/dev/null || { say "the sandbox did not start"; return 1; }
 	kill -9 "$(cat "$dir/t/pid")"
-	for _ in $(seq 500); do
-		left="$(ps -o pid=,stat=,args= -U "$user" | awk '$2 !~ /^Z/')" || true # ps fails if there is none
-		[ -n "$left" ] || break
-		sleep 0.02
-	done
-	[ -z "$left" ] || { say "still there: $left"; return 1; }
+	wait_for gone || { say "still there: $(alive)"; return 1; }
 	as_user "$sbench" gc | grep -q 'removed what run' || { say "gc found nothing to remove"; return 1; }
 	[ -z "$(ls -A "$dir/run/sbench/runs")" ] || { say "gc left something"; return 1; }
 }
