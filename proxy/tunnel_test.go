@@ -233,7 +233,7 @@ func (endless) Read(b []byte) (int, error) { return len(b), nil }
 func TestClose(t *testing.T) {
 	w := newWorld(t)
 	w.raw(silent)
-	goroutines, files := runtime.NumGoroutine(), openFiles(t)
+	goroutines, files := runtime.NumGoroutine(), must.OpenFiles(t)
 	const tunnels = 200
 	log := newBook()
 	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Connections: tunnels + 1}}
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 	must.Do(t, err)
 	_, _ = io.WriteString(half, "CONNECT raw.allowed")
 	clients = append(clients, half)
-	if n := openFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
+	if n := must.OpenFiles(t) - files; n > 4*tunnels+20 { // a client's, a server's and two of the proxy's
 		t.Errorf("%d descriptors for %d tunnels", n, tunnels)
 	}
 	must.Report(t, p.Close()) // before any limit of time
@@ -274,12 +274,5 @@ func TestClose(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	must.Await(t, "the last goroutine and file", func() bool { return runtime.NumGoroutine() <= goroutines+1 && openFiles(t) <= files+1 })
-}
-
-func openFiles(t testing.TB) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must.Do(t, err)
-	return len(entries)
+	must.Await(t, "the last goroutine and file", func() bool { return runtime.NumGoroutine() <= goroutines+1 && must.OpenFiles(t) <= files+1 })
 }

@@ -2,11 +2,7 @@ package run_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"io/fs"
 	"os"
@@ -26,13 +22,7 @@ import (
 // newKey makes a signing key.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	must.Do(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must.Do(t, err)
-	name := filepath.Join(t.TempDir(), "key.pem")
-	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	key, err := record.LoadKey(name)
+	key, err := record.LoadKey(must.KeyFile(t))
 	must.Do(t, err)
 	return key
 }

@@ -2,12 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,14 +29,9 @@ func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
 // TestReportBelieves: the report sums up records that the key signed. It sums up unsigned records only with
 // --accept-unsigned, and says so.
 func TestReportBelieves(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	key, err := record.LoadKey(must.KeyFile(t))
 	must.Do(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must.Do(t, err)
-	name := filepath.Join(t.TempDir(), "key.pem")
-	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	key, err := record.LoadKey(name)
-	must.Do(t, err)
+	public := key.Public()
 	for _, c := range []struct {
 		name, dir string
 		cmd       reportCmd

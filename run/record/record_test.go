@@ -3,10 +3,6 @@ package record_test
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -343,13 +339,7 @@ func TestResume(t *testing.T) {
 // newKey makes a key and writes it to a file.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	must.Do(t, err)
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	must.Do(t, err)
-	name := filepath.Join(t.TempDir(), "key.pem")
-	must.Do(t, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
-	key, err := record.LoadKey(name)
+	key, err := record.LoadKey(must.KeyFile(t))
 	must.Do(t, err)
 	return key
 }

@@ -25,7 +25,7 @@ func TestSoakLives(t *testing.T) {
 	if err := life(0); err != nil { // opens the files that stay open
 		t.Fatal(err)
 	}
-	files := openFiles(t)
+	files := must.OpenFiles(t)
 	var next, longest atomic.Int64
 	var wg sync.WaitGroup
 	for range 32 {
@@ -46,17 +46,10 @@ func TestSoakLives(t *testing.T) {
 	if stall := time.Duration(longest.Load()); stall > time.Minute {
 		t.Errorf("one life took %s", stall)
 	}
-	if now := openFiles(t); now > files+8 {
+	if now := must.OpenFiles(t); now > files+8 {
 		t.Errorf("%d open files, %d before", now, files)
 	}
 	sandbox, err := run.Create(context.Background(), runtime.Config{Name: "after", Image: image, Limits: runtime.DefaultLimits()})
 	must.Do(t, err)
 	must.Report(t, sandbox.Close(context.Background()))
-}
-
-func openFiles(t *testing.T) int {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	must.Do(t, err)
-	return len(entries)
 }

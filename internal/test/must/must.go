@@ -2,9 +2,14 @@
 package must
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -52,6 +57,26 @@ func Await(tb testing.TB, what string, holds func() bool) {
 			tb.Fatalf("waited in vain for %s", what)
 		}
 	}
+}
+
+// KeyFile writes a key for signatures to a file, and returns its name.
+func KeyFile(tb testing.TB) string {
+	tb.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	Do(tb, err)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	Do(tb, err)
+	name := filepath.Join(tb.TempDir(), "key.pem")
+	Do(tb, os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
+	return name
+}
+
+// OpenFiles returns how many files this process has open.
+func OpenFiles(tb testing.TB) int {
+	tb.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	Do(tb, err)
+	return len(entries)
 }
 
 // JSON returns a value as JSON.
