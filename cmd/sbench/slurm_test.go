@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -123,13 +124,15 @@ func (c *cluster) slurm(name string, args ...string) string {
 	return string(out)
 }
 
+// freePorts returns ports below those that the kernel gives to connections, any of which could take one before it is used.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must.Do(t, err)
-		defer func() { must.Do(t, l.Close()) }()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	for len(ports) < n {
+		port := 10000 + rand.IntN(20000)
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			defer func() { must.Do(t, l.Close()) }()
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }
