@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -46,7 +45,7 @@ type ballot struct {
 
 // pick picks the first line if it names a choice and the last line none or the same. If the first
 // has nothing but the choice, the last may name others in a sentence. Else pick picks the last line,
-// or all lines if they end in a list of all choices.
+// or as many lines as there are choices if each is an item with a label.
 func (b ballot) pick(lines []string) (string, Rule) {
 	last := lines[len(lines)-1]
 	i, why, isBare := b.read(lines[0])
@@ -54,15 +53,8 @@ func (b ballot) pick(lines []string) (string, Rule) {
 	if why == "" && (whyLast == None || slices.Equal(i, j) || isBare && !isBareLast) {
 		return lines[0], FirstLine
 	}
-	var listed []string
-	for _, line := range slices.Backward(lines) {
-		m := item().FindStringSubmatch(line)
-		if m == nil || slices.Contains(listed, m[1]) {
-			break
-		}
-		if listed = append(listed, m[1]); len(listed) == b.labels {
-			return strings.Join(lines[len(lines)-b.labels:], "; "), LastLine
-		}
+	if all := strings.Join(lines[max(0, len(lines)-b.labels):], "; "); len(item().FindAllString(all, -1)) == b.labels {
+		return all, LastLine
 	}
 	return last, LastLine
 }
@@ -84,11 +76,14 @@ func (b ballot) equal(s string) (all []int) {
 
 var (
 	computed   = expression(`^[^\p{L}]+[=≈]([^=≈]+)$`) // "2 + 4 = 6"
-	item       = expression(`^[^\p{L}\p{N}]*([A-Z])[).:*_\]]`)
-	capital    = expression(`\b[A-Z]\b`)
+	item       = expression(`(?:^|; )[^\p{L}\p{N}]*[A-Z][).:*_\]]`)
 	lowerLabel = expression(`^[^\p{L}]*(?:(?i:option|choice|answer) )?[([]?[a-z](?:[).:\]]|[^\p{L}\p{N}=+^-]*$)`)
-	// noLabel is what follows a letter that is a word or a part of one: "A planet", "I think", "A's".
-	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.['^=+/\p{M}]|.-\w)`)
+	capital    = expression(`(?:^|[^\p{Latin}\p{M}\p{N}_'-]_*)([A-Z])`)
+	// noLabel is a letter that is a word or a part of one: "A planet", "I think", "A's".
+	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.[\p{Latin}\p{M}\p{N}'^=+/]|.-\w)`)
+	// setOff is a label at the start, at the end, before punctuation, in brackets, quotes or emphasis,
+	// or after a word such as "option".
+	setOff = expression("(?:^|[([{<*_`\"]|" + anyOf(func(l language) string { return l.option }) + `[ :#-]*)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
 	// stop is a full stop between a label and a text, which ends no sentence.
 	stop = expression(`([` + labelRange + `][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
 )
@@ -102,71 +97,41 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	if m := computed().FindStringSubmatch(line); m != nil && equal == nil {
 		equal = b.equal(m[1])
 	}
-	line, isSetOff := b.labelled(tokenize(line).marked(b.words, nil))
-	line = stop().ReplaceAllString(line, "$1$2")
-	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); isMark(r) && r >= labelMark { // an explanation may follow
+	line = stop().ReplaceAllString(b.labelled(tokenize(line).marked(b.words, nil)), "$1$2")
+	isSetOff := setOff().MatchString(line)
+	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); r >= labelMark { // an explanation may follow
 		line = sentences(line)[0]
 	}
 	line = affirmed(line)
 	isBare = len(tokenize(line).words) == 0
-	var kinds [2][]int // texts, labels
-	for _, r := range line {
-		if i := int(r - firstMark); isMark(r) && !slices.Contains(kinds[i>>6], i&63) {
-			kinds[i>>6] = append(kinds[i>>6], i&63)
-		}
-	}
-	texts, labels := kinds[0], kinds[1]
+	texts, labels := marksOf(line, firstMark), marksOf(line, labelMark)
 	if len(labels) == 2 && b.forms[labels[0]][2] == string(rune('a'+labels[1])) { // "A) B" if B is the text of A
-		kinds[1], labels = labels[:1], labels[:1]
+		labels = labels[:1]
 	}
 	isLabel := isBare && len(labels) == 1 && (len(texts) == 0 || slices.Contains(texts, labels[0]))
-	order := []int{0, 1}
+	if named = labels; len(texts) == 1 && !(isSetOff && len(labels) > 0) {
+		named = texts
+	}
 	switch {
 	case equal != nil && !isLabel:
 		return equal, "", true
-	case isBare && len(labels) > 0 && !isLabel: // "Mars (B)"
-		return nil, Several, true
-	case isSetOff:
-		order = []int{1, 0}
+	case len(texts)+len(labels) == 0:
+		return nil, None, isBare
+	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, isOpen(line): // "Mars (B)"
+		return nil, Several, isBare
 	}
-	why = None
-	for _, kind := range order {
-		others := func(r rune) rune {
-			if isMark(r) && int(r-firstMark)>>6 != kind {
-				return ' '
-			}
-			return r
-		}
-		n := len(kinds[kind])
-		if n == 1 && !isOpen(strings.Map(others, line)) {
-			return kinds[kind], "", isBare
-		}
-		if n > 0 {
-			why = Several
-		}
-		if n == 1 || n > 1 && isSetOff {
-			break
-		}
-	}
-	return nil, why, isBare
+	return named, "", isBare
 }
 
-// labelled marks the labels in a line. They are set off if one of them is at the start, at the end,
-// before punctuation, in brackets, quotes or emphasis, or after a word such as "option".
-func (b ballot) labelled(line string) (marked string, isSetOff bool) {
-	line = strings.ReplaceAll(line, "__", "**")
+// labelled marks the labels in a line.
+func (b ballot) labelled(line string) string {
 	var out strings.Builder
 	end := 0
-	for _, m := range capital().FindAllStringIndex(line, -1) {
-		i := rune(line[m[0]] - 'A')
-		before, _ := utf8.DecodeLastRuneInString(line[:m[0]])
-		after, _ := utf8.DecodeRuneInString(line[m[1]:])
-		if int(i) >= b.labels || unicode.In(before, unicode.Latin, unicode.M) || strings.ContainsRune("'-", before) || unicode.In(after, unicode.Latin) || noLabel().MatchString(line[m[0]:]) {
-			continue
+	for _, m := range capital().FindAllStringSubmatchIndex(line, -1) {
+		if i := rune(line[m[2]] - 'A'); int(i) < b.labels && !noLabel().MatchString(line[m[2]:]) {
+			out.WriteString(line[end:m[2]] + string(labelMark+i))
+			end = m[3]
 		}
-		isSetOff = isSetOff || m[0] == 0 || m[1] == len(line) || strings.ContainsRune("([{<*_`\"", before) || strings.ContainsRune(")]}>*_`\".,;:!", after) || phrasesOf().option.MatchString(line[max(0, m[0]-40):m[0]])
-		out.WriteString(line[end:m[0]] + string(labelMark+i))
-		end = m[1]
 	}
-	return out.String() + line[end:], isSetOff
+	return out.String() + line[end:]
 }

@@ -41,7 +41,7 @@ func (f Free) reason(read string) string {
 	for i, phrase := range all {
 		words[i] = wordsOf(phrase)
 	}
-	named := slices.Concat(said.named(words, nil)...)
+	named := marksOf(said.marked(words, nil), firstMark)
 	best := func(from, to int) (score float64) { // of the phrases' scores
 		for i := from; i < to; i++ {
 			if slices.Contains(named, i) || len(words[i]) == 0 && strings.Contains(said.text, plain(clean(all[i]))) {

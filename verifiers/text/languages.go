@@ -1,20 +1,16 @@
 package text
 
-import (
-	"regexp"
-	"strings"
-	"sync"
-)
+import "strings"
 
-// A language has the words around answers, as alternatives of regular expressions. Where words are
-// separated by spaces, an announcement is a noun with a colon after it, or a noun and a verb; it
-// begins a line or clause, or lead or so stands before it. ¦ stands for the answer.
+// A language has the words around answers, as alternatives of regular expressions, in which ¦ stands
+// for the answer. A noun announces an answer if a colon or a verb follows it. A language without
+// spaces between words has no verb: its noun is the whole announcement.
 type language struct {
-	noun, verb, lead string
-	so               string // leads to a conclusion
-	option           string // stands before a label, as in "option B"
-	deny             string // denies what its clause says
-	or               string // leaves open what its clause says
+	noun, verb string
+	so         string // leads to a conclusion
+	option     string // stands before a label, as in "option B"
+	deny       string // denies what its clause says
+	or         string // leaves open what its clause says
 }
 
 // languages returns the table of the nine languages: English, German, French, Spanish, Portuguese,
@@ -23,31 +19,29 @@ func languages() []language {
 	return []language{
 		{
 			noun: `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)`,
-			verb: `(?:is|must be|should be)(?: therefore| thus| hence| then| indeed| clearly)?`,
-			lead: `the|my|our|final|correct|right|best|and|is`, so: `so|thus|hence|therefore`, option: `option|choice|answer|letter`,
+			verb: `is|must be|should be`, so: `so|thus|hence|therefore`, option: `option|choice|answer|letter`,
 			deny: `not|never|cannot|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|wrong|incorrect|false|mistaken?|confused?|misconception|anything|everything`,
 			or:   `or|vs|versus|either|maybe|perhaps|possibly|might|may be|could be|if|unless|(?:than|at least|at most|up to|between|both) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)`,
 		},
 		{
-			noun: `antwort(?:option)?|lösung|richtig`, verb: `(?:ist|lautet)(?: also| daher| somit)?`, lead: `die|meine|richtige|korrekte|endgültige|finale|ist`,
-			so: `somit|daher|folglich`, option: `option|antwort|wahl|möglichkeit`, deny: `nicht|keine?[rnms]?|niemals|weder|falsch|keinesfalls`, or: `oder|entweder|vielleicht`,
+			noun: `antwort(?:option)?|lösung|richtig`, verb: `ist|lautet`, so: `somit|daher|folglich`, option: `\p{L}*(?:option|antwort|möglichkeit)|wahl`,
+			deny: `nicht|keine?[rnms]?|niemals|weder|falsch|keinesfalls`, or: `oder|entweder|vielleicht`,
 		},
 		{
-			noun: `réponse(?: correcte| finale| exacte| juste)?|option correcte`, verb: `est(?: donc)?`, lead: `la|ma|bonne|finale|est`,
-			so: `donc`, option: `réponse|choix`, deny: `pas|jamais|aucune?|faux|ni`, or: `ou|soit|peut-être`,
+			noun: `réponse(?: correcte| finale| exacte| juste)?|option correcte`, verb: `est`, so: `donc`, option: `réponse|choix`,
+			deny: `pas|jamais|aucune?|faux|ni`, or: `ou|soit|peut-être`,
 		},
 		{
-			noun: `respuesta(?: correcta| final)?|(?:opción|alternativa) correcta`, verb: `es`, lead: `la|mi`,
-			so: `por (?:lo )?tanto|así que`, option: `opción|alternativa|letra|respuesta`,
+			noun: `respuesta(?: correcta| final)?|(?:opción|alternativa) correcta`, verb: `es`, so: `por (?:lo )?tanto|así que`, option: `opción|alternativa|letra|respuesta`,
 			deny: `no (?:es|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|incorrect[oa]`, or: `¦ o [\p{Lu}\d¦]|quizás?|tal vez`,
 		},
 		{
-			noun: `resposta(?: correta| certa| final)?|(?:opção|alternativa) (?:correta|certa)`, verb: `é`, lead: `a|minha`,
-			so: `portanto|logo`, option: `opção|alternativa|letra`, deny: `não|nem|nenhuma?|errad[oa]`, or: `talvez`,
+			noun: `resposta(?: correta| certa| final)?|(?:opção|alternativa) (?:correta|certa)`, verb: `é`, so: `portanto|logo`, option: `opção|alternativa|letra`,
+			deny: `não|nem|nenhuma?|errad[oa]`, or: `talvez`,
 		},
 		{
-			noun: `risposta(?: corretta| giusta| esatta| finale)?|(?:opzione|alternativa) (?:corretta|giusta)`, verb: `è`, lead: `la|mia`,
-			so: `quindi|dunque`, option: `opzione|alternativa|lettera|risposta`, deny: `non|nessuna?|sbagliat[oa]`, or: `oppure|forse`,
+			noun: `risposta(?: corretta| giusta| esatta| finale)?|(?:opzione|alternativa) (?:corretta|giusta)`, verb: `è`, so: `quindi|dunque`, option: `opzione|alternativa|lettera|risposta`,
+			deny: `non|nessuna?|sbagliat[oa]`, or: `oppure|forse`,
 		},
 		{
 			noun: `(?:答案|正确选项|正確選項)(?:应该|應該|应|應)?(?:是|为|為|选|選| ?:)|(?:故|因此|所以|应|應|我)(?:选|選)(?:择|擇)?`,
@@ -61,34 +55,43 @@ func languages() []language {
 	}
 }
 
-// phrases are the expressions that the table of languages makes.
-type phrases struct {
-	announced      []*regexp.Regexp // the answer follows a match
-	option         *regexp.Regexp   // ends with a word before a label
-	so, deny, open *regexp.Regexp
-	orAfter        *regexp.Regexp // punctuation and a word that leaves open
+// anyOf returns the alternatives of all languages, in the table's column or made of it.
+func anyOf(column func(language) string) string {
+	var all []string
+	for _, l := range languages() {
+		all = append(all, column(l))
+	}
+	return `(?i:` + strings.ReplaceAll(strings.Join(all, "|"), "¦", found) + `)`
 }
 
-var phrasesOf = sync.OnceValue(func() (p phrases) {
-	var so, option, deny, or, after []string
-	word := func(s string) string { return `(?:^|[^\p{L}\p{N}'-])(?:` + s + `)(?:[^\p{L}\p{N}'-]|$)` }
-	for _, l := range languages() {
-		form := l.noun
-		if l.verb != "" { // words are separated by spaces
-			lead := l.lead + "|" + l.so
-			form = `(?:^|[^\p{L}\p{N}\s]|\b(?:` + lead + `))[\s*_]*(?:` + l.noun + `)[*_]*(?: ?[:=]| - | (?:` + l.verb + `)[\s:])` +
-				`|^[#>*_ ]*(?:(?:` + lead + `)[ *_]+)*(?:` + l.noun + `)[*_ ]*$`
-			after = append(after, `(?:`+l.or+`)[^\p{L}]`)
-			l.so, l.deny, l.or = word(l.so), word(l.deny), word(l.or)
-		} else {
-			after = append(after, l.or)
-		}
-		p.announced = append(p.announced, regexp.MustCompile(`(?mi)(?:`+form+`)`))
-		so, option, deny, or = append(so, l.so), append(option, l.option), append(deny, l.deny), append(or, strings.ReplaceAll(l.or, "¦", found))
+// apart returns an expression that matches words only where they stand apart from others.
+func (l language) apart(words string) string {
+	if l.verb == "" {
+		return words
 	}
-	union := func(all []string) string { return `(?i)(?:` + strings.Join(all, "|") + `)` }
-	p.so, p.deny, p.option = regexp.MustCompile(union(so)+`|[=≈]`), regexp.MustCompile(union(deny)), regexp.MustCompile(union(option)+`[ :#-]*$`)
-	p.open = regexp.MustCompile(union(or) + `|±|/ ?["'*_]*` + found + `|` + found + `["'*_]* ?/|\?["'*_)]*\s*$`)
-	p.orAfter = regexp.MustCompile(`[,;:(] ?(` + strings.ReplaceAll(union(after), "¦", found) + `)`)
-	return p
-})
+	return `(?:^|[^\p{L}\p{N}'-])(?:` + words + `)(?:[^\p{L}\p{N}'-]|$)`
+}
+
+func conclusion(l language) string { return l.apart(l.so) }
+
+var (
+	// announcement ends before an answer. It is a key in JSON, which is its group, a noun and what
+	// follows it, or a noun alone in a line.
+	announcement = expression(`(?m)([{,]\s*"(?i:(?:final_)?answer)"\s*:)|` + anyOf(func(l language) string {
+		if l.verb == "" {
+			return l.noun
+		}
+		return `(?:^|[^\p{L}\p{N}])(?:` + l.noun + `)[*_]*(?: ?[:=]| - | (?:` + l.verb + `)[\s:])|^[#>*_ ]*(?:\p{L}+[ *_]+){0,2}(?:` + l.noun + `)[*_ ]*$`
+	}))
+	so    = expression(anyOf(conclusion) + `|[=≈]`)
+	start = expression(anyOf(conclusion) + `|[\n.,;:!?]`) // of a clause
+	deny  = expression(anyOf(func(l language) string { return l.apart(l.deny) }))
+	open  = expression(anyOf(func(l language) string { return l.apart(l.or) }) + `|±|/ ?["'*_]*` + found + `|` + found + `["'*_]* ?/|\?["'*_)]*\s*$`)
+	// orAfter is what leaves open after punctuation.
+	orAfter = expression(`[,;:(] ?(` + anyOf(func(l language) string {
+		if l.verb == "" {
+			return l.or
+		}
+		return `(?:` + l.or + `)[^\p{L}]`
+	}) + `)`)
+)

@@ -7,12 +7,13 @@ import (
 	"unicode"
 )
 
-// Marks are private runes, which no clean text has. They stand in a marked text for what was found: 64
-// for the phrases that are looked for, by their number, and 64 for labels.
+// Marks are private runes, which no clean text has. They stand in a marked text for what was found:
+// those from firstMark on for the phrases that are looked for, by their number, and those from
+// labelMark on for labels.
 const (
-	firstMark, labelMark, lastMark = '\uE000', '\uE040', '\uE07F'
+	firstMark, labelMark, lastMark = '\U000F0000', '\U00100000', '\U0010FFFF'
 
-	textRange, labelRange = `\x{E000}-\x{E03F}`, `\x{E040}-\x{E07F}`
+	textRange, labelRange = `\x{F0000}-\x{FFFFF}`, `\x{100000}-\x{10FFFF}`
 	found                 = `[` + textRange + labelRange + `]`
 )
 
@@ -42,62 +43,63 @@ func sentences(line string) (all []string) {
 // isDenied reports whether the clause that a text ends in denies.
 func isDenied(text string) bool {
 	text = text[max(0, len(text)-MaxRead):]
-	text = text[strings.LastIndexAny(text, "\n.,;:!?")+1:]
-	if all := phrasesOf().so.FindAllStringIndex(text, -1); all != nil {
+	if all := start().FindAllStringIndex(text, -1); all != nil {
 		text = text[all[len(all)-1][1]:]
 	}
-	return phrasesOf().deny.MatchString(text)
+	return deny().MatchString(text)
 }
 
 // affirmed returns a marked sentence without the clauses and the brackets that deny.
 func affirmed(s string) string {
 	affirm := func(part string) string {
-		if phrasesOf().deny.MatchString(part) {
+		if deny().MatchString(part) {
 			return ""
 		}
 		return part
 	}
-	s = phrasesOf().orAfter.ReplaceAllString(s, " $1")
+	s = orAfter().ReplaceAllString(s, " $1")
 	return clause().ReplaceAllStringFunc(aside().ReplaceAllStringFunc(s, affirm), affirm)
 }
 
 // isOpen reports whether each clause of a sentence that has a mark asks, or leaves open.
 func isOpen(s string) bool {
 	return !slices.ContainsFunc(clause().FindAllString(s, -1), func(c string) bool {
-		return strings.ContainsFunc(c, isMark) && !phrasesOf().open.MatchString(c)
+		return strings.ContainsFunc(c, isMark) && !open().MatchString(c)
 	})
 }
 
-// named returns, by word, the phrases that begin there other than within a longer phrase.
-func (s sentence) named(phrases [][]token, tolerance *big.Rat) [][]int {
-	longest := make([]int, len(s.words)) // by word: the length of the longest phrase that holds it
-	starts := make([][]int, len(s.words))
-	for i, words := range phrases {
-		for _, from := range find(s.words, words, tolerance) {
-			starts[from] = append(starts[from], i)
-			for k := range words {
-				longest[from+k] = max(longest[from+k], len(words))
-			}
-		}
-	}
-	for from := range starts {
-		starts[from] = slices.DeleteFunc(starts[from], func(i int) bool { return len(phrases[i]) < longest[from] })
-	}
-	return starts
-}
-
-// marked returns the text with a mark for each of the phrases in it, in place of its words.
+// marked returns the text with marks in place of the longest phrases that begin at each word, one for
+// each phrase of that length.
 func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 	var b strings.Builder
-	end := 0
-	for from, all := range s.named(phrases, tolerance) {
-		for _, i := range all {
-			b.WriteString(s.text[end:max(end, s.words[from].from)])
-			b.WriteRune(firstMark + rune(min(i, labelMark-firstMark-1)))
-			end = s.words[from+len(phrases[i])-1].to
+	end := 0 // of what is written
+	for from := 0; from < len(s.words); from++ {
+		longest, marks := 0, ""
+		for i, words := range phrases {
+			if len(words) >= max(longest, 1) && begins(s.words[from:], words, tolerance) {
+				if len(words) > longest {
+					longest, marks = len(words), ""
+				}
+				marks += string(firstMark + rune(i))
+			}
+		}
+		if longest > 0 {
+			b.WriteString(s.text[end:s.words[from].from] + marks)
+			from += longest - 1
+			end = s.words[from].to
 		}
 	}
 	return b.String() + s.text[end:]
+}
+
+// marksOf returns the numbers of the marks from first on in a marked text, each once.
+func marksOf(s string, first rune) (all []int) {
+	for _, r := range s {
+		if i := int(r - first); i >= 0 && i < labelMark-firstMark && !slices.Contains(all, i) {
+			all = append(all, i)
+		}
+	}
+	return all
 }
 
 // isList reports whether the mark in a sentence is an item of a list: beside it stand two short
@@ -110,7 +112,7 @@ func isList(s string, question []token, isUpper bool) bool {
 		switch isMarked := strings.ContainsFunc(part, isMark); {
 		case len(words) == 0 && isMarked:
 			items++
-		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || phrasesOf().so.MatchString(part) || article().MatchString(strings.TrimSpace(part)):
+		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || so().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
 		case isUpper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
 		case !slices.ContainsFunc(words, func(w token) bool {
 			return slices.ContainsFunc(question, func(q token) bool { return same(w, q, nil) })

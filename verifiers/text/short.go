@@ -1,7 +1,6 @@
 package text
 
 import (
-	"cmp"
 	"math/big"
 	"regexp"
 	"slices"
@@ -50,33 +49,23 @@ func (s Short) reason(read string) string {
 	if strings.TrimSpace(read) == "" {
 		return None
 	}
-	line, got := plain(clean(read)), forms(read)
-	worst := Wrong
-	var phrases, numbers [][]token
+	line, got, worst := plain(clean(read)), forms(read), Wrong
+	var accepted [][]token
 	for _, a := range s.Accepted {
-		want, words, why := forms(a), wordsOf(a), Wrong
-		switch {
+		switch want, words := forms(a), wordsOf(a); {
 		case got[1] == want[1], got[2] == want[2]:
 			return ""
 		case reply().FindString(want[1]) == want[1]:
-			why = replied(fold(line), want[1])
-		case len(words) == 1 && words[0].isNumber:
-			numbers = append(numbers, words)
-		case !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]):
-			phrases = append(phrases, words)
+			worst = min(worst, replied(fold(line), want[1]))
+		case len(words) == 1 && words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]):
+			accepted = append(accepted, words)
 		}
-		if why == "" {
-			return ""
-		}
-		worst = min(worst, why)
 	}
 	question := wordsOf(s.Question)
 	for _, sentence := range sentences(line) {
-		for _, why := range []string{s.number(sentence, numbers, question), s.phrase(sentence, phrases, question)} {
-			if why == "" {
-				return ""
-			}
-			worst = min(worst, why)
+		said := tokenize(sentence)
+		for _, words := range accepted {
+			worst = min(worst, s.judge(said, words, question))
 		}
 	}
 	return worst
@@ -88,52 +77,46 @@ func replied(line, want string) string {
 	switch {
 	case all == nil:
 		return Wrong
-	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), phrasesOf().open.MatchString(line[:all[0][2]]):
+	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), open().MatchString(line[:all[0][2]]):
 		return Several
 	}
 	return ""
 }
 
-// phrase judges a sentence for accepted phrases.
-func (s Short) phrase(sentence string, accepted [][]token, question []token) string {
-	rest := affirmed(tokenize(sentence).marked(accepted, nil))
-	first, _ := utf8.DecodeRuneInString(cmp.Or(s.Accepted...))
+// judge judges a sentence for one accepted answer. Beside a number there must be no other one after
+// the last "=" or "so", except in brackets, those of the question and, beside a year, days.
+func (s Short) judge(said sentence, accepted, question []token) string {
+	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
+	isNumber := len(accepted) == 1 && accepted[0].isNumber
+	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
+	if isNumber {
+		rest = perUnit().ReplaceAllString(twice().ReplaceAllString(rest, "$1"), "$1 ")
+		if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
+			rest = outside // "72 km/h (20 m/s)"
+		}
+	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
 		return Wrong
-	case isOpen(rest), isList(rest, question, unicode.IsUpper(first)):
+	case isOpen(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
 		return Several
+	case !isNumber:
+		return ""
 	}
-	return ""
-}
-
-// number judges a sentence, or what follows its last "=" or "so", for accepted numbers: it must have
-// no other number, except in brackets, those of the question and, beside a year, days.
-func (s Short) number(sentence string, accepted [][]token, question []token) string {
-	rest := affirmed(tokenize(sentence).marked(accepted, s.Tolerance))
-	rest = perUnit().ReplaceAllString(twice().ReplaceAllString(rest, "$1"), "$1 ")
-	isLeftOpen := isOpen(rest)
-	if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
-		rest = outside // "72 km/h (20 m/s)"
-	}
-	for _, m := range slices.Backward(phrasesOf().so.FindAllStringIndex(rest, -1)) {
+	for _, m := range slices.Backward(so().FindAllStringIndex(rest, -1)) {
 		if strings.ContainsFunc(rest[m[0]:], func(r rune) bool { return isMark(r) || unicode.IsDigit(r) }) {
 			rest = rest[m[0]:]
 			break
 		}
 	}
-	isAccepted := func(t token) bool {
-		return slices.ContainsFunc(accepted, func(a []token) bool { return same(t, a[0], s.Tolerance) })
+	isDay := func(t token) bool {
+		return s.Tolerance.Sign() == 0 && len(accepted[0].text) == len("1945") && len(t.text) <= len("31")
 	}
-	isYear := s.Tolerance.Sign() == 0 && slices.ContainsFunc(accepted, func(a []token) bool { return len(a[0].text) == len("1945") })
-	isOther := func(t token) bool {
-		isAsked := !slices.ContainsFunc(question, isAccepted) && slices.ContainsFunc(question, func(q token) bool { return q.isNumber && same(q, t, nil) })
-		return t.isNumber && !isAsked && !(isYear && len(t.text) <= len("31"))
+	isAsked := func(t token) bool {
+		return slices.ContainsFunc(question, func(q token) bool { return same(q, t, nil) })
 	}
-	switch {
-	case !strings.ContainsFunc(rest, isMark):
-		return Wrong
-	case isLeftOpen, slices.ContainsFunc(tokenize(rest).words, isOther):
+	isOther := func(t token) bool { return t.isNumber && !isDay(t) && !(isAsked(t) && !isAsked(accepted[0])) }
+	if !strings.ContainsFunc(rest, isMark) || slices.ContainsFunc(tokenize(rest).words, isOther) {
 		return Several
 	}
 	return ""

@@ -2,7 +2,6 @@ package text
 
 import (
 	"math/big"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -20,7 +19,7 @@ type token struct {
 	from, to  int    // in the sentence
 	isNumber  bool
 	value     *big.Rat // nil for words, and for numbers that are malformed or out of bounds
-	isPercent bool     // which does not change its value
+	hundredth *big.Rat // of the value, before a percent sign; else nil
 }
 
 const (
@@ -55,10 +54,12 @@ func tokenize(s string) sentence {
 		t.text = fold(s[t.from:t.to])
 		if t.isNumber {
 			t.value = valueOf(fold(s[t.from:m[3]]))
-			t.isPercent = percent().MatchString(s[m[3]:])
-		}
-		if t.value != nil && m[4] >= 0 {
-			t.value.Mul(t.value, big.NewRat(factors[fold(s[m[4]:m[5]])], 1))
+			if t.value != nil && m[4] >= 0 {
+				t.value.Mul(t.value, big.NewRat(factors[fold(s[m[4]:m[5]])], 1))
+			}
+			if t.value != nil && percent().MatchString(s[m[3]:]) {
+				t.hundredth = new(big.Rat).Mul(t.value, big.NewRat(1, 100))
+			}
 		}
 		all = append(all, t)
 	}
@@ -69,80 +70,70 @@ var factors = map[string]int64{"percent": 1, "per cent": 1, "dozen": 12, "hundre
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r) }
 
-// maxNumeral bounds the digits and the exponent of the numbers that are compared.
+// maxNumeral bounds the digits of the numbers that are compared.
 const maxNumeral = 400
 
 var (
-	decimal  = expression(`^(-?)(\d{1,3}(?:,\d{3})+|\d{1,3}(?:'\d{3})+|\d*)(\.\d+)?(?:e([-+]?\d+))?$`)
-	comma    = expression(`^-?\d+,(?:\d{1,2}|\d{4,})$`)
-	fraction = expression(`^-?\d+/\d+$`)
-	currency = strings.NewReplacer("$", "", "€", "", "£", "", "¥", "")
+	decimal  = expression(`^-?(?:(?:\d{1,3}(?:,\d{3})+|\d{1,3}(?:'\d{3})+|\d*)(?:\.\d+)?(?:e[-+]?\d{1,3})?|\d+/\d+)$`)
+	comma    = expression(`^-?\d+,(?:\d{1,2}|\d{4,})$`) // a decimal one
+	currency = strings.NewReplacer("$", "", "€", "", "£", "", "¥", "", "+", "")
+	grouping = strings.NewReplacer(",", "", "'", "")
 )
 
 // valueOf returns the value of a number; nil if it is malformed or out of bounds.
 func valueOf(s string) *big.Rat {
-	s = strings.TrimPrefix(currency.Replace(s), "+")
+	s = currency.Replace(s)
 	if whole, part, ok := strings.Cut(s, " "); ok { // 2 1/2
+		if strings.HasPrefix(whole, "-") {
+			part = "-" + part
+		}
 		v, w := valueOf(whole), valueOf(part)
 		if v == nil || w == nil {
 			return nil
 		}
-		if strings.HasPrefix(whole, "-") {
-			w.Neg(w)
-		}
 		return v.Add(v, w)
 	}
-	switch m := decimal().FindStringSubmatch(s); {
+	switch {
 	case len(s) >= maxNumeral:
 		return nil
-	case m != nil:
-		if e, err := strconv.Atoi(m[4]); m[4] != "" && (err != nil || e < -maxNumeral || e > maxNumeral) {
-			return nil
-		}
-		s = strings.NewReplacer(",", "", "'", "").Replace(s)
 	case comma().MatchString(s):
 		s = strings.Replace(s, ",", ".", 1)
-	case !fraction().MatchString(s):
+	case !decimal().MatchString(s):
 		return nil
 	}
-	if v, ok := new(big.Rat).SetString(s); ok {
-		return v
-	}
-	return nil
+	v, _ := new(big.Rat).SetString(grouping.Replace(s))
+	return v
 }
 
 // same reports whether two tokens are the same word, or numbers that differ by at most tolerance;
 // nil is zero. 25% is 25 and also 0.25.
 func same(a, b token, tolerance *big.Rat) bool {
-	if !a.isNumber || !b.isNumber || a.value == nil || b.value == nil {
+	if a.value == nil || b.value == nil {
 		return a.text == b.text && a.isNumber == b.isNumber
 	}
 	within := func(v, w *big.Rat) bool {
+		if v == nil || w == nil {
+			return false
+		}
 		d := new(big.Rat).Sub(v, w)
 		return d.Sign() == 0 || tolerance != nil && d.Abs(d).Cmp(tolerance) <= 0
 	}
-	hundredth := func(v *big.Rat) *big.Rat { return new(big.Rat).Mul(v, big.NewRat(1, 100)) }
-	return within(a.value, b.value) || a.isPercent && !b.isPercent && within(hundredth(a.value), b.value) || b.isPercent && !a.isPercent && within(a.value, hundredth(b.value))
+	return within(a.value, b.value) || b.hundredth == nil && within(a.hundredth, b.value) || a.hundredth == nil && within(a.value, b.hundredth)
 }
 
 // particle is what English and Korean add to the last word of a phrase.
 var particle = expression(`^(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 
-// find returns the indices at which needle begins in hay. An empty needle is never found.
-func find(hay, needle []token, tolerance *big.Rat) (at []int) {
-	for i := 0; len(needle) > 0 && i+len(needle) <= len(hay); i++ {
-		n := 0
-		for n < len(needle) && same(hay[i+n], needle[n], tolerance) {
-			n++
-		}
-		if n == len(needle)-1 {
-			if end, ok := strings.CutPrefix(hay[i+n].text, needle[n].text); ok && particle().MatchString(end) {
-				n++
-			}
-		}
-		if n == len(needle) {
-			at = append(at, i)
+// begins reports whether words begin with a phrase.
+func begins(words, phrase []token, tolerance *big.Rat) bool {
+	if len(phrase) > len(words) {
+		return false
+	}
+	for i, p := range phrase {
+		end, ok := strings.CutPrefix(words[i].text, p.text)
+		if !same(words[i], p, tolerance) && !(ok && i == len(phrase)-1 && particle().MatchString(end)) {
+			return false
 		}
 	}
-	return at
+	return true
 }

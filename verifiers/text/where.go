@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Rule says where an answer stands in a text.
@@ -27,10 +26,9 @@ const (
 )
 
 var (
-	thinkEnd   = expression(`(?i)^(?s:.*)</(?:think|thinking|reasoning)>`)
-	marked     = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
-	jsonAnswer = expression(`(?i)[{,]\s*"(?:final_)?answer"\s*:\s*("(?:[^"\\]|\\.)*"|\[[^\]]*\]|\{[^{}]*\}|[^\s"{},\[][^{},\n]*)`)
-	noLine     = expression("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
+	thinkEnd = expression(`(?i)^(?s:.*)</(?:think|thinking|reasoning)>`)
+	marked   = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
+	noLine   = expression("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
 	// courtesy begins a line that a chat model adds: an offer, or an explanation under its name.
 	courtesy = expression(`(?i)^\P{L}*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
 		`(?:explanation|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:)`)
@@ -97,26 +95,20 @@ func spoken(text string, of pick) (string, Rule) {
 // announced applies the rules of announcements and JSON.
 func announced(text string) (read string, rule Rule) {
 	const skipped = " \t\n*_:"
-	last, end := -1, len(strings.TrimRight(text, skipped))
-	for _, re := range phrasesOf().announced {
-		for _, m := range re.FindAllStringIndex(text, -1) {
-			_, n := utf8.DecodeRuneInString(text[m[0]:]) // may be punctuation
-			if m[1] > last && m[1] < end && !isDenied(text[:m[0]+n]) {
-				last, rule = m[1], Announced
+	end := len(strings.TrimRight(text, skipped))
+	for _, m := range slices.Backward(announcement().FindAllStringSubmatchIndex(text, -1)) {
+		if m[1] >= end || isDenied(strings.TrimRight(text[:m[1]], " \n*_:=-")) {
+			continue
+		}
+		var value json.RawMessage
+		if m[2] >= 0 && json.NewDecoder(strings.NewReader(text[m[1]:])).Decode(&value) == nil {
+			if json.Unmarshal(value, &read) != nil {
+				read = string(value)
 			}
+			return read, JSON
 		}
+		line, _, _ := strings.Cut(strings.TrimLeft(text[m[1]:], skipped), "\n")
+		return sentences(line)[0], Announced
 	}
-	if rule == Announced {
-		line, _, _ := strings.Cut(strings.TrimLeft(text[last:], skipped), "\n")
-		read = sentences(line)[0]
-	}
-	if all := jsonAnswer().FindAllStringSubmatchIndex(text, -1); all != nil && all[len(all)-1][1] > last {
-		m := all[len(all)-1]
-		rule, read = JSON, strings.TrimSpace(text[m[2]:m[3]])
-		var value string
-		if json.Unmarshal([]byte(read), &value) == nil {
-			read = value
-		}
-	}
-	return read, rule
+	return "", ""
 }
