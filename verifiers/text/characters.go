@@ -36,12 +36,10 @@ func unifyRune(r rune) rune {
 		return r
 	case r == '\n', r == '\r', r == '\v', r == '\f', r == 0x85, r == 0x2028, r == 0x2029:
 		return '\n'
-	case unicode.IsSpace(r), r == 0x2800: // the blank Braille pattern, a symbol
+	case unicode.IsSpace(r), unicode.IsControl(r), r == 0x2800: // the blank Braille pattern, a symbol
 		return ' '
 	case unicode.In(r, unicode.Cf, unicode.Co, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector):
 		return -1
-	case unicode.IsControl(r):
-		return ' '
 	case unicode.Is(unicode.Pd, r), r == 0x2212:
 		return '-'
 	case strings.ContainsRune("“”„‟«»「」『』", r):
@@ -68,15 +66,15 @@ func asciiDigit(r rune) rune {
 var (
 	latexFraction = expression(`\\[dt]?frac(?:\{([^{}]*)\}\{([^{}]*)\}|(\d)(\d))`)
 	subscript     = expression(`([\p{L})])_\{?(\d+)\}?`)
-	latexCommand  = expression(`\\(?:text|textbf|mathrm|mathbf|ce|left|right|displaystyle|boxed)\b`)
-	latexSymbols  = strings.NewReplacer("{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
+	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
+	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
 		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
 	bullet = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
 )
 
 // plain returns a clean text in one line, without commands of LaTeX.
 func plain(s string) string {
-	if strings.ContainsAny(s, `\{_`) {
+	if strings.ContainsAny(s, `\{_$`) {
 		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
 		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 	}

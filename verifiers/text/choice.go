@@ -48,9 +48,9 @@ type ballot struct {
 // or as many lines as there are choices if each is an item with a label.
 func (b ballot) pick(lines []string) (string, Rule) {
 	last := lines[len(lines)-1]
-	i, why, isBare := b.read(lines[0])
-	j, whyLast, isBareLast := b.read(last)
-	if why == "" && (whyLast == None || slices.Equal(i, j) || isBare && !isBareLast) {
+	_, why, isBare := b.read(lines[0])
+	_, whyLast, isBareLast := b.read(last)
+	if why == "" && (whyLast == None || isBare && !isBareLast) {
 		return lines[0], FirstLine
 	}
 	if all := strings.Join(lines[max(0, len(lines)-b.labels):], "; "); len(item().FindAllString(all, -1)) == b.labels {
@@ -83,7 +83,7 @@ var (
 	noLabel = expression(`^(?:A [b-df-hj-np-z]|I [a-z]|.[\p{Latin}\p{M}\p{N}'^=+/]|.-\w)`)
 	// setOff is a label at the start, at the end, before punctuation, in brackets, quotes or emphasis,
 	// or after a word such as "option".
-	setOff = expression("(?:^|[([{<*_`\"]|" + anyOf(func(l language) string { return l.option }) + `[ :#-]*)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
+	setOff = expression("(?i:^|[([{<*_`\"]|" + option + `)[` + labelRange + `]|[` + labelRange + "](?:$|[)\\]}>*_`\".,;:!])")
 	// stop is a full stop between a label and a text, which ends no sentence.
 	stop = expression(`([` + labelRange + `][*_)\]]*)\.(["*_)\]]*\s+["*_]*[` + textRange + `])`)
 )
@@ -98,7 +98,6 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		equal = b.equal(m[1])
 	}
 	line = stop().ReplaceAllString(b.labelled(tokenize(line).marked(b.words, nil)), "$1$2")
-	isSetOff := setOff().MatchString(line)
 	if r, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, " \"*_`~#>-([{<|✅")); r >= labelMark { // an explanation may follow
 		line = sentences(line)[0]
 	}
@@ -109,7 +108,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		labels = labels[:1]
 	}
 	isLabel := isBare && len(labels) == 1 && (len(texts) == 0 || slices.Contains(texts, labels[0]))
-	if named = labels; len(texts) == 1 && !(isSetOff && len(labels) > 0) {
+	if named = labels; len(texts) == 1 && !setOff().MatchString(line) {
 		named = texts
 	}
 	switch {
@@ -117,7 +116,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		return equal, "", true
 	case len(texts)+len(labels) == 0:
 		return nil, None, isBare
-	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, isOpen(line): // "Mars (B)"
+	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, openness().MatchString(line): // "Mars (B)"
 		return nil, Several, isBare
 	}
 	return named, "", isBare

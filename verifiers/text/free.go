@@ -36,22 +36,21 @@ func (f Free) reason(read string) string {
 		return None
 	}
 	said := tokenize(plain(read))
-	all := slices.Concat(f.Accepted, f.Rejected)
-	words := make([][]token, len(all))
-	for i, phrase := range all {
-		words[i] = wordsOf(phrase)
+	var words [][]token
+	for _, phrase := range slices.Concat(f.Accepted, f.Rejected) {
+		words = append(words, wordsOf(phrase))
 	}
-	named := marksOf(said.marked(words, nil), firstMark)
-	best := func(from, to int) (score float64) { // of the phrases' scores
-		for i := from; i < to; i++ {
-			if slices.Contains(named, i) || len(words[i]) == 0 && strings.Contains(said.text, plain(clean(all[i]))) {
+	marked := said.marked(words, nil)
+	best := func(phrases []string, first int) (score float64) {
+		for i, phrase := range phrases {
+			if strings.ContainsRune(marked, firstMark+rune(first+i)) || len(words[first+i]) == 0 && strings.Contains(said.text, plain(clean(phrase))) {
 				return 1
 			}
-			score = max(score, f1(words[i], said.words))
+			score = max(score, f1(words[first+i], said.words))
 		}
 		return score
 	}
-	score, rejected := best(0, len(f.Accepted)), best(len(f.Accepted), len(all))
+	score, rejected := best(f.Accepted, 0), best(f.Rejected, len(f.Accepted))
 	switch {
 	case rejected == 1, score > 0 && rejected >= score:
 		return Rejected

@@ -18,11 +18,16 @@ const (
 )
 
 var (
-	sentenceEnd  = expression(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)`)
+	sentenceEnd  = expression(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|[*_] - `)
 	abbreviation = expression(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
 	germanDate   = expression(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
 	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s|$)|\s-\s|ではなく|아니라|$)`)
 	aside        = expression(`\([^()]*\)`)
+	denial       = expression(deny)
+	openness     = expression(or)
+	clauseStart  = expression(so + `|[\n.,;:!?]`)
+	conclusion   = expression(so)
+	explanation  = expression(because)
 	separator    = expression(`[,;&•·|]["\s]|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
 )
 
@@ -43,29 +48,25 @@ func sentences(line string) (all []string) {
 // isDenied reports whether the clause that a text ends in denies.
 func isDenied(text string) bool {
 	text = text[max(0, len(text)-MaxRead):]
-	if all := start().FindAllStringIndex(text, -1); all != nil {
+	if all := clauseStart().FindAllStringIndex(text, -1); all != nil {
 		text = text[all[len(all)-1][1]:]
 	}
-	return deny().MatchString(text)
+	return denial().MatchString(text)
 }
 
-// affirmed returns a marked sentence without the clauses and the brackets that deny.
+// affirmed returns a marked sentence without the clauses and the brackets that deny, and without
+// what explains an answer before it.
 func affirmed(s string) string {
+	if said := explanation().ReplaceAllString(s, ""); strings.ContainsFunc(said, isMark) {
+		s = said
+	}
 	affirm := func(part string) string {
-		if deny().MatchString(part) {
+		if denial().MatchString(part) {
 			return ""
 		}
 		return part
 	}
-	s = orAfter().ReplaceAllString(s, " $1")
 	return clause().ReplaceAllStringFunc(aside().ReplaceAllStringFunc(s, affirm), affirm)
-}
-
-// isOpen reports whether each clause of a sentence that has a mark asks, or leaves open.
-func isOpen(s string) bool {
-	return !slices.ContainsFunc(clause().FindAllString(s, -1), func(c string) bool {
-		return strings.ContainsFunc(c, isMark) && !open().MatchString(c)
-	})
 }
 
 // marked returns the text with marks in place of the longest phrases that begin at each word, one for
@@ -112,7 +113,7 @@ func isList(s string, question []token, isUpper bool) bool {
 		switch isMarked := strings.ContainsFunc(part, isMark); {
 		case len(words) == 0 && isMarked:
 			items++
-		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || so().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
+		case len(words) == 0 || len(words) > 3 || isMarked || words[0].isNumber || conclusion().MatchString(part) || article().MatchString(strings.TrimSpace(part)):
 		case isUpper && strings.IndexFunc(part, unicode.IsLower) == words[0].from:
 		case !slices.ContainsFunc(words, func(w token) bool {
 			return slices.ContainsFunc(question, func(q token) bool { return same(w, q, nil) })

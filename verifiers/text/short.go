@@ -23,7 +23,7 @@ var (
 	closed = expression(`[.!?:]["'*_)]*$`)
 	begun  = expression(`^(?:[#>|+•-]|\*\s|\d+[.)]\s)|=`)
 	// reply is "yes" or "no" before an explanation.
-	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]*(?:[,.;:!(]| -| because |$)`)
+	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
 	perUnit    = expression(`(` + found + `)/\p{L}`)                   // "$26/day"
 	twice      = expression(`(` + found + `)[ ,($%]*\bor \$?` + found) // "3/4 (or 75%)"
@@ -52,11 +52,13 @@ func (s Short) reason(read string) string {
 	line, got, worst := plain(clean(read)), forms(read), Wrong
 	var accepted [][]token
 	for _, a := range s.Accepted {
-		switch want, words := forms(a), wordsOf(a); {
+		want, words := forms(a), wordsOf(a)
+		switch {
 		case got[1] == want[1], got[2] == want[2]:
 			return ""
 		case reply().FindString(want[1]) == want[1]:
 			worst = min(worst, replied(fold(line), want[1]))
+		case len(words) == 0:
 		case len(words) == 1 && words[0].isNumber, !hasSymbols().MatchString(want[2]), strings.Contains(got[2], want[2]):
 			accepted = append(accepted, words)
 		}
@@ -77,33 +79,34 @@ func replied(line, want string) string {
 	switch {
 	case all == nil:
 		return Wrong
-	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), open().MatchString(line[:all[0][2]]):
+	case slices.ContainsFunc(all, func(m []int) bool { return line[m[2]:m[3]] != want }), openness().MatchString(line[:all[0][2]]):
 		return Several
 	}
 	return ""
 }
 
-// judge judges a sentence for one accepted answer. Beside a number there must be no other one after
-// the last "=" or "so", except in brackets, those of the question and, beside a year, days.
+// judge judges a sentence for one accepted answer. Beside a number, alone or with a unit, there must
+// be no other one after the last "=" or "so", except in brackets, those of the question and, beside a
+// year, days.
 func (s Short) judge(said sentence, accepted, question []token) string {
 	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
-	isNumber := len(accepted) == 1 && accepted[0].isNumber
 	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
+	isNumber := accepted[0].isNumber && !slices.ContainsFunc(accepted[1:], func(t token) bool { return t.isNumber })
 	if isNumber {
 		rest = perUnit().ReplaceAllString(twice().ReplaceAllString(rest, "$1"), "$1 ")
-		if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
-			rest = outside // "72 km/h (20 m/s)"
-		}
 	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
 		return Wrong
-	case isOpen(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
+	case openness().MatchString(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
 		return Several
 	case !isNumber:
 		return ""
 	}
-	for _, m := range slices.Backward(so().FindAllStringIndex(rest, -1)) {
+	if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
+		rest = outside // "72 km/h (20 m/s)"
+	}
+	for _, m := range slices.Backward(conclusion().FindAllStringIndex(rest, -1)) {
 		if strings.ContainsFunc(rest[m[0]:], func(r rune) bool { return isMark(r) || unicode.IsDigit(r) }) {
 			rest = rest[m[0]:]
 			break

@@ -3,8 +3,6 @@ package text
 import (
 	"math/big"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // A sentence is a plain text with its words and numbers.
@@ -19,7 +17,7 @@ type token struct {
 	from, to  int    // in the sentence
 	isNumber  bool
 	value     *big.Rat // nil for words, and for numbers that are malformed or out of bounds
-	hundredth *big.Rat // of the value, before a percent sign; else nil
+	isPercent bool     // which does not change its value
 }
 
 const (
@@ -34,7 +32,7 @@ var (
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o".
-	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠] ?)?(?:[-+]?[$€£¥]?|[$€£¥][-+])(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
+	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠] ?)?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
 		`[` + spaceless + `]\p{M}*|` + letter + `+(?:['-]` + letter + `+)*[+#]*`)
 )
 
@@ -47,18 +45,11 @@ func tokenize(s string) sentence {
 	s = spaced().ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
 	var all []token
 	for _, m := range tokenForm().FindAllStringSubmatchIndex(s, -1) {
-		t := token{from: m[0], to: m[1], isNumber: m[2] >= 0}
-		if before, _ := utf8.DecodeLastRuneInString(s[:t.from]); t.isNumber && strings.ContainsAny(s[t.from:t.from+1], "+-") && (isWordRune(before) || before == ')') {
-			t.from++ // 10-12
-		}
-		t.text = fold(s[t.from:t.to])
+		t := token{text: fold(s[m[0]:m[1]]), from: m[0], to: m[1], isNumber: m[2] >= 0}
 		if t.isNumber {
-			t.value = valueOf(fold(s[t.from:m[3]]))
+			t.value, t.isPercent = valueOf(fold(s[m[2]:m[3]])), percent().MatchString(s[m[3]:])
 			if t.value != nil && m[4] >= 0 {
 				t.value.Mul(t.value, big.NewRat(factors[fold(s[m[4]:m[5]])], 1))
-			}
-			if t.value != nil && percent().MatchString(s[m[3]:]) {
-				t.hundredth = new(big.Rat).Mul(t.value, big.NewRat(1, 100))
 			}
 		}
 		all = append(all, t)
@@ -67,8 +58,6 @@ func tokenize(s string) sentence {
 }
 
 var factors = map[string]int64{"percent": 1, "per cent": 1, "dozen": 12, "hundred": 1e2, "k": 1e3, "thousand": 1e3, "mn": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9, "trillion": 1e12}
-
-func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r) }
 
 // maxNumeral bounds the digits of the numbers that are compared.
 const maxNumeral = 400
@@ -112,13 +101,16 @@ func same(a, b token, tolerance *big.Rat) bool {
 		return a.text == b.text && a.isNumber == b.isNumber
 	}
 	within := func(v, w *big.Rat) bool {
-		if v == nil || w == nil {
-			return false
-		}
 		d := new(big.Rat).Sub(v, w)
 		return d.Sign() == 0 || tolerance != nil && d.Abs(d).Cmp(tolerance) <= 0
 	}
-	return within(a.value, b.value) || b.hundredth == nil && within(a.hundredth, b.value) || a.hundredth == nil && within(a.value, b.hundredth)
+	share := func(t token) *big.Rat { // of one, if the other token is no percentage
+		if t.isPercent && a.isPercent != b.isPercent {
+			return new(big.Rat).Quo(t.value, big.NewRat(100, 1))
+		}
+		return t.value
+	}
+	return within(a.value, b.value) || within(share(a), share(b))
 }
 
 // particle is what English and Korean add to the last word of a phrase.
