@@ -116,7 +116,7 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 		return equal, "", true
 	case len(texts)+len(labels) == 0:
 		return nil, None, isBare
-	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, openness().MatchString(line): // "Mars (B)"
+	case isBare && len(labels) > 0 && !isLabel, len(named) != 1, isOpen(line): // "Mars (B)"
 		return nil, Several, isBare
 	}
 	return named, "", isBare

@@ -25,10 +25,11 @@ var (
 	aside        = expression(`\([^()]*\)`)
 	denial       = expression(deny)
 	openness     = expression(or)
+	remark       = expression(`( ?[,;:-]?` + or + `.*)|(?:[,;:]| -) [^,;:?` + textRange + labelRange + `]*`)
 	clauseStart  = expression(so + `|[\n.,;:!?]`)
 	conclusion   = expression(so)
 	explanation  = expression(because)
-	separator    = expression(`[,;&•·|]["\s]|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
+	separator    = expression(`[,;&•·|]["\s](?:and\s|und\s|et\s|y\s|e\s)?|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
 )
 
 // sentences returns the sentences of a line, at least one.
@@ -68,6 +69,10 @@ func affirmed(s string) string {
 	}
 	return clause().ReplaceAllStringFunc(aside().ReplaceAllStringFunc(s, affirm), affirm)
 }
+
+// isOpen reports whether a marked sentence asks, or leaves open, other than in a clause that follows
+// without a mark. A clause that begins with such a word belongs to what precedes it.
+func isOpen(s string) bool { return openness().MatchString(remark().ReplaceAllString(s, "$1")) }
 
 // marked returns the text with marks in place of the longest phrases that begin at each word, one for
 // each phrase of that length.

@@ -98,7 +98,7 @@ func (s Short) judge(said sentence, accepted, question []token) string {
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
 		return Wrong
-	case openness().MatchString(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
+	case isOpen(rest), !isNumber && isList(rest, question, unicode.IsUpper(first)):
 		return Several
 	case !isNumber:
 		return ""
