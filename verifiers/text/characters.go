@@ -48,19 +48,14 @@ func unifyRune(r rune) rune {
 		return '\''
 	case r == 0x2044, r == 0x2215:
 		return '/'
-	case r > unicode.MaxASCII && unicode.IsDigit(r):
-		return asciiDigit(r)
+	case unicode.IsDigit(r): // Unicode has decimal digits in runs of ten, from zero to nine
+		n := rune(0)
+		for unicode.IsDigit(r - n - 1) {
+			n++
+		}
+		return '0' + n%10
 	}
 	return r
-}
-
-// asciiDigit relies on Unicode's encoding of decimal digits as runs of ten, zero to nine.
-func asciiDigit(r rune) rune {
-	n := rune(0)
-	for unicode.IsDigit(r - n - 1) {
-		n++
-	}
-	return '0' + n%10
 }
 
 var (

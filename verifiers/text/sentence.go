@@ -26,7 +26,7 @@ var (
 	denial       = expression(deny)
 	openness     = expression(or)
 	remark       = expression(`( ?[,;:-]?` + or + `.*)|(?:[,;:]| -) [^,;:?` + textRange + labelRange + `]*`)
-	clauseStart  = expression(so + `|[\n.,;:!?]`)
+	clauseStart  = expression(`(?s)^.*(?:` + so + `|[\n.,;:!?])`)
 	conclusion   = expression(so)
 	explanation  = expression(because)
 	separator    = expression(`[,;&•·|]["\s](?:and\s|und\s|et\s|y\s|e\s)?|\s(?:-|vs\.?|and|und|et|y|e)\s|[和と]`)
@@ -48,11 +48,7 @@ func sentences(line string) (all []string) {
 
 // isDenied reports whether the clause that a text ends in denies.
 func isDenied(text string) bool {
-	text = text[max(0, len(text)-MaxRead):]
-	if all := clauseStart().FindAllStringIndex(text, -1); all != nil {
-		text = text[all[len(all)-1][1]:]
-	}
-	return denial().MatchString(text)
+	return denial().MatchString(clauseStart().ReplaceAllString(text[max(0, len(text)-MaxRead):], ""))
 }
 
 // affirmed returns a marked sentence without the clauses and the brackets that deny, and without
@@ -78,16 +74,19 @@ func isOpen(s string) bool { return openness().MatchString(remark().ReplaceAllSt
 // each phrase of that length.
 func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 	var b strings.Builder
+	isSame := func(a, b token) bool { return same(a, b, tolerance) }
 	end := 0 // of what is written
 	for from := 0; from < len(s.words); from++ {
 		longest, marks := 0, ""
 		for i, words := range phrases {
-			if len(words) >= max(longest, 1) && begins(s.words[from:], words, tolerance) {
-				if len(words) > longest {
-					longest, marks = len(words), ""
-				}
-				marks += string(firstMark + rune(i))
+			n := len(words)
+			if n == 0 || n < longest || from+n > len(s.words) || !slices.EqualFunc(words, s.words[from:from+n], isSame) {
+				continue
 			}
+			if n > longest {
+				longest, marks = n, ""
+			}
+			marks += string(firstMark + rune(i))
 		}
 		if longest > 0 {
 			b.WriteString(s.text[end:s.words[from].from] + marks)

@@ -25,8 +25,8 @@ var (
 	// reply is "yes" or "no" before an explanation.
 	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
-	perUnit    = expression(`(` + found + `)/\p{L}`)                   // "$26/day"
-	twice      = expression(`(` + found + `)[ ,($%]*\bor \$?` + found) // "3/4 (or 75%)"
+	again      = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
+	premise    = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
 )
 
 // Judge judges a text.
@@ -93,7 +93,7 @@ func (s Short) judge(said sentence, accepted, question []token) string {
 	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
 	isNumber := accepted[0].isNumber && !slices.ContainsFunc(accepted[1:], func(t token) bool { return t.isNumber })
 	if isNumber {
-		rest = perUnit().ReplaceAllString(twice().ReplaceAllString(rest, "$1"), "$1 ")
+		rest = again().ReplaceAllString(rest, "$1 ")
 	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
@@ -106,12 +106,7 @@ func (s Short) judge(said sentence, accepted, question []token) string {
 	if outside := aside().ReplaceAllString(rest, ""); strings.ContainsFunc(outside, isMark) {
 		rest = outside // "72 km/h (20 m/s)"
 	}
-	for _, m := range slices.Backward(conclusion().FindAllStringIndex(rest, -1)) {
-		if strings.ContainsFunc(rest[m[0]:], func(r rune) bool { return isMark(r) || unicode.IsDigit(r) }) {
-			rest = rest[m[0]:]
-			break
-		}
-	}
+	rest = premise().ReplaceAllString(rest, "$1")
 	isDay := func(t token) bool {
 		return s.Tolerance.Sign() == 0 && len(accepted[0].text) == len("1945") && len(t.text) <= len("31")
 	}

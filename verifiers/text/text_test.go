@@ -265,7 +265,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// TestDigits checks what asciiDigit relies on.
+// TestDigits: Unicode has decimal digits in runs of ten, as unifyRune relies on.
 func TestDigits(t *testing.T) {
 	for _, r := range unicode.Nd.R16 {
 		if r.Stride != 1 || (r.Hi-r.Lo+1)%10 != 0 {

@@ -13,7 +13,7 @@ type sentence struct {
 
 // A token is a word or a number. In scripts without spaces each character is a word.
 type token struct {
-	text      string // folded
+	text      string // folded, without a particle at its end
 	from, to  int    // in the sentence
 	isNumber  bool
 	value     *big.Rat // nil for words, and for numbers that are malformed or out of bounds
@@ -30,6 +30,8 @@ var (
 	onlyPower  = expression(`\b10 ?\^ ?([-+]?\d+)\b`)
 	percent    = expression(`(?i)^ ?(?:%|per ?cent)`)
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
+	// particle is what English and Korean add to a word.
+	particle = expression(`([\p{L}\p{M}\p{N}])(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
 	// tokenForm is an ordinal; all that can be one number, which is read by value, and what multiplies
 	// it; or a word: "isn't", "well-known", "c++", "h2o".
 	tokenForm = expression(`(?i)\d+(?:st|nd|rd|th)\b|((?:[√±<>≤≥≠] ?)?[-+]?[$€£¥]?(?:\d{1,6} \d{1,6}/|\.?)\d(?:[\d.,'/^]*\d)?(?:e[-+]?\d+)?)(?: ?(percent|per cent|dozen|hundred|k|thousand|mn|million|bn|billion|trillion)\b)?|` +
@@ -45,7 +47,7 @@ func tokenize(s string) sentence {
 	s = spaced().ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
 	var all []token
 	for _, m := range tokenForm().FindAllStringSubmatchIndex(s, -1) {
-		t := token{text: fold(s[m[0]:m[1]]), from: m[0], to: m[1], isNumber: m[2] >= 0}
+		t := token{text: particle().ReplaceAllString(fold(s[m[0]:m[1]]), "$1"), from: m[0], to: m[1], isNumber: m[2] >= 0}
 		if t.isNumber {
 			t.value, t.isPercent = valueOf(fold(s[m[2]:m[3]])), percent().MatchString(s[m[3]:])
 			if t.value != nil && m[4] >= 0 {
@@ -73,11 +75,8 @@ var (
 func valueOf(s string) *big.Rat {
 	s = currency.Replace(s)
 	if whole, part, ok := strings.Cut(s, " "); ok { // 2 1/2
-		if strings.HasPrefix(whole, "-") {
-			part = "-" + part
-		}
 		v, w := valueOf(whole), valueOf(part)
-		if v == nil || w == nil {
+		if v == nil || w == nil || v.Sign() < 0 {
 			return nil
 		}
 		return v.Add(v, w)
@@ -111,21 +110,4 @@ func same(a, b token, tolerance *big.Rat) bool {
 		return t.value
 	}
 	return within(a.value, b.value) || within(share(a), share(b))
-}
-
-// particle is what English and Korean add to the last word of a phrase.
-var particle = expression(`^(?:'s|은|는|이|가|을|를|의|에|에서|로|으로|입니다|이에요|예요|이다|이라고|라고)$`)
-
-// begins reports whether words begin with a phrase.
-func begins(words, phrase []token, tolerance *big.Rat) bool {
-	if len(phrase) > len(words) {
-		return false
-	}
-	for i, p := range phrase {
-		end, ok := strings.CutPrefix(words[i].text, p.text)
-		if !same(words[i], p, tolerance) && !(ok && i == len(phrase)-1 && particle().MatchString(end)) {
-			return false
-		}
-	}
-	return true
 }
