@@ -98,12 +98,10 @@ func (o *oracle) broken(ctx context.Context, how string) error {
 // say sends a message as one line.
 func (o *oracle) say(ctx context.Context, message any) error {
 	text, err := marshal(message)
-	if err == nil {
-		err = o.stdin.SetWriteDeadline(time.Now().Add(o.limit))
-	}
 	if err != nil {
 		return err
 	}
+	_ = o.stdin.SetWriteDeadline(time.Now().Add(o.limit)) // it fails if the other end is closed, as Write then does
 	if _, err := o.stdin.Write(append(text, '\n')); err != nil {
 		return o.broken(ctx, fmt.Sprintf("it ended before it had read everything, or read nothing for %s", o.limit))
 	}
@@ -112,9 +110,7 @@ func (o *oracle) say(ctx context.Context, message any) error {
 
 // hear waits for the next line, which is one JSON value.
 func (o *oracle) hear(ctx context.Context) (v document.Value, err error) {
-	if err := o.stdout.SetReadDeadline(time.Now().Add(o.limit)); err != nil {
-		return v, err
-	}
+	_ = o.stdout.SetReadDeadline(time.Now().Add(o.limit)) // it fails if the other end is closed, as ReadSlice then does
 	line, err := o.lines.ReadSlice('\n')
 	line = bytes.TrimSpace(line)
 	switch {
