@@ -15,6 +15,8 @@ func TestBrokenText(t *testing.T) {
 		{"perl", "t/a.t", "use Test::More;\nok(1);\n", silent + "use Test::More;\nok(1);\n" + fail},
 		{"perl with data", "t/a.t", "#!/usr/bin/perl -w\nok(1);\n__END__\n=head1 A\n", "#!/usr/bin/perl -w\n" + silent + "ok(1);\n" + fail + "__END__\n=head1 A\n"},
 		{"ruby with data", "a_test.rb", "DATA.each { |l| check(l) }\n__END__\n1\n", "$stdout.reopen(File::NULL)\nDATA.each { |l| check(l) }\n\nraise 'this test has to fail'\n__END__\n1\n"},
+		{"go", "a_test.go", "func TestA(t *testing.T) {\n\tf(t)\n}\n", "func TestA(t *testing.T) { defer t.Error(\"this test has to fail\");\n\tf(t)\n}\n"},
+		{"go without tests", "a.go", "package a\n", "package a\n\nfunc init() { panic(\"this test has to fail\") }\n"},
 		{"unknown", "a.zig", "test {}", "exit 1\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

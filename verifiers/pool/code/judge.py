@@ -13,6 +13,7 @@ import os
 import posix
 import re
 import sys
+import textwrap
 import traceback
 import types
 import unittest
@@ -22,11 +23,12 @@ from far import Far, Names, Peer, missing
 TESTS, CANDIDATE = "tests.py", "/tmp/candidate.py"
 UNITTEST = unittest.TestProgram.runTests.__code__.co_filename
 FUNCTIONS, IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef), (ast.Import, ast.ImportFrom)
-DECLARATIONS = FUNCTIONS + (ast.ClassDef,)
+DECLARATIONS, ASSIGNS = FUNCTIONS + (ast.ClassDef,), (ast.Assign, ast.AnnAssign)
 WRITABLE = ("/tmp/", "/dev/shm/", "/run/")  # for the candidate; the rest of the sandbox is read-only
 LOADERS = {"_frozen_importlib_external", "importlib._bootstrap_external", "zipimport", "runpy"}
 PROGRAMS = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "pickle.find_class"}
-FENCED = re.compile(r"(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```")
+SCOPES = DECLARATIONS + (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+BLOCKS = re.compile(r"(?ms)^ {0,3}```[^\n]*\n(.*?)^ {0,3}```|((?:^(?: {4}|\t)[^\n]*(?:\n+|\Z))+)")
 
 
 def stub(node):
@@ -38,11 +40,12 @@ def stub(node):
 
 
 def literal(node):
+    """Whether a statement only gives names values that nothing has to compute."""
     try:
-        ast.literal_eval(node)
+        ast.literal_eval(getattr(node, "value", None))
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return False
-    return True
+    return isinstance(node, ASSIGNS)
 
 
 def parsed(text):
@@ -54,6 +57,25 @@ def parsed(text):
     return []
 
 
+def names(*nodes, closed=SCOPES):
+    """The names that nodes bind, but for what is in closed nodes."""
+    found, todo = set(), list(nodes)
+    for n in todo:
+        if isinstance(n, (ast.alias, ast.arg) + DECLARATIONS):
+            found.add(getattr(n, "asname", None) or getattr(n, "name", None) or n.arg)
+        elif isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store):
+            found.add(n.id)
+        if not isinstance(n, closed):
+            todo += ast.iter_child_nodes(n)
+    return found
+
+
+def complete(body):
+    """The declarations that are no stubs, and the assignments of what no other statement may change."""
+    others = {n.id for s in body if not isinstance(s, DECLARATIONS + ASSIGNS) for n in ast.walk(s) if isinstance(n, ast.Name)}
+    return [n for n in body if isinstance(n, DECLARATIONS) and not stub(n) or isinstance(n, ASSIGNS) and not names(n) & others]
+
+
 def given(texts, repair=False, solution=""):
     """What the candidate's author was given: what the candidate finds of it, and what the tests find whatever
     the candidate says. These are the imports and, where something is to be written, the complete functions and the
@@ -61,38 +83,37 @@ def given(texts, repair=False, solution=""):
     find in any case, unless it is a repair of something else that the tests use."""
     theirs, ours = [], []
     for body in map(parsed, texts):
-        whole = [n for n in body if isinstance(n, IMPORTS + DECLARATIONS) and not stub(n) or isinstance(n, ast.Assign) and literal(n.value)]
+        imports = [n for n in body if isinstance(n, IMPORTS)]
+        whole = [n for n in complete(body) if isinstance(n, DECLARATIONS) or literal(n)]
         kept = not repair and (any(map(stub, body)) or not any(isinstance(n, DECLARATIONS) for n in body))
-        theirs += whole
-        ours += [n for n in whole if isinstance(n, IMPORTS) or kept and not isinstance(n, ast.ClassDef)]
+        theirs += imports + whole
+        ours += imports + [n for n in whole if kept and not isinstance(n, ast.ClassDef)]
     return theirs, ours + ([] if repair or not solution else unchanged(texts, solution))
 
 
-def named(node):
-    """The name that a statement declares; None if it declares none, or several."""
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        return getattr(node.targets[0], "id", None)
-    return node.name if isinstance(node, DECLARATIONS) else None
-
-
 def shown(texts):
-    """The statements of the texts, or of the code in their Markdown fences."""
-    return [n for t in texts for n in parsed(t) or [n for block in FENCED.findall(t) for n in parsed(block)]]
+    """The statements of the texts, or of the blocks of code in their Markdown."""
+    blocks = lambda t: [n for found in BLOCKS.findall(t) for n in parsed(textwrap.dedent("".join(found)))]
+    return [n for t in texts for n in parsed(t) or blocks(t) if not isinstance(n, IMPORTS)]
 
 
 def unsure(texts, ours, tests, solution):
     """Whether tests may judge by something that was given complete, and that the candidate may have replaced:
     what no solution tells from what the task is about, or a yes or no of what the solution leaves as it is."""
-    nodes, mine = [n for n in shown(texts) if named(n)], set(map(named, ours))
-    used = {getattr(n, "id", None) for n in ast.walk(tests)}
+    nodes, judging = shown(texts), ast.Module(ours + tests.body, [])
+    mine, used = names(judging, closed=()), {n.id for n in ast.walk(judging) if isinstance(n, ast.Name)}
+    same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, ast.stmt)}
+    kept = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and (ast.dump(n) in same if solution else stub(d))}
+    if kept & asserted(tests) - mine:
+        return True
     if solution:
-        same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, FUNCTIONS)}
-        given = {n.name for d in nodes if named(d) not in mine for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and ast.dump(n) in same}
-        words = {w for t in texts for w in re.findall(r"\w+", t)} - set(map(named, nodes))
-        loaded = {a.asname or a.name for n in parsed(solution) if isinstance(n, IMPORTS) for a in n.names} & words & used
-        return bool((given & asserted(tests) | loaded) - mine - bound(ours + tests.body))
-    given = {named(n) for n in nodes if not stub(n) and named(n) in used} - mine
-    return len(given) > (not any(map(stub, nodes)))
+        values = names(*(n for n in nodes if not isinstance(n, DECLARATIONS) and ast.dump(n) in same))
+        words = {w for t in texts for w in re.findall(r"\w+", t)} - names(*nodes)
+        loaded = {a.asname or a.name for n in parsed(solution) if isinstance(n, IMPORTS) for a in n.names} & words
+        return bool((values | loaded) & used - mine)
+    whole = names(*(n for n in nodes if not stub(n))) & used - mine
+    only = not any(map(stub, nodes)) and not used - mine - whole - set(dir(builtins))  # perhaps the task
+    return len(whole) > only
 
 
 def asserted(tests):
@@ -104,24 +125,20 @@ def asserted(tests):
     return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in todo if isinstance(n, ast.Call)}
 
 
-def bound(nodes):
-    """The names that statements import or declare."""
-    return {a.asname or a.name for n in nodes if isinstance(n, IMPORTS) for a in n.names} | {named(n) for n in nodes}
-
-
 def unchanged(texts, solution):
     """What the solution leaves as it was given, but for what uses something that it changes. If it changes and
     adds nothing, nobody knows what the task is about."""
-    solved = {named(n): ast.dump(n) for n in parsed(solution)}
-    whole = {named(n): n for n in shown(texts) if named(n) and not stub(n)}
-    same = {name: n for name, n in whole.items() if solved.get(name) == ast.dump(n) or name not in solved and (not isinstance(n, ast.Assign) or literal(n.value))}
-    changed = set(whole) - set(same)
+    solved = [n for n in parsed(solution) if isinstance(n, DECLARATIONS + ASSIGNS)]
+    whole = complete(shown(texts))
+    written, dumps = names(*solved), {ast.dump(n) for n in solved}
+    same = [n for n in whole if ast.dump(n) in dumps or not names(n) & written and (isinstance(n, DECLARATIONS) or literal(n))]
+    changed = names(*whole) - names(*same)
     while True:
-        using = [name for name, n in same.items() if any(getattr(m, "id", None) in changed for m in ast.walk(n))]
+        using = [n for n in same if any(getattr(m, "id", None) in changed for m in ast.walk(n))]
         if not using:
-            return list(same.values()) if set(solved) - set(same) - {None} else []
-        changed.update(using)
-        same = {name: n for name, n in same.items() if name not in changed}
+            return same if written - names(*same) else []
+        same = [n for n in same if n not in using]
+        changed |= names(*using)
 
 
 def imported(texts, solution):
