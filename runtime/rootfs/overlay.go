@@ -15,10 +15,9 @@ import (
 )
 
 // overlayOptions disable what would let an upper directory written by a candidate reach
-// outside its layers (overlayfs, "Redirecting directories" and "Metadata only copy up"). With xino, a file keeps its
-// number when it is copied up to another file system; git compares the numbers of the hard links that it makes.
+// outside its layers (overlayfs, "Redirecting directories" and "Metadata only copy up").
 func overlayOptions() []string {
-	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off", "xino=on"}
+	options := []string{"index=off", "redirect_dir=nofollow", "metacopy=off"}
 	if userns.Inside() { // trusted.* attributes are only for the host's root
 		options = append(options, "userxattr")
 	}

@@ -43,7 +43,6 @@ func TestMachine(t *testing.T) {
 	run, image := containerdtest.NewRun(t, containerdtest.Open(t))
 	first, _ := machineShell(t, run, image, `mkdir /made /run/state; echo one > /made/one; echo two > /tmp/two; echo three > /run/state/three
 		chown 1000:1001 /made/one; chmod 640 /made/one; rm /etc/issue; rm -r /var/cache; mkdir /var/cache; echo x > /var/cache/x; ln -s made/one /link; ln /made/one /hard
-		ln /etc/issue.net /same; test /same -ef /etc/issue.net
 		touch /etc/passwd-; echo y >> /etc/motd; setpriv --reuid 1000 --regid 1001 --clear-groups id -u > /made/id`)
 	changes, err := first.Changes()
 	must.Do(t, err)
@@ -68,7 +67,7 @@ func TestMachine(t *testing.T) {
 	must.Report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
 	must.Report(t, view.Close())
 	must.Report(t, to.Close())
-	const look = `ln /made/id /same2; test /same2 -ef /made/id; cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
+	const look = `cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
 	second, got := machineShell(t, run, over, look)
 	if want := "one\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
