@@ -20,7 +20,7 @@ type Pack struct {
 	files fs.FS
 }
 
-// Starter returns a small pack to start from; with split, one whose checks are split.
+// Starter returns a small pack to start from: with plain checkers or, if split is true, with split checks.
 func Starter(split bool) (p Pack, err error) {
 	name := "starter"
 	if split {

@@ -124,7 +124,8 @@ func (c *cluster) slurm(name string, args ...string) string {
 	return string(out)
 }
 
-// freePorts returns ports below those that the kernel gives to connections, any of which could take one before it is used.
+// freePorts returns ports that are free. The kernel gives connections higher ports, so that no connection takes one of these
+// before it is used.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for len(ports) < n {

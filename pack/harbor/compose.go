@@ -314,7 +314,7 @@ func (t composeReader) interpolated(text, file string, line int) string {
 	})
 }
 
-// serviceEnv returns the variables of a service: those of its files and, over them, its own.
+// serviceEnv returns the variables of a service. A variable of the service itself hides one of its files.
 func (t composeReader) serviceEnv(service document.Value, own bool) map[string]string {
 	env := map[string]string{}
 	files := []document.Value{service.Get("env_file")}

@@ -213,8 +213,9 @@ func stepsOf(rec record.Record, exact []record.PrivateScore) (all []object) {
 	return all
 }
 
-// rewardsOf returns the rewards of a trial or a step with a score: those of exact, or else the one that was left. They
-// count as far as the score comes from them. A candidate that was found to be forged has none.
+// rewardsOf returns the rewards by name of a trial, or of a step, with a score: what exact has for the score, or else the
+// reward that the checker left. If the score does not come from that reward, as for a forged candidate, the score is the
+// only reward.
 func rewardsOf(score, left float64, step string, exact []record.PrivateScore) map[string]float64 {
 	i := slices.IndexFunc(exact, func(p record.PrivateScore) bool {
 		return p.Step == step && verifiers.Rounded(p.Score) == score && len(p.Rewards) > 0

@@ -20,7 +20,7 @@ type Private struct {
 	Stdout string         `json:"stdout,omitempty"`
 	Stderr string         `json:"stderr,omitempty"`
 	Logs   []PrivateLog   `json:"logs,omitempty"`   // files that the checker left
-	Scores []PrivateScore `json:"scores,omitempty"` // which the record has rounded
+	Scores []PrivateScore `json:"scores,omitempty"` // the record has them rounded, and without their rewards
 	Egress string         `json:"egress,omitempty"` // lines of the proxy's log about the verifier's sandboxes
 	Unread []string       `json:"unread,omitempty"` // files of tests that sbench cannot read and so did not change
 }

@@ -68,7 +68,7 @@ func facts(c *host.Host) record.Host {
 	return h
 }
 
-// Version returns what records say about this program, whose version the linker has set.
+// Version returns what records say about this program. The linker has set the given version.
 func Version(version string) record.Version {
 	v := record.Version{Version: version}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -3,8 +3,8 @@ package text
 import "strings"
 
 // The words around answers in nine languages, as alternatives of regular expressions in which ¦
-// stands for the answer: first those of English, German, French, Spanish, Portuguese and Italian,
-// which stand apart from other words, then those of Chinese, Japanese and Korean.
+// stands for the answer. English, German, French, Spanish, Portuguese and Italian come first: their
+// words stand apart. Chinese, Japanese and Korean follow.
 var (
 	// A noun announces an answer if a colon or a verb follows it.
 	nouns = `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)|antwort(?:option)?|lösung|richtig|` +

@@ -25,7 +25,7 @@ var (
 	// reply is "yes" or "no" before an explanation.
 	reply      = expression(`(?:^|\P{L})(yes|no|true|false|ja|nein|oui|non|sí|sim|não|sì|是的?|不是?|はい|いいえ|네|아니[요오])["*_]* ?(?:[,.;:!(]|-|because |です|입니다|$)`)
 	hasSymbols = expression(`[^\p{L}\p{M}\p{N}\s.,;:!()"'$€£¥%+#-]`)
-	again      = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
+	beside     = expression(`(` + found + `)(?:[ ,($%]*\bor \$?` + found + `|/\p{L})`) // "3/4 (or 75%)", "$26/day"
 	premise    = expression(`^.*` + so + `(.*[\d` + textRange + `].*)$`)
 )
 
@@ -85,15 +85,15 @@ func replied(line, want string) string {
 	return ""
 }
 
-// judge judges a sentence for one accepted answer. Beside a number, alone or with a unit, there must
-// be no other one after the last "=" or "so", except in brackets, those of the question and, beside a
-// year, days.
+// judge judges a sentence for one accepted answer. If the answer is a number, alone or with a unit, no
+// other number may follow the last "=" or "so". A number in brackets or of the question does not
+// count, and a day does not count beside a year.
 func (s Short) judge(said sentence, accepted, question []token) string {
 	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
 	first, _ := utf8.DecodeRuneInString(s.Accepted[0])
 	isNumber := accepted[0].isNumber && !slices.ContainsFunc(accepted[1:], func(t token) bool { return t.isNumber })
 	if isNumber {
-		rest = again().ReplaceAllString(rest, "$1 ")
+		rest = beside().ReplaceAllString(rest, "$1 ")
 	}
 	switch {
 	case !strings.ContainsFunc(rest, isMark):
