@@ -29,7 +29,7 @@ func apis() map[Provider]api {
 			},
 		},
 		OpenAI: {
-			host: "api.openai.com", base: "/v1", models: "/v1/models", headers: []string{"Openai-Beta"},
+			host: "api.openai.com", base: "/v1", models: "/v1/models",
 			key: "Authorization", prefix: "Bearer ", forbidden: http.StatusBadRequest,
 			errors: map[int]string{
 				400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",

@@ -140,7 +140,7 @@ func TestHeaders(t *testing.T) {
 	}{
 		{"anthropic", relay.Anthropic, messagesPath, false, with("X-Api-Key", realKey, "Anthropic-Version", "2099-01-01", "Anthropic-Beta", "claude-code-20250219,interleaved-thinking-2025-05-14")},
 		{"anthropic by bearer", relay.Anthropic, messagesPath, true, with("Authorization", "Bearer "+realKey, "Anthropic-Version", "2099-01-01", "Anthropic-Beta", "claude-code-20250219,interleaved-thinking-2025-05-14")},
-		{"openai", relay.OpenAI, responsesPath, false, with("Authorization", "Bearer "+realKey, "Openai-Beta", "responses=v1", "X-Openai-Internal-Codex-Responses-Lite", "true")},
+		{"openai", relay.OpenAI, responsesPath, false, with("Authorization", "Bearer "+realKey, "X-Openai-Internal-Codex-Responses-Lite", "true")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			up := newAnswers(t)

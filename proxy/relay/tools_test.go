@@ -186,6 +186,8 @@ func chatCases() []toolCase {
 		{"image of bytes", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]}]}`, "=", ""},
 		{"image of a URL", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://evil.test"}}]}]}`,
 			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
+		{"image of an address without a scheme", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"//evil/s"}}]}]}`,
+			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
 		{"image of a bare URL", `"messages":[{"role":"user","content":[{"type":"image_url","image_url":"https://evil.test"}]}]}`,
 			`"messages":[{"role":"user","content":[{"type":"text","text":"` + notice + `"}]}]}`, "image_url"},
 		{"file of bytes", `"messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,AA=="}}]}]}`, "=", ""},

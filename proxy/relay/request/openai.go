@@ -52,7 +52,7 @@ func inputItem(inner rule) rule {
 		"refusal":           {fields{"refusal": text}, ""},
 		"encrypted_content": {fields{"encrypted_content": text}, ""},
 		"input_audio":       {fields{"prompt_cache_breakpoint": breakpoint, "input_audio": needing("data", fields{"data": inline, "format": plain})}, "input_audio"},
-		"input_image":       {fields{"prompt_cache_breakpoint": breakpoint, "image_url": inline, "detail": plain}, "image_url"},
+		"input_image":       {fields{"prompt_cache_breakpoint": breakpoint, "image_url": dataURL, "detail": plain}, "image_url"},
 		"input_file":        {fields{"prompt_cache_breakpoint": breakpoint, "file_data": inline, "filename": plain, "detail": plain}, "file_data"},
 	}, func(part *value) string {
 		if role, _ := part.in.in.word("role"); role == "assistant" {
@@ -142,7 +142,7 @@ func Chat() Form {
 		"text":        {fields{"text": text, "cache_control": cacheControl, "prompt_cache_breakpoint": caching(values(plain))}, ""},
 		"refusal":     {fields{"refusal": text}, ""},
 		"input_audio": {fields{"input_audio": needing("data", fields{"data": inline, "format": plain})}, "input_audio"},
-		"image_url":   {fields{"image_url": or(inline, '{', needing("url", fields{"url": inline, "detail": plain}))}, "image_url"},
+		"image_url":   {fields{"image_url": or(dataURL, '{', needing("url", fields{"url": dataURL, "detail": plain}))}, "image_url"},
 		"file":        {fields{"file": needing("file_data", fields{"file_data": inline, "filename": plain})}, "file"},
 	}, func(*value) string { return "text" })
 	function := object(fields{"name": plain, "description": text, "parameters": schema, "strict": plain})

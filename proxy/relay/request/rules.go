@@ -160,10 +160,17 @@ func empty(in *inspector, v *value) { in.leaf(v, v.kind() == '[' && len(v.parts)
 // data passes anything. It is for what the model or the agent's own functions read.
 func data(*inspector, *value) {}
 
+// dataURL passes a data: URL.
+func dataURL(in *inspector, v *value) {
+	if !v.null() && !bytes.HasPrefix(v.raw, []byte(`"data:`)) {
+		in.outside(v, v.kindName())
+	}
+}
+
 // inline passes bytes that are in the request itself: a data: URL, or base64.
 func inline(in *inspector, v *value) {
-	if !v.null() && (v.kind() != '"' || !bytes.HasPrefix(v.raw, []byte(`"data:`)) && !isBase64(v.raw[1:len(v.raw)-1])) {
-		in.outside(v, v.kindName())
+	if v.kind() != '"' || !isBase64(v.raw[1:len(v.raw)-1]) {
+		dataURL(in, v)
 	}
 }
 
