@@ -70,7 +70,8 @@ func (c Config) filter() (*specs.LinuxSeccomp, error) {
 			allow("clone", block{cloneNamespaces | clonePtrace | cloneParent, 0}.match(0)),
 			answer(errnoNOSYS, absent),
 			answer(errnoINVAL, []string{"splice"}), // as for files that do not support it; see getOptionRules
-			answer(0, []string{"ioprio_set"}),      // a priority over the host's own writes, on the host's disks
+			// A priority over the host's own writes, and the writing of what all of the host has changed.
+			answer(0, []string{"ioprio_set", "sync", "syncfs"}),
 		},
 		filterRules(c.OwnFilters), optionRules(c.OwnFilters, c.OwnKernel), getOptionRules(), socketRules(c.Netlink), ioctlRules(), adviceRules(), coreRules(),
 		hugePages, personalityRules(), mknodRules(), fcntlRules(),

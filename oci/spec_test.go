@@ -423,6 +423,8 @@ func TestVerdicts(t *testing.T) {
 		{"EPERM", "ioctl", []uint64{0, 0x80108907}}, // SIOCGSTAMPNS_NEW
 		{"allow", "ioctl", []uint64{0, 0x8905}},     // SIOCATMARK
 		{"pretend", "ioprio_set", []uint64{1, 0, 2 << 13}},
+		{"pretend", "sync", nil},
+		{"pretend", "syncfs", []uint64{3}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCGWINSZ}},
 		{"allow", "ioctl", []uint64{0, unix.TIOCSETD - 1}},
 		{"allow", "ioctl", []uint64{0, unix.FICLONE}},

@@ -19,11 +19,11 @@ func allowedSyscalls() []string {
 		// files by descriptor; ioctl has its own rules
 		`close close_range copy_file_range dup dup2 dup3 fallocate fdatasync flock fsync ftruncate
 		 getdents getdents64 lseek pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readv
-		 sendfile sync_file_range syncfs tee write writev pipe pipe2`,
+		 sendfile sync_file_range tee write writev pipe pipe2`,
 		// files by name
 		`access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat fstat fstatfs
 		 futimesat getcwd lchown link linkat lstat mkdir mkdirat newfstatat open openat openat2 readlink readlinkat
-		 rename renameat renameat2 rmdir stat statfs statx symlink symlinkat sync truncate umask unlink
+		 rename renameat renameat2 rmdir stat statfs statx symlink symlinkat truncate umask unlink
 		 unlinkat utime utimensat utimes`,
 		// extended attributes
 		`fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr lremovexattr lsetxattr
