@@ -85,7 +85,7 @@ func soleUsers() map[string][]string {
 		"github.com/pelletier/go-toml":            {"pack/harbor"},
 		"github.com/google/go-containerregistry/": {"runtime/images", "internal/test"},
 		"github.com/google/nftables":              {"runtime"},
-		"github.com/mdlayher/netlink":             {"runtime"},
+		"github.com/mdlayher/netlink":             {"proxy", "runtime"},
 		"github.com/moby/buildkit/":               {"harness"},
 		"github.com/moby/sys/":                    {"runtime", "runtime/sandbox"},
 		"github.com/vbauerster/mpb":               {"report"},

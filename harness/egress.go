@@ -31,7 +31,7 @@ type Egress struct {
 	Transparent bool               // also serves programs that do not use a proxy
 	CABundle    string             // host file of certificates to trust, for images without any; "" for none
 	Log         *proxy.Log         // required if anything may be reached
-	Limits      proxy.EgressLimits // unset fields are the proxy's defaults
+	Limits      proxy.EgressLimits // the zero limits are the proxy's defaults
 	// WorkingClock says that the time in which a provider makes the harness wait does not count for its timeout.
 	WorkingClock bool
 	// SidecarsReachProvider lets a task's sidecars use the relay to the harness's provider.

@@ -1,13 +1,11 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"syscall"
 
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -86,44 +84,34 @@ func newAddressCheck(local func(netip.Addr) (bool, error)) func(address netip.Ad
 // reports whether it would go to this host: to an interface's address, or to another address in the
 // table of local routes. An address without a route is not local, and cannot be reached.
 func isLocal(a netip.Addr) (bool, error) {
-	kernel, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	kernel, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
 	if err != nil {
 		return false, fmt.Errorf("open netlink: %w", err)
 	}
-	defer func() { _ = unix.Close(kernel) }()
+	defer func() { _ = kernel.Close() }()
 	family := byte(unix.AF_INET)
 	if a.Is6() {
 		family = unix.AF_INET6
 	}
-	// struct nlmsghdr, struct rtmsg, struct rtattr and the address.
-	ask, native := make([]byte, unix.SizeofNlMsghdr+unix.SizeofRtMsg+unix.SizeofRtAttr+a.BitLen()/8), binary.NativeEndian
-	native.PutUint32(ask, uint32(len(ask)))
-	native.PutUint16(ask[4:], unix.RTM_GETROUTE)
-	native.PutUint16(ask[6:], unix.NLM_F_REQUEST)
-	ask[16], ask[17] = family, byte(a.BitLen()) // rtm_family, rtm_dst_len
-	native.PutUint16(ask[28:], uint16(len(ask)-28))
-	native.PutUint16(ask[30:], unix.RTA_DST)
-	copy(ask[32:], a.AsSlice())
-	if _, err := unix.Write(kernel, ask); err != nil {
-		return false, fmt.Errorf("look up a route: %w", err)
-	}
-	answer := make([]byte, 1024)
-	n, err := unix.Read(kernel, answer)
+	to := netlink.NewAttributeEncoder()
+	to.Bytes(unix.RTA_DST, a.AsSlice())
+	attributes, err := to.Encode()
 	if err != nil {
-		return false, fmt.Errorf("look up a route: %w", err)
+		return false, err
 	}
-	answers, err := syscall.ParseNetlinkMessage(answer[:n])
-	switch {
-	case err != nil || len(answers) == 0 || len(answers[0].Data) < unix.SizeofRtMsg:
-		return false, errors.New("look up a route: no answer")
-	case answers[0].Header.Type == unix.NLMSG_ERROR:
-		errno := unix.Errno(-int32(native.Uint32(answers[0].Data)))
-		if slices.Contains([]unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP}, errno) {
+	ask := make([]byte, unix.SizeofRtMsg)
+	ask[0], ask[1] = family, byte(a.BitLen()) // rtm_family, rtm_dst_len
+	answers, err := kernel.Execute(netlink.Message{Header: netlink.Header{Type: unix.RTM_GETROUTE, Flags: netlink.Request}, Data: append(ask, attributes...)})
+	for _, noRoute := range []unix.Errno{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EACCES, unix.EINVAL, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
+		if errors.Is(err, noRoute) {
 			return false, nil
 		}
-		return false, fmt.Errorf("look up a route: %w", errno)
-	case answers[0].Header.Type != unix.RTM_NEWROUTE:
-		return false, errors.New("look up a route: no answer")
+	}
+	if err == nil && (len(answers) == 0 || answers[0].Header.Type != unix.RTM_NEWROUTE || len(answers[0].Data) < unix.SizeofRtMsg) {
+		err = errors.New("no answer")
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up a route: %w", err)
 	}
 	kind := answers[0].Data[7] // rtm_type
 	return kind == unix.RTN_LOCAL || kind == unix.RTN_BROADCAST || kind == unix.RTN_ANYCAST, nil

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"os"
 	"syscall"
 
@@ -22,9 +23,10 @@ const (
 // HeadCost is how much memory net/http and a copy take for each byte of a head that has many short fields.
 const HeadCost = 32
 
-// SandboxBytes returns the most memory that a proxy with these limits and the kernel hold for one sandbox.
+// SandboxBytes returns the most memory that a proxy with these limits and the kernel hold for one
+// sandbox. Of the zero EgressLimits, it is the memory of [DefaultLimits].
 func (l EgressLimits) SandboxBytes() int64 {
-	l, _ = l.withDefaults() // New refuses negative fields
+	l = cmp.Or(l, DefaultLimits())
 	return int64(l.Connections) * (connectionBytes + HeadCost*int64(l.HeaderBytes))
 }
 

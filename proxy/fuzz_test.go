@@ -67,9 +67,12 @@ func FuzzRequest(f *testing.F) {
 		mu.Unlock()
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 	})
-	p, log := w.startProxy(proxy.Config{Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{
-		HeaderTime: time.Second, HelloTime: time.Second, Idle: time.Second, Lifetime: 2 * time.Second, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50,
-	}})
+	cfg := limited(func(l *proxy.EgressLimits) {
+		l.HeaderTime, l.HelloTime, l.Idle, l.Lifetime = time.Second, time.Second, time.Second, 2*time.Second
+		l.Requests, l.Up, l.Down = 1<<40, 1<<50, 1<<50
+	})
+	cfg.Allowed.Domains = domains(f, "allowed.test")
+	p, log := w.startProxy(cfg)
 	address := serveLocal(f, p)
 	go func() {
 		for range log.entries { // endlessly, as fuzzing has no limit
@@ -135,7 +138,9 @@ func FuzzDNS(f *testing.F) {
 		must.Do(f, err)
 		f.Add(b)
 	}
-	p, err := proxy.New(proxy.Config{Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: domains(f, "allowed.test")}, Limits: proxy.EgressLimits{Requests: 1 << 40, Names: 100}})
+	cfg := limited(func(l *proxy.EgressLimits) { l.Requests, l.Names = 1<<40, 100 })
+	cfg.Log, cfg.Allowed.Domains = proxy.NewLog(io.Discard), domains(f, "allowed.test")
+	p, err := proxy.New(cfg)
 	must.Do(f, err)
 	f.Cleanup(func() { must.Report(f, p.Close()) })
 	f.Fuzz(func(t *testing.T, question []byte) {

@@ -63,7 +63,7 @@ func TestHTTPLimits(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		limits proxy.EgressLimits
+		limit  func(*proxy.EgressLimits)
 		server func(net.Conn)
 		send   string
 		log    string
@@ -71,22 +71,22 @@ func TestHTTPLimits(t *testing.T) {
 		status int
 		upMax  int64
 	}{
-		{name: "silent server", limits: proxy.EgressLimits{Idle: 200 * time.Millisecond}, server: slow,
+		{name: "silent server", limit: func(l *proxy.EgressLimits) { l.Idle = 200 * time.Millisecond }, server: slow,
 			send: request("GET", "/", "", ""), log: "http allow idle", status: 504, answer: "X-Sbench-Egress: idle"},
-		{name: "lifetime", limits: proxy.EgressLimits{Lifetime: 200 * time.Millisecond}, server: slow,
+		{name: "lifetime", limit: func(l *proxy.EgressLimits) { l.Lifetime = 200 * time.Millisecond }, server: slow,
 			send: request("GET", "/", "", ""), log: "http allow lifetime", status: 504, answer: "X-Sbench-Egress: lifetime"},
-		{name: "silent client", limits: proxy.EgressLimits{Idle: 200 * time.Millisecond}, server: slow,
+		{name: "silent client", limit: func(l *proxy.EgressLimits) { l.Idle = 200 * time.Millisecond }, server: slow,
 			send: request("POST", "/", "Content-Length: 1000\r\n", "x"), log: "http allow idle", status: 504},
-		{name: "a declared body", limits: proxy.EgressLimits{Up: 1000}, server: slow,
+		{name: "a declared body", limit: func(l *proxy.EgressLimits) { l.Up = 1000 }, server: slow,
 			send: request("POST", "/", "Content-Length: 1001\r\n", "x"), log: "http deny bytes_up", status: 403},
 		{name: "a body in chunks", send: request("POST", "/", "Transfer-Encoding: chunked\r\n", "0\r\n\r\n"), log: "http deny length_required", status: 411},
 		{name: "a length beside chunks, and a request", send: twoRequests(""), log: "http deny length_required", status: 411},
 		{name: "the same, and an upgrade", send: twoRequests("Upgrade: h2c\r\n"), log: "http deny length_required", status: 411},
-		{name: "bytes up", limits: proxy.EgressLimits{Up: 50_000}, server: slow,
+		{name: "bytes up", limit: func(l *proxy.EgressLimits) { l.Up = 50_000 }, server: slow,
 			send: request("POST", "/", "Content-Length: 50000\r\n", big), log: "http allow bytes_up", status: 403, upMax: 50_000},
-		{name: "a URL is bytes, too", limits: proxy.EgressLimits{Up: 1000},
+		{name: "a URL is bytes, too", limit: func(l *proxy.EgressLimits) { l.Up = 1000 },
 			send: request("GET", "/"+big[:2000], "", ""), log: "http allow bytes_up", status: 403, upMax: 1},
-		{name: "bytes down", limits: proxy.EgressLimits{Down: 50_000}, server: func(c net.Conn) {
+		{name: "bytes down", limit: func(l *proxy.EgressLimits) { l.Down = 50_000 }, server: func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+big)
 		}, send: request("GET", "/", "", ""), log: "http allow bytes_down", status: 200},
 		{name: "a server that breaks off", server: func(c net.Conn) {
@@ -98,8 +98,8 @@ func TestHTTPLimits(t *testing.T) {
 		{name: "a head of a megabyte", server: func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat(big, 10)+"\r\n\r\n")
 		}, send: request("GET", "/", "", ""), log: "http error upstream_failed", status: 502},
-		{name: "slow head", limits: proxy.EgressLimits{HeaderTime: 300 * time.Millisecond}, send: "GET http://crude.allowed.test/ HTTP/1.1\r\nX: y\r\n", log: "malformed deny header_timeout"},
-		{name: "half a head", send: "GET http://crude.allowed.test/ HT", limits: proxy.EgressLimits{HeaderTime: 300 * time.Millisecond}, log: "malformed deny header_timeout"},
+		{name: "slow head", limit: func(l *proxy.EgressLimits) { l.HeaderTime = 300 * time.Millisecond }, send: "GET http://crude.allowed.test/ HTTP/1.1\r\nX: y\r\n", log: "malformed deny header_timeout"},
+		{name: "half a head", send: "GET http://crude.allowed.test/ HT", limit: func(l *proxy.EgressLimits) { l.HeaderTime = 300 * time.Millisecond }, log: "malformed deny header_timeout"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -107,7 +107,10 @@ func TestHTTPLimits(t *testing.T) {
 			if tt.server != nil {
 				w.crude(tt.server)
 			}
-			p, log := w.startProxy(proxy.Config{Limits: tt.limits})
+			if tt.limit == nil {
+				tt.limit = func(*proxy.EgressLimits) {}
+			}
+			p, log := w.startProxy(limited(tt.limit))
 			got := converse(t, serveLocal(t, p), tt.send)
 			e := log.next(t)
 			if words(e) != tt.log || tt.upMax > 0 && e.Up > tt.upMax || e.Verdict == proxy.Deny && e.Up != 0 {

@@ -1,14 +1,8 @@
 package proxy
 
-import (
-	"errors"
-	"fmt"
-	"reflect"
-	"time"
-)
+import "time"
 
-// EgressLimits bound what one sandbox may do through its proxy. For a field that is 0, [New] uses
-// [DefaultLimits]. A negative field is an error.
+// EgressLimits bound what one sandbox may do through its proxy. A limit of 0 allows nothing.
 type EgressLimits struct {
 	Connections int   // from the sandbox, at a time
 	Requests    int64 // requests, redirected connections and DNS questions in total; each is a line of the log
@@ -25,7 +19,7 @@ type EgressLimits struct {
 	Lifetime   time.Duration // of a tunnel or a plain HTTP request
 }
 
-// DefaultLimits returns the limits for fields that are not set.
+// DefaultLimits returns the limits of a [Config] without limits.
 func DefaultLimits() EgressLimits {
 	return EgressLimits{
 		Connections: 64, Requests: 100_000, Names: 4096,
@@ -33,19 +27,4 @@ func DefaultLimits() EgressLimits {
 		HeaderTime: 10 * time.Second, DialTime: 10 * time.Second, HelloTime: 10 * time.Second,
 		Idle: 5 * time.Minute, Lifetime: 24 * time.Hour,
 	}
-}
-
-// withDefaults returns l with the defaults in place of fields that are 0. The error names every negative field.
-func (l EgressLimits) withDefaults() (EgressLimits, error) {
-	to, from := reflect.ValueOf(&l).Elem(), reflect.ValueOf(DefaultLimits())
-	var errs []error
-	for field, value := range to.Fields() {
-		if value.IsZero() {
-			value.Set(from.FieldByIndex(field.Index))
-		}
-		if value.Int() < 0 {
-			errs = append(errs, fmt.Errorf("egress limit %s is negative", field.Name))
-		}
-	}
-	return l, errors.Join(errs...)
 }

@@ -31,7 +31,7 @@ func refused(t *testing.T, address, host, want string) {
 // TestTooManyConnections: a connection above the limit is closed.
 func TestTooManyConnections(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Connections: 4}})
+	p, log := w.startProxy(limited(func(l *proxy.EgressLimits) { l.Connections = 4 }))
 	address := serveLocal(t, p)
 	for i := range 5 {
 		c, err := net.Dial("tcp", address)
@@ -52,7 +52,7 @@ func TestTooManyConnections(t *testing.T) {
 // TestTooManyRequests: the proxy refuses requests above the limit, and logs only the first refusal.
 func TestTooManyRequests(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Requests: 3}})
+	p, log := w.startProxy(limited(func(l *proxy.EgressLimits) { l.Requests = 3 }))
 	address := serveLocal(t, p)
 	for range 3 {
 		refused(t, address, "evil.test", "host_not_allowed")
@@ -74,7 +74,7 @@ func TestTooManyRequests(t *testing.T) {
 // TestSlowloris: the proxy cuts a connection with an endless head or ClientHello, and serves others meanwhile.
 func TestSlowloris(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{HeaderTime: time.Second, HelloTime: time.Second}})
+	p, log := w.startProxy(limited(func(l *proxy.EgressLimits) { l.HeaderTime, l.HelloTime = time.Second, time.Second }))
 	address := serveLocal(t, p)
 	hello := string(captureHello(t, helloFor("allowed.test")))
 	var cut sync.WaitGroup

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -15,7 +16,7 @@ import (
 // Config describes the egress proxy of one sandbox.
 type Config struct {
 	Allowed Allowlist
-	Limits  EgressLimits // unset fields mean DefaultLimits
+	Limits  EgressLimits // the zero EgressLimits mean DefaultLimits
 	// Explicit says that programs reach hosts only by the forward proxy. Then ServeDNS answers that no name
 	// exists, and logs the question.
 	Explicit bool
@@ -85,17 +86,12 @@ func (t Totals) Plus(u Totals) Totals {
 	}
 }
 
-// New returns a proxy, which the caller must close. It fails for an invalid configuration,
-// such as a missing log or a negative limit.
+// New returns a proxy, which the caller must close. It fails if there is no log.
 func New(cfg Config) (*Proxy, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("egress proxy: there is no log")
 	}
-	limits, err := cfg.Limits.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	p := &Proxy{cfg: cfg, limits: limits}
+	p := &Proxy{cfg: cfg, limits: cmp.Or(cfg.Limits, DefaultLimits())}
 	p.ctx, p.end = context.WithCancel(context.Background())
 	p.up, p.down = newBudget(p.limits.Up), newBudget(p.limits.Down)
 	p.buffers.New = func() any { return new([copyBytes]byte) }

@@ -88,10 +88,9 @@ func benchProxy(origin string) *proxy.Proxy {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := proxy.New(proxy.WithHooks(proxy.Config{
-		Log: proxy.NewLog(io.Discard), Allowed: proxy.Allowlist{Domains: []domain.Domain{allowed}},
-		Limits: proxy.EgressLimits{Connections: 1 << 20, Requests: 1 << 40, Up: 1 << 50, Down: 1 << 50},
-	}, hooks))
+	cfg := limited(func(l *proxy.EgressLimits) { l.Connections, l.Requests, l.Up, l.Down = 1<<20, 1<<40, 1<<50, 1<<50 })
+	cfg.Log, cfg.Allowed.Domains = proxy.NewLog(io.Discard), []domain.Domain{allowed}
+	p, err := proxy.New(proxy.WithHooks(cfg, hooks))
 	if err != nil {
 		log.Fatal(err)
 	}

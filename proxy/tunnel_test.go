@@ -124,7 +124,7 @@ func TestTunnelHalfClose(t *testing.T) {
 // TestTunnelTime: an idle tunnel ends. A slow tunnel stays open until the end of its lifetime.
 func TestTunnelTime(t *testing.T) {
 	w := newWorld(t)
-	p, log := w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: 300 * time.Millisecond}})
+	p, log := w.startProxy(limited(func(l *proxy.EgressLimits) { l.Idle = 300 * time.Millisecond }))
 	w.raw(silent)
 	c, _ := openTunnel(t, serveLocal(t, p))
 	if _, err := io.ReadAll(c); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -141,7 +141,7 @@ func TestTunnelTime(t *testing.T) {
 			}
 		}
 	})
-	p, log = w.startProxy(proxy.Config{Limits: proxy.EgressLimits{Idle: time.Second, Lifetime: 1500 * time.Millisecond}})
+	p, log = w.startProxy(limited(func(l *proxy.EgressLimits) { l.Idle, l.Lifetime = time.Second, 1500*time.Millisecond }))
 	begun := time.Now()
 	c, _ = openTunnel(t, serveLocal(t, p))
 	_, _ = io.ReadAll(c)
@@ -155,15 +155,15 @@ func TestTunnelBytes(t *testing.T) {
 	const limit = 5_000_000
 	tests := []struct {
 		name    string
-		limits  proxy.EgressLimits
+		limit   func(*proxy.EgressLimits)
 		down    bool
 		tunnels int
 		reason  string
 	}{
-		{"one tunnel up", proxy.EgressLimits{Up: limit}, false, 1, "bytes_up"},
-		{"one tunnel down", proxy.EgressLimits{Down: limit}, true, 1, "bytes_down"},
-		{"tunnels up", proxy.EgressLimits{Up: limit}, false, 5, "bytes_up"},
-		{"tunnels down", proxy.EgressLimits{Down: limit}, true, 5, "bytes_down"},
+		{"one tunnel up", func(l *proxy.EgressLimits) { l.Up = limit }, false, 1, "bytes_up"},
+		{"one tunnel down", func(l *proxy.EgressLimits) { l.Down = limit }, true, 1, "bytes_down"},
+		{"tunnels up", func(l *proxy.EgressLimits) { l.Up = limit }, false, 5, "bytes_up"},
+		{"tunnels down", func(l *proxy.EgressLimits) { l.Down = limit }, true, 5, "bytes_down"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestTunnelBytes(t *testing.T) {
 				n, _ := io.Copy(io.Discard, c)
 				arrived.Add(n)
 			})
-			p, log := w.startProxy(proxy.Config{Limits: tt.limits})
+			p, log := w.startProxy(limited(tt.limit))
 			address := serveLocal(t, p)
 			var wg sync.WaitGroup
 			hellos := 0
@@ -236,7 +236,8 @@ func TestClose(t *testing.T) {
 	goroutines, files := runtime.NumGoroutine(), must.OpenFiles(t)
 	const tunnels = 200
 	log := newBook()
-	cfg := proxy.Config{Log: proxy.NewLog(log), Allowed: proxy.Allowlist{Domains: domains(t, "allowed.test")}, Limits: proxy.EgressLimits{Connections: tunnels + 1}}
+	cfg := limited(func(l *proxy.EgressLimits) { l.Connections = tunnels + 1 })
+	cfg.Log, cfg.Allowed.Domains = proxy.NewLog(log), domains(t, "allowed.test")
 	p, err := proxy.New(proxy.WithHooks(cfg, w.hooks()))
 	must.Do(t, err)
 	l := listenLocal(t)

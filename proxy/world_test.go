@@ -328,6 +328,13 @@ func domains(t testing.TB, names ...string) []domain.Domain {
 	return d
 }
 
+// limited returns a configuration with a changed limit.
+func limited(change func(*proxy.EgressLimits)) proxy.Config {
+	limits := proxy.DefaultLimits()
+	change(&limits)
+	return proxy.Config{Limits: limits}
+}
+
 // startProxy starts a proxy that reaches the world.
 func (w *world) startProxy(cfg proxy.Config) (*proxy.Proxy, *book) {
 	w.t.Helper()

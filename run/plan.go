@@ -236,11 +236,11 @@ func (p Plan) defaultJobs() int {
 func descriptors(jobs int) proxy.EgressLimits {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return proxy.EgressLimits{} // the defaults
+		return proxy.DefaultLimits()
 	}
 	const own, ownEach, least = 256, 64, 8
-	usual := proxy.DefaultLimits()
+	limits := proxy.DefaultLimits()
 	left := int64(min(limit.Cur, 1<<30)) - own - int64(jobs)*ownEach
-	most := int(max(least, left/int64(jobs)/4))
-	return proxy.EgressLimits{Connections: min(usual.Connections, most)}
+	limits.Connections = min(limits.Connections, int(max(least, left/int64(jobs)/4)))
+	return limits
 }

@@ -33,7 +33,7 @@ func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("provider relay: %w", err)
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
+	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
 	err := check(ctx, cfg)
 	if errors.Is(err, ErrUnreachable) {
 		select {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"reflect"
 	"strings"
 	"time"
 
@@ -80,48 +79,47 @@ type Config struct {
 	// out what shares the agent's network but not its environment.
 	Token string
 
-	Limits HostLimits
+	Limits HostLimits // the zero HostLimits mean DefaultLimits
 
 	Log     *proxy.Log // nil: none
 	Task    string     // of the log's entries
 	Attempt int        // of the log's entries
 }
 
-// HostLimits bound what one sandbox may cost the host. If a field is 0, the default beside it counts.
+// HostLimits bound what one sandbox may cost the host. A limit of 0 allows nothing.
 type HostLimits struct {
-	Body     int64 // bytes of a request; 32 MiB
-	Bodies   int64 // bytes in memory of all requests and answers at once, more get 429; Body and 8 MiB
-	InFlight int   // requests at once, more get 429; 16
-	Conns    int   // connections at once, more are closed; 64
+	Body     int64 // bytes of a request
+	Bodies   int64 // bytes in memory of all requests and answers at once, more get 429
+	InFlight int   // requests at once, more get 429
+	Conns    int   // connections at once, more are closed
 	// Inspect bounds the bytes of requests that the relay inspects per second on average, each
-	// counted as often as it is processed; 32 MiB. A burst may use 32 seconds' worth; more get 429.
+	// counted as often as it is processed. A burst may use 32 seconds' worth; more get 429.
 	// It bounds bytes and not time, so that results do not depend on the host's speed.
 	Inspect  int64
-	Requests int64 // in total, including malformed requests; each is a line of the log; 100,000
+	Requests int64 // in total, including malformed requests; each is a line of the log
 
-	Head     time.Duration // for a request's head; 10 s
-	Upload   time.Duration // for a request's body; 1 min
-	Silence  time.Duration // without a byte from the provider; 15 min
-	Download time.Duration // for the agent to read a part of the answer; 1 min
-	Linger   time.Duration // for an answer's token counts after the agent has closed the connection; 30 s
+	Head     time.Duration // for a request's head
+	Upload   time.Duration // for a request's body
+	Silence  time.Duration // without a byte from the provider
+	Download time.Duration // for the agent to read a part of the answer
+	Linger   time.Duration // for an answer's token counts after the agent has closed the connection
 }
 
-func (l HostLimits) withDefaults() HostLimits {
-	body := cmp.Or(l.Body, 32<<20)
+// DefaultLimits returns the limits of a [Config] without limits.
+func DefaultLimits() HostLimits {
 	return HostLimits{
-		Body: body, Bodies: max(cmp.Or(l.Bodies, body+8<<20), body), InFlight: cmp.Or(l.InFlight, 16), Conns: cmp.Or(l.Conns, 64),
-		Inspect: cmp.Or(l.Inspect, 32<<20), Requests: cmp.Or(l.Requests, proxy.DefaultLimits().Requests),
-		Head: cmp.Or(l.Head, 10*time.Second), Upload: cmp.Or(l.Upload, time.Minute), Silence: cmp.Or(l.Silence, 15*time.Minute),
-		Download: cmp.Or(l.Download, time.Minute), Linger: cmp.Or(l.Linger, 30*time.Second),
+		Body: 32 << 20, Bodies: 40 << 20, InFlight: 16, Conns: 64, Inspect: 32 << 20, Requests: proxy.DefaultLimits().Requests,
+		Head: 10 * time.Second, Upload: time.Minute, Silence: 15 * time.Minute, Download: time.Minute, Linger: 30 * time.Second,
 	}
 }
 
 // maxHead bounds the head of a request, in bytes.
 const maxHead = 16 << 10
 
-// SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox.
+// SandboxBytes returns the most memory that a relay and the kernel hold for one sandbox. Of the zero
+// HostLimits, it is the memory of [DefaultLimits].
 func (l HostLimits) SandboxBytes() int64 {
-	l = l.withDefaults()
+	l = cmp.Or(l, DefaultLimits())
 	return int64(l.Conns)*(proxy.SocketBytes+proxy.HeadCost*maxHead) + int64(l.InFlight)*(proxy.SocketBytes+streamBytes) + 2*(l.Bodies+maxQuestion) + request.TreeBytes
 }
 
@@ -145,9 +143,6 @@ func (c Config) check() error {
 	refuse(inPath && (request.CleanName(c.Model) != c.Model || strings.ContainsAny(c.Model, "/:")),
 		"model %q: is part of a path, so it must consist of letters, digits, '-', '_' and '.'", c.Model)
 	refuse(c.MaxTotalTokens < 0 || c.MaxRequests < 0 || c.MaxCostUSD < 0, "budget: is negative")
-	for field, limit := range reflect.ValueOf(c.Limits).Fields() {
-		refuse(limit.Int() < 0, "limit %s: is negative", field.Name)
-	}
 	return errors.Join(append(errs, checkBase(c.BaseURL))...)
 }
 

@@ -32,15 +32,15 @@ func TestSlowAgents(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name, send, reason string
-		limits             relay.HostLimits
+		limit              func(*relay.HostLimits)
 	}{
-		{"head", "POST /v1/mess", "malformed_head", relay.HostLimits{Head: time.Second}},
-		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", relay.HostLimits{Upload: 50 * time.Millisecond}},
-		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", relay.HostLimits{Download: 100 * time.Millisecond}},
+		{"head", "POST /v1/mess", "malformed_head", func(l *relay.HostLimits) { l.Head = time.Second }},
+		{"body", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{", "body_unreadable", func(l *relay.HostLimits) { l.Upload = 50 * time.Millisecond }},
+		{"answer", "POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"model\":\"m\"}", "agent_left", func(l *relay.HostLimits) { l.Download = 100 * time.Millisecond }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, relay.Anthropic, big, func(cfg *relay.Config) {
-				cfg.Limits = c.limits
+				c.limit(&cfg.Limits)
 				cfg.Limits.Linger = time.Millisecond
 			})
 			conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))

@@ -52,7 +52,7 @@ func New(cfg Config) (*Relay, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("provider relay: %w", err)
 	}
-	cfg.Limits = cfg.Limits.withDefaults()
+	cfg.Limits = cmp.Or(cfg.Limits, DefaultLimits())
 	r := &Relay{
 		cfg: cfg, base: cmp.Or(cfg.BaseURL, apis()[cfg.Provider].publicURL()), routes: routes(cfg.Provider, cfg.Model), ledger: newLedger(cfg),
 		secret: stream.NewSecret(cfg.Key.value(), cfg.MinSecret), conns: map[net.Conn]*atomic.Int64{},

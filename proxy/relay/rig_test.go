@@ -59,7 +59,7 @@ func newRig(t *testing.T, p relay.Provider, upstream string, change func(*relay.
 		base = base.JoinPath("/v1")
 	}
 	log := &buffer{}
-	cfg := relay.Config{Provider: p, BaseURL: base, Key: relay.NewKey(realKey), MinSecret: 8, Model: "m", Log: proxy.NewLog(log), Task: "task", Attempt: 2}
+	cfg := relay.Config{Provider: p, BaseURL: base, Key: relay.NewKey(realKey), MinSecret: 8, Model: "m", Log: proxy.NewLog(log), Task: "task", Attempt: 2, Limits: relay.DefaultLimits()}
 	if change != nil {
 		change(&cfg)
 	}

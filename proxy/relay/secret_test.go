@@ -158,7 +158,6 @@ func TestConfig(t *testing.T) {
 		{"key in Authorization", func(c *relay.Config) { c.KeyHeader = "Authorization" }, []string{"key header"}},
 		{"key header with a line end", func(c *relay.Config) { c.KeyHeader = "a\nkey" }, []string{"key header"}},
 		{"budget", func(c *relay.Config) { c.MaxRequests = -1 }, []string{"budget"}},
-		{"limit", func(c *relay.Config) { c.Limits.Head = -1 }, []string{"limit Head"}},
 		{"password", func(c *relay.Config) { c.BaseURL = parse("https://u:" + realKey + "@gw.test/v1") }, []string{"password"}},
 		{"key in the query", func(c *relay.Config) { c.BaseURL = parse("https://gw.test/v1?key=" + realKey) }, []string{"query"}},
 		{"file", func(c *relay.Config) { c.BaseURL = parse("file:///v1") }, []string{"base URL"}},

@@ -16,7 +16,7 @@ const streamBytes = 256 << 10
 // newUpstream returns the transport to the provider. The end of ctx, the relay's context, closes all
 // connections, even idle ones.
 func newUpstream(ctx context.Context, cfg Config) *http.Transport {
-	inFlight := cfg.Limits.withDefaults().InFlight
+	inFlight := cfg.Limits.InFlight
 	dialer := net.Dialer{Timeout: 15 * time.Second, Control: proxy.BoundHostBuffers}
 	return &http.Transport{
 		Proxy: cfg.Proxy,
