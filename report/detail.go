@@ -16,6 +16,7 @@ import (
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/run/record"
+	"github.com/securebench/sbench/verifiers"
 	"github.com/securebench/sbench/workspace/foreign"
 	"github.com/securebench/sbench/workspace/foreign/lines"
 )
@@ -93,8 +94,8 @@ func (s *Source) Detail(ctx context.Context, at, most int) (Detail, error) {
 		Limits: asJSON(rec.Provenance.Policy, share), Facts: facts(rec), Tries: a.Tries[max(0, len(a.Tries)-20):],
 	}}
 	d := &r.Detail
-	if read, ok := rec.VerifierMetadata[record.MetadataRead].(string); ok {
-		rule, _ := rec.VerifierMetadata[record.MetadataRule].(string)
+	if read, ok := rec.VerifierMetadata[verifiers.Read].(string); ok {
+		rule, _ := rec.VerifierMetadata[verifiers.Rule].(string)
 		d.Read = &Read{cutText(read, share), rule}
 	}
 	r.private(s.Private)

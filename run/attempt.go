@@ -164,7 +164,7 @@ func (a attempt) verify(ctx context.Context, c candidate.Candidate, left runtime
 	}
 	a.log.Keep(verdict, step)
 	done := Event{Kind: VerifierDone, Status: rec.VerificationStatus, Reason: verdict.Reason, Assurance: rec.PassAssurance()}
-	if verdict.Reason == "verifier_dangerous_command_denied" {
+	if verdict.Reason == verifiers.CommandDenied {
 		done.Kind = VerifierPolicyDenied
 	}
 	if a.cfg.StandIn == standin.Reference {

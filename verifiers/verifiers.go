@@ -97,8 +97,13 @@ func Rounded(n float64) float64 {
 	return rounded + 0 // never -0
 }
 
-// Reward is the key in Verdict.Metadata for the rewards by name that a checker left.
-const Reward = "reward"
+// Keys of Verdict.Metadata, and so of a record's verifier_metadata.
+const (
+	Reward   = "reward"   // the rewards by name that a checker left; in a record, the one that counts
+	Read     = "read"     // the answer that was read in a text, or the first line of the code
+	Rule     = "rule"     // by which Read was found
+	Doubtful = "doubtful" // true if the candidate followed some of the changed tests
+)
 
 // CommandDenied is the reason if the tester file forbids a command that a task needs.
 const CommandDenied = "verifier_dangerous_command_denied"

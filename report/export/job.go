@@ -173,7 +173,7 @@ func trialOf(dir string, rec record.Record, exact []record.PrivateScore) trial {
 		t.result["agent_result"] = object{"n_input_tokens": u.Input, "n_cache_tokens": u.Cached, "n_output_tokens": u.Output, "cost_usd": rec.Egress.Relay.CostUSD}
 	}
 	if rec.Score != nil {
-		left, ok := rec.VerifierMetadata[record.MetadataReward].(float64)
+		left, ok := rec.VerifierMetadata[verifiers.Reward].(float64)
 		if !ok {
 			left = *rec.Score
 		}

@@ -128,12 +128,12 @@ func TestJobRewards(t *testing.T) {
 	base := record.Record{RunID: "r", BenchmarkID: "b", TaskType: "terminal_task", Attempt: 1, Try: 1, StartedAt: start, EndedAt: start.Add(time.Minute), VerificationStatus: record.Failed, Passed: new(false), FailurePhase: "verifier"}
 	base.Provenance.Harness = record.Harness{Type: "empty"}
 	steps, negative, forged := base, base, base
-	steps.TaskID, steps.Score, steps.FailureReason, steps.VerifierMetadata = "steps", new(0.5), "verifier_timeout", record.Metadata{record.MetadataReward: 0.5}
+	steps.TaskID, steps.Score, steps.FailureReason, steps.VerifierMetadata = "steps", new(0.5), "verifier_timeout", record.Metadata{verifiers.Reward: 0.5}
 	steps.Steps = []record.Step{
 		{Name: "one", Status: record.Passed, Score: 1, Times: record.Times{Producer: 10, Verifier: 5}},
 		{Name: "two", Status: record.Failed, FailureReason: "verifier_timeout", FailureMessage: "late", Times: record.Times{Producer: 20, Verifier: 1}},
 	}
-	negative.TaskID, negative.Score, negative.FailureReason, negative.VerifierMetadata = "negative", new(0.0), "checker_failed", record.Metadata{record.MetadataReward: -1.0}
+	negative.TaskID, negative.Score, negative.FailureReason, negative.VerifierMetadata = "negative", new(0.0), "checker_failed", record.Metadata{verifiers.Reward: -1.0}
 	forged.TaskID, forged.Score, forged.FailureReason = "forged", new(0.0), "passes_broken_tests"
 	must.Do(t, record.WritePrivate(root, &steps, record.Private{Scores: []record.PrivateScore{{Step: "one", Score: 1, Rewards: map[string]float64{"reward": 1, "style": 0.25}}}}))
 	must.Do(t, record.WritePrivate(root, &forged, record.Private{Scores: []record.PrivateScore{{Score: 1, Rewards: map[string]float64{"reward": 1}}}}))

@@ -165,7 +165,7 @@ func (r *Record) PassAssurance() verifiers.Assurance {
 
 // Doubtful reports whether a passed candidate followed some of the changed tests.
 func (r *Record) Doubtful() bool {
-	doubtful, _ := r.VerifierMetadata["doubtful"].(bool)
+	doubtful, _ := r.VerifierMetadata[verifiers.Doubtful].(bool)
 	return doubtful && r.VerificationStatus == Passed
 }
 
@@ -214,15 +214,6 @@ func (r *Record) Fail(f candidate.Failure) {
 
 // Metadata is a JSON object without a fixed set of keys.
 type Metadata map[string]any
-
-// The keys of VerifierMetadata for an answer in words: the answer that the verifier read in the
-// candidate's text, and the rule by which it found the answer.
-const (
-	MetadataRead = "read"
-	MetadataRule = "rule"
-	// MetadataReward is the key for the rewards by name that a checker left.
-	MetadataReward = "reward"
-)
 
 // Times says how long the parts of an attempt took, in seconds.
 type Times struct {

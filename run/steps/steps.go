@@ -22,11 +22,11 @@ func Add(rec *record.Record, step *compiler.Task, part record.Record) (rewards m
 	if part.Score != nil {
 		r.Score, rewards = *part.Score, map[string]float64{"reward": *part.Score}
 	}
-	if left, ok := part.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
+	if left, ok := part.VerifierMetadata[verifiers.Reward].(map[string]float64); ok {
 		rewards = left
 	}
 	if part.Doubtful() {
-		rec.VerifierMetadata = record.Metadata{"doubtful": true}
+		rec.VerifierMetadata = record.Metadata{verifiers.Doubtful: true}
 	}
 	rec.Steps = append(rec.Steps, r)
 	rec.Times.Producer, rec.Times.Verifier = rec.Times.Producer+part.Times.Producer, rec.Times.Verifier+part.Times.Verifier
@@ -43,7 +43,7 @@ func Add(rec *record.Record, step *compiler.Task, part record.Record) (rewards m
 
 // Unearned returns why the steps after this one are not made; "" if they are made.
 func Unearned(step *compiler.Task, part record.Record) string {
-	rewards, left := part.VerifierMetadata[record.MetadataReward].(map[string]float64)
+	rewards, left := part.VerifierMetadata[verifiers.Reward].(map[string]float64)
 	if part.Score != nil && !step.Checker().Reward {
 		rewards, left = map[string]float64{"reward": *part.Score}, true
 	}
@@ -77,7 +77,7 @@ func Sum(rec *record.Record, all []*compiler.Task, rewards []map[string]float64,
 	if rec.VerifierMetadata == nil {
 		rec.VerifierMetadata = record.Metadata{}
 	}
-	rec.VerifierMetadata[record.MetadataReward] = total
+	rec.VerifierMetadata[verifiers.Reward] = total
 	if !last.Status.Scored() {
 		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = last.Status, last.FailureReason, "step "+last.Name+": "+last.FailureMessage
 		return
@@ -121,8 +121,8 @@ func rewardOf(all map[string]float64) (reward float64) {
 // Round keeps only the reward that counts, and four decimal digits of each score: a checker chooses the names of
 // its rewards, and all digits, so they could spell a hidden value.
 func Round(rec *record.Record) {
-	if all, ok := rec.VerifierMetadata[record.MetadataReward].(map[string]float64); ok {
-		rec.VerifierMetadata[record.MetadataReward] = verifiers.Rounded(rewardOf(all))
+	if all, ok := rec.VerifierMetadata[verifiers.Reward].(map[string]float64); ok {
+		rec.VerifierMetadata[verifiers.Reward] = verifiers.Rounded(rewardOf(all))
 	}
 	if rec.Score != nil {
 		rec.Score = new(verifiers.Rounded(*rec.Score))

@@ -50,7 +50,7 @@ func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	in.Candidate.Text = eval.Written(in.Candidate.Text)
 	v, err = (&codeCheck{in: in, eval: eval, engine: e}).verify(ctx)
 	if v.Status == verifiers.Failed && eval.Extract == family.Fenced {
-		v = v.With("read", line(strings.TrimSpace(in.Candidate.Text), 1))
+		v = v.With(verifiers.Read, line(strings.TrimSpace(in.Candidate.Text), 1))
 	}
 	return v, err
 }
@@ -186,7 +186,7 @@ func (c *codeCheck) beside(ctx context.Context, calibration contrast.Calibration
 		case calibration.Reference && summary.Mutants > 0:
 			v.Assurance = verifiers.Contrasted
 		case summary.Followed > 0:
-			v = v.With("doubtful", true)
+			v = v.With(verifiers.Doubtful, true)
 		}
 	}
 	v.Contrast = &summary

@@ -1,11 +1,10 @@
-// Package families finds what judges a task's candidates: [For] and [All]. It has the verifiers of
+// Package families finds what judges a task's candidates; [For] is its door. It has the verifiers of
 // answers in words itself, which need no sandbox. The verifiers of code, repositories and machines are
 // packages beside it.
 package families
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/securebench/sbench/compiler"
@@ -16,16 +15,12 @@ import (
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
-// registry holds the families that have a verifier.
+// registry returns the families that have a verifier.
 var registry = sync.OnceValue(func() []verifiers.Family {
 	return []verifiers.Family{multipleChoice(), shortAnswer(), freeResponse(), code.Family(), repo.Family(), terminal.Family()}
 })
 
-// All returns the families that have a verifier.
-func All() []verifiers.Family { return slices.Clone(registry()) }
-
-// For returns the family of a task, from [All]. For a task of any other family it returns a family without
-// references, which always judges [verifiers.Pending].
+// For returns the family of a task. A family that has no verifier judges everything as [verifiers.Pending].
 func For(t *compiler.Task) verifiers.Family {
 	for _, f := range registry() {
 		if f.Name == t.Family().Name {

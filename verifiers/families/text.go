@@ -17,7 +17,7 @@ func told(t text.Verdict) verifiers.Verdict {
 			text.Wrong: "the answer is none of those accepted", text.Rejected: "the answer holds or resembles a rejected one",
 		}[t.Reason])
 	}
-	return v.With("read", t.Read).With("rule", string(t.Rule))
+	return v.With(verifiers.Read, t.Read).With(verifiers.Rule, string(t.Rule))
 }
 
 // pattern compiles the author's pattern, which the compiler has checked; nil for "".

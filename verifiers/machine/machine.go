@@ -50,7 +50,7 @@ func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	m.Image, done, err = in.Candidate.Machine(ctx, e, in.Image, in.WorkspaceBytes, func(image *os.Root) func(*layer.Entry) (bool, error) {
 		t = newTrust(image, slices.Concat(in.Image.Env, environment.Environ(env.Env)), eval)
 		m.Sealed = t.sealed(env.Workdir)
-		return t.keep
+		return t.shows
 	})
 	if err != nil {
 		return m, nil, err
@@ -293,8 +293,8 @@ func moduleOf(name string) string {
 	return name
 }
 
-// keep reports whether the checker sees an entry of the candidate's machine.
-func (t *trust) keep(e *layer.Entry) (bool, error) {
+// shows reports whether the checker sees an entry of the candidate's machine.
+func (t *trust) shows(e *layer.Entry) (bool, error) {
 	if slices.ContainsFunc(t.expected, func(p string) bool { return isBelow(e.Path, p) }) {
 		return true, nil
 	}

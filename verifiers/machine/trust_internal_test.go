@@ -102,7 +102,7 @@ func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 		t.Fatal(err)
 	}
 	to := must.OpenRoot(t, t.TempDir())
-	must.Do(t, layer.Apply(context.Background(), &text, to, image, limits, trust.keep))
+	must.Do(t, layer.Apply(context.Background(), &text, to, image, limits, trust.shows))
 	_, err := to.Lstat(path)
 	return err == nil
 }

@@ -328,7 +328,7 @@ func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn con
 		return refuse(v, contrast.Reason, "the tests still pass after everything that they expect has been changed", sum)
 	}
 	if v = s.executed(v, sum, "failed"); sum.Followed > 0 {
-		v = v.With("doubtful", true)
+		v = v.With(verifiers.Doubtful, true)
 	}
 	return v
 }
@@ -366,7 +366,7 @@ func (s suite) passesBroken(ctx context.Context, v verifiers.Verdict, sum contra
 		case err == nil && exit.Success():
 			return s.cannotFail(v, sum, drawn), nil
 		case !s.Certain && s.Redirected == nil:
-			return s.executed(v, sum, "passed").With("doubtful", true), nil
+			return s.executed(v, sum, "passed").With(verifiers.Doubtful, true), nil
 		}
 	}
 	return passesBroken(v, sum), nil

@@ -337,14 +337,6 @@ func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) 
 	return v, err
 }
 
-// on returns the function that runs the checker on the candidate or without it.
-func (c *terminalCheck) on(candidate bool) func(context.Context, []contrast.File) (execution, error) {
-	if candidate {
-		return c.execute
-	}
-	return c.withoutCandidate
-}
-
 // withoutCandidate runs the checker as execute does, on a workspace with nothing but the task's own files.
 func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.File) (execution, error) {
 	without := *c
@@ -365,9 +357,13 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.F
 	return without.execute(ctx, files)
 }
 
-// again runs the checker once more, on the candidate if it is beside processes.
-func (c *terminalCheck) again(ctx context.Context, left runtime.Sandbox) error {
-	_, err := c.on(left != nil)(ctx, nil)
+// again runs the checker once more, beside the processes of the sandbox left and on the candidate, or with neither.
+func (c *terminalCheck) again(ctx context.Context, left runtime.Sandbox) (err error) {
+	if left == nil {
+		_, err = c.withoutCandidate(ctx, nil)
+	} else {
+		_, err = c.execute(ctx, nil)
+	}
 	return err
 }
 
@@ -476,7 +472,11 @@ func (c *terminalCheck) redirect(s *suite.Suite, all []contrast.File) {
 
 // Run implements suite.Command. The reference solution is the candidate.
 func (c *terminalCheck) Run(ctx context.Context, on suite.Subject, files []contrast.File) (runtime.Exit, error) {
-	ran, err := c.on(on != suite.Unsolved)(ctx, files)
+	execute := c.execute
+	if on == suite.Unsolved {
+		execute = c.withoutCandidate
+	}
+	ran, err := execute(ctx, files)
 	exit := ran.exit
 	switch {
 	case err != nil && on == suite.Candidate && prevented(ctx, c.in.Left, c.again): // as one that passes anything

@@ -1,4 +1,4 @@
-package families_test
+package families
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/securebench/sbench/compiler/family"
 	"github.com/securebench/sbench/compiler/schema"
-	"github.com/securebench/sbench/verifiers/families"
 )
 
 // TestFamilies: every family has a verifier and references, unless its rows may hold anything.
@@ -18,7 +17,7 @@ func TestFamilies(t *testing.T) {
 			want = append(want, f.Name)
 		}
 	}
-	for _, f := range families.All() {
+	for _, f := range registry() {
 		got = append(got, f.Name)
 		if f.Verify == nil || (f.Reference == nil) == (f.Solution == nil) {
 			t.Errorf("%s is incomplete", f.Name)
