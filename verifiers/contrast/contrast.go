@@ -8,7 +8,6 @@ package contrast
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -81,12 +80,9 @@ type Edit struct {
 
 // Options of [List]. The zero Options are for tests that run in milliseconds.
 type Options struct {
-	Seed     string // edits are the same for the same seed, and differ between seeds
-	Places   int    // most assertions in each file, without Each; 0 means 8
-	Variants int    // edits of each assertion, without Each, more if there are few assertions; 0 means 2
-	Each     bool   // look for assertions in each test function and its helpers, and only there
-	// Names are names that belong to the candidate even if they are built-in.
-	Names []string
+	Seed  string   // edits are the same for the same seed, and differ between seeds
+	Each  bool     // look for assertions in each test function and its helpers, and only there
+	Names []string // that belong to the candidate even if they are built-in
 }
 
 // Overlaps reports whether both edits replace the same part of the same file, so that
@@ -180,9 +176,7 @@ type Listing struct {
 
 // List finds edits in files with the help of python. A file that does not compile is listed in Broken and is not an error.
 func List(ctx context.Context, python Python, files []File, o Options) (Listing, error) {
-	request, err := json.Marshal(map[string]any{
-		"files": files, "seed": o.Seed, "places": cmp.Or(o.Places, 8), "variants": cmp.Or(o.Variants, 2), "each": o.Each, "names": o.Names,
-	})
+	request, err := json.Marshal(map[string]any{"files": files, "seed": o.Seed, "each": o.Each, "names": o.Names})
 	if err != nil {
 		return Listing{}, err
 	}

@@ -98,7 +98,7 @@ func TestList(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			file := contrast.File{Path: "t.py", Text: c.text}
-			found, err := contrast.List(t.Context(), python, []contrast.File{file}, contrast.Options{Variants: 9})
+			found, err := contrast.List(t.Context(), python, []contrast.File{file}, contrast.Options{})
 			if err != nil || len(found.Broken) > 0 {
 				t.Fatal(err, found)
 			}
@@ -221,7 +221,7 @@ func TestEach(t *testing.T) {
 		{"names of built-ins", "from calc import sum\nimport math\ndef test_a():\n    assert sum(1, 2) == 3\ndef test_b():\n    assert math.floor(1.5) == 1\ndef test_c():\n    assert len([1]) == 1\n", "test_a: 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: c.text}}, contrast.Options{Each: true, Places: 2})
+			found, err := contrast.List(t.Context(), hostPython(t), []contrast.File{{Path: "t.py", Text: c.text}}, contrast.Options{Each: true})
 			must.Do(t, err)
 			changes := map[string][]string{} // by test, of the best kind
 			kinds := map[string]contrast.Kind{}

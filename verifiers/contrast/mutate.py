@@ -1,6 +1,6 @@
 """Lists changes of what Python tests expect.
 
-Reads {"files": [{"path", "text"}], "seed", "places", "variants", "each", "names"} as JSON and
+Reads {"files": [{"path", "text"}], "seed", "each", "names"} as JSON and
 writes {"edits", "canary", "broken", "unread"}. An edit replaces the bytes from start to end of
 the file at its path by new, on as many lines. Edits of one place change one assertion, in other
 ways. If its "users" are "*", not "", any test of the file may use what is changed and fail, too.
@@ -27,6 +27,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 LIBRARY = {"pytest", "numpy"} | set(getattr(sys, "stdlib_module_names", ("math", "random", "copy", "json", "unittest")))
 # By these, suites reach what a candidate left.
 REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_output", "shutil", "urllib", "urlopen", "json", "csv", "sqlite3"}
+PLACES, VARIANTS = 8, 2  # unless each: the most assertions that are changed in a file, and the least changes of each of them
 ROWS = 40  # literals that one assertion compares with: of more, a sample is changed
 FAIL = "raise AssertionError('this test has to fail')"
 PROGRAM_FAILS = "if __name__ == '__main__': __import__('atexit').register(__import__('os')._exit, 1)"
@@ -412,15 +413,15 @@ class File:
             yield {"start": len(self.data), "end": len(self.data), "new": "\n" + FAIL + "\n"}
 
 
-def chosen(file, request):
-    """The edits of all places or, unless each, of so many."""
+def chosen(file):
+    """The edits of all places or, unless each, of PLACES."""
     by_place = {}
     for e in file.edits:
         by_place.setdefault(e["place"], []).append(e)
     if file.each:
         return sorted(file.edits, key=lambda e: (e["kind"] != "value", e["users"] > ""))
-    kept = file.rng.sample(sorted(by_place), min(request["places"], len(by_place)))
-    variants = max(request["variants"], -(-request["variants"] * 4 // len(kept))) if kept else 0  # more of few
+    kept = file.rng.sample(sorted(by_place), min(PLACES, len(by_place)))
+    variants = max(VARIANTS, -(-VARIANTS * 4 // len(kept))) if kept else 0  # more of few
     return [e for place in kept for e in file.rng.sample(by_place[place], min(variants, len(by_place[place])))]
 
 
@@ -439,7 +440,7 @@ def main():
             f = File(file["text"], random.Random("%s %s" % (request["seed"], path)), request)
             found["canary"] += [dict(e, path=path) for e in f.canary()]
             f.assertions()
-            found["edits"] += [dict(e, path=path) for e in chosen(f, request)]
+            found["edits"] += [dict(e, path=path) for e in chosen(f)]
         except Exception:  # a form that nobody thought of must not cost the other files theirs
             found["unread"].append(path)
     json.dump(found, sys.stdout)
