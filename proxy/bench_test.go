@@ -36,18 +36,12 @@ func BenchmarkProxy(b *testing.B) {
 			turns(b, rivals, 0, func(c benchClient) ([]time.Duration, error) { return c.connects(parallel) })
 		})
 	}
-	b.Run("echo", func(b *testing.B) { turns(b, rivals, 0, benchClient.echoes) })
-	for _, c := range rivals {
-		b.Run("idle/"+c.name, func(b *testing.B) { // of a process that has not served anything yet
-			benchClient{startRival(b, c.name, origin), origin, hello}.idle(b)
-		})
-	}
 }
 
 // What a rival does in a turn.
 const (
 	turnBytes = 64 << 20
-	turnTimes = 50 // connects or echoes
+	turnTimes = 50 // connects
 )
 
 // turns lets the rivals do the work in turns, and reports what each of them needs for it, and how many times what the last
@@ -210,47 +204,4 @@ func (c benchClient) once() error {
 	}
 	_, err = io.ReadFull(conn, make([]byte, 1))
 	return err
-}
-
-// echoes returns how long round trips of one byte in one tunnel take.
-func (c benchClient) echoes() (took []time.Duration, err error) {
-	conn, err := c.open('e', 0)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }()
-	for one := make([]byte, 1); len(took) < turnTimes; {
-		start := time.Now()
-		if _, err := conn.Write(one); err != nil {
-			return nil, err
-		}
-		if _, err := io.ReadFull(conn, one); err != nil {
-			return nil, err
-		}
-		took = append(took, time.Since(start))
-	}
-	return took, nil
-}
-
-// idle measures the memory of idle tunnels. It does not depend on b.N.
-func (c benchClient) idle(b *testing.B) {
-	const tunnels = 2000
-	before := c.memory(b)
-	var open []net.Conn
-	for range tunnels {
-		conn, err := c.open('e', 0)
-		must.Do(b, err)
-		if _, err := conn.Write([]byte("x")); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			b.Fatal(err)
-		}
-		open = append(open, conn)
-	}
-	b.ReportMetric((c.memory(b)-before)/tunnels, "KiB/tunnel")
-	b.ReportMetric(0, "ns/op")
-	for _, conn := range open {
-		_ = conn.Close()
-	}
 }

@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log"
 	"net"
@@ -10,11 +9,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/elazarl/goproxy"
 	"golang.org/x/sys/unix"
@@ -23,6 +20,7 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/domain"
+	"github.com/securebench/sbench/runtime/proc"
 )
 
 // rivalVariable makes the test binary a proxy in its own process, so that the benchmark can measure its
@@ -117,40 +115,17 @@ func startRival(b *testing.B, name, origin string) rival {
 	stdin, err := cmd.StdinPipe() // the process ends when it is closed
 	must.Do(b, err)
 	b.Cleanup(func() { _ = stdin.Close() })
-	return startProcess(b, rival{name: name, address: l.Addr().String()}, cmd)
-}
-
-func startProcess(b *testing.B, r rival, cmd *exec.Cmd) rival {
-	b.Helper()
 	must.Do(b, cmd.Start())
-	r.pid = cmd.Process.Pid
 	b.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	must.Await(b, r.name, func() bool {
-		c, err := net.DialTimeout("tcp", r.address, time.Second)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return r
+	return rival{name: name, address: l.Addr().String(), pid: cmd.Process.Pid}
 }
 
 // processor returns the processor time of the rival's process so far, in seconds.
 func (r rival) processor(b *testing.B) float64 {
-	stat := must.Read(b, fmt.Sprintf("/proc/%d/stat", r.pid))
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
-	user, _ := strconv.Atoi(fields[12])
-	system, _ := strconv.Atoi(fields[13])
-	return float64(user+system) / 100 // USER_HZ
-}
-
-// memory returns the resident memory of the rival's process, in KiB.
-func (r rival) memory(b *testing.B) float64 {
-	status := must.Read(b, fmt.Sprintf("/proc/%d/status", r.pid))
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
-	kib, _ := strconv.Atoi(strings.Fields(rest)[0])
-	return float64(kib)
+	stat, err := proc.ReadStat(r.pid)
+	must.Do(b, err)
+	return float64(stat.Number(14)+stat.Number(15)) / 100 // USER_HZ
 }
