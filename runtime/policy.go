@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -49,12 +50,23 @@ type Observer interface {
 	Ended(sandbox string, exit Exit)
 }
 
-// Starting asks the sandbox's observer, if it has one.
-func (c Config) Starting(p Process) error {
-	if c.Observer == nil {
-		return nil
+// Admit returns an error unless a sandbox may run p now. It asks the sandbox's observer first. spent says
+// that the sandbox has run a process, and closed that it was closed.
+func (c Config) Admit(p Process, spent, closed bool) error {
+	if c.Observer != nil {
+		if err := c.Observer.Starting(c.Name, p); err != nil {
+			return err
+		}
 	}
-	return c.Observer.Starting(c.Name, p)
+	switch {
+	case closed:
+		return ErrClosed
+	case p.Wall <= 0:
+		return errors.New("process without a wall-clock limit")
+	case spent && !c.Persistent:
+		return ErrSpent
+	}
+	return nil
 }
 
 // Ended tells the sandbox's observer, if it has one.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +41,14 @@ type Group interface {
 	Stats() (cgroup.Stats, error)
 	// Remove removes the group, which must have no process.
 	Remove() error
+}
+
+// Kill kills every process of the group but spare within the given time, even if ctx is cancelled. A spare
+// of 0 spares none.
+func Kill(ctx context.Context, g Group, spare int, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	defer cancel()
+	return g.KillAll(ctx, spare)
 }
 
 // An Enforcer knows which limits this host's kernel enforces. Its methods are safe for concurrent
@@ -108,10 +117,8 @@ func findLimits(cgroups cgroup.Hierarchies, allowDegraded []string) []Limit {
 	return all
 }
 
-// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that
-// may be missing; see [New]. The error names all other missing limits. Without control groups, a
-// watchdog enforces the limit on memory and the kernel the limit on processes, per user
-// namespace; see package watchdog.
+// Degraded lists the limits that this host's kernel cannot enforce for a sandbox and that may be missing;
+// see [New]. The error names all other missing limits.
 func (e *Enforcer) Degraded() (degraded []string, err error) {
 	var refused, cures []string
 	for _, l := range e.limits {

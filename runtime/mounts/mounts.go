@@ -13,14 +13,10 @@ import (
 	"github.com/securebench/sbench/runtime/proc"
 )
 
-// Bind bind-mounts source at target, which must exist, nosuid and nodev. Mounts below source
+// Bind bind-mounts source at target, which must exist, read-only, nosuid and nodev. Mounts below source
 // are not included.
-func Bind(source, target string, writable bool) error {
-	mode := "ro"
-	if writable {
-		mode = "rw"
-	}
-	return (&mount.Mount{Type: "bind", Source: source, Options: []string{"bind", mode, "nosuid", "nodev"}}).Mount(target)
+func Bind(source, target string) error {
+	return (&mount.Mount{Type: "bind", Source: source, Options: []string{"bind", "ro", "nosuid", "nodev"}}).Mount(target)
 }
 
 // Detach unmounts target, even if a file in it is in use. It is no error if nothing is

@@ -20,13 +20,14 @@ func TestBelow(t *testing.T) {
 	inner := filepath.Join(dir, "inner")
 	for _, d := range []string{dir, beside} {
 		must.Do(t, os.Mkdir(d, 0o755))
-		must.Do(t, mounts.Bind(t.TempDir(), d, true))
+		source := t.TempDir()
+		must.Do(t, os.Mkdir(filepath.Join(source, "inner"), 0o755))
+		must.Do(t, mounts.Bind(source, d))
 		t.Cleanup(func() {
 			must.Report(t, mounts.Detach(d))
 		})
 	}
-	must.Do(t, os.Mkdir(inner, 0o755))
-	must.Do(t, mounts.Bind(t.TempDir(), inner, false))
+	must.Do(t, mounts.Bind(t.TempDir(), inner))
 	if err := os.WriteFile(filepath.Join(inner, "file"), nil, 0o644); err == nil {
 		t.Error("a read-only mount was written to")
 	}

@@ -142,7 +142,7 @@ func (l *leftovers) claim() (dead bool, err error) {
 func (r *Registry) reap(ctx context.Context, l leftovers) error {
 	group := r.Limits.Group(groupPath(l.run), runtime.Limits{}, nil)
 	errs := []error{
-		killAll(ctx, group), // first, so that nothing uses the rest
+		limits.Kill(ctx, group, 0, daemon.CleanupTimeout), // first, so that nothing uses the rest
 		r.reapContainers(ctx, l.run),
 		r.reapShims(l.run),
 		r.reapSnapshots(ctx, l.run),
@@ -163,13 +163,6 @@ func (r *Registry) reap(ctx context.Context, l leftovers) error {
 		err = errors.Join(err, l.lock.Close())
 	}
 	return err
-}
-
-// killAll kills all processes of a group, even if ctx is cancelled.
-func killAll(ctx context.Context, group limits.Group) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemon.CleanupTimeout)
-	defer cancel()
-	return group.KillAll(ctx, 0)
 }
 
 func (r *Registry) reapContainers(ctx context.Context, run string) error {

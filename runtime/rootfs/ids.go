@@ -120,7 +120,7 @@ func (s shifter) overlayOf(source, name string) (string, error) {
 		return "", err
 	}
 	// Through a bind mount, because overlay does not accept every path.
-	if err := mounts.Bind(source, lower, false); err != nil {
+	if err := mounts.Bind(source, lower); err != nil {
 		return "", err
 	}
 	return merged, s.overlay([]string{lower}, name, merged)

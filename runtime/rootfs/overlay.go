@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime/idmap"
+	"github.com/securebench/sbench/runtime/mounts"
 	"github.com/securebench/sbench/runtime/userns"
 )
 
@@ -26,11 +27,11 @@ func overlayOptions() []string {
 
 // View mounts lower directories, topmost first, read-only at target.
 func View(lowers []string, target string) error {
-	m := mount.Mount{Type: "bind", Source: lowers[0], Options: []string{"bind", "ro", "nosuid", "nodev"}}
-	if len(lowers) > 1 {
-		m = mount.Mount{Type: "overlay", Source: "overlay", Options: append(overlayOptions(), "nosuid", "nodev", "ro", "lowerdir="+strings.Join(lowers, ":"))}
+	if len(lowers) == 1 {
+		return mounts.Bind(lowers[0], target)
 	}
-	return m.Mount(target)
+	options := append(overlayOptions(), "nosuid", "nodev", "ro", "lowerdir="+strings.Join(lowers, ":"))
+	return (&mount.Mount{Type: "overlay", Source: "overlay", Options: options}).Mount(target)
 }
 
 // makeLayer makes the upper and work directories of an overlay.
@@ -56,12 +57,9 @@ func layerOptions(lowers []string, upper, work string) []string {
 	return append(overlayOptions(), "lowerdir="+strings.Join(lowers, ":"), "upperdir="+upper, "workdir="+work)
 }
 
-// overlay mounts an overlay of lower directories at target, which writes to directories that
-// it makes in layer.
-//
-// The mount's options name links next to its target instead of the directories themselves. A
-// sandbox can read the options of its root mount, which must not reveal the paths of the
-// host's user; and the kernel accepts at most one page of options.
+// overlay mounts an overlay of lower directories at target, which writes to directories that it makes in layer. The
+// mount's options name links next to target: a sandbox can read the options of its root mount, which must not reveal
+// paths of the host, and the kernel accepts at most one page of options.
 func overlay(lowers []string, layer, target string) error {
 	if err := makeLayer(layer); err != nil {
 		return err

@@ -39,10 +39,9 @@ func makeMountPoint(root, dest string, dir bool) error {
 	return f.Close()
 }
 
-// clearPath prepares the tree at root for a mount at name, a directory or file. It removes what is not a
-// directory on the way to name, and name itself if it is a link or of the wrong kind, so that later processes find the
-// mount by that name. It follows the image's own links: those that are not in wrote, the directory with what an agent wrote
-// of the tree. "" means that the agent wrote all of it.
+// clearPath prepares the tree at root for a mount at name, a directory or file: it removes what is no directory on the
+// way, and name itself if it is a link or of the wrong kind. It follows the image's own links, those that are not in
+// wrote, the directory with what an agent wrote of the tree. If wrote is "", the agent wrote all of it.
 func clearPath(root, wrote, name string, dir bool) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {

@@ -191,11 +191,10 @@ func (f *FS) mountCopies() error {
 	return nil
 }
 
-// view makes an overlay of a read-only mount's source and returns its path. The overlay has its own
-// inodes, since sandboxes could communicate through locks and watches on shared inodes. It also keeps
-// host paths out of the sandbox's mount table. view returns "" in two cases: the source is in the
-// sandbox's layer, and the layer is a file system of its own; or the source's file system cannot be a
-// layer of an overlay.
+// view makes an overlay of a read-only mount's source and returns its path. Sandboxes could
+// communicate through locks and watches on shared inodes, and an overlay has its own; it also hides
+// the host's paths. view returns "" if the source is in the sandbox's layer, a file system of its
+// own, or cannot be a layer of an overlay.
 func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	own := f.Layer.Bounded() && strings.HasPrefix(m.Source, f.Layer.Path()+"/")
 	if own || m.Writable || m.Chown {
@@ -216,10 +215,9 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 	return filepath.Join(merged, file), err
 }
 
-// showMounts sets f.mounts for the specification: all mounts with the sandbox's ids and, if
-// read-only, through a view (see view). If the ids of a read-only mount cannot be shifted, the mount
-// is used as it is: in the sandbox, its files belong to the overflow user, and the permission bits
-// for other users apply.
+// showMounts sets f.mounts for the specification: all mounts with the sandbox's ids, the read-only
+// ones through a view. A read-only mount whose ids cannot be shifted is used as it is: in the
+// sandbox, its files belong to the overflow user.
 func (f *FS) showMounts() error {
 	f.mounts = f.allMounts()
 	for i := range f.mounts {

@@ -13,9 +13,9 @@ import (
 )
 
 // Try mounts an overlay that writes to a directory below dir, and replaces a directory in the overlay.
-// With inMemory, a file system in memory covers dir. The mounts are in a mount namespace of one thread
-// and end with it, even if the process is killed. Without inMemory, two calls for the same dir must not
-// overlap: each begins by removing what a killed process left on disk.
+// With inMemory, a file system in memory covers dir. The mounts end with a thread of their own. Two
+// calls for the same dir without inMemory must not overlap: each begins by removing what a killed
+// process left.
 func Try(dir string, inMemory bool) error {
 	return thread.Run(func() (err error) {
 		if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/runtime/cgroup"
 	"github.com/securebench/sbench/runtime/daemon"
+	"github.com/securebench/sbench/runtime/limits"
 	"github.com/securebench/sbench/runtime/owner"
 	"github.com/securebench/sbench/runtime/task"
 	"github.com/securebench/sbench/runtime/watchdog"
@@ -37,16 +38,8 @@ func (s *Sandbox) Exec(ctx context.Context, p runtime.Process) (_ runtime.Exit, 
 			err = fmt.Errorf("sandbox %q: %w", s.cfg.Name, err)
 		}
 	}()
-	if err := s.cfg.Starting(p); err != nil {
+	if err := s.cfg.Admit(p, s.spent, s.closed); err != nil {
 		return runtime.Exit{}, err
-	}
-	switch {
-	case s.closed:
-		return runtime.Exit{}, runtime.ErrClosed
-	case p.Wall <= 0:
-		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case !s.cfg.Persistent && s.spent:
-		return runtime.Exit{}, runtime.ErrSpent
 	}
 	s.spent = true
 	std := task.NewStreams(p)
@@ -137,7 +130,7 @@ func (s *Sandbox) startNext(ctx context.Context, p runtime.Process, std *task.St
 	if err != nil {
 		err = task.StartError(err)
 		if next != nil { // it may run nevertheless, unknown to the shim
-			err = errors.Join(err, kill(ctx, s.how.processes(s), s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
+			err = errors.Join(err, limits.Kill(ctx, s.how.processes(s), s.idlePid(), daemon.CleanupTimeout), next.Delete(ctx))
 		}
 		return nil, err
 	}
@@ -261,7 +254,7 @@ func (s *Sandbox) resume(ctx context.Context) error {
 func (s *Sandbox) killFull(ctx context.Context, full <-chan struct{}) {
 	select {
 	case <-full:
-		_ = kill(ctx, s.group, s.idlePid(), killTimeout) // Close tries again
+		_ = limits.Kill(ctx, s.group, s.idlePid(), killTimeout) // Close tries again
 	case <-ctx.Done():
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // checkNamespaces returns an error unless the process that an OCI runtime reports is in the
-// namespaces of its specification: in the namespace that the specification names, or else in one that
-// is not this process's. The process of an OCI runtime whose containers are virtual machines, for
-// example, is a process of the host. To seal the mounts of such a process is to seal the host's.
+// namespaces that its specification names, and otherwise in others than this process. The processes
+// of runtimes with virtual machines are the host's: sealing the mounts of such a process would seal
+// the host's.
 func checkNamespaces(pid int, spec *specs.Spec) error {
 	for _, ns := range spec.Linux.Namespaces {
 		name := string(ns.Type)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -154,7 +153,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		errs = append(errs, s.idle.close())
 	}
 	if !s.stopped || s.idles() {
-		errs = append(errs, kill(ctx, s.group, 0, killTimeout))
+		errs = append(errs, limits.Kill(ctx, s.group, 0, killTimeout))
 	}
 	ctx, cancel := s.engine.platform.Conn.Cleanup(ctx)
 	defer cancel()
@@ -186,14 +185,6 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		err = os.RemoveAll(s.dir)
 	}
 	return errors.Join(s.ids.close(), err, s.group.Remove())
-}
-
-// kill kills all processes of a group but spare (0 spares none) within the given time, even if ctx
-// is cancelled.
-func kill(ctx context.Context, g limits.Group, spare int, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
-	defer cancel()
-	return g.KillAll(ctx, spare)
 }
 
 func (s *Sandbox) deleteContainer(ctx context.Context) error {

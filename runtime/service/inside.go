@@ -35,11 +35,11 @@ func mount(dest string) (runtime.Mount, error) {
 // Inside returns at once unless this process was started under the name run-candidate or
 // with-services, under which sbench mounts its own programs in sandboxes. It must
 // be called first in main. As run-candidate, it runs its arguments as a user that can neither
-// read the tests nor inspect the checker's processes; as with-services, it is [Start].
+// read the tests nor inspect the checker's processes; as with-services, it starts services; see [Beside].
 // Then it does not return.
 func Inside() {
 	name := filepath.Base(os.Args[0])
-	become, ok := map[string]func([]string) error{RunCandidate: becomeCandidate, Name: Start}[name]
+	become, ok := map[string]func([]string) error{RunCandidate: becomeCandidate, Name: start}[name]
 	if !ok {
 		return
 	}

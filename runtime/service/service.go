@@ -15,8 +15,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// Name is the name under which a program of sbench's, mounted in a sandbox, calls
-// [Start].
+// Name is the name under which sbench's program starts services in a sandbox; see [Inside].
 const Name = "with-services"
 
 const (
@@ -38,33 +37,24 @@ type Service struct {
 	Once  bool          `json:"once"`  // it has to end, with success, before what follows starts
 }
 
-// Mount returns the mount that a sandbox with services needs.
-func Mount() (runtime.Mount, error) { return mount(program) }
-
-// Args returns the command line that starts services, each as soon as the one before is ready,
-// and then becomes args. Without args it prints a line when all are ready, and ends after them.
-func Args(services []Service, args ...string) ([]string, error) {
-	text, err := json.Marshal(services)
-	return append([]string{program, string(text)}, args...), err
-}
-
-// Beside returns the command line args with services beside it and the mount that it needs; args
-// itself and no mount without services.
+// Beside returns a command line that starts services, each as soon as the one before is ready, and then
+// becomes args, and the mount that it needs. Without args it prints a line when all are ready, and ends
+// after them. Without services, Beside returns args and no mount.
 func Beside(services []Service, args []string) ([]string, []runtime.Mount, error) {
 	if len(services) == 0 {
 		return args, nil, nil
 	}
-	own, err := Mount()
+	own, err := mount(program)
 	if err != nil {
 		return nil, nil, err
 	}
-	args, err = Args(services, args...)
-	return args, []runtime.Mount{own}, err
+	text, err := json.Marshal(services)
+	return append([]string{program, string(text)}, args...), []runtime.Mount{own}, err
 }
 
-// Start does in a sandbox what [Args] says, for the arguments after the name of the program. It
+// start does in a sandbox what [Beside] says, for the arguments after the name of the program. It
 // returns only errors.
-func Start(args []string) error {
+func start(args []string) error {
 	var services []Service
 	if len(args) == 0 {
 		return errors.New("no services")

@@ -62,17 +62,13 @@ func (c Sidecar) start(ctx context.Context, e Engine, cfg runtime.Config, main r
 	if len(c.Args) == 0 {
 		return nil, fmt.Errorf("the image %s has no command", c.Image.Ref)
 	}
-	args, err := Args([]Service{c.Service})
-	if err != nil {
-		return nil, err
-	}
-	own, err := Mount()
+	args, mounts, err := Beside([]Service{c.Service}, nil)
 	if err != nil {
 		return nil, err
 	}
 	sandbox, err := e.Create(ctx, runtime.Config{
 		Name: "sidecar " + c.Name, Image: c.Image, Env: c.Env, NetworkOf: main, Hosts: cfg.Hosts, WritableRoot: true,
-		Mounts: []runtime.Mount{own}, Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
+		Mounts: mounts, Capabilities: cfg.Capabilities, Limits: cfg.Limits, Observer: cfg.Observer,
 	})
 	if err != nil {
 		return nil, err

@@ -157,16 +157,8 @@ func (s *sandbox) path(name string) (string, bool) {
 func (s *sandbox) Exec(ctx context.Context, p runtime.Process) (runtime.Exit, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.cfg.Starting(p); err != nil {
+	if err := s.cfg.Admit(p, s.spent, s.closed); err != nil {
 		return runtime.Exit{}, err
-	}
-	switch {
-	case s.closed:
-		return runtime.Exit{}, runtime.ErrClosed
-	case p.Wall <= 0:
-		return runtime.Exit{}, errors.New("process without a wall-clock limit")
-	case !s.cfg.Persistent && s.spent:
-		return runtime.Exit{}, runtime.ErrSpent
 	}
 	program := s.engine.Lookup(p.Args)
 	if program == nil {
