@@ -64,10 +64,8 @@ func (l Limits) resources() *specs.LinuxResources {
 	return r
 }
 
-// noCores is the value of RLIMIT_CORE, in bytes. It is smaller than any core file, which
-// would carry memory out of the sandbox. If kernel.core_pattern is a pipe, the kernel starts the
-// host's handler, outside all limits, for each crash in a sandbox. Only 1 prevents this
-// (fs/coredump.c), and 0 does not (core(5)).
+// noCores is the value of RLIMIT_CORE, in bytes: smaller than any core file. With 0, the kernel would start the
+// host's core dump handler, outside all limits, for each crash in a sandbox (core(5), fs/coredump.c).
 const noCores = 1
 
 const unlimited = math.MaxUint64 // RLIM_INFINITY

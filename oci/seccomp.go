@@ -186,13 +186,12 @@ func filterRules(ownFilters bool) []specs.LinuxSyscall {
 	return append(rules, allowIn("seccomp", 0, below(4, operations...))...)
 }
 
-// optionRules admit all socket options except filters, options that use up memory or flow labels of
-// the whole host, and options that make the kernel change its code. For the first socket with a time
-// stamp, UDP encapsulation, a least TTL or a delay, and again after the last, the kernel interrupts every
-// processor (static keys, static-keys.rst).
+// optionRules admit all socket options except filters, options that use up memory or flow labels of the
+// whole host, and options that make the kernel change its code, which interrupts every processor: the
+// first socket with a time stamp, UDP encapsulation, a least TTL or a delay does so (static-keys.rst).
 //
-// IP_RECVERR and IPV6_RECVERR would make a socket store each datagram that is too long to be sent,
-// charged to no cgroup. C libraries' resolvers need them, so they succeed without effect.
+// IP_RECVERR and IPV6_RECVERR succeed without effect, since C libraries' resolvers need them: a socket
+// would store each datagram that is too long to be sent, charged to no cgroup.
 func optionRules(ownFilters, ownKernel bool) []specs.LinuxSyscall {
 	const solIP, solSocket, solTCP, solUDP, solIPv6 = 0, 1, 6, 17, 41
 	const ipRecvErr, ipv6RecvErr = 11, 25
@@ -248,10 +247,9 @@ func ioctlRules() []specs.LinuxSyscall {
 	return allowIn("ioctl", 1, halve(block{}, 1<<15, []uint32{0x5423, 0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1, 0x8906, 0x8907}))
 }
 
-// adviceRules admit madvise(2), as on a kernel that cannot merge equal pages
-// (MADV_MERGEABLE; see [filterRules]), and posix_fadvise(2). Advice to drop file pages from
-// memory succeeds without effect: all sandboxes share the host's page cache, so that a sandbox
-// could signal to another sandbox by dropping pages.
+// adviceRules admit madvise(2), as on a kernel that cannot merge equal pages (see [filterRules]), and
+// posix_fadvise(2). Advice to drop file pages has no effect: sandboxes share the host's page cache, and
+// could so signal to each other.
 func adviceRules() []specs.LinuxSyscall {
 	const mergeable, cold, pageOut, dontNeed = 12, 20, 21, 4
 	return slices.Concat([]specs.LinuxSyscall{
@@ -337,10 +335,9 @@ func mknodRules() []specs.LinuxSyscall {
 	return append(allowIn("mknod", 1, harmless), allowIn("mknodat", 2, harmless)...)
 }
 
-// fcntlRules admit all commands below 0x410 except commands for leases and directory change
-// notification (F_SETLEASE, F_GETLEASE and F_NOTIFY of fcntl(2)). If several sandboxes share a file
-// read-only, root in one sandbox could take a lease on it, and block the host and the other sandboxes
-// for as long as /proc/sys/fs/lease-break-time.
+// fcntlRules admit all commands below 0x410 except F_SETLEASE, F_GETLEASE and F_NOTIFY (fcntl(2)). With
+// a lease on a file that sandboxes share read-only, root in one of them could block the others and the
+// host.
 func fcntlRules() []specs.LinuxSyscall {
 	return allowIn("fcntl", 1, []block{
 		{0xffff_fc00, 0},     // below F_LINUX_SPECIFIC_BASE, 1024

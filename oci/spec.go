@@ -189,11 +189,9 @@ func checkDestination(dest string, mounts []specs.Mount) error {
 	return nil
 }
 
-// maskedPaths lists the files that describe the whole host whatever the namespaces
-// (proc(5)): its hardware, kernel, boot and disks, and in /proc/locks every lock of any
-// process. It also lists host-wide counters: a sandbox can change them, for example by opening files
-// or pseudo-terminals, and could so signal to another sandbox. /proc/stat, meminfo, loadavg and
-// uptime stay visible, because programs cannot do without them.
+// maskedPaths lists the files that describe the whole host whatever the namespaces (proc(5)), and
+// host-wide counters, by which a sandbox could signal to another. Programs cannot do without /proc/stat,
+// meminfo, loadavg and uptime, which stay visible.
 func maskedPaths() []string {
 	return []string{
 		"/proc/acpi", "/proc/allocinfo", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",

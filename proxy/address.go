@@ -17,10 +17,9 @@ type refusedAddress struct {
 
 func (e *refusedAddress) Error() string { return fmt.Sprintf("address %s: %s", e.address, e.rule) }
 
-// deniedNetworks returns the networks that no sandbox may reach, with their names: the special-purpose
-// networks of the IANA registries (RFC 6890) that are not globally reachable or lead to another address
-// family, and the addresses of clouds' metadata services. It lacks IPv6 outside 2000::/3, because
-// newAddressCheck refuses all of this.
+// deniedNetworks returns the networks that no sandbox may reach, by name: the special-purpose networks
+// of the IANA registries (RFC 6890), and the metadata services of clouds. IPv6 outside of 2000::/3 is
+// missing: newAddressCheck refuses it.
 func deniedNetworks() map[netip.Prefix]string {
 	prefix := netip.MustParsePrefix
 	return map[netip.Prefix]string{

@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// socketBuffer is the size of the kernel's buffers, one for sending and one for receiving, of a socket that this
-	// process holds for a sandbox, in bytes. The kernel allows itself twice as much (socket(7)), and charges it to no
-	// sandbox. Without a size, it would let the buffers of each connection grow to several MiB. A sender with a
-	// smaller buffer is woken more often. What one round trip can bring from a distant host is in the buffer for receiving.
+	// socketBuffer is the size in bytes of each of the two kernel buffers of a socket that this process holds for a
+	// sandbox. The kernel takes twice as much, charges it to no sandbox, and would let a buffer without a size grow to
+	// several MiB (socket(7)).
 	socketBuffer = 208 << 10 // the usual net.core.rmem_max and wmem_max
 	// SocketBytes is the most memory that the kernel uses for a socket.
 	SocketBytes = 2 * 2 * socketBuffer
@@ -47,9 +46,8 @@ func setBuffers(c syscall.RawConn) error {
 // BoundHostBuffers sets the sizes of the kernel's buffers for a connection to a host. It is a net.Dialer's Control.
 func BoundHostBuffers(_, _ string, c syscall.RawConn) error { return setBuffers(c) }
 
-// BoundBuffers sets the sizes of the kernel's buffers for a connection from a sandbox, or for the connections that a listener
-// accepts from then on. The handshake fixes a connection's window by the sizes of its listener. What is no socket,
-// such as [OneConn] and a pipe within this process, has no buffers.
+// BoundBuffers sets the sizes of the kernel's buffers for a connection from a sandbox, or for all that a listener
+// accepts from then on. It does nothing for what is no socket, such as [OneConn].
 func BoundBuffers(of any) error {
 	socket, ok := of.(syscall.Conn)
 	if !ok {

@@ -56,9 +56,9 @@ func (n *names) name(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// ServeDNS answers the sandbox's DNS questions on c. Every allowed name has its own address in
-// 198.18.0.0/15, and no other name exists. [Proxy.ServeRedirected] serves connections to these
-// addresses. No question leaves the host. With Config.Explicit, no name exists. ServeDNS returns when c or the proxy is closed, and
+// ServeDNS answers the sandbox's DNS questions on c, none of which leaves the host. Every allowed name
+// has its own address in 198.18.0.0/15, at which [Proxy.ServeRedirected] serves it. No other name
+// exists and, with Config.Explicit, none at all. ServeDNS returns when c or the proxy is closed, and
 // closes c.
 func (p *Proxy) ServeDNS(c net.PacketConn) error {
 	done := p.closeAtEnd(c)

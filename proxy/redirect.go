@@ -19,12 +19,9 @@ type destination struct {
 }
 
 // ServeRedirected serves connections that programs in the sandbox made to an address from
-// [Proxy.ServeDNS]. The ClientHello must name the address's host. On ports other than 443,
-// ServeRedirected also accepts plain HTTP to this host. It returns when l or the proxy is closed, and
-// closes l.
-//
-// A connection's original destination is its socket option SO_ORIGINAL_DST or, if that is not set, its
-// local address.
+// [Proxy.ServeDNS]: TLS for the address's host or, on ports other than 443, plain HTTP to it. A
+// connection's original destination is its option SO_ORIGINAL_DST or, without it, its local address.
+// ServeRedirected returns when l or the proxy is closed, and closes l.
 func (p *Proxy) ServeRedirected(l net.Listener) error {
 	return p.accept(l, KindTransparent, func(c *client) { p.start(c, p.redirected) })
 }

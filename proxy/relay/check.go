@@ -25,10 +25,10 @@ const (
 	checkBytes   = 64 << 10    // of an answer
 )
 
-// Check finds out before the first attempt whether the key is wrong or the provider unreachable. It
-// asks for the list of models, which costs nothing. An error answer counts only if it says that the
-// key is wrong: a gateway may lack the list, and a valid key that may only generate also gets 401. No
-// error contains the key.
+// Check finds out before the first attempt whether the key is wrong or the provider unreachable, by
+// asking for the list of models, which costs nothing. Other errors of the provider do not count: a
+// gateway may lack the list, and a valid key may not be allowed to read it. No error contains the
+// key.
 func Check(ctx context.Context, cfg Config) error {
 	if err := cfg.check(); err != nil {
 		return fmt.Errorf("provider relay: %w", err)

@@ -93,10 +93,9 @@ func added[K comparable](a, b map[K]int64) map[K]int64 {
 	return sum
 }
 
-// Unserved reports whether the provider served no request although, as far as the relay knows, the
-// requests were good: the last request failed on the provider's side, or each answer was 404, or there
-// was no answer. The agent cannot provoke a 404, since the relay passes only the configured model and
-// a few paths. Unserved is false if nothing was sent.
+// Unserved reports whether the provider served no request although requests were sent: the last one
+// failed on the provider's side, or all were answered by 404 or not at all. The agent cannot provoke a
+// 404, since the relay passes only the configured model and a few paths.
 func (f Facts) Unserved() bool {
 	return f.Sent > 0 && f.Succeeded == 0 && (f.ProviderFailed() || f.Unknown() || f.Left == f.Sent)
 }

@@ -125,10 +125,9 @@ func (s span) length() time.Duration {
 	return s.total + max(to.Sub(s.from), 0)
 }
 
-// admit counts a request towards the budgets, or refuses it. The tokens of a generation are known
-// only at its end, so admit compares the budget with the tokens so far and what is reserved for the requests in
-// progress: their estimated input, and the output of all answers but the first. A single request can ask for a
-// thousand answers.
+// admit counts a request towards the budgets, or refuses it. The tokens of a generation are known only at its
+// end. So admit also counts what is reserved for the requests in progress: their estimated input, and the
+// output of all answers but the first, since a single request can ask for a thousand answers.
 func (l *ledger) admit(reserve proxy.Usage, asked question, generates bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -33,11 +33,8 @@ const (
 )
 
 // A refusal is the relay's own answer. The agent sees its message, which consists of fixed texts, the
-// configured model and names that passed [request.CleanName].
-//
-// The status for "not permitted" depends on the provider, so that its own client does not retry:
-// codex repeats a request six times after a 403, and claude repeats it without beta features after a
-// 400.
+// configured model and names that passed [request.CleanName]. The usual status depends on the
+// provider, so that its own client does not retry: codex retries after a 403, and claude after a 400.
 type refusal struct {
 	status  int // 0: api.forbidden
 	reason  reason

@@ -1,8 +1,7 @@
 // Package cgroup works with control groups that an OCI runtime has created: it reads their
 // counters and limits, lists and kills their processes, and removes them. It supports
 // version 1, version 2 and the hybrid of the two (cgroups(7)). For a process other than the
-// host's root, it finds the delegated group. containerd/cgroups is not used: it has a different
-// interface for each version and none for the hybrid, and looks for no delegated group.
+// host's root, it finds the delegated group.
 package cgroup
 
 import (
@@ -190,10 +189,9 @@ func (g *Group) file(controller, name string) string {
 	return filepath.Join(g.h.unified, g.Path(), name)
 }
 
-// Pids lists the processes of the group and of all groups below it, in any hierarchy. A
-// missing group has none. If no group is delegated, an empty list would prove nothing, so
-// the error is [ErrUndelegated]. The ids are those of this process's PID namespace; version
-// 2 lists processes outside it as 0.
+// Pids lists the processes of the group and of all groups below it, in any hierarchy; a
+// missing group has none. The error is [ErrUndelegated] if no group is delegated. Version 2
+// lists processes outside this process's PID namespace as 0.
 func (g *Group) Pids() ([]int, error) {
 	if g.Path() == "" {
 		return nil, fmt.Errorf("cgroup %s: %w", g.path, ErrUndelegated)

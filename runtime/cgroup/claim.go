@@ -12,12 +12,10 @@ import (
 )
 
 // Claim prepares the group that [Usable] found for child groups with limits: it moves this
-// process into a child group and enables the controllers. Child processes start in that
-// child group, too, and so may move processes into other groups below the delegated one.
-//
+// process, or in a container all processes, into a child group, and enables the controllers.
 // Call it before starting any process and before entering a user or PID namespace. Calling
-// it again, even from a child process, changes nothing. It does nothing for the host's root
-// outside of containers, or if no group is delegated. In a container it moves all processes.
+// it again changes nothing. It does nothing for the host's root outside of containers, or if
+// no group is delegated.
 func (h Hierarchies) Claim() error {
 	if h.to == nil || len(h.to.can) == 0 {
 		return nil

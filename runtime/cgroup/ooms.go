@@ -11,10 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An oomCounter counts how often a group of version 1 has reached its own limit on memory. When a
-// group reaches its limit, the kernel signals the eventfds of the group and of all groups below it.
-// So the events of the group above are subtracted (Documentation/admin-guide/cgroup-v1/memory.rst,
-// "OOM Control").
+// An oomCounter counts how often a group of version 1 has reached its own limit on memory. The kernel
+// then signals the eventfds of the group and of all groups below it, so the events of the group above
+// are subtracted (memory.rst of cgroup-v1, "OOM Control").
 type oomCounter struct {
 	mu         sync.Mutex
 	own, above oomEvents

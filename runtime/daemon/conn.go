@@ -189,10 +189,9 @@ func rlimits() map[string]int {
 	}
 }
 
-// inspect reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It
-// fails if that process is in another PID namespace, or in another mount namespace that does not
-// have the same files in dirs. A daemon that ends meanwhile is one that restarts: the next one is
-// inspected.
+// inspect reads the limits of the process behind a socket (unix(7), SO_PEERCRED). It fails if
+// that process is in another PID namespace, or in a mount namespace that does not have the same
+// files in dirs. If the process ends meanwhile, it inspects the daemon that is started next.
 func inspect(address string, dirs ...string) (Inherited, error) {
 	for end := time.Now().Add(dialTimeout); ; time.Sleep(pollInterval) {
 		pid, err := proc.Listener(address, dialTimeout)

@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// Launch calls start, which starts cmd, and waits until ready reports true. The program has its
-// output in the file log and a session of its own, so that the terminal's Ctrl-C does not reach
-// it. It is killed if it is not ready in time. An error of start is returned as it is; any other
-// says how the program ended and what it wrote last.
+// Launch calls start, which starts cmd with its output in the file log and a session of its own,
+// and waits until ready reports true. It kills the program if that takes too long. An error of
+// start is returned as it is; any other has the last lines of the log.
 func Launch(ctx context.Context, cmd *exec.Cmd, log string, start func() error, ready func() bool) error {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package filelock takes flock(2) locks. The kernel releases such a lock when its process
-// ends, for whatever reason. gofrs/flock is not used: it ignores a request to turn an exclusive
-// lock back into the shared one that it was before.
+// Package filelock takes flock(2) locks. The kernel releases such a lock when its process ends,
+// for whatever reason.
 package filelock
 
 import (

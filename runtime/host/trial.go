@@ -57,10 +57,9 @@ func (k *kinds) Isolation() runtime.Isolation {
 	return runtime.Container
 }
 
-// UserNamespace returns the mode in which sandboxes get their ids: "own" if each has its own
-// range, "nested" if sbench itself runs in a user namespace and each sandbox in a child of it,
-// "host" if they have the same ids as sbench. why is the reason for "host", or what "own" lacks
-// on this host; "" if neither applies. Both are "" until a run has been made.
+// UserNamespace returns the mode in which sandboxes get their ids: "own", "nested" or "host", see above.
+// why is the reason for "host", or what "own" lacks on this host; "" if neither applies. Both are "" until
+// a run has been made.
 func (k *kinds) UserNamespace() (mode, why string) {
 	c := k.choice()
 	return c.ids.name, c.ids.why

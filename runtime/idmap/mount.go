@@ -14,11 +14,10 @@ import (
 // that the source's mount is shifted already or belongs to another user namespace.
 var ErrCannotShift = errors.New("ids of the file system cannot be shifted")
 
-// Mount mounts the directory or file source at target, which must exist, with the ids 0 to
-// 65535 shifted to the range's. Files with other ids appear to belong to the overflow user.
-// The mount is nosuid and nodev, and read-only unless writable is set; mounts below source
-// are not included. A nil range shifts no ids. The error is [ErrCannotShift] if the ids of
-// source cannot be shifted.
+// Mount mounts the directory or file source at target, which must exist, with the ids 0 to 65535 shifted
+// to the range's; a nil range shifts none. The mount is nosuid and nodev, read-only unless writable is
+// set, and without mounts below source. The error is [ErrCannotShift] if the ids of source cannot be
+// shifted.
 func (r *Range) Mount(source, target string, writable bool) error {
 	attr := unix.MountAttr{
 		Attr_set:    unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
@@ -64,12 +63,10 @@ func clone(source, target string, attr unix.MountAttr) error {
 	return nil
 }
 
-// Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil
-// range, of any directories. The paths in options may be relative to dir, which keeps them
-// short: the kernel accepts at most one page of options.
-//
-// The range's root mounts it, since overlayfs creates files of its own, such as those in the
-// work directory, with the mounter's credentials (overlayfs.rst, "Permission model").
+// Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil range, of
+// any directories. The range's root mounts it, whose credentials overlayfs uses (overlayfs.rst,
+// "Permission model"). Paths in options may be relative to dir: the kernel accepts at most one page of
+// options.
 func (r *Range) Overlay(dir, target string, options []string) error {
 	mount := func() error {
 		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a working directory of this thread's own
@@ -90,10 +87,9 @@ func (r *Range) Overlay(dir, target string, options []string) error {
 	return As(r.base, mount)
 }
 
-// As calls f with id as its effective user and group id, but with this process's capabilities, and returns
-// f's error. It is needed to create files through a mount that shifts ids into the range that begins with
-// id; they then belong to the range's root. The host's root has no id in the range, so its attempts fail
-// with EOVERFLOW. f runs on a thread of its own; see [thread.Run].
+// As calls f with id as its effective user and group, and with this process's capabilities, on a thread
+// of its own (see [thread.Run]). A file made through a mount that shifts ids needs an owner in the range:
+// for the host's root, who has none, it fails with EOVERFLOW.
 func As(id uint32, f func() error) error {
 	return thread.Run(func() error {
 		if err := thread.Become(id); err != nil {

@@ -42,15 +42,14 @@ type Pool struct {
 	hostOwned bool
 }
 
-// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to users. It reads
-// these files once. locks is the path of a file, which is created if it is missing. Locks on the
-// file record the ranges that are taken.
+// NewPool returns a pool without the ids that /etc/subuid and /etc/subgid assign to users.
+// Locks on the file locks, which is created if it is missing, record the ranges that are
+// taken.
 //
-// The owner of a range's user namespace is the range's own root or, with hostOwned, the
-// host's root. Resources that the kernel counts per user, such as inotify instances, also
-// count for the owner in the parent namespace (namespaces(7), "The /proc/sys/user
-// directory"), so with hostOwned one sandbox can use up what all share. On the other hand,
-// only the owner has all capabilities in the namespace (user_namespaces(7)).
+// The range's own root owns its user namespace or, with hostOwned, the host's root, who then
+// has all capabilities in it. What the kernel counts per user, such as inotify instances, it
+// also counts for the owner in the parent namespace: with hostOwned, one sandbox can use up
+// what all share (namespaces(7), user_namespaces(7)).
 func NewPool(locks string, hostOwned bool) (*Pool, error) {
 	p := &Pool{locks: locks, hostOwned: hostOwned}
 	for _, name := range []string{"/etc/subuid", "/etc/subgid"} {

@@ -106,10 +106,10 @@ func (n *Namespace) make(o Options) error {
 	return n.redirect()
 }
 
-// boundQueues limits memory that is charged to no control group: data in the queues of connections
-// that no process has accepted, or that no process holds any more, and what options add to a socket
-// (ip-sysctl.rst, net.rst). So the connections that wait at one listener hold at most 32 MiB. Some
-// kernels lack some of these settings per namespace, or in a namespace created by an ordinary user.
+// boundQueues limits memory that is charged to no control group: data queued in connections that
+// no process has accepted or still holds, and what options add to a socket (ip-sysctl.rst,
+// net.rst). Some kernels lack some of these settings per namespace, or in a namespace made by an
+// ordinary user.
 func boundQueues() error {
 	for name, value := range map[string]string{
 		"core/somaxconn": "128", "core/optmem_max": "20480", "ipv4/tcp_rmem": "4096 131072 262144", "ipv4/tcp_wmem": "4096 16384 262144",

@@ -1,6 +1,6 @@
-// Package passwd finds users in the files of an image or of a stopped sandbox, which an
-// agent may have written. The parser of moby/sys/user is not used, because it reads a user id that
-// is no number as 0, which is root's, and any amount of data.
+// Package passwd finds users in the files of an image or of a stopped sandbox, which an agent may
+// have written. The parser of moby/sys/user would read an id that is no number as root's, and any
+// amount of data.
 package passwd
 
 import (

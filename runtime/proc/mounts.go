@@ -13,10 +13,9 @@ import (
 	"github.com/moby/sys/mountinfo"
 )
 
-// Mounts reads a table of mounts, such as /proc/self/mountinfo (proc(5)), parents first; a
-// nil filter takes all. It skips lines that are too long for the library. Any user of the
-// host can cause such a line with a long path or option, and no mount that sbench looks for
-// has one.
+// Mounts reads a table of mounts, such as /proc/self/mountinfo (proc(5)), parents first; a nil
+// filter takes all. It skips lines that are too long for the library, which any user of the
+// host can cause. No mount that sbench looks for has one.
 func Mounts(table string, filter mountinfo.FilterFunc) ([]*mountinfo.Info, error) {
 	text, err := os.ReadFile(table)
 	if err != nil {

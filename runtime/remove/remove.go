@@ -34,9 +34,8 @@ func Path(name string) error {
 }
 
 // All removes name and everything below it, whatever the permission bits, the depth and the
-// number of files, without following symbolic links or leaving root. It holds few
-// descriptors open, however deep the tree. A missing name is no error. The process must own
-// the tree or be privileged.
+// number of files, with few descriptors, without following symbolic links or leaving root. A
+// missing name is no error. The process must own the tree or be privileged.
 func All(root *os.Root, name string) error {
 	if !filepath.IsLocal(name) || path.Clean(name) == "." {
 		return fmt.Errorf("remove %q: %w", name, fs.ErrInvalid)

@@ -169,9 +169,9 @@ func (c Call) Serve() error {
 const serverFile = "server"
 
 // Delete removes what a server that has ended left: its socket, and sandboxes that it did not
-// delete. It writes how the anchor's task ended. After a restart, the daemon also calls Delete for a
-// server that did not answer it in time. Delete kills such a server first: otherwise the server would
-// report the ends of its sandboxes as if they had ended by themselves.
+// delete. It writes how the anchor's task ended. A restarted daemon also calls it for a server that
+// did not answer in time: Delete kills that server first, which would otherwise report that its
+// sandboxes ended by themselves.
 func (c Call) Delete(w io.Writer) error {
 	errs := []error{os.Remove(Socket(c.Address, c.ID))}
 	if errors.Is(errs[0], os.ErrNotExist) {

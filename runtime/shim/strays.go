@@ -41,9 +41,9 @@ func (t *task) awaitEnd(ctx context.Context, p *process) error {
 }
 
 // reapStrays reaps those children of this process in the sandbox's PID namespace that are none of
-// its known processes: an OCI runtime that is killed while it adds one leaves some. Until they are
-// reaped, each counts as one of the sandbox's processes, and the namespace's first process does not
-// end (pid_namespaces(7)). The caller holds changing, so that no process is about to become known.
+// its known processes: an OCI runtime that is killed while it adds one leaves some, without whose
+// end the namespace does not end (pid_namespaces(7)). The caller holds changing, so that no process
+// is about to become known.
 func (t *task) reapStrays() {
 	t.mu.Lock()
 	first, strays := t.first, t.strays
@@ -69,10 +69,9 @@ const (
 	threadsWait  = time.Second
 )
 
-// reapThreads reaps the ended threads that this process traces, each time that childEnded gets a
-// signal (SIGCHLD). A thread of a child of this
-// process can make this process its tracer (ptrace(2), PTRACE_TRACEME). The child does not end
-// before its thread is reaped.
+// reapThreads reaps the ended threads that this process traces, each time that childEnded gets
+// SIGCHLD. A thread of a child can make this process its tracer (ptrace(2), PTRACE_TRACEME), and
+// the child does not end before the thread is reaped.
 func (s *service) reapThreads(childEnded <-chan os.Signal) {
 	delay := threadsDelay
 	for range childEnded {

@@ -87,12 +87,10 @@ func (p *pipes) close() {
 	}
 }
 
-// openNull opens the sandbox's own /dev/null, for the standard streams of a process that lead
-// nowhere. The host's /dev/null would be a device file that the sandbox shares with the host and all other
-// sandboxes: it could lock and watch the file, and set its times, and with the ids of the host even
-// its mode. The sandbox's /dev is found by the pid of its first process or, if that is 0, at the
-// host path devices. The result is nil if there are no such streams. It is also nil without a pid
-// and devices: the OCI runtime then opens the sandbox's own, or the sandbox has none.
+// openNull opens the sandbox's own /dev/null for the standard streams that lead nowhere: through the
+// host's, a sandbox could lock, watch and change what all others use. The sandbox's /dev is found by
+// the pid of its first process or, if that is 0, at the host path devices. The result is nil if no
+// stream leads nowhere, and without a pid and devices: then the OCI runtime opens the sandbox's own.
 func openNull(std *Streams, pid int, devices string) (*os.File, error) {
 	var dev int
 	var err error

@@ -30,14 +30,10 @@ func NewStreams(p runtime.Process) *Streams {
 	return &Streams{In: p.Stdin, Out: runtime.NewCapture(p.OutputBytes, p.Stdout), Err: runtime.NewCapture(p.OutputBytes, p.Stderr)}
 }
 
-// Drain waits until all output has been read, which may be after the exit. Every process of
-// the sandbox is dead by then, so a pipe that is still open can only be in a message queued
-// in a UNIX socket that no process can reach. An agent can arrange that, and must not make
-// its attempt an error that way. The kernel looks for such sockets when a socket is closed
-// (net/unix/garbage.c).
-//
-// With kept, suspended processes are alive. What they write once they run again is read, so that they can go on, but
-// not passed on.
+// Drain waits until all output has been read, which may be after the exit, but not for ever: an agent can leave
+// the pipe open in a message queued in a UNIX socket that no process can reach. The kernel looks for such
+// sockets when a socket is closed (net/unix/garbage.c). With kept, suspended processes hold the pipe: what they
+// write later is read, so that they can go on, and not passed on.
 func (s *Streams) Drain(kept bool) {
 	within := drainTimeout
 	if kept {

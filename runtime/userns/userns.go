@@ -20,10 +20,9 @@ import (
 // First in the namespace to those that start at Outside in its parent.
 type Mapping struct{ First, Outside, Size uint32 }
 
-// A Namespace is a user namespace with a network namespace that it owns. The ownership
-// matters because an OCI runtime such as runc 1.1 joins the user namespace first, and needs
-// the capabilities it has there to join the network namespace. Both exist until n is closed
-// and the last process in them has ended.
+// A Namespace is a user namespace with a network namespace that it owns: an OCI runtime such as
+// runc 1.1 joins the user namespace first, and needs the capabilities it has there to join the
+// other. Both exist until n is closed and the last process in them has ended.
 type Namespace struct {
 	user, network *os.File
 	mappings      []Mapping
@@ -73,13 +72,10 @@ func (n *Namespace) Close() error {
 	return errors.Join(errs...)
 }
 
-// start opens the namespaces of a child process and then kills the child, which does nothing.
-// It must be called on a thread that is not used again.
-//
-// The child shares this process's open files, so that closing one takes effect at once, and its
-// memory. A copy of that, as os.StartProcess makes for a new user namespace, costs a large process
-// more than all the rest: first its page tables and then, until the copy is gone, every page that
-// it writes.
+// start opens the namespaces of a child process and then kills the child, which does nothing. It
+// must be called on a thread that is not used again. The child shares this process's memory and
+// open files: a copy of the memory, as os.StartProcess makes for a new user namespace, would cost
+// a large process more than all the rest.
 func (n *Namespace) start() error {
 	// The child has no memory of its own for a signal handler.
 	var all unix.Sigset_t
@@ -126,10 +122,10 @@ func (n *Namespace) open(pid int) error {
 	return err
 }
 
-// clone makes a child process with the given flags of clone(2), among them CLONE_VM, which is
-// killed when the calling thread ends, and executes nothing but pause(2). If its parent is not
-// the given process, which has ended by then, it exits. clone returns the child's id or,
-// negative, an error number. All signals must be blocked.
+// clone makes a child process with the given flags of clone(2), among them CLONE_VM, which
+// executes nothing but pause(2) and is killed when the calling thread ends. It exits if its parent
+// is not the given process. clone returns the child's id or, negative, an error number. All
+// signals must be blocked.
 func clone(flags uintptr, parent int) (pid int)
 
 // Inside reports whether this process is in a user namespace other than the initial one, so

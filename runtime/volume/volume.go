@@ -43,11 +43,10 @@ const (
 	maxEmptiedBytes = 256 << 20
 )
 
-// A Store makes the volumes of one run. Its methods are safe for concurrent use.
-//
-// Making and removing an image takes longer than most attempts. A closed volume's image is
-// therefore emptied and kept mounted for the next volume of that size. Its old contents
-// cannot be read any more, because ext4 does not show a block before it is written.
+// A Store makes the volumes of one run. Its methods are safe for concurrent use. It empties
+// the image of a closed volume and keeps it mounted for the next volume of that size, since
+// making one takes longer than most attempts. ext4 does not show a block before it is
+// written, so nobody reads the old contents.
 type Store struct {
 	mounts, root, files string
 

@@ -64,9 +64,9 @@ type Group struct {
 }
 
 // Group returns an unattached group with l's limits on memory and processes, where 0 is no
-// limit. held, called from the watchdog's goroutine, returns how many bytes the sandbox uses
-// besides its processes' memory, such as files in memory; they count toward the limit. It
-// may be nil.
+// limit. held, unless nil, returns how many bytes the sandbox uses besides its processes'
+// memory, such as files in memory, which count toward the limit. The watchdog's goroutine calls
+// it.
 func (w *Watchdog) Group(l runtime.Limits, held func() int64) *Group {
 	if held == nil {
 		held = func() int64 { return 0 }

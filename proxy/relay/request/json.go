@@ -40,12 +40,10 @@ type value struct {
 	changed bool              // the parts differ from raw
 }
 
-// parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike:
-// no repeated key in an object, even spelled with escapes, no invalid UTF-8, nothing after
-// the value. Otherwise the provider and the relay could read different requests.
-//
-// jsontext is the encoding/json/jsontext of later versions of Go. Package document would refuse lone surrogates and
-// numbers out of range, but agents send such values, and the provider decides about them.
+// parse reads a body, which must be one JSON value (RFC 8259) that all parsers read alike: no
+// repeated key in an object, even spelled with escapes, no invalid UTF-8, nothing after the value.
+// Lone surrogates in texts and numbers out of range pass, which package document would refuse:
+// agents send them, and the provider decides about them.
 func parse(body []byte) (root *value, values int, err error) {
 	if !utf8.Valid(body) {
 		return nil, 0, errUTF8
