@@ -363,26 +363,6 @@ func TestAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestBrokenRuntime: a failure that is not the candidate's fault is an error without a
-// score.
-func TestBrokenRuntime(t *testing.T) {
-	for _, sandbox := range []int{1, 2} { // the harness's, the verifier's
-		cfg, e := config(t, row("one", "do it right", ""), row("two", "do it right", ""))
-		e.broken[sandbox] = errors.New("no space for sandboxes")
-		summary, err := runs(context.Background(), cfg)
-		if !errors.Is(err, run.ErrInfrastructure) {
-			t.Errorf("sandbox %d: %v", sandbox, err)
-		}
-		all := records(t, cfg)
-		if summary.Errors != 1 || summary.Passed != 1 || len(all) != 2 {
-			t.Fatalf("sandbox %d: %+v, %v", sandbox, summary, outcomes(all))
-		}
-		if r := all[0]; r.VerificationStatus != record.Error || r.Passed != nil || r.Score != nil || !strings.Contains(r.FailureMessage, "no space") {
-			t.Errorf("sandbox %d: %+v", sandbox, r)
-		}
-	}
-}
-
 // TestLostDaemon: attempts without a daemon are errors, and after a few of them the run stops instead of
 // recording an error for every further attempt.
 func TestLostDaemon(t *testing.T) {
@@ -439,19 +419,6 @@ func TestRedactionAtTheCut(t *testing.T) {
 			t.Fatalf("%d bytes of the secret are left", n)
 		}
 	}
-}
-
-// TestKeptFailure: the record of a producer's failure verifies in the new run, although the log stays
-// with the old run.
-func TestKeptFailure(t *testing.T) {
-	cfg, _ := config(t, row("x", "flood and fail", ""))
-	ran(t, cfg)
-	old := cfg.Output
-	cfg.Output += "-again"
-	if summary, err := judgeAgain(cfg, old); err != nil || summary.Failed != 1 {
-		t.Errorf("%+v, %v", summary, err)
-	}
-	verified(t, cfg.Output)
 }
 
 // TestTesterBoundsTheTask: a pack cannot exceed the limits of the tester file.

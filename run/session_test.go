@@ -49,6 +49,9 @@ func TestRetry(t *testing.T) {
 	if diff := cmp.Diff(want, outcomes(all)); diff != "" {
 		t.Error(diff)
 	}
+	if e := all[0]; e.Passed != nil || e.Score != nil || !strings.Contains(e.FailureMessage, "no space") {
+		t.Errorf("a try without a measurement: %+v", e)
+	}
 	if all[0].Try != 1 || all[1].Try != 2 || all[2].Try != 1 {
 		t.Errorf("tries %d, %d, %d", all[0].Try, all[1].Try, all[2].Try)
 	}
@@ -430,34 +433,4 @@ func TestScrubHostile(t *testing.T) {
 	})
 	must.Do(t, err)
 	verified(t, cfg.Output)
-}
-
-// TestRetriedWorkspace: no record refers to the removed workspace of a try that could not
-// be measured.
-func TestRetriedWorkspace(t *testing.T) {
-	cfg, e := config(t, row("one", "do it right", ""))
-	e.broken[2] = errors.New("no space") // the verifier's
-	cfg.Retries = 1
-	ran(t, cfg)
-	if diff := cmp.Diff([]string{"one error verifier infrastructure", "one passed"}, outcomes(records(t, cfg))); diff != "" {
-		t.Error(diff)
-	}
-	verified(t, cfg.Output)
-}
-
-// TestTwoProcesses: a directory belongs to one run at a time.
-func TestTwoProcesses(t *testing.T) {
-	cfg, _ := config(t, row("one", "do it right", ""))
-	var inner error
-	cfg.Progress = func(e run.Event) {
-		if e.Kind == run.TaskStart {
-			again := cfg
-			again.Progress, again.Resume = nil, true
-			_, inner = runs(context.Background(), again)
-		}
-	}
-	ran(t, cfg)
-	if inner == nil || !strings.Contains(inner.Error(), "another process") {
-		t.Errorf("the second: %v", inner)
-	}
 }

@@ -94,6 +94,7 @@ func TestMerge(t *testing.T) {
 	if err != nil || summary.Passed != 10 || summary.Total != 22 || len(summary.Changes) > 0 {
 		t.Errorf("%+v, %v", summary, err)
 	}
+	verified(t, cfg.Output) // the log of the flood stays with the old run
 }
 
 // TestMergeRefuses: the error names a shard that is damaged or of another run, and the earlier merge

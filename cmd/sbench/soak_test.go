@@ -21,7 +21,6 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/run/record"
 	"github.com/securebench/sbench/runtime/daemon"
-	"github.com/securebench/sbench/runtime/userns"
 )
 
 // fortyTasks writes a pack with 40 tasks, and returns its tester file. The harness solves half of the tasks. In the other
@@ -203,58 +202,4 @@ func (h testHost) daemonPid() int {
 		h.t.Fatalf("daemons %v", found)
 	}
 	return found[0]
-}
-
-// TestMemoryPressure gives sbench itself less memory than it needs, so that the kernel
-// kills it at some point. What was measured by then stays.
-func TestMemoryPressure(t *testing.T) {
-	if userns.Inside() {
-		t.Skip("a control group for sbench itself is the host root's to make")
-	}
-	h := newHost(t)
-	tester := h.fortyTasks()
-	before := h.runs()
-	output := filepath.Join(h.dir, "out")
-	group := newMemoryGroup(t)
-	killed := 0
-	for _, limit := range []int64{6 << 20, 8 << 20, 9 << 20, 10 << 20, 11 << 20, 12 << 20} {
-		must.Do(t, group.limit(limit))
-		cmd := exec.Command("sh", "-c", `echo $$ > "$1" && shift && exec "$@"`, "sh", group.procs(),
-			"sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
-		cmd.Env = h.env
-		out, _ := cmd.CombinedOutput()
-		t.Logf("%d MiB: %v %.300s", limit>>20, cmd.ProcessState, out)
-		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signaled() {
-			killed++
-		}
-	}
-	if killed == 0 {
-		t.Error("the kernel never killed it, so that this test shows nothing")
-	}
-	h.sbench(0, "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
-	if diff := cmp.Diff(calmVerdicts(), countVerdicts(t, output)); diff != "" {
-		t.Error(diff)
-	}
-	h.sbench(0, "gc")
-	h.nothingLeft(before)
-}
-
-// memoryGroup is a control group for one process of the test.
-type memoryGroup struct{ dir, file string }
-
-func newMemoryGroup(t *testing.T) memoryGroup {
-	t.Helper()
-	g := memoryGroup{filepath.Join("/sys/fs/cgroup/memory", fmt.Sprint("sbench-test-", os.Getpid())), "memory.limit_in_bytes"}
-	if _, err := os.Stat("/sys/fs/cgroup/memory"); err != nil {
-		g = memoryGroup{filepath.Join("/sys/fs/cgroup", fmt.Sprint("sbench-test-", os.Getpid())), "memory.max"}
-	}
-	must.Do(t, os.Mkdir(g.dir, 0o755))
-	t.Cleanup(func() { must.Do(t, os.Remove(g.dir)) })
-	return g
-}
-
-func (g memoryGroup) procs() string { return filepath.Join(g.dir, "cgroup.procs") }
-
-func (g memoryGroup) limit(bytes int64) error {
-	return os.WriteFile(filepath.Join(g.dir, g.file), fmt.Append(nil, bytes), 0o644)
 }
