@@ -119,7 +119,6 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// TestNumbersForPeople checks the formats of numbers.
 func TestNumbersForPeople(t *testing.T) {
 	var got []string
 	for _, s := range []float64{0, 0.0004, 0.25, 1, 9.994, 9.996, 42.25, 99.94, 99.96, 3599, 3600, 90061} {

@@ -1,8 +1,6 @@
-// Package report sums up the records of runs: how many attempts passed and how certain
-// that is, what they took, and how runs differ.
-//
-// It treats all text in records as hostile, since candidates wrote much of it. It reads
-// records as a stream: memory grows with the number of attempts, not with their output.
+// Package report sums up the records of runs: how many attempts passed and how certain that is, what they took,
+// and how runs differ. It treats all text in records as hostile, and reads records as a stream: memory grows
+// with the number of attempts, not with their output.
 package report
 
 import (
@@ -150,9 +148,9 @@ type Group struct {
 	Accuracy Accuracy `json:"accuracy"`
 }
 
-// An Outcome counts attempts with the same status, reason and phase. Attempts that could not be measured have
-// different outcomes if their messages differ in more than names and numbers. The example is the first
-// attempt with the most frequent message; for passed it is empty.
+// An Outcome counts attempts with the same status, reason and phase; attempts that could not be measured, also
+// with the same message but for names and numbers. The example is the first attempt with the most frequent
+// message; "" for passed.
 type Outcome struct {
 	Status  record.Status `json:"status"`
 	Reason  string        `json:"reason"` // "" for passed

@@ -51,10 +51,8 @@ func (r a) line(n int) string {
 	return string(data) + "\n"
 }
 
-// directory writes records to a new directory and opens it.
 func directory(t *testing.T, text string) *report.Source { return opened(t, t.TempDir(), text) }
 
-// opened writes records to a directory and opens it.
 func opened(t *testing.T, dir, text string) *report.Source {
 	t.Helper()
 	must.Do(t, os.WriteFile(filepath.Join(dir, "candidates.jsonl"), []byte(text), 0o644))

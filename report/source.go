@@ -273,7 +273,6 @@ func number(v any) float64 {
 	return f
 }
 
-// join joins the words that are not empty.
 func join(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }

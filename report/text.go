@@ -81,7 +81,6 @@ func Natural(a, b string) int {
 	return cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(a, b))
 }
 
-// digitsOf returns how many digits s begins with.
 func digitsOf(s string) int { return len(s) - len(strings.TrimLeft(s, "0123456789")) }
 
 // A Text is a text whose middle may be missing.

@@ -44,9 +44,8 @@ type attempt struct {
 
 func (a attempt) key() key { return key{a.task.ID(), a.number} }
 
-// run makes one try, from the task to its record: the harness, the verifier, what is kept.
-// The harness runs under producing, which may end before ctx does. The record is complete in any
-// case; err is the infrastructure error behind a record of status error.
+// run makes one try; the harness runs under producing, which may end before ctx does. The record is complete in
+// any case; err is the infrastructure error behind a record of status error.
 func (a attempt) run(ctx, producing context.Context) (rec record.Record, err error) {
 	if a.cfg.original != nil {
 		return a.judgeAgain(ctx)
@@ -75,9 +74,8 @@ func (a attempt) solve(ctx, producing context.Context, rec *record.Record) (cand
 	return produced.Candidate, err
 }
 
-// produce runs the harness in sandbox A. When the harness ends or its time is up, produce kills every
-// process in the sandbox and extracts the candidate, which is only data from then on. If the task keeps the
-// processes, the verifier judges the candidate while they run.
+// produce runs the harness in sandbox A, then kills every process there unless the task keeps them, and
+// extracts the candidate, which is only data from then on.
 func (a attempt) produce(ctx, producing context.Context, rec *record.Record) (harness.Result, error) {
 	rec.FailurePhase = "producer"
 	dest := path.Join(unjudgedDir, a.workspaceName())
@@ -257,9 +255,8 @@ func (a attempt) storeWorkspace(ctx context.Context, c candidate.Candidate, rec 
 	return errors.Join(a.log.Changes(ctx, to+layer.Suffix, c.Layer, view.Root()), view.Close())
 }
 
-// openTrace stores an agent's prompt and, if the agent is the tester's own, its descriptor. The
-// request's events go to the attempt's trace and to the progress. The trace is nil unless the harness
-// is an agent.
+// openTrace stores an agent's prompt and the tester's own descriptor, and sends the request's events to the
+// attempt's trace and the progress. The trace is nil unless the harness is an agent.
 func (a attempt) openTrace(request *harness.Request) (*logs.File, error) {
 	producer := a.cfg.producer()
 	if !producer.Prompted {
@@ -309,7 +306,6 @@ const unjudgedDir = "unjudged"
 
 func (a attempt) workspaceName() string { return record.WorkspaceName(a.task.ID(), a.number, a.try) }
 
-// removeWorkspace removes an attempt's workspace in dir, and the files that belong to it.
 func (a attempt) removeWorkspace(dir string) error {
 	name := path.Join(dir, a.workspaceName())
 	return errors.Join(remove.All(a.out, name), remove.All(a.out, name+workspace.AttributesSuffix), remove.All(a.out, name+layer.Suffix))

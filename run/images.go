@@ -17,9 +17,8 @@ import (
 // images are the images of a run, by imageKey.
 type images map[string]runtime.Image
 
-// resolve finds the images of the planned tasks. The error holds compiler.Problems, one for each
-// missing image, unless tasks without one are left out. If the daemon cannot be reached, resolve returns
-// its error at once.
+// resolve finds the images of the planned tasks. The error is the daemon's, or holds compiler.Problems for missing
+// images, unless tasks without one are left out.
 func (c *config) resolve(ctx context.Context) (images, error) {
 	found, failed := images{}, map[string]error{}
 	var missing compiler.Problems
@@ -91,7 +90,6 @@ func (found images) inImage(task *compiler.Task) (*compiler.Task, error) {
 	return task.InImage(found.image(task).Workdir)
 }
 
-// image returns the image of a task that was resolved.
 func (found images) image(task *compiler.Task) runtime.Image {
 	return found[imageKey(task.Environment().Image, task.Environment().Setup)]
 }
@@ -130,7 +128,6 @@ func (found images) sidecars(task *compiler.Task) []service.Sidecar {
 	return all
 }
 
-// sidecarArgs returns the command line of a sidecar.
 func sidecarArgs(image runtime.Image, s environment.Sidecar) []string {
 	entrypoint, command := image.Entrypoint, image.Command
 	if !s.Entrypoint.IsZero() {
@@ -142,7 +139,6 @@ func sidecarArgs(image runtime.Image, s environment.Sidecar) []string {
 	return slices.Concat(entrypoint, command)
 }
 
-// sidecarImages returns the digests of the images of a task's sidecars, by their names.
 func (found images) sidecarImages(task *compiler.Task) map[string]string {
 	all := map[string]string{}
 	for _, s := range found.sidecars(task) {

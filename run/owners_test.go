@@ -114,7 +114,6 @@ func canGive() bool {
 	return err == nil && os.Geteuid() == 0 && !strings.HasSuffix(strings.TrimSpace(string(ids)), " 1")
 }
 
-// lockedRun configures a run of lockedAgent in dir.
 func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 	t.Helper()
 	cfg, e := config(t, row("one", "lock", ""))

@@ -52,9 +52,8 @@ type imageRef struct {
 	path string
 }
 
-// NewPlan reads every selected row and checks everything about a run except its images, which need a
-// daemon. The error holds compiler.Problems with everything that is wrong. It is an error to select
-// nothing.
+// NewPlan reads every selected row and checks everything about a run except its images, which need a daemon.
+// The error holds compiler.Problems with all that is wrong; to select nothing is one.
 func NewPlan(ctx context.Context, in Inputs, o Options) (Plan, error) {
 	p := Plan{Inputs: in, Options: o, whole: o.Limit == nil && o.Select == nil && len(o.LeftOut) == 0}
 	p.LeftOut = slices.Clone(o.LeftOut)
@@ -112,7 +111,6 @@ func (p *Plan) leaveOut(id, reason string) {
 	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return t.id == id })
 }
 
-// noneLeft is the problem that all tasks were left out.
 func (p Plan) noneLeft() compiler.Problem {
 	var reasons strings.Builder
 	for _, l := range p.LeftOut {

@@ -73,7 +73,6 @@ func (c config) settings(secrets secrets.Redactor) map[string]string {
 	return all
 }
 
-// manifest returns the manifest of a new run.
 func (s *session) manifest(ctx context.Context) (record.Manifest, error) {
 	c := s.cfg
 	m := record.Manifest{

@@ -43,9 +43,8 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	return o, nil
 }
 
-// Rejudge makes a run judge the candidates of another run instead of producing new ones. Only tasks with records there
-// remain selected. An attempt without a candidate gets its old record. If a candidate has changed since it was
-// recorded, its new record has status error.
+// Rejudge makes a run judge the candidates of another run, whose tasks alone remain selected. An attempt
+// without a candidate gets its old record, and one with a changed candidate the status error.
 func (o *Options) Rejudge(of *Original) {
 	also := o.Select
 	o.original, o.Attempts, o.CandidatesExist = of, of.attempts, true

@@ -30,9 +30,8 @@ func (c config) request(task *compiler.Task, found images) (harness.Request, err
 	}, nil
 }
 
-// Requests finds every image as [Run] does, and then yields the request that the harness
-// would get for each task, or each of its steps, in the pack's order, with an empty Dest. An error ends the
-// sequence.
+// Requests yields, in the pack's order, the request that the harness would get for each task or each of its
+// steps, with an empty Dest. An error ends the sequence.
 func Requests(ctx context.Context, plan Plan, site Site) iter.Seq2[harness.Request, error] {
 	return func(yield func(harness.Request, error) bool) {
 		c := config{plan, site}
@@ -111,9 +110,8 @@ func (p Plan) limits(env environment.Environment) runtime.Limits {
 	return l
 }
 
-// need returns the larger of the harness's and the verifier's needs: their sandboxes never
-// exist at the same time, unless the task keeps processes. An oracle of a split check runs beside its driver,
-// which may fill a workspace.
+// need returns the larger of the harness's and the verifier's needs, or their sum if the task keeps processes.
+// An oracle of a split check runs beside its driver, which may fill a workspace.
 func (c config) need(task *compiler.Task) admission.Need {
 	n, disk := c.sandboxNeed(task), c.policy(task).WorkspaceBytes
 	if task.Split() != nil || task.Verification() != nil {
@@ -133,7 +131,6 @@ func (c config) need(task *compiler.Task) admission.Need {
 	return c.withDisk(n, disk)
 }
 
-// sandboxNeed returns the needs of one sandbox of the task, with its sidecars.
 func (c config) sandboxNeed(task *compiler.Task) admission.Need {
 	limits, sandboxes := c.policy(task).Limits, int64(1+len(task.Environment().Sidecars))
 	return c.withDisk(admission.Need{Memory: sandboxes * limits.Memory, Pids: sandboxes * limits.Pids}, sandboxes*limits.LayerBytes)

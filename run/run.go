@@ -56,9 +56,8 @@ const (
 
 // Images resolves image references before anything starts.
 type Images interface {
-	// Resolve returns the local, unpacked image that a task's environment names, changed by its
-	// set-up commands. The error is runtime.ErrNotFound if there is no such image, and
-	// harness.ErrPreparation if a command fails.
+	// Resolve returns the local, unpacked image of an environment, changed by its set-up commands. The error is
+	// runtime.ErrNotFound without an image, and harness.ErrPreparation if a command fails.
 	Resolve(ctx context.Context, env environment.Environment) (runtime.Image, error)
 }
 
@@ -174,9 +173,8 @@ func (s Summary) String() string {
 		s.RunID, s.Total, planned, s.Verification(), s.Verified(), s.Passed, s.Output)
 }
 
-// Run does what the plan says. It first finds every image. If the error holds compiler.Problems, which
-// list everything that is wrong, no attempt has started. The summary counts what has been recorded,
-// even if the error is [ErrInfrastructure], [ErrStopped] or the cause of ctx.
+// Run does what the plan says. If the error holds compiler.Problems, no attempt has started; after
+// [ErrInfrastructure], [ErrStopped] or the cause of ctx, the summary counts what has been recorded.
 func Run(ctx context.Context, plan Plan, site Site) (Summary, error) {
 	s, err := begin(ctx, plan, site)
 	if err != nil {

@@ -196,7 +196,6 @@ type setup struct {
 	run.Site
 }
 
-// runs makes the plan, and runs it.
 func runs(ctx context.Context, s setup) (run.Summary, error) {
 	plan, err := run.NewPlan(ctx, s.Inputs, s.Options)
 	if err != nil {
@@ -213,7 +212,6 @@ func ran(t *testing.T, s setup) run.Summary {
 	return summary
 }
 
-// todo makes the plan, and returns what is to do.
 func todo(ctx context.Context, s setup) ([]run.PlannedAttempt, run.Summary, error) {
 	plan, err := run.NewPlan(ctx, s.Inputs, s.Options)
 	if err != nil {
@@ -635,7 +633,6 @@ func TestPlannedCount(t *testing.T) {
 	}
 }
 
-// TestNoTasks: a run of no tasks is complete.
 func TestNoTasks(t *testing.T) {
 	for name, change := range map[string]func(*setup){
 		"a limit of 0":  func(c *setup) { c.Limit = new(0) },

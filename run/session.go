@@ -230,7 +230,6 @@ func (s *session) counted(r record.Record) lastRecord {
 	return e
 }
 
-// remember notes a record of an earlier session.
 func (s *session) remember(r record.Record) error {
 	of := key{r.TaskID, r.Attempt}
 	s.spend(r)

@@ -148,9 +148,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestSettings: the chain records the settings of the command line without secrets; a command is only
-// recorded as a digest. A resumed run begins again after a change of a setting that could change an
-// outcome, and only then.
+// TestSettings: the chain records the settings without secrets, and a command as a digest. A resumed run begins
+// again only after a change of a setting that could change an outcome.
 func TestSettings(t *testing.T) {
 	cfg, _ := config(t, row("one", "do it right", ""))
 	set := func(settings ...testerfile.Setting) {

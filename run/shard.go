@@ -19,9 +19,8 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// A Shard is one of Count parts of a run, each made on a machine of its own. Which shard an attempt
-// belongs to depends only on the ids of the selected tasks, the number of their attempts, and Count, so that all
-// machines divide the attempts in the same way.
+// A Shard is one of Count parts of a run. The ids of the selected tasks, the number of their attempts, and
+// Count alone decide which shard an attempt belongs to, so that all machines agree.
 type Shard struct{ Index, Count int } // Index is from 1
 
 // ParseShard parses I/N, such as 1/4. With auto/N, I comes from the variables of an array job of Slurm, whose indexes
@@ -129,7 +128,6 @@ func (p *Plan) deal() {
 	p.tasks = slices.DeleteFunc(p.tasks, func(t plannedTask) bool { return !p.Select(t.id) })
 }
 
-// attemptNumbers returns the numbers of a task's planned attempts.
 func (p Plan) attemptNumbers(task string) []int {
 	if p.shard != nil {
 		return p.shard.Attempts[task]
@@ -141,7 +139,6 @@ func (p Plan) attemptNumbers(task string) []int {
 	return all
 }
 
-// attempts returns how many attempts are planned.
 func (p Plan) attempts() int {
 	if p.shard == nil {
 		return len(p.tasks) * p.Attempts

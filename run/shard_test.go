@@ -24,7 +24,6 @@ import (
 	"github.com/securebench/sbench/run/standin"
 )
 
-// shards runs all shards of cfg below dir, and returns their directories.
 func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 	t.Helper()
 	for i := 1; i <= count; i++ {
@@ -35,7 +34,6 @@ func shards(t *testing.T, cfg setup, count int, dir string) (dirs []string) {
 	return dirs
 }
 
-// merge merges shards.
 func merge(t *testing.T, dirs []string, to string, sign *record.Key) record.MergeReport {
 	t.Helper()
 	report, err := record.Merge(t.Context(), dirs, to, record.MergeOptions{Sign: sign})
@@ -204,7 +202,6 @@ func TestMergedHeads(t *testing.T) {
 	}
 }
 
-// firstOf returns an egress entry of the first attempt in a run.
 func firstOf(t *testing.T, dir string) (entry string) {
 	t.Helper()
 	_, err := record.Read(dir, record.Trust{}, func(r record.Record) error {
@@ -215,7 +212,6 @@ func firstOf(t *testing.T, dir string) (entry string) {
 	return entry
 }
 
-// spoil replaces a text in a file.
 func spoil(t *testing.T, name, old, text string) {
 	t.Helper()
 	data := must.Read(t, name)

@@ -19,7 +19,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// newKey makes a signing key.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
 	key, err := record.LoadKey(must.KeyFile(t))

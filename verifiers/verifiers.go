@@ -86,9 +86,8 @@ type Log struct {
 	Text string
 }
 
-// Rounded returns a score or reward as the public record has it: from -1000 to 1000, with four decimal
-// digits. The checker that chose the number has read hidden tests, and an exact number could tell them.
-// What is below 1 stays below 1.
+// Rounded returns a number from a checker, which has read hidden tests, as the public record has it: from -1000
+// to 1000, with four decimal digits. What is below 1 stays below 1.
 func Rounded(n float64) float64 {
 	rounded := math.Round(min(max(n, -1000), 1000)*1e4) / 1e4
 	if n < 1 {
@@ -269,9 +268,8 @@ func (in Input) Beside(services []service.Service, args []string) ([]string, []r
 // commandVariable holds a command until its shell has read it.
 const commandVariable = "SBENCH_COMMAND"
 
-// HideCommand returns the arguments of a process that does the same as args, and a variable for its
-// environment. Every user of the host can read the arguments of a process (proc(5), /proc/pid/cmdline), but
-// not its environment, so a shell takes its command from there. Other arguments stay as they are.
+// HideCommand moves the command that a shell gets in args to a variable for its environment, which other users
+// of the host cannot read. Other arguments stay as they are.
 func HideCommand(args []string) (hidden, env []string) {
 	if len(args) != 3 || args[0] != "sh" || args[1] != "-c" {
 		return args, nil

@@ -39,7 +39,6 @@ type agentRun struct {
 // dead begins a script in which the provider is gone from the first generation on.
 const dead = "dead\n"
 
-// runAgent runs a real, unmodified agent.
 func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
 	t.Helper()
 	dir, err := filepath.Abs("../../benchmarks/" + pack)
@@ -335,9 +334,8 @@ func dialects() []string {
 	return []string{"codex", "claude_code", "gemini_cli", "qwen_code"}
 }
 
-// TestAgentsProvider: the outcomes of attempts in which the provider fails. If an agent ends although it could
-// have gone on, the attempt gets no verdict. Without SBENCH_SOAK, one agent tests budgets, and agents for
-// Node.js, which take longer, meet every third fault.
+// TestAgentsProvider: if the provider fails and the agent could have gone on, the attempt gets no verdict.
+// Without SBENCH_SOAK, agents for Node.js, which take longer, meet every third fault.
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
 	tests := []struct {

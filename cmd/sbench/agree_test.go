@@ -38,9 +38,8 @@ func patchRow(eval string) string {
 	return `{"id": "a", "family": "repo_patch", "input": {"repo": "r", "base_commit": "c", "instructions": "x"}, "eval": {` + eval + "}}\n"
 }
 
-// TestValidateAgreesWithRun: if validate finds an error, and only then, a run ends with exit code 2 before it
-// looks for a daemon. No daemon listens at the address, so that a run that looks for it ends with another
-// code.
+// TestValidateAgreesWithRun: a run ends with exit code 2, before it looks for a daemon, if and only if validate
+// finds an error.
 func TestValidateAgreesWithRun(t *testing.T) {
 	const command = `"tests": {"source": "command", "command": "true"}`
 	const diff = `diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n`
@@ -192,7 +191,6 @@ func TestConfigIsADirectory(t *testing.T) {
 	}
 }
 
-// agreeingPack writes agreeing with other files in place of some.
 func agreeingPack(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,7 +11,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// sampleRun returns the directory of a run with one record.
 func sampleRun(t *testing.T, seal bool, key *record.Key) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "run")

@@ -138,9 +138,8 @@ func (a *app) options(t *testerfile.File) host.Options {
 	return o
 }
 
-// open connects to the daemon, and sets the umask to 022: sandboxes with user ids of their own are other
-// users, and must be able to read the files made for them. Directories of mode 0700 keep out the host's
-// users.
+// open connects to the daemon. It sets the umask to 022, so that the other users that sandboxes are can read
+// the files made for them; directories of mode 0700 keep out the host's users.
 func (a *app) open(ctx context.Context, t *testerfile.File) (*host.Host, error) {
 	unix.Umask(0o022)
 	return host.Open(ctx, a.options(t))

@@ -35,7 +35,6 @@ func TestCommandLinesTellNothing(t *testing.T) {
 	}
 }
 
-// commandLines returns the command lines of all processes that this one can see.
 func commandLines(t *testing.T) string {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -12,9 +12,8 @@ import (
 	"github.com/securebench/sbench/runtime/userns"
 )
 
-// daemons begins a script that runs in a mount namespace of its own. It makes
-// /run/containerd empty, so that the containerd at the system's address is the script's.
-// The function serve starts one there, with its process id in $daemon.
+// daemons begins a script in a mount namespace in which /run/containerd is empty. Its function serve starts a
+// containerd there, with its process id in $daemon.
 const daemons = `
 mkdir -p /run/containerd
 mount -t tmpfs tmpfs /run/containerd

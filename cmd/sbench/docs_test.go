@@ -47,7 +47,6 @@ func blocks(text string) (fenced []block, others map[int]string) {
 	return fenced, others
 }
 
-// pages returns the documentation by path.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -62,10 +61,8 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// TestDocs runs every page's blocks of shell commands (```sh) as one script, in a directory that looks like a
-// checkout. A block of text (```text) after a block of commands shows lines of its output, in which "…" stands
-// for anything. The test does not run make, but the targets must exist. sbench init finds the image that make image
-// builds.
+// TestDocs runs every page's blocks of shell commands (```sh) as one script. A block of text (```text) after it
+// shows lines of its output, where "…" stands for anything; make is not run, but its targets must exist.
 func TestDocs(t *testing.T) {
 	containerdtest.Open(t)
 	ran := 0
@@ -101,7 +98,6 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// runPage returns what the script prints, with single spaces.
 func runPage(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -37,7 +37,6 @@ type testerSource struct {
 	variant  *testerfile.Variant // nil for the tester file itself
 }
 
-// load loads the tester file, and returns its warnings.
 func (s testerSource) load() (*testerfile.File, compiler.Problems, error) {
 	if s.variant != nil {
 		return testerfile.LoadVariant(s.path, harness.AgentTypes(), *s.variant, s.settings...)

@@ -14,7 +14,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// lines writes values to a file, each as a line of JSON.
 func lines(t *testing.T, name string, values ...any) string {
 	t.Helper()
 	var text strings.Builder

@@ -38,7 +38,6 @@ func (cmd *harnessInstallCmd) Run(ctx context.Context, a *app, cache *agentcli.C
 	return a.printTools(all, cmd.JSON)
 }
 
-// joined returns the names of a list's items, separated by between.
 func joined[T any](list []T, between string, name func(T) string) string {
 	names := make([]string, len(list))
 	for i, item := range list {
@@ -94,7 +93,6 @@ func (a *app) printTools(all []agentcli.Installed, asJSON bool) error {
 	})
 }
 
-// tools returns the cache of agents' command lines.
 func (a *app) tools() (*agentcli.Cache, error) {
 	cache, err := agentcli.Open(a.logger())
 	return cache, marked(errUsage, err)

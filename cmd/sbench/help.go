@@ -14,7 +14,6 @@ import (
 
 type versionCmd struct{ jsonFlag }
 
-// versionLine is what version and --version print.
 func versionLine() string {
 	return fmt.Sprintf("sbench %s %s %s/%s", version, goruntime.Version(), goruntime.GOOS, goruntime.GOARCH)
 }
@@ -66,9 +65,8 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"Shell to print the script for: bash, zsh, fish."`
 }
 
-// The scripts run sbench with the command line up to the cursor in the variable COMP_LINE. They offer
-// the lines that it prints, or files if it prints none. The script for zsh works both as a file in zsh's
-// fpath and as a script that ~/.zshrc sources.
+// The scripts run sbench with the command line up to the cursor in COMP_LINE, and offer the lines that it
+// prints, or files if it prints none.
 //
 //go:embed completion
 var completions embed.FS

@@ -110,7 +110,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// privateOf returns the private part of a record of the run in dir.
 func privateOf(t *testing.T, dir string, r record.Record) record.Private {
 	t.Helper()
 	root := must.OpenRoot(t, dir)

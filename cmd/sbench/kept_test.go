@@ -91,9 +91,8 @@ func told(text string) string {
 	return `python3 -c 'import urllib.request as u; u.urlopen("http://store:8098/", b"` + text + `")' || true; `
 }
 
-// TestKeepProcesses: a checker reaches a server that the harness has left, and sidecars with the state that the harness
-// gave them. Whatever the kept processes do, the attempt is measured, and no process is left in the end, even if sbench
-// is killed.
+// TestKeepProcesses: a checker reaches the server that the harness left, and the sidecars. Whatever these
+// processes do, the attempt is measured and no process is left, even if sbench is killed.
 func TestKeepProcesses(t *testing.T) {
 	h := newHost(t)
 	before := h.runs()

@@ -116,7 +116,6 @@ func (h testHost) pidOf(name string) string {
 	return ""
 }
 
-// runs lists the directories of runs.
 func (h testHost) runs() []string {
 	h.t.Helper()
 	names, err := filepath.Glob(filepath.Join(h.state, "runs", "*"))

@@ -110,7 +110,6 @@ func (k *kubeCluster) startNode(archive string) {
 	must.Do(k.t, syscall.Mount("", k.nodeDir, "", syscall.MS_SHARED, ""))
 }
 
-// program starts a program that ends with the test.
 func (k *kubeCluster) program(name string, args ...string) {
 	log, err := os.Create(filepath.Join(k.dir, filepath.Base(name)+".log"))
 	must.Do(k.t, err)
@@ -185,7 +184,6 @@ users: [{name: admin, user: {token: test}}]
 	must.Do(t, err)
 }
 
-// kubelet is scheduler and kubelet.
 func (k *kubeCluster) kubelet(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -213,7 +211,6 @@ func (k *kubeCluster) kubelet(ctx context.Context) {
 	}
 }
 
-// live takes a pod through its life.
 func (k *kubeCluster) live(ctx context.Context, pod *corev1.Pod, p *kubePod) {
 	api := k.api.CoreV1().Pods(pod.Namespace)
 	always := context.WithoutCancel(ctx)
@@ -264,7 +261,6 @@ func (k *kubeCluster) status(pod *corev1.Pod, phase corev1.PodPhase, code *int) 
 	}
 }
 
-// volumes makes the volumes of a pod, and returns their directories.
 func (k *kubeCluster) volumes(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, v := range pod.Spec.Volumes {
@@ -308,7 +304,6 @@ func (k *kubeCluster) volumes(ctx context.Context, pod *corev1.Pod) (map[string]
 	return dirs, nil
 }
 
-// container runs a container to its end.
 func (k *kubeCluster) container(ctx context.Context, pod *corev1.Pod, c corev1.Container, volumes map[string]string, p *kubePod) (int, error) {
 	always := namespaces.WithNamespace(context.WithoutCancel(ctx), "k8s.io")
 	image, err := k.node.GetImage(always, c.Image)
@@ -440,7 +435,6 @@ func (k *kubeCluster) logOf(pod string) string {
 	return string(text)
 }
 
-// logs returns what all pods have printed.
 func (k *kubeCluster) logs() string {
 	names, err := filepath.Glob(filepath.Join(k.dir, "*.log"))
 	must.Do(k.t, err)

@@ -83,7 +83,6 @@ func TestKubernetes(t *testing.T) {
 	})
 }
 
-// apply creates the objects that a command prints.
 func (k *kubeCluster) apply(args []string) (printed string) {
 	k.t.Helper()
 	printed, _ = k.sbench(0, args...)

@@ -31,9 +31,8 @@ if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/ve
 `
 )
 
-// machineTasks writes the tasks of testdata/machine in Harbor's form, every twentieth unless
-// SBENCH_SOAK is set. It returns their directory and their cheats: shell scripts that manipulate the check
-// instead of solving the task.
+// machineTasks writes the tasks of testdata/machine in Harbor's form, every twentieth unless SBENCH_SOAK is
+// set. cheats are shell scripts that manipulate the check instead of solving the task.
 func machineTasks(t *testing.T, c *host.Host) (dir string, cheats map[string][]string) {
 	t.Helper()
 	dir, cheats = t.TempDir(), map[string][]string{}

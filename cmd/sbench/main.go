@@ -125,7 +125,6 @@ func commandIn(err error) string {
 	return "sbench"
 }
 
-// helpVars are the variables in the help of commands.
 func helpVars(formats []pack.Format) kong.Vars {
 	return kong.Vars{
 		"version": versionLine(),

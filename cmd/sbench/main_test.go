@@ -55,7 +55,6 @@ func TestStandardLogger(t *testing.T) {
 // TestScript runs the scripts in testdata/script, none of which needs a daemon.
 func TestScript(t *testing.T) { scripts(t, "testdata/script") }
 
-// TestDaemonScript runs the scripts in testdata/daemon with the tests' daemon.
 func TestDaemonScript(t *testing.T) {
 	containerdtest.Open(t)
 	scripts(t, "testdata/daemon")
@@ -100,7 +99,6 @@ func taskRow(id, checker, more string) string {
 	return fmt.Sprintf(`{"id": %q, "input": {"instructions": "x"}, "eval": {"checker": {"command": %q}}%s}`+"\n", id, checker, more)
 }
 
-// taskRows returns n rows, with ids that begin at task-00.
 func taskRows(n int, checker, more string) string {
 	var rows strings.Builder
 	for i := range n {
@@ -114,7 +112,6 @@ func commandHarness(command string) string {
 	return fmt.Sprintf("harness: {type: command, config: {command: [bash, -c, %q]}}\n", command)
 }
 
-// recordsOf returns the records of a run, signed or not.
 func recordsOf(t *testing.T, dir string) (all []record.Record) {
 	t.Helper()
 	_, err := record.Read(dir, record.Trust{AcceptUnsigned: true}, func(r record.Record) error { all = append(all, r); return nil })

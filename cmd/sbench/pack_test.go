@@ -52,7 +52,6 @@ func sbench(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errOut.String()
 }
 
-// expect requires an exit code and a text in the output.
 func expect(t *testing.T, code int, text string, args ...string) {
 	t.Helper()
 	got, stdout, stderr := sbench(t, args...)
@@ -112,7 +111,6 @@ func TestPackText(t *testing.T) {
 	}
 }
 
-// TestPackHumanEval imports HumanEval.
 func TestPackHumanEval(t *testing.T) {
 	args, count, err := humanEval(t)
 	if err != nil {
@@ -231,9 +229,8 @@ func securebenchPack(t *testing.T) *txtar.Archive {
 	return pack
 }
 
-// TestPackHostile: pack check finds a driver that hostile candidates break, and they do not break the driver that
-// init --split writes. It takes a directory, or a tester file, which
-// names its pack.
+// TestPackHostile: pack check finds a driver that hostile candidates break. They do not break the driver that
+// init --split writes.
 func TestPackHostile(t *testing.T) {
 	containerdtest.Open(t)
 	good := must.Read(t, "../../examples/split/hidden/double/driver.sh")
@@ -306,7 +303,6 @@ func TestExamplePacks(t *testing.T) {
 	}
 }
 
-// withImage imports an image for the duration of the test.
 func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	t.Helper()
 	containerdtest.WithDirectory(t, c, ref, dir, dest)
@@ -319,7 +315,6 @@ func withImage(t *testing.T, c *host.Host, ref, dir, dest string) {
 	})
 }
 
-// repository makes a git repository and returns its commit.
 func repository(t *testing.T, files map[string]string) (dir, commit string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -341,7 +336,6 @@ func git(t *testing.T, dir string, args ...string) string {
 	return string(out)
 }
 
-// change returns the patch that writes the files, and undoes it.
 func change(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	filetest.Write(t, dir, files)
@@ -403,9 +397,7 @@ func TestPackSWEBench(t *testing.T) {
 		"-o", filepath.Join(t.TempDir(), "gold"), "--quiet")
 }
 
-// TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats, and the
-// task's tests execute its files. The tests wait for what is left in the background, at paths in which sbench redirects nothing,
-// so that it is there in each run.
+// TestPackRewards: a reward counts only if a run of the tests explains it. Each "solution" cheats.
 func TestPackRewards(t *testing.T) {
 	c := containerdtest.Open(t)
 	withImage(t, c, appImage, t.TempDir(), "/app")
@@ -473,7 +465,6 @@ func tarOf(t *testing.T, name string, mode int64, text string) string {
 	return out.String()
 }
 
-// buildOwn builds a directory of files.
 func buildOwn(t *testing.T, files map[string]string, ref string) (code int, stderr string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -112,7 +112,6 @@ func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, vari
 	return errors.Join(errs...)
 }
 
-// runOne makes one run: of the tester file, or of a variant.
 func (cmd *runCmd) runOne(ctx context.Context, a *app, source testerSource) error {
 	var also []run.Kind
 	if cmd.ShowAgentOutput {
@@ -184,7 +183,6 @@ func (cmd *runCmd) source() (testerSource, error) {
 	return s, errors.Join(err, s.unlessReplaced(replaced))
 }
 
-// readTester reads a tester file and prints its warnings.
 func readTester(a *app, s testerSource) (*testerfile.File, error) {
 	tester, warnings, err := s.load()
 	for _, w := range warnings {

@@ -90,7 +90,6 @@ func (c *cluster) in(t *testing.T) *cluster {
 	return &within
 }
 
-// daemon starts one of Slurm's daemons.
 func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	c.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -111,7 +110,6 @@ func (c *cluster) daemon(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// slurm runs one of Slurm's programs.
 func (c *cluster) slurm(name string, args ...string) string {
 	c.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -272,7 +270,6 @@ func (c *cluster) nodeFails(t *testing.T) {
 	c.merged(t, out, id, 8)
 }
 
-// jobProcesses returns the processes of tasks that have the path in their command lines.
 func jobProcesses(path string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {

@@ -69,9 +69,8 @@ func soakKills() int {
 	return 2
 }
 
-// TestSoakResumed kills a run of 40 tasks, 8 at a time, at random moments, and resumes it each time until it is
-// done. No record is lost, doubled or torn, the verdicts equal the verdicts of an undisturbed run, and nothing
-// remains on the host.
+// TestSoakResumed kills and resumes a run of 40 tasks until it is done. No record is lost, doubled or torn, the
+// verdicts equal the verdicts of an undisturbed run, and nothing remains on the host.
 func TestSoakResumed(t *testing.T) {
 	h := newHost(t)
 	tester := h.fortyTasks()

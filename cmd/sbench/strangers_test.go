@@ -65,9 +65,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestFetches: a checker that fetches its tools, as many of Harbor's do, reaches the domains that the
-// tester file lists, through the proxy, and nothing else. The server is in a network namespace of its own,
-// with a public address that only the namespace of this test's sbench has a route to.
+// TestFetches: a checker that fetches its tools reaches the domains that the tester file lists, through the
+// proxy, and nothing else. Only this test's sbench has a route to the server.
 func TestFetches(t *testing.T) {
 	h := newHost(t).private() // a daemon in another mount namespace could not be used
 	// the image has no curl

@@ -17,9 +17,8 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 )
 
-// BenchmarkThroughput runs b.N trivial terminal tasks with sbench, also on crun and gVisor where they are installed. If a
-// Docker daemon has the base image, it also does the same work with docker run and docker exec: each task has a container for
-// the harness, and a fresh container for the checker.
+// BenchmarkThroughput runs b.N trivial terminal tasks with sbench and, if a Docker daemon has the base image,
+// does the same work with a container for the harness and a fresh one for the checker.
 func BenchmarkThroughput(b *testing.B) {
 	dir := b.TempDir()
 	containerdtest.Open(b)
@@ -84,7 +83,6 @@ func dockerTasks(b *testing.B, jobs int) {
 	rate(b, begun)
 }
 
-// dockerTask does the work of one task.
 func dockerTask(dir string, n int64) error {
 	workspace := filepath.Join(dir, fmt.Sprint(n))
 	if err := os.Mkdir(workspace, 0o777); err != nil {

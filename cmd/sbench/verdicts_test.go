@@ -42,9 +42,8 @@ type verdict struct {
 	Workspace string        `json:"workspace,omitempty"`
 }
 
-// TestVerdictsRecordByRecord runs the example packs and a pack of hostile agents. The
-// verdicts are the same, record by record, for root and for an ordinary user without
-// control groups. Every run is also verified.
+// TestVerdictsRecordByRecord: the verdicts on the example packs and on hostile agents are the same, record by
+// record, for root and for an ordinary user without control groups.
 func TestVerdictsRecordByRecord(t *testing.T) {
 	h := newHost(t)
 	testers := []string{h.hostilePack()}
@@ -245,7 +244,6 @@ var hostileAgents = []struct{ name, script string }{
 	{"the task is gone", "rm -rf ./* .[a-z]*; echo right > answer"},
 }
 
-// hostilePack is a pack of one task for each hostile agent.
 func (h testHost) hostilePack() string {
 	h.t.Helper()
 	var rows, cases strings.Builder

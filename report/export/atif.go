@@ -89,7 +89,6 @@ func trajectoryOf(session string, a report.Attempt, d report.Detail, by agent) t
 	return t
 }
 
-// stepOf returns the step with this id.
 func stepOf(s *report.Step, id int) step {
 	text := whole(s.Text)
 	switch s.Kind {

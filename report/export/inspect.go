@@ -108,7 +108,6 @@ func modelOf(rec record.Record) string {
 	return providerOf(rec.Agent.Name) + "/" + rec.Agent.Model
 }
 
-// usageOf returns what the relay counted.
 func usageOf(rec record.Record) map[string]modelUsage {
 	if rec.Egress == nil || rec.Egress.Relay == nil {
 		return map[string]modelUsage{}

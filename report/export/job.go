@@ -213,9 +213,8 @@ func stepsOf(rec record.Record, exact []record.PrivateScore) (all []object) {
 	return all
 }
 
-// rewardsOf returns the rewards by name of a trial, or of a step, with a score: what exact has for the score, or else the
-// reward that the checker left. If the score does not come from that reward, as for a forged candidate, the score is the
-// only reward.
+// rewardsOf returns the rewards by name of a scored trial or step: from exact, or else the checker's. A score
+// that does not come from the reward, as for a forged candidate, is the only reward.
 func rewardsOf(score, left float64, step string, exact []record.PrivateScore) map[string]float64 {
 	i := slices.IndexFunc(exact, func(p record.PrivateScore) bool {
 		return p.Step == step && verifiers.Rounded(p.Score) == score && len(p.Rewards) > 0
@@ -255,7 +254,6 @@ func exceptionInfo(name, message string, at time.Time) any {
 	return object{"exception_type": name, "exception_message": message, "exception_traceback": "", "occurred_at": at}
 }
 
-// providerOf returns the provider of an agent that sbench knows.
 func providerOf(name string) string {
 	if c, ok := harness.CLIOf(name); ok {
 		return string(c.Provider)
@@ -265,7 +263,6 @@ func providerOf(name string) string {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// count adds a trial to the job's totals.
 func (j *job) count(t trial, rec record.Record) {
 	if j.trials == 0 || rec.StartedAt.Before(j.started) {
 		j.started = rec.StartedAt

@@ -13,9 +13,8 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 )
 
-// browse opens an address in a headless Chromium, with more arguments, and returns what the
-// browser prints. What the page reports (messages, exceptions, and what its policy has blocked) is an
-// error of the test. Without Chromium the test is skipped, or fails in CI.
+// browse opens an address in a headless Chromium, and returns what it prints. Messages, exceptions and what the
+// policy blocks are errors. Without Chromium the test is skipped, or fails in CI.
 func browse(t *testing.T, address string, more ...string) string {
 	t.Helper()
 	printed, console := browser(t, address, more...)

@@ -1,15 +1,10 @@
-// Package page writes a report as one HTML file that needs neither a network nor
-// another file.
+// Package page writes a report as one HTML file that needs neither a network nor another file.
 //
-// All text from records is hostile. It reaches the page in only two ways: through html/template, and as JSON
-// in elements that are not executed, which the page's only script shows as text.
-//
-// The page's content security policy allows only this script, by its hash, and does not let it turn text into
-// markup. Nothing can be loaded or sent, except that a page served by sbench view may ask its server for new
-// records.
-//
-// No library draws the charts: those for Go write style attributes, which the policy
-// forbids, and fixed colors, which do not suit a dark mode.
+// All text from records is hostile. It reaches the page in only two ways: through html/template, and as JSON in
+// elements that are not executed, which the page's only script shows as text. The content security policy
+// allows only this script, by its hash, and lets nothing be loaded or sent; a page served by sbench view may
+// ask its server for new records. No library draws the charts: their style attributes and fixed colors fit
+// neither the policy nor a dark mode.
 package page
 
 import (
@@ -44,9 +39,8 @@ const (
 type Page struct {
 	Report  report.Report
 	Sources []*report.Source
-	// Live identifies the present records, if a server shows the page while they grow. The page then asks the
-	// server for wait?since=LIVE, and reloads itself if the answer is 200 and not 204. "" for a page in a file,
-	// which asks for nothing.
+	// Live identifies the records of a page that a server shows. The page asks for wait?since=LIVE and reloads
+	// itself after the answer 200. "" for a page in a file.
 	Live string
 }
 
@@ -181,7 +175,6 @@ func (p Page) writeIndex(w io.Writer) error {
 	return writeJSON(w, "index", index)
 }
 
-// assuranceOf returns the assurance of an attempt, and whether it is doubtful.
 func assuranceOf(a report.Attempt) string {
 	if a.Doubtful {
 		return a.Assurance + ", doubtful"

@@ -11,7 +11,6 @@ import (
 	"github.com/securebench/sbench/report/page"
 )
 
-// write writes runs and their page, and returns the page's path.
 func write(t *testing.T, runs ...example) string {
 	t.Helper()
 	var sources []*report.Source
@@ -25,7 +24,6 @@ func write(t *testing.T, runs ...example) string {
 	return pageOf(t, sources...)
 }
 
-// pageOf writes the page of runs, and returns its path.
 func pageOf(t *testing.T, sources ...*report.Source) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "report.html")

@@ -16,9 +16,8 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// Times of a server: it looks at the records every viewLooks, and a browser waits at most viewWaits for
-// an answer. Before the next page it waits at least viewRests, and at least viewTimes as long as the last
-// page took.
+// A server looks at the records every viewLooks, and a browser waits at most viewWaits for an answer. Before
+// the next page it waits viewRests, or viewTimes as long as the last page took.
 const (
 	viewLooks = 500 * time.Millisecond
 	viewWaits = 20 * time.Second

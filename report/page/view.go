@@ -193,7 +193,6 @@ func term(key string, value any) string {
 	return key + `:"` + text + `"`
 }
 
-// words says how an attempt ended.
 func words(a report.Attempt) string {
 	if a.Reason == "" {
 		return string(a.Status)

@@ -30,12 +30,11 @@ func isTerminal(w io.Writer, getenv func(string) string) bool {
 	return err == nil && size.Col > 0 && size.Row > 0
 }
 
-// A bar shows the progress of a run in the last line of a terminal, from the start of the run to its
-// end. It shows only numbers and times, no text of a task, an agent or a model. It changes neither the
-// terminal's mode nor its cursor, so that nothing has to be reset after a crash.
+// A bar shows the numbers and times of a run, and no text of a task, an agent or a model, in the last line of a
+// terminal. It changes neither the terminal's mode nor its cursor, so that a crash leaves nothing to reset.
 //
-// What is written to the bar appears above it, in whole lines, or passes through while no bar is shown.
-// The methods may be called concurrently. They block while the terminal is stopped.
+// What is written to the bar appears above it, in whole lines, or passes through while no bar is shown. The
+// methods may be called concurrently. They block while the terminal is stopped.
 type bar struct {
 	out  *os.File
 	text atomic.Pointer[string] // mpb's goroutine reads it, and must not wait for mu

@@ -19,7 +19,6 @@ import (
 	"github.com/securebench/sbench/run/record"
 )
 
-// after returns e as an event that many seconds after the first.
 func after(s float64, e run.Event) run.Event {
 	e.Time = time.Unix(1_000_000, 0).Add(time.Duration(s * float64(time.Second)))
 	return e

@@ -61,8 +61,7 @@ func PassAllK(n, c, k int) (float64, bool) {
 }
 
 // McNemar returns the exact two-sided p-value of McNemar's test: the probability that the pairs that differ
-// split at least as unevenly as these if neither side is better. It is a binomial test of onlyA against
-// onlyA+onlyB at one half, and 1 without such pairs.
+// split at least as unevenly as these if neither side is better. It is 1 without such pairs.
 func McNemar(onlyA, onlyB int) float64 {
 	n, few := onlyA+onlyB, min(onlyA, onlyB)
 	if few < 0 || n == 0 {

@@ -117,9 +117,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestBootstrap checks known properties of the interval: for clusters of one value it is near the normal
-// interval of a mean, for clusters of equal values it is wider than for as many single values, and it is the
-// same each time.
+// TestBootstrap checks known properties of the interval: near the normal interval for clusters of one value,
+// wider for clusters of equal values, and the same each time.
 func TestBootstrap(t *testing.T) {
 	var single, pairs []stat.Cluster
 	for i := range 400 {

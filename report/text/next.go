@@ -12,9 +12,9 @@ import (
 	"github.com/securebench/sbench/run"
 )
 
-// WriteNext writes which tasks of a run were not prepared, and what to do next. args is the command line after the
-// program's name, dir the pack's directory. standIn is the command that replaces the pack's rows by those of the
-// benchmark, without its flag --out; "" if the rows are the benchmark's.
+// WriteNext writes which tasks of a run were not prepared, and what to do next. args is the command line
+// without the program, dir the pack's directory, standIn the command that replaces the pack's stand-in rows, if
+// it has any.
 func WriteNext(w io.Writer, s run.Summary, r report.Run, args []string, dir, standIn string) error {
 	var b strings.Builder
 	line := func(format string, values ...any) { _, _ = fmt.Fprintf(&b, format+"\n", values...) }
@@ -59,7 +59,6 @@ func WriteNext(w io.Writer, s run.Summary, r report.Run, args []string, dir, sta
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
 
-// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if plainWord.MatchString(word) {
 		return word

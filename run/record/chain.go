@@ -32,9 +32,9 @@ type Trust struct {
 	Resume bool
 }
 
-// Read calls each with every record in the directory dir, without locking it. It returns the seal that
-// covers the records, without a time. After an error the caller must discard what each was given.
-// [ErrDamaged] means that the records are not what was written, [ErrUnsigned] that they do not meet t.
+// Read calls each with every record in dir, without locking it, and returns the seal that covers the records,
+// without a time. After an error, such as [ErrDamaged] or [ErrUnsigned], the caller must discard what each was
+// given.
 func Read(dir string, t Trust, each func(Record) error) (Seal, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -105,9 +105,8 @@ func (c *chain) read(root *os.Root, t Trust, each func(Record) error) error {
 	return c.checkTrust(t)
 }
 
-// follow reads the chain from the manifest to the seal and its signature. What is wrong becomes a
-// finding. It calls each for every line, even a damaged line, with the fields that could be decoded.
-// An error comes from each, or means that the directory could not be read.
+// follow reads the chain from the manifest to the signature, and notes what is wrong as findings. It calls each
+// for every line, even a damaged one, with the fields that could be decoded.
 func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r Record) error) error {
 	manifest, err := foreign.Read(root, ManifestFile, maxSmall)
 	if err != nil {
@@ -230,7 +229,6 @@ func (c *chain) checkTrust(t Trust) error {
 	return nil
 }
 
-// encode returns the seal as JSON, with its digest filled in.
 func (s Seal) encode() ([]byte, error) {
 	s.Digest = ""
 	body, err := json.Marshal(s)
@@ -253,9 +251,8 @@ func decodeSeal(data []byte) (Seal, error) {
 	return s, nil
 }
 
-// OpenFile opens a regular file in a run's directory for writing, creating it with mode 0644 if flags
-// say so. The directory may come from somebody else, so OpenFile follows no symbolic link to
-// the file or out of the directory, and neither waits for a pipe nor opens a device.
+// OpenFile opens a regular file in a run's directory for writing, with mode 0644 if flags create it. It follows
+// no symbolic link and opens no pipe or device: the directory may come from somebody else.
 func OpenFile(root *os.Root, name string, flags int) (*os.File, error) {
 	irregular := fmt.Errorf("%s is no regular file", name)
 	if info, err := root.Lstat(name); err == nil && !info.Mode().IsRegular() {
@@ -291,9 +288,8 @@ func Decode(line []byte) (r Record, err error) {
 	return r, err
 }
 
-// eachLine calls each with every line of r, without the newline, numbered from 1. A last
-// line without a newline is skipped; torn is its length. line is valid only during the
-// call.
+// eachLine calls each with every line of r, numbered from 1 and valid only during the call. A last line without
+// a newline is skipped; torn is its length.
 func eachLine(r io.Reader, each func(n int, line []byte) error) (torn int64, err error) {
 	in := lines.NewReader(r, 0, maxLine)
 	for n := 1; ; n++ {

@@ -41,11 +41,9 @@ func Digest(data []byte) string {
 	return digestName + hex.EncodeToString(sum[:])
 }
 
-// A Ledger appends records to a run's directory, and locks the directory against other processes. Two
+// A Ledger appends records to a run's directory, which it locks against other processes. Each line contains the
+// digest of the line before it, the first line the digest of run.json, and ends with a digest of itself. Two
 // goroutines must not use a Ledger at once.
-//
-// Each line contains the digest of the line before it, the first line the digest of run.json. A line
-// ends with a digest of everything before this digest.
 type Ledger struct {
 	root *os.Root
 	lock *os.File
@@ -53,9 +51,8 @@ type Ledger struct {
 	seal Seal // of what is written
 }
 
-// Create begins a chain in the directory dir. If dir is missing, Create makes it, accessible only to its
-// owner. If dir already holds records, nothing changes and the error is [ErrExists]. The caller closes
-// the ledger.
+// Create begins a chain in dir, which it makes accessible only to its owner. If dir already holds records,
+// nothing changes and the error is [ErrExists]. The caller closes the ledger.
 func Create(dir string, m Manifest) (*Ledger, error) {
 	l, err := openNew(dir)
 	if err != nil {
@@ -156,12 +153,9 @@ func (l *Ledger) writeStream(name string, write func(io.Writer) error) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// Resume calls each with every record in the directory dir, and opens the chain for appending. It
-// removes an incomplete last line, which a crash can leave; torn is the length of this line in bytes.
-// The caller closes the ledger.
-//
-// After an error, such as [ErrDamaged], or [ErrUnsigned] if the records do not meet t, the directory is
-// unchanged, and the caller must discard what each was given.
+// Resume calls each with every record in dir, removes an incomplete last line of torn bytes, and opens the
+// chain for appending. After an error, such as [ErrDamaged] or [ErrUnsigned], the directory is unchanged, and
+// the caller must discard what each was given. The caller closes the ledger.
 func Resume(dir string, t Trust, each func(Record) error) (l *Ledger, m Manifest, torn int64, err error) {
 	if _, err := os.Lstat(filepath.Join(dir, ManifestFile)); err != nil {
 		return nil, m, 0, err
@@ -236,9 +230,8 @@ func appendLine(f *os.File, line []byte) error {
 	return nil
 }
 
-// Seal writes a seal for the present end of the chain. It takes the time from s, and AcceptedUnsigned
-// and Planned if they are higher than in the earlier seal. It removes an earlier signature, and signs
-// the seal unless key is nil.
+// Seal writes a seal for the present end of the chain and, unless key is nil, signs it. AcceptedUnsigned and
+// Planned of an earlier seal stay if they are higher.
 func (l *Ledger) Seal(s Seal, key *Key) error {
 	l.seal.At = s.At
 	l.seal.Planned, l.seal.AcceptedUnsigned = max(s.Planned, l.seal.Planned), max(s.AcceptedUnsigned, l.seal.AcceptedUnsigned)

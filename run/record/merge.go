@@ -40,10 +40,9 @@ type MergeReport struct {
 	Missing  []string `json:"missing"`  // which attempts have no record, in the order of the shards
 }
 
-// Merge verifies the shards in dirs, in whatever order, and writes one run with the records of all to
-// output, which is missing or holds an earlier merge. It leaves out a shard that has not ended. If a shard is
-// damaged or does not fit the other shards, the error is ErrShards, and output is unchanged. Merge verifies the
-// merged run before it seals it. A directory whose records are not the shards' has no manifest, and so is no run.
+// Merge verifies the shards in dirs, and writes one run with the records of all that have ended to output,
+// which is missing or holds an earlier merge. If a shard is damaged or does not fit the other shards, the error
+// is ErrShards, and output is unchanged.
 func Merge(ctx context.Context, dirs []string, output string, o MergeOptions) (MergeReport, error) {
 	m := &merger{options: o, unfinished: map[int]bool{}}
 	defer func() {
@@ -304,7 +303,6 @@ func difference(a, b map[string]string) (what, inA, inB string) {
 	return "", "", ""
 }
 
-// manifest returns the merged run's manifest.
 func (m *merger) manifest() Manifest {
 	all := m.shards[0].manifest
 	all.Planned, all.Shard, all.Merged, all.Jobs = all.Shard.Whole, nil, []Merged{}, 0
@@ -377,7 +375,6 @@ func verifyMerged(ctx context.Context, root *os.Root) error {
 	return v.damage()
 }
 
-// records writes the records of all shards as one chain.
 func (m *merger) records(ctx context.Context, l *Ledger) error {
 	return l.writeStream(RecordsFile, func(w io.Writer) error {
 		for _, s := range m.shards {

@@ -39,9 +39,8 @@ func numbers(attempt, try int) string {
 	return fmt.Sprint(attempt)
 }
 
-// files returns the paths of the files and directories that the record names, apart from its private part.
-// They are relative to the run's directory. The error means that a path is not the record's own: another
-// record may name what is there.
+// files returns the paths, in the run's directory, of what the record names apart from its private part. The
+// error means that a path is not the record's own.
 func (r *Record) files() (names []string, err error) {
 	for _, l := range r.Logs {
 		if own := LogDir(r.TaskID, r.Attempt, r.Try); !strings.HasPrefix(l.Path, own+"/") || path.Clean(l.Path) != l.Path {

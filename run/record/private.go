@@ -11,9 +11,8 @@ import (
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// A Private is the private part of a record: what the verifier printed and left. A verifier runs the
-// candidate beside hidden tests, so this output can hold all of them, in whatever encoding. It belongs
-// to the operator of the run. Nothing in the record itself comes from it.
+// A Private is the private part of a record: what the verifier printed and left, which can hold all hidden
+// tests. It belongs to the operator of the run; nothing in the record itself comes from it.
 type Private struct {
 	// Salt is random, so that the digest in the record does not confirm a guess of the contents.
 	Salt   string         `json:"salt"`

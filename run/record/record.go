@@ -381,9 +381,8 @@ type Seal struct {
 	Records int       `json:"records"`
 	Last    string    `json:"last"` // Digest of the last line, or of the manifest
 	At      time.Time `json:"at"`
-	// AcceptedUnsigned counts the leading records that were accepted without the required seal or
-	// signature when the run was resumed ([Trust]). If the run judges the candidates of another run, it
-	// counts the records of the other run that were so accepted.
+	// AcceptedUnsigned counts the leading records that were accepted without the required seal or signature
+	// ([Trust]), in this run or the run judged again.
 	AcceptedUnsigned int `json:"accepted_unsigned,omitempty"`
 	// Planned is how many attempts the run is to have in total: those that the last session planned, and
 	// the other recorded ones. It is never less than Manifest.Planned.

@@ -336,7 +336,6 @@ func TestResume(t *testing.T) {
 	must.Do(t, l.Close())
 }
 
-// newKey makes a key and writes it to a file.
 func newKey(t *testing.T) *record.Key {
 	t.Helper()
 	key, err := record.LoadKey(must.KeyFile(t))

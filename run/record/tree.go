@@ -12,9 +12,8 @@ import (
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// linkTree puts the file or directory name, below from, at the same place below to, and replaces what is
-// there. Files and symbolic links become hard links, or copies if the file systems differ. Directories
-// keep their modes and, for root, their owners.
+// linkTree puts the file or directory name, below from, at the same place below to, in place of what is there.
+// Files and symbolic links become hard links, or copies if the file systems differ.
 func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 	info, err := from.Lstat(name)
 	if err = errors.Join(err, to.RemoveAll(name), to.MkdirAll(path.Dir(name), 0o755)); err != nil {

@@ -55,9 +55,8 @@ func (v Verification) OK() bool {
 	return !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.Note })
 }
 
-// Verify compares the run's directory dir, and everything that its records refer to, with the recorded
-// digests. If key is not nil, it must have signed the seal. What is wrong is a [Finding]; an error means
-// that the directory could not be read.
+// Verify compares dir, and everything that its records refer to, with the recorded digests; a key that is not
+// nil must have signed the seal. What is wrong is a [Finding]; after an error, dir could not be read.
 func Verify(ctx context.Context, dir string, key ed25519.PublicKey) (Verification, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -212,7 +211,6 @@ func (v *verifier) log(n int, l Log) {
 	}
 }
 
-// private checks the private part of a record.
 func (v *verifier) private(n int, r *Record) {
 	name := r.PrivateFile()
 	if r.PrivateDigest == "" || v.public {

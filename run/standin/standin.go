@@ -33,7 +33,6 @@ const (
 	Empty Kind = "empty"
 )
 
-// scripts returns what the program of each hostile stand-in does.
 func scripts() map[Kind]string {
 	return map[Kind]string{
 		"hostile: exits":  "exit 0",
@@ -44,10 +43,8 @@ func scripts() map[Kind]string {
 	}
 }
 
-// Hostile returns the kinds for tasks that [Attacked] names. Each hands in a program that a careless driver of a
-// split check does not survive: the driver takes what the candidate prints for its own output, runs the candidate
-// in its own process, takes the candidate's exit for an answer, or waits for the end of the candidate's output.
-// Every driver has to answer all the same, and no oracle may accept the answer.
+// Hostile returns the kinds for tasks that [Attacked] names: each hands in a program that a careless driver of
+// a split check does not survive. Every driver has to answer all the same, and no oracle may accept the answer.
 func Hostile() []Kind { return slices.Sorted(maps.Keys(scripts())) }
 
 // Attacked reports whether there are hostile candidates for the task: the task has a split check, and its candidate
@@ -124,9 +121,8 @@ func (p Producer) attack(ctx context.Context, e harness.Engine, r harness.Reques
 	return harness.Command{Args: args, TaskFile: "task.json"}.Produce(ctx, e, r)
 }
 
-// solve runs command in a sandbox that has a copy of the solution at solutionMount. The last argument of the command
-// is the path of the solution's script. The command has bash execute the script: bash itself runs a script whose first
-// line names no interpreter.
+// solve runs command in a sandbox with a copy of the solution at solutionMount, and adds the path of the
+// solution's script. bash executes the script, whose first line may name no interpreter.
 func (p Producer) solve(ctx context.Context, e harness.Engine, r harness.Request, command ...string) (result harness.Result, err error) {
 	plan, err := p.Family.Solution(p.Task, p.Pack)
 	if err != nil {

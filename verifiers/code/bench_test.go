@@ -14,11 +14,9 @@ import (
 	"github.com/securebench/sbench/verifiers"
 )
 
-// BenchmarkHumanEval judges b.N canonical solutions of HumanEval, sealed and beside the tests with changed
-// tests, in containers and, where runsc is in PATH, in gVisor,
-// and runs them with their tests as plain processes of the host's interpreter, at 1 and
-// at 2 jobs. times-plain is the time in units of plain processes at as many jobs. The
-// calibration, once for each problem and way, is not included.
+// BenchmarkHumanEval judges b.N canonical solutions of HumanEval at 1 and 2 jobs, in containers and gVisor,
+// sealed and beside changed tests, without the calibration. times-plain is the time in units of plain processes
+// of the host's interpreter at as many jobs.
 func BenchmarkHumanEval(b *testing.B) {
 	problems := humanEval(b)
 	python, dir, calibrated := hostPython(b), b.TempDir(), map[string]bool{}

@@ -1,8 +1,6 @@
-// Package code judges code_completion: it runs a candidate's code with the task's hidden tests. [Family]
-// is its door.
-//
-// Where plain data suffices, the candidate runs in a process of its own, and the pass is sealed.
-// Otherwise it runs beside the tests, and must fail when they change; the package contrast changes them.
+// Package code judges code_completion: [Family] runs a candidate's code with the task's hidden tests. Where
+// plain data suffices, the candidate runs in a process of its own, and the pass is sealed. Otherwise it runs
+// beside the tests, and must fail when the package contrast changes them.
 package code
 
 import (
@@ -258,9 +256,8 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Cal
 	return calibration, nil
 }
 
-// codeSolution returns the task's own solution: the complete one if there is one, otherwise the
-// canonical one. If the latter's indentation shows that it is a function's body, it continues
-// the starter code.
+// codeSolution returns the task's own solution: the complete one, or else the canonical one, which continues
+// the starter code if it is indented as a function's body.
 func codeSolution(eval family.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
@@ -318,9 +315,8 @@ func (c *codeCheck) try(ctx context.Context, t codeTry) (contrast.Outcome, error
 	return t.outcome(v, failures), nil
 }
 
-// outcome returns contrast.FailedThere if there are failures and all of them are at changed
-// assertions: of all that could be changed, a traceback names one of these first. The reference
-// solution must not be able to catch what these raise.
+// outcome returns contrast.FailedThere if all failures are at changed assertions, which a traceback names
+// first. The reference solution must not be able to catch what these raise.
 func (t codeTry) outcome(v verifiers.Verdict, failures [][]int) contrast.Outcome {
 	if v.Status == verifiers.Passed {
 		return contrast.Passed
@@ -341,7 +337,6 @@ func (t codeTry) outcome(v verifiers.Verdict, failures [][]int) contrast.Outcome
 	return contrast.FailedThere
 }
 
-// run makes a run in a sandbox of the pool.
 func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (pool.Result, error) {
 	request := map[string]any{
 		"token": token, "candidate": t.code, "tests": tests, "after": "", "repair": c.repair, "solution": "",
@@ -372,7 +367,6 @@ func (c *codeCheck) run(ctx context.Context, t codeTry, tests, token string) (po
 // user returns the user of the tests that the task or, failing that, the image names.
 func (c *codeCheck) user() string { return cmp.Or(c.in.Task.Environment().User, c.in.Image.User) }
 
-// declared returns the names that texts declare at their top level by a keyword.
 func declared(keyword string, texts ...string) []string {
 	names := []string{}
 	for _, m := range regexp.MustCompile(`(?m)^(?:async[ \t]+)?(?:`+keyword+`)[ \t]+([A-Za-z_]\w*)`).FindAllStringSubmatch(strings.Join(texts, "\n"), -1) {

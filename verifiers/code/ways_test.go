@@ -7,9 +7,8 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// TestCodeWays: how sure a pass is, for each case of testdata/ways.txtar with and without
-// its reference, and with less effort. The name of each way says what is expected: an assurance, or a
-// reason of failure.
+// TestCodeWays: how sure a pass is, for each case of testdata/ways.txtar with and without its reference, and
+// with less effort. The name of a way is the expected assurance or reason of failure.
 func TestCodeWays(t *testing.T) {
 	w := newCodeWorld(t)
 	for _, c := range readCases(t, "ways.txtar") {

@@ -1,9 +1,6 @@
-// Package contrast detects candidates that pass tests without solving the task. It
-// changes what hidden tests expect: an honest candidate then fails, and one that still
-// passes follows the tests.
-//
-// [List] finds changes to tests written in Python, [Calibrate] keeps those that make the
-// reference solution fail, and [Calibration.Judge] tries some of them on a candidate.
+// Package contrast detects candidates that pass tests without solving the task: when what the tests expect
+// changes, an honest candidate fails. [List] finds changes to tests written in Python, [Calibrate] keeps those
+// that make the reference solution fail, and [Calibration.Judge] tries some of them on a candidate.
 package contrast
 
 import (
@@ -20,8 +17,7 @@ import (
 	"github.com/securebench/sbench/runtime"
 )
 
-// program is the source of the Python program that finds changes. It reads a request as JSON
-// from standard input and writes an answer as JSON to standard output.
+// program finds changes: it reads a request as JSON from standard input, and writes the answer as JSON.
 //
 //go:embed mutate.py
 var program string

@@ -246,7 +246,6 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// TestJudge: which candidates follow the tests, and which do not.
 func TestJudge(t *testing.T) {
 	var edits []contrast.Edit
 	for place := range 5 {

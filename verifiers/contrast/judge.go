@@ -74,9 +74,8 @@ type Calibration struct {
 	Reference bool `json:"reference"`
 	// Edits can be used: the reference fails each at the changed assertion.
 	Edits []Edit `json:"edits"`
-	// Sets are for suites of tests, which have no Edits: the sets of two runs and, as drawn, a third
-	// set with an edit of every function, where Others fail without a solution. A set without edits
-	// is not used.
+	// Sets are for suites of tests, which have no Edits: two runs' sets and, as drawn, a third set with an edit
+	// of every function. A set without edits is not used.
 	Sets []Set `json:"sets,omitempty"`
 	// Seen says that the sets change only what authors of candidates can read.
 	Seen bool `json:"seen,omitempty"`
@@ -170,11 +169,9 @@ func (c Calibration) shuffled() []Edit {
 	return edits
 }
 
-// Judge tries a candidate with n edits and with the unchanged tests, in random order. real
-// is how the unchanged tests ended; if they fail, Judge stops. After the first change that
-// refuses the candidate, no further ones are tried. follows says whether the candidate follows the
-// tests: with some edit it did not fail as it should have. Without a reference it may fail
-// anywhere. An error is try's own.
+// Judge tries a candidate with n edits and with the unchanged tests, in random order, until the unchanged
+// tests, whose end is real, fail or an edit refuses the candidate. follows says that with some edit the
+// candidate did not fail as it should have; without a reference it may fail anywhere. An error is try's own.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.pick(n)
 	s = Summary{State: c.State(), Unread: c.Unread}

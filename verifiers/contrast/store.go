@@ -43,9 +43,8 @@ func Key(image string, evaluation ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Get returns the calibration for key, calling calibrate if there is none yet. For each key,
-// one call of calibrate runs at a time, which others wait for until ctx is done; its errors are
-// returned and not kept. A nil Store keeps nothing.
+// Get returns the calibration for key. If there is none, one call of calibrate runs at a time, for which others
+// wait until ctx is done; its errors are not kept. A nil Store keeps nothing.
 func (s *Store) Get(ctx context.Context, key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()

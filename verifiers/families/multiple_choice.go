@@ -26,7 +26,6 @@ func multipleChoice() verifiers.Family {
 	}
 }
 
-// verifyChoice judges an answer that names a choice.
 func verifyChoice(_ context.Context, _ verifiers.Engine, in verifiers.Input, eval family.MultipleChoiceEval) (verifiers.Verdict, error) {
 	c := text.Choice{Choices: slices.Clone(eval.Choices), Labels: len(eval.Choices), Pattern: pattern(eval.Pattern)}
 	for _, a := range eval.Answers.Reveal() {

@@ -49,7 +49,6 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// textTask compiles one row.
 func textTask(t *testing.T, name string, input, eval any) *compiler.Task {
 	t.Helper()
 	row := must.JSON(t, map[string]any{"id": "r", "family": name, "input": input, "eval": eval})

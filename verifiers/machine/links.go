@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// maxSteps bounds how many names are resolved for one link, maxAllSteps for all links of
-	// a workspace. A candidate that exceeds them is assumed to keep the verifier busy on
-	// purpose, and its links count as forging.
+	// maxSteps bounds how many names are resolved for one link, maxAllSteps for a workspace. A candidate with
+	// more keeps the verifier busy on purpose, and its links count as forging.
 	maxSteps    = 2000
 	maxAllSteps = 2_000_000
 )
 
-// ForgingLinks returns the symbolic links in dir, a candidate's workspace, and those in the
-// changes of its machine, if it is one, through which the checker would read something other
-// than the candidate's answer. With dir mounted at workdir they lead to a trusted directory, to
-// a device, to a place where a checker writes, or through /proc, where a path can lead anywhere.
+// ForgingLinks returns the symbolic links in dir, a candidate's workspace mounted at workdir, and in its
+// machine's changes, through which the checker would read something other than the candidate's answer: a
+// trusted directory, a device, a place where a checker writes, or /proc, where a path can lead anywhere.
 func ForgingLinks(ctx context.Context, e verifiers.Engine, image runtime.Image, dir, workdir string, trusted []string) (inWorkspace, inMachine []string, err error) {
 	view, err := e.View(ctx, image)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package machine decides what a checker sees of a machine that an agent changed: [Restore] puts the
-// changes over the image, but for those to the programs, libraries and settings on which a verdict
-// depends; [ForgingLinks] finds links that lead a checker to something else than the candidate's answer.
+// Package machine decides what a checker sees of a machine that an agent changed: [Restore] keeps the image's
+// own programs, libraries and settings, and [ForgingLinks] finds links that mislead the checker.
 package machine
 
 import (
@@ -77,10 +76,9 @@ func (m *Machine) writeCache(cache []byte) error {
 	return to.WriteFile(loaderCache, cache, 0o644)
 }
 
-// trust decides which changes of a candidate's machine the checker sees. What the verdict
-// depends on is taken from the image: its loader, libraries, shells, programs and Python, and the
-// places where these look for more code when they start. A candidate may add programs,
-// libraries and modules, but none that would be found in place of the image's.
+// trust decides which changes of a candidate's machine the checker sees. What the verdict depends on is the
+// image's: its loader, libraries, shells, programs and Python, and where these look for more code. A candidate
+// may add programs, libraries and modules under names that the image does not have.
 type trust struct {
 	image    *os.Root
 	trees    []string // below which the image's files stay
@@ -88,9 +86,8 @@ type trust struct {
 	expected []string // that the task is about
 	profiles []string // names of profiles that the task is about
 	path     []string // the directories of PATH
-	// programs, libraries and modules are the names of the image's; modules also has those that
-	// its Python imports if they are there. pythons are the names of the directories of its
-	// Pythons' libraries.
+	// programs, libraries and modules are the names of the image's; modules also has those that its Python
+	// imports if they are there. pythons are the names of Pythons' library directories.
 	programs, libraries, modules, pythons map[string]bool
 	cache, changedCache                   []byte // the loader's, of the image and of the candidate
 
@@ -287,7 +284,6 @@ func pythonOf(p string) string {
 	return "python3" + version
 }
 
-// moduleOf returns the name of the Python module in a file or directory.
 func moduleOf(name string) string {
 	name, _, _ = strings.Cut(name, ".")
 	return name
@@ -336,9 +332,8 @@ func (t *trust) shows(e *layer.Entry) (bool, error) {
 
 func isBelow(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
-// startFiles returns the files that shells read and that a command names, other than to source them: the
-// paths of the files for all users, and the names of profiles. Only a command without hidden files can be
-// about nothing else; for a command with hidden files it returns none.
+// startFiles returns the files that shells read at their start and that a command is about: shared paths, and
+// names of profiles. A command with hidden files is about something else.
 func startFiles(eval family.TerminalEval) (shared, own []string) {
 	if eval.Checker.Path != "" || len(eval.Files) > 0 {
 		return nil, nil
@@ -415,7 +410,6 @@ func (t *trust) exists(p string) bool {
 	return err == nil
 }
 
-// has reports whether the image has a module in a directory.
 func (t *trust) has(dir, module string) bool {
 	entries, err := fs.ReadDir(t.image.FS(), dir)
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return moduleOf(e.Name()) == module })

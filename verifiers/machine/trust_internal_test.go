@@ -93,7 +93,6 @@ func TestTrust(t *testing.T) {
 	check(restored, false)
 }
 
-// sees reports whether an entry of a layer gets through.
 func sees(t *testing.T, trust *trust, image *os.Root, entry, path string) bool {
 	t.Helper()
 	var text bytes.Buffer

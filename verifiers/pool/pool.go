@@ -72,13 +72,9 @@ type Engine interface {
 	NewVolume(ctx context.Context, cfg runtime.VolumeConfig) (runtime.Volume, error)
 }
 
-// A Pool keeps sandboxes for later runs. The first process of each is our own code/supervise.py. Every
-// run of tests is a separate process of a different user and leaves nothing to the next one, neither
-// files nor processes; a sandbox for which that cannot be proven is discarded.
-//
-// The kernel's counters in a sandbox continue from run to run, so a candidate can learn what
-// happened before. Two candidates' runs with one task's tests, changed or not, are therefore
-// never in the same sandbox.
+// A Pool keeps sandboxes for later runs. In each run the tests are a process of a different user, which leaves
+// neither files nor processes; a sandbox for which that cannot be proven is discarded. The kernel's counters in
+// a sandbox go on, so two candidates with one task's tests are never in the same sandbox.
 //
 // It is safe for concurrent use. Close it when no run is in progress.
 type Pool struct {
@@ -320,7 +316,6 @@ func (s *sandbox) next(ctx context.Context) (message, error) {
 	}
 }
 
-// close ends the sandbox and removes it.
 func (s *sandbox) close(ctx context.Context) error {
 	s.kill()
 	_ = s.requests.Close()

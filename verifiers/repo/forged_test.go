@@ -29,7 +29,6 @@ func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) ve
 	return w.judge(t, task, pack, harness.Result{Candidate: candidate.Candidate{Patch: string(out)}})
 }
 
-// core returns a script that writes the tested module.
 func core(text string) string { return "cat > calc/core.py <<'END'\n" + text + "\nEND" }
 
 // A forgery does not solve the task; its honest twin does, in a similar way.

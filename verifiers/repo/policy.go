@@ -226,9 +226,8 @@ func (p pathPolicy) denies(name string) string {
 	return ""
 }
 
-// shadows reports whether a new file would be imported instead of a module of Python's, the test
-// runner's or the tests' own. With "python -m pytest", the working directory and the tests' directories
-// come first in sys.path.
+// shadows reports whether a new file would be imported instead of a module of Python's, the test runner's or
+// the tests', since sys.path begins with the working and the tests' directories.
 func (p pathPolicy) shadows(name string, inTests bool) bool {
 	imported := topModule(name)
 	if inTests {

@@ -42,10 +42,8 @@ func Family() verifiers.Family {
 	}
 }
 
-// verifyPatch applies the candidate to a fresh copy of the repository and runs the task's
-// tests. One sandbox prepares the repository without running any of the candidate's code.
-// Each run of the tests starts from that state in a sandbox of its own, so that no run sees
-// what another did.
+// verifyPatch applies the candidate to a fresh copy of the repository, in a sandbox that runs none of its code.
+// Each run of the tests starts from that state in a sandbox of its own.
 func verifyPatch(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.RepoPatchEval) (verifiers.Verdict, error) {
 	if strings.TrimSpace(in.Candidate.Patch) == "" {
 		return verifiers.Fail("empty_patch", "the candidate changed nothing"), nil
@@ -89,9 +87,8 @@ func verifyPatch(ctx context.Context, e verifiers.Engine, in verifiers.Input, ev
 	return v, errors.Join(err, vol.Close())
 }
 
-// Apply applies the candidate's patch to a fresh copy of the repository that has no tests of sbench's, and runs
-// none of the candidate's code. volume is an empty directory. If the verdict is a pass, the caller closes the
-// sandbox; otherwise there is none.
+// Apply applies the candidate's patch to a fresh copy of the repository without sbench's tests, and runs none
+// of its code. volume is an empty directory. After a pass, the caller closes the sandbox.
 func Apply(ctx context.Context, e verifiers.Engine, in verifiers.Input, volume string) (runtime.Sandbox, verifiers.Verdict, error) {
 	text, err := in.Candidate.Patch, error(nil)
 	if in.Candidate.Foreign {
@@ -260,10 +257,9 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 // maxBranches bounds the branches that a record lists.
 const maxBranches = 20
 
-// hiddenTests returns the Python test files that test_patch touches, with their text in the
-// prepared repository. If there are none, others are the programs that it touches; if there are none
-// either, files are those that the command names, but for files that the candidate changes, or
-// others what else test_patch touches. Without test_patch, files may be all below the tests' working
+// hiddenTests returns the Python test files that test_patch touches, with their prepared text, and as others
+// the programs that it touches. Without either, files are those that the command names and the candidate leaves
+// alone, or others what else test_patch touches; without test_patch, files may be all below the tests' working
 // directory.
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) (files, others []contrast.File, err error) {
 	dir, err := prepared.Path(c.repo())
@@ -362,16 +358,14 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 	return errors.Join(err, placesErr, view.Close())
 }
 
-// config returns what the check's sandboxes have in common.
 func (c *repoCheck) config(name string) runtime.Config {
 	cfg := c.in.Sandbox(name)
 	cfg.Limits.LayerBytes, cfg.WritableRoot, cfg.Workdir = c.in.WorkspaceBytes, true, c.in.Task.Environment().Workdir
 	return cfg
 }
 
-// prepare brings a fresh repository to the state in which its tests run, with the changes of
-// files, if any. If the verdict is Passed, the caller closes the sandbox; otherwise there is
-// none.
+// prepare brings a fresh repository to the state in which its tests run, with the changes of files. After
+// Passed, the caller closes the sandbox; otherwise there is none.
 func (c *repoCheck) prepare(ctx context.Context, name string, files []patch.File) (runtime.Sandbox, verifiers.Verdict, error) {
 	foreign := c.in.Candidate.Foreign && name == "candidate"
 	stage, err := os.MkdirTemp(c.volume, name+"-")
@@ -487,7 +481,6 @@ var prepareVerdicts = map[int]verifiers.Verdict{
 // patchFailed matches how git apply reports a hunk that does not apply, with the file and line.
 var patchFailed = regexp.MustCompile(`(?m)^error: patch failed: (.+):(\d+)$`)
 
-// prepareVerdict returns the verdict on a failed preparation.
 func prepareVerdict(exit runtime.Exit) verifiers.Verdict {
 	v, known := prepareVerdicts[exit.Code]
 	if exit.Reason != runtime.Exited || !known {
@@ -509,9 +502,8 @@ func (c *repoCheck) test(ctx context.Context, name string, prepared runtime.Sand
 	return c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Workdir, Wall: c.eval.Timeout})
 }
 
-// withoutCandidate repeats a command that seems to lack a program, on the repository without
-// the candidate, but with the gold patch if there is one. If it fails in the same way, the
-// pack is at fault.
+// withoutCandidate repeats a command that seems to lack a program, with the gold patch or without any. If it
+// fails in the same way, the pack is at fault.
 func (c *repoCheck) withoutCandidate(ctx context.Context, v verifiers.Verdict) (verifiers.Verdict, error) {
 	gold, _ := patch.Parse(c.eval.GoldPatch.Reveal()) // if there is none, no files
 	prepared, without, err := c.prepare(ctx, "without", gold)

@@ -142,7 +142,6 @@ new file mode 100644
 
 const goldPatch = "diff --git a/calc/core.py b/calc/core.py\n--- a/calc/core.py\n+++ b/calc/core.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 
-// task compiles a row of the family.
 func (w repoWorld) task(t *testing.T, tests map[string]any) (*compiler.Task, *compiler.Pack) {
 	t.Helper()
 	dir := t.TempDir()

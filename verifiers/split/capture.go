@@ -183,7 +183,6 @@ type observation struct {
 	failed *failure // nil if there is a value
 }
 
-// read reads an artifact of the candidate.
 func (c *capture) read(ctx context.Context, a securebench.Artifact) (observation, error) {
 	name, kind, limits := a.Source.Path, securebench.RegularFile, a.Limits
 	if securebench.ReadsTree(a.Parser) {

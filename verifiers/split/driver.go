@@ -19,9 +19,8 @@ import (
 	"github.com/securebench/sbench/runtime/service"
 )
 
-// ask asks the questions, each in a new sandbox, and calls tell with the evidence on each, in their order. If the
-// host has room, up to three questions are asked at the same time: sandboxes that are made and closed wait for the kernel so
-// much that two at a time leave a third of two processors idle.
+// ask asks the questions, each in a new sandbox, up to three at a time, and calls tell with the evidence in
+// their order. Two at a time wait for the kernel so much that they leave a third of two processors idle.
 func (c *check) ask(ctx context.Context, s subject, driver compiler.SplitProgram, questions []json.RawMessage, tell func(json.RawMessage) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(1)
@@ -58,7 +57,6 @@ func (c *check) ask(ctx context.Context, s subject, driver compiler.SplitProgram
 	return group.Wait()
 }
 
-// askOne asks one question and returns the evidence.
 func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProgram, i int, question json.RawMessage) (json.RawMessage, error) {
 	exit, err := c.drive(ctx, s.config, nil, runtime.Process{
 		Args: driver.Args(), Wall: cmp.Or(driver.Timeout, defaultWall), OutputBytes: maxAnswer, Stdin: bytes.NewReader(append(slices.Clip(question), '\n')),
@@ -79,7 +77,6 @@ func (c *check) askOne(ctx context.Context, s subject, driver compiler.SplitProg
 	}{i, question, rand.Text(), exit.Wall.Round(time.Millisecond).Seconds(), answer.Raw()})
 }
 
-// answerOf returns the one JSON value that a driver wrote, or how it broke.
 func answerOf(exit runtime.Exit) (answer document.Value, how string) {
 	switch {
 	case exit.Reason == "":

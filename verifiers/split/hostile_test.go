@@ -76,7 +76,6 @@ func textTasks(t *testing.T) []textTask {
 	return tasks
 }
 
-// goProgram compiles a main function.
 func goProgram(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -72,7 +72,6 @@ func hostPath(v *securebench.Verification, id string) string {
 	return path.Join(paths.CheckerMount, id, path.Base(v.Resources.Host[id].Path))
 }
 
-// stop ends the process.
 func (o *oracle) stop() {
 	o.kill()
 	_, _ = o.stdin.Close(), o.stdout.Close()
@@ -95,7 +94,6 @@ func (o *oracle) broken(ctx context.Context, how string) error {
 	return &broken{part: oracleDir, how: how, exit: o.exit}
 }
 
-// say sends a message as one line.
 func (o *oracle) say(ctx context.Context, message any) error {
 	text, err := marshal(message)
 	if err != nil {
@@ -169,7 +167,6 @@ func (o *oracle) verdict(ctx context.Context, passed, score, diagnostics documen
 	return v, nil
 }
 
-// close ends the oracle and removes its sandbox.
 func (o *oracle) close(ctx context.Context) (err error) {
 	o.stop()
 	if errors.Is(o.err, runtime.ErrStillAlive) {

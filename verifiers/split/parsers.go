@@ -23,7 +23,7 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// program is the Python program that reads what Python's own modules read as strictly as SecureBench 2.0 does.
+// program reads what Python's own modules read, as strictly as SecureBench 2.0 does.
 //
 //go:embed parse.py
 var program string
@@ -131,7 +131,6 @@ func (c *check) python(ctx context.Context, parser string, files map[string][]by
 	return valueOf(exit)
 }
 
-// valueOf returns the value that the program wrote.
 func valueOf(exit runtime.Exit) (json.RawMessage, error) {
 	answer, how := answerOf(exit)
 	switch value, code := answer.Get("value"), answer.Get("code").Text(); {

@@ -129,7 +129,6 @@ func onHost(ctx context.Context, parser string, files map[string][]byte) (json.R
 	return valueOf(runtime.Exit{Reason: runtime.Exited, Stdout: out.Output()})
 }
 
-// compare compares the value or the code of an observation.
 func compare(t *testing.T, o observation, want string) {
 	t.Helper()
 	got := string(o.value)

@@ -183,7 +183,6 @@ func sbRows() []sbRow {
 	return rows
 }
 
-// load opens the pack of the row, which validates.
 func (r sbRow) load(tb testing.TB, baseCommit string) (*compiler.Task, *compiler.Pack) {
 	tb.Helper()
 	input, family, assets := `{"instructions": "leave it"}`, "terminal_task", `[{"path": "one", "mount": "/app/given/one"}]`
@@ -215,7 +214,6 @@ type idle struct{}
 func (idle) Spare() (give func(), ok bool) { return func() {}, true }
 func (idle) Doing(string)                  {}
 
-// judgeLeft judges what a candidate leaves.
 func (w splitWorld) judgeLeft(tb testing.TB, task *compiler.Task, pack *compiler.Pack, what leave) verifiers.Verdict {
 	tb.Helper()
 	dir := tb.TempDir()

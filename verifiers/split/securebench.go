@@ -46,7 +46,6 @@ type conversation struct {
 	oracle *oracle
 }
 
-// converseSecureBench is converse for a task of SecureBench 2.0.
 func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers.Verdict, err error) {
 	t := &conversation{check: c, subject: s, spec: c.in.Task.Verification()}
 	program, problems := securebench.ReadOracle(c.in.Pack.EvalRoot, t.spec)
@@ -95,7 +94,6 @@ func (c *check) converseSecureBench(ctx context.Context, s subject) (v verifiers
 	return t.verdict(ctx, last, checks)
 }
 
-// verdict reads the answer to finalize.
 func (t *conversation) verdict(ctx context.Context, last document.Value, checks []checkSummary) (v verifiers.Verdict, err error) {
 	said := last.Get("verdict")
 	outcomes := said.Get("check_outcomes")
@@ -139,7 +137,6 @@ func (t *conversation) tell(ctx context.Context, message, evidence object, done 
 	return err
 }
 
-// artifacts reads the artifacts of a check and gives them to the oracle.
 func (t *conversation) artifacts(ctx context.Context, check securebench.Check, done *checkSummary) error {
 	for _, a := range check.Artifacts {
 		o, err := t.taken.read(ctx, a)
@@ -281,7 +278,6 @@ func observationOf(exit runtime.Exit, adapter securebench.Adapter, most int64) (
 	return compact, nil, ""
 }
 
-// outputs adds what an adapter left in its stopped sandbox to the evidence.
 func (t *conversation) outputs(ctx context.Context, s runtime.Sandbox, check securebench.Check, adapter securebench.Adapter, evidence map[string]object) error {
 	if len(check.Outputs) == 0 {
 		return nil

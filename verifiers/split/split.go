@@ -63,7 +63,6 @@ type broken struct {
 // Error implements error.
 func (b *broken) Error() string { return b.part + ": " + b.how }
 
-// reason returns the reason of the verdict.
 func (b *broken) reason() string {
 	return map[string]string{driverDir: "driver_broken", oracleDir: "oracle_broken"}[b.part]
 }

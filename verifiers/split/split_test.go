@@ -82,7 +82,6 @@ func writeFiles(tb testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// judge judges a candidate of these files.
 func (w splitWorld) judge(tb testing.TB, task *compiler.Task, pack *compiler.Pack, files map[string]string) verifiers.Verdict {
 	tb.Helper()
 	return w.judgeLeft(tb, task, pack, func(tb testing.TB, dir string) string {
@@ -123,7 +122,6 @@ type splitCase struct {
 	reason string
 }
 
-// splitCases are what the parts of a split check do.
 func splitCases() []splitCase {
 	add := splitTask{driver: addDriver, oracle: addOracle, questions: 3}
 	hasty := splitTask{driver: strings.Replace(addDriver, "timeout=10", "timeout=1", 1), oracle: addOracle, questions: 1}

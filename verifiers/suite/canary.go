@@ -28,9 +28,8 @@ func (s suite) broken(drawn contrast.Calibration) []contrast.File {
 	return files
 }
 
-// brokenText returns a file's text so that it fails. Where the language is known, it does what it
-// did and then fails, since a candidate that ends the process would not be noticed otherwise. It prints nothing, since a
-// script may read its output and not its exit status.
+// brokenText returns a file's text so that it fails: in a known language at its end, since a candidate that
+// ends the process would not be noticed otherwise. It prints nothing that a script may read.
 func brokenText(f contrast.File) string {
 	const why = "this test has to fail"
 	switch strings.ToLower(path.Ext(f.Path)) {
@@ -80,9 +79,8 @@ func ending(text, line string) string {
 	return text[:end] + "\n" + line + "\n" + text[end:]
 }
 
-// IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data
-// may be what a candidate's program reads and not what it should write, and a shell script may end
-// before what is put at its end.
+// IsCode reports whether a file is a program that fails if it is broken, whatever it is run for. Data may be a
+// candidate's input, and a shell script may end before what is put at its end.
 func IsCode(f contrast.File) bool {
 	ext := strings.ToLower(path.Ext(f.Path))
 	return ext == ".py" || brokenText(f) != brokenData && !slices.Contains([]string{".sh", ".bash", ".txt", ".rst", ".md"}, ext)

@@ -55,9 +55,8 @@ const maxChanged = 40
 // location matches a file and a line of it in a traceback.
 var location = regexp.MustCompile(`([\w.-]+\.py)(?::|", line )(\d+)\b`)
 
-// functions returns the edits of at most maxChanged test functions in random order, but first
-// those that fail in the run without a solution and, of each function, first those at the
-// assertion at which that run fails.
+// functions returns the edits of at most maxChanged test functions in random order. Those that fail in the run
+// without a solution come first and, of each, the edits at the assertion at which it fails.
 func (s suite) functions(edits []contrast.Edit, unsolved runtime.Exit) (of [][]contrast.Edit) {
 	failed, shown := map[string]bool{}, ""
 	for line := range strings.Lines(colors.ReplaceAllString(unsolved.Stdout.String()+"\n"+unsolved.Stderr.String(), "")) {

@@ -42,9 +42,8 @@ var colors = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 // failureLine matches a line of a test runner that begins or ends with a word for a failure.
 var failureLine = regexp.MustCompile(`^(\W|\[.*\])*(FAILED|FAIL|ERROR)\b|\s(FAILED|FAIL|ERROR)(\s+\[[ \d%]+\])?\s*$`)
 
-// reported says whether pytest's or unittest's output names the edit's test as failed:
-// "FAILED tests/test_a.py::T::test_b - …", or "FAIL: test_b (tests.test_a.T…)". A line in
-// another form may be one that the candidate prints.
+// reported says whether pytest's or unittest's output names the edit's test as failed. A line in another form
+// may be one that the candidate prints.
 func reported(exit runtime.Exit, e contrast.Edit) bool { return names(failureLines(exit), e) }
 
 func failureLines(exit runtime.Exit) (lines []string) {

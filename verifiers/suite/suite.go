@@ -25,12 +25,11 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// A Suite is a command that runs hidden tests. A pass is checked by more runs in new sandboxes, in
-// random order with the run of the unchanged tests. With a reference solution and tests in Python,
-// one half of the test functions is changed, then the other half, and the candidate has to fail
-// them, as the reference does. Otherwise all tests are made to fail (the canary) and, if they are
-// in Python, all functions are changed in one run. Beside processes that the harness left, only the canary
-// follows the unchanged tests, since each run may change the state of these processes.
+// A Suite is a command that runs hidden tests. A pass is checked by more runs, in random order with the run of
+// the unchanged tests. With a reference and tests in Python, the candidate has to fail each half of the changed
+// test functions as the reference does. Otherwise it has to fail the canary, which makes all tests fail, and
+// changed functions in Python. Beside processes that the harness left, whose state each run may change, only
+// the canary runs.
 type Suite struct {
 	Engine verifiers.Engine
 	Input  verifiers.Input
@@ -392,9 +391,8 @@ func neverStarted(err error) bool {
 	return errors.Is(err, runtime.ErrNotStarted) || errors.Is(err, runtime.ErrDenied)
 }
 
-// malformed turns a failure into a fault of the pack if the image's python3 does not compile
-// a hidden test file, and the command (which may use another interpreter) reports the same
-// without a candidate.
+// malformed turns a failure into a fault of the pack if the image's python3 does not compile a hidden test
+// file, and the command reports the same without a candidate.
 func (s suite) malformed(ctx context.Context, v verifiers.Verdict, drawn contrast.Calibration) (verifiers.Verdict, error) {
 	if len(drawn.Broken) == 0 || !syntaxError.MatchString(v.Stderr.String()+v.Stdout.String()) {
 		return v, nil
@@ -423,9 +421,8 @@ func (s suite) calibration(ctx context.Context, drawn *contrast.Calibration, end
 	})
 }
 
-// calibrate finds out which of the drawn sets make the reference fail, which passes the unchanged
-// tests, and, if none does, whether the canary does. If the candidate is the reference, its runs, in which it
-// passed the unchanged tests, are not made again.
+// calibrate finds out which of the drawn sets make the reference fail or, if none does, whether the canary
+// does. ends are the runs that a candidate made that is the reference.
 func (s suite) calibrate(ctx context.Context, drawn contrast.Calibration, ends map[int]runtime.Exit) (c contrast.Calibration, err error) {
 	c.Reference, c.Seen = true, drawn.Seen
 	exits := map[int]runtime.Exit{}

@@ -17,7 +17,6 @@ import (
 
 const source = "def test_a():\n    assert one() == 1\n\ndef test_b():\n    assert two() == 2\n"
 
-// edit returns a change of a test's expectation.
 func edit(name, from, to string) contrast.Edit {
 	at, line := strings.Index(source, "== "+from)+len("== "), 2
 	if name == "test_b" {

@@ -21,10 +21,9 @@ const (
 	restoredInode  = 4 << 10 // bytes of WorkspaceBytes for each further inode
 )
 
-// AsLeft returns the input with a workspace whose files have the owners and modes that the
-// agent gave them: the kept workspace or, if it has lost some, a copy in a new volume. For a check that
-// runs the candidate's programs as another user, which is shared, this user may read and execute what the
-// owner may. done removes the copy.
+// AsLeft returns the input with the files' owners and modes as the agent left them: in the kept workspace, or
+// in a copy, which done removes. With shared, every user may read and execute what the owner may, for a check
+// that runs the candidate's programs as another user.
 func AsLeft(ctx context.Context, e verifiers.Engine, in verifiers.Input, shared bool) (restored verifiers.Input, done func() error, err error) {
 	if in.Candidate.Attributes == "" {
 		return in, func() error { return nil }, nil

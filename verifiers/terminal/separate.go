@@ -82,9 +82,8 @@ func separately(ctx context.Context, e verifiers.Engine, in verifiers.Input, eva
 	return v, err
 }
 
-// collectScript makes the directory that is always an artifact, as Harbor does, runs the commands before --, each after
-// its user ("" is the script's own), and copies the files and directories after it, as far as they are there. A command
-// that fails is none of its concern.
+// collectScript makes Harbor's directory of artifacts, runs the commands before --, each after its user ("" is
+// the script's own), and copies what is there of the paths after it. A command may fail.
 const collectScript = `mkdir -p "` + loggedDir + `" && chmod 777 "` + loggedDir + `"
 while [ "$1" != -- ]; do
 	if [ "$1" ]; then su -s /bin/bash "$(id -un "$1")" -c "$2"; else bash -c "$2"; fi || echo "failed: $2" >&2
@@ -125,9 +124,8 @@ func collect(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	}, runtime.Process{Args: args, Wall: wall})
 }
 
-// artifactsIn returns what was collected in root of the paths. Files that have more than most bytes
-// together are left out. So are links that lead out of their artifact: the checker would follow them to
-// its own files.
+// artifactsIn returns what was collected in root of the paths, up to most bytes of files. Links that lead out
+// of their artifact are left out: the checker would follow them to its own files.
 func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, leftOut []string, err error) {
 	for _, p := range paths {
 		name := strings.TrimPrefix(p, "/")

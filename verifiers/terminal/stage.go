@@ -140,9 +140,8 @@ var sitecustomize string
 //go:embed python/run-pytest.py
 var runPytest string
 
-// stage writes what the checker may see to a new directory, from the pack and never the
-// workspace: the trusted directory, the read-only assets, and the checker, with files
-// replacing the hidden ones at the same paths. The candidate may change other assets.
+// stage writes what the checker may see, from the pack and never the workspace, to a new directory; files
+// replace the hidden ones at the same paths. The candidate may change other assets.
 func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error) {
 	dir, err := os.MkdirTemp(c.volume, "stage-")
 	if err != nil {

@@ -233,9 +233,8 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 	return c.withoutPytest(ctx, v)
 }
 
-// prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds without them,
-// and then fails beside them again. The processes share the sandbox's user namespace, for which the kernel has limits,
-// and may not turn a failure into an error.
+// prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds
+// without them, and then fails beside them again. They may not turn a failure into an error.
 func prevented(ctx context.Context, left runtime.Sandbox, run func(ctx context.Context, beside runtime.Sandbox) error) bool {
 	return left != nil && run(ctx, nil) == nil && run(ctx, left) != nil && ctx.Err() == nil
 }
@@ -301,9 +300,8 @@ func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifier
 	return v, view.Close()
 }
 
-// notStarted returns the verdict if the checker could not be executed. The candidate is at
-// fault only if the program is in the workspace, or if something else there has taken the
-// place of the checker's working directory.
+// notStarted returns the verdict on a checker that could not be executed: the candidate's fault only if the
+// program, or something in place of its working directory, is in the workspace.
 func (c *terminalCheck) notStarted() verifiers.Verdict {
 	dir := c.in.Dir(c.eval.Checker.Workdir)
 	rel, inside := strings.CutPrefix(dir+"/", c.workdir()+"/")

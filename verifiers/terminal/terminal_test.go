@@ -67,7 +67,6 @@ func newTerminalWorld(t *testing.T) terminalWorld {
 	return w
 }
 
-// checkers returns the forms of eval by name.
 func checkers() map[string]map[string]any {
 	expected := map[string]any{"path": "expected.txt", "mount": "securebench/evaluation_inputs/expected.txt"}
 	return map[string]map[string]any{

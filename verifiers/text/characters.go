@@ -16,9 +16,8 @@ var (
 	fullWidth    = strings.NewReplacer("，", ", ", "、", ", ", "；", "; ", "：", ": ", "。", ". ", "！", "! ", "？", "? ")
 )
 
-// clean returns s in NFKC, without invisible and private characters and struck-out words, with one
-// kind of punctuation, quote, dash, decimal digit and space, and "\n" for each line break. It keeps
-// apart what NFKC would join into another number: "10²" is not 102, and "1½" not 11/2.
+// clean returns s in NFKC, without invisible and private characters and struck-out words, and with one kind
+// each of punctuation, digits and line breaks. "10²" does not become 102, nor "1½" 11/2.
 func clean(s string) string {
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
 	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")

@@ -43,9 +43,8 @@ type ballot struct {
 	words  [][]token
 }
 
-// pick picks the first line if it names a choice and the last line none or the same. If the first
-// has nothing but the choice, the last may name others in a sentence. Else pick picks the last line,
-// or as many lines as there are choices if each is an item with a label.
+// pick picks the first line if the last names no other choice, or the first is nothing but its choice and the
+// last a sentence. Else it picks the last line, or a last list of all choices with labels.
 func (b ballot) pick(lines []string) (string, Rule) {
 	last := lines[len(lines)-1]
 	_, why, isBare := b.read(lines[0])
@@ -122,7 +121,6 @@ func (b ballot) read(s string) (named []int, why string, isBare bool) {
 	return named, "", isBare
 }
 
-// labelled marks the labels in a line.
 func (b ballot) labelled(line string) string {
 	var out strings.Builder
 	end := 0

@@ -28,7 +28,6 @@ type form struct {
 	rule   text.Rule // by which it is read; "" if the line does not say
 }
 
-// readForms reads a table of testdata.
 func readForms(t testing.TB, file string) (all []form) {
 	t.Helper()
 	data := must.Read(t, filepath.Join("testdata", file))
@@ -61,7 +60,6 @@ func readForms(t testing.TB, file string) (all []form) {
 	return all
 }
 
-// taskOf makes the task that the fields of a block describe.
 func taskOf(t testing.TB, at string, fields map[string]string) judge {
 	t.Helper()
 	list := func(key string) []string {

@@ -15,10 +15,9 @@ type Free struct {
 	Pattern *regexp.Regexp
 }
 
-// Judge judges all of a text but thoughts; of one with a tag, a box or hashes, what is in the last.
-// An accepted phrase that the text contains as whole words scores 1, and any other its token F1.
-// The text must contain no rejected phrase, other than within a longer phrase, nor resemble one as
-// much.
+// Judge judges all of a text but thoughts, or what is in its last tag, box or hashes. An accepted phrase that
+// the text contains as whole words scores 1, and any other its token F1. A rejected phrase may neither stand in
+// the text, unless within a longer phrase, nor resemble the text as much.
 func (f Free) Judge(text string) Verdict {
 	said := strings.TrimSpace(thoughtless(clean(text)))
 	read, rule := inMark(said)

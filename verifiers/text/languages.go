@@ -2,9 +2,8 @@ package text
 
 import "strings"
 
-// The words around answers in nine languages, as alternatives of regular expressions in which ¦
-// stands for the answer. English, German, French, Spanish, Portuguese and Italian come first: their
-// words stand apart. Chinese, Japanese and Korean follow.
+// The words around answers in nine languages, as alternatives of regular expressions in which ¦ stands for the
+// answer. Chinese, Japanese and Korean words do not stand apart, and follow.
 var (
 	// A noun announces an answer if a colon or a verb follows it.
 	nouns = `ans(?:wer)?(?: choice| option)?(?: to (?:this|the) question)?|(?:correct|right|best|final|my) (?:choice|option)|antwort(?:option)?|lösung|richtig|` +

@@ -7,9 +7,8 @@ import (
 	"unicode"
 )
 
-// Marks are private runes, which no clean text has. They stand in a marked text for what was found:
-// those from firstMark on for the phrases that are looked for, by their number, and those from
-// labelMark on for labels.
+// Marks are private runes, which no clean text has. In a marked text they stand for the phrases that are looked
+// for, by number from firstMark on, and for labels from labelMark on.
 const (
 	firstMark, labelMark, lastMark = '\U000F0000', '\U00100000', '\U0010FFFF'
 
@@ -107,9 +106,8 @@ func marksOf(s string, first rune) (all []int) {
 	return all
 }
 
-// isList reports whether the mark in a sentence is an item of a list: beside it stand two short
-// parts, or one if the mark is alone in its part. A part with a word of the question is no item, nor
-// is one in lower case beside an answer in upper case.
+// isList reports whether the mark in a sentence is an item of a list: two short parts stand beside it, or one
+// if it is alone in its part. No item has a word of the question, or lower case beside an upper-case answer.
 func isList(s string, question []token, isUpper bool) bool {
 	items := 0
 	for _, part := range separator().Split(s, -1) {

@@ -85,9 +85,8 @@ func replied(line, want string) string {
 	return ""
 }
 
-// judge judges a sentence for one accepted answer. If the answer is a number, alone or with a unit, no
-// other number may follow the last "=" or "so". A number in brackets or of the question does not
-// count, and a day does not count beside a year.
+// judge judges a sentence for one accepted answer. No other number than a numeric answer may follow the last
+// "=" or "so", but for numbers in brackets or of the question, and a day beside a year.
 func (s Short) judge(said sentence, accepted, question []token) string {
 	rest := affirmed(said.marked([][]token{accepted}, s.Tolerance))
 	first, _ := utf8.DecodeRuneInString(s.Accepted[0])

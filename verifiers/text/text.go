@@ -27,7 +27,6 @@ type Verdict struct {
 // MaxRead bounds Verdict.Read in bytes.
 const MaxRead = 400
 
-// verdict cuts what was read.
 func verdict(reason, read string, rule Rule) Verdict {
 	if len(read) > MaxRead {
 		read = strings.ToValidUTF8(read[:MaxRead-len("…")], "") + "…"

@@ -38,7 +38,6 @@ var (
 		`[` + spaceless + `]\p{M}*|` + letter + `+(?:['-]` + letter + `+)*[+#]*`)
 )
 
-// wordsOf returns the words of any text.
 func wordsOf(s string) []token { return tokenize(plain(clean(s))).words }
 
 // tokenize reads the words of a plain text.

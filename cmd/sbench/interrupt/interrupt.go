@@ -15,9 +15,8 @@ import (
 // lastGrace is how long a command may take to end after a second signal has canceled its context.
 const lastGrace = 10 * time.Second
 
-// An Interruption cancels a context when a signal comes. If the command has called Graceful, the first
-// signal closes a channel instead, and the second signal cancels the context. A signal after the
-// cancellation ends the process at once. So does sbench itself lastGrace after the second signal.
+// An Interruption cancels a context when a signal comes; after Graceful, the first signal closes a channel
+// instead. A signal after the cancellation ends the process at once, as does the end of lastGrace.
 type Interruption struct {
 	ctx    context.Context
 	cancel context.CancelFunc
