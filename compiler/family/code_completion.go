@@ -78,15 +78,19 @@ func (e CodeCompletionEval) Written(text string) string {
 	return text
 }
 
-// Continue returns the program that code completes: the starter code, or the prompt, and then the code.
-// If Extract is Fenced, it returns Program(code).
+// Continue returns the program that code completes: the starter code, or the prompt, and then the code. An indentation
+// at the end of the starter code stands for one that the code lacks. If Extract is Fenced, it returns Program(code).
 func (e CodeCompletionEval) Continue(code string) string {
 	if e.Extract == Fenced {
 		return e.Program(code)
 	}
 	starter := cmp.Or(e.StarterCode, e.Prompt)
-	if !strings.HasSuffix(starter, "\n") {
-		starter += "\n"
+	lines, indented := strings.TrimRight(starter, " \t"), strings.TrimLeft(code, " \t") != code
+	switch {
+	case !strings.HasSuffix(lines, "\n"):
+		return starter + "\n" + code
+	case indented:
+		return lines + code
 	}
 	return starter + code
 }

@@ -88,3 +88,19 @@ func TestProgram(t *testing.T) {
 		})
 	}
 }
+
+// TestContinue: code that begins where the starter code ends.
+func TestContinue(t *testing.T) {
+	const whole = "def add(a, b):\n    return a + b\n"
+	for starter, code := range map[string]string{
+		"def add(a, b):":       "    return a + b\n",
+		"def add(a, b):\n":     "    return a + b\n",
+		"def add(a, b):\n    ": "return a + b\n",
+		"def add(a, b):\n\t":   "    return a + b\n",
+		"def add(a, b):\n  ":   "    return a + b\n",
+	} {
+		if diff := cmp.Diff(whole, (family.CodeCompletionEval{StarterCode: starter}).Continue(code)); diff != "" {
+			t.Errorf("%q and %q: %s", starter, code, diff)
+		}
+	}
+}

@@ -257,13 +257,15 @@ func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Cal
 }
 
 // codeSolution returns the task's own solution: the complete one, or else the canonical one, which continues
-// the starter code if it is indented as a function's body.
+// the starter code if it is indented as a function's body, or the starter code ends in an indentation.
 func codeSolution(eval family.CodeCompletionEval) string {
 	if whole := eval.ReferenceSolution.Reveal(); whole != "" {
 		return whole
 	}
 	canonical := eval.CanonicalSolution.Reveal()
-	if body := strings.TrimLeft(canonical, "\r\n"); !strings.HasPrefix(body, " ") && !strings.HasPrefix(body, "\t") {
+	indented := regexp.MustCompile(`^[\r\n]*[ \t]`).MatchString(canonical)
+	begun := regexp.MustCompile(`[ \t]$`).MatchString(eval.StarterCode) && len(declared("def|class", canonical)) == 0
+	if !indented && !begun {
 		return canonical
 	}
 	return eval.Continue(canonical)

@@ -73,6 +73,7 @@ func hostPython(tb testing.TB) string {
 type codeTask struct {
 	Prompt, Starter, Language string
 	Tests, Reference, Extract string
+	Canonical                 string
 	Timeout                   int // seconds
 }
 
@@ -86,7 +87,7 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 	}
 	tests := map[string]any{"source": "inline", "code": c.Tests}
 	eval := map[string]any{"tests": tests}
-	for name, value := range map[string]string{"reference_solution": c.Reference, "extract": c.Extract} {
+	for name, value := range map[string]string{"reference_solution": c.Reference, "canonical_solution": c.Canonical, "extract": c.Extract} {
 		if value != "" {
 			eval[name] = value
 		}
@@ -97,6 +98,24 @@ func (c codeTask) load(tb testing.TB) (*compiler.Task, *compiler.Pack) {
 		"environment": map[string]any{"image": "x", "timeout_seconds": max(c.Timeout, 1)},
 	})
 	return packtest.Task(tb, string(row))
+}
+
+// TestReference: a canonical solution is a whole program, or a body that continues the starter code.
+func TestReference(t *testing.T) {
+	const whole = "def add(a, b):\n    return a + b\n"
+	for _, c := range []struct{ name, starter, canonical string }{
+		{"whole", "", whole},
+		{"whole, after an indentation", "def add(a, b):\n    ", whole},
+		{"a body", "def add(a, b):\n", "    return a + b\n"},
+		{"a body after its indentation", "def add(a, b):\n    ", "return a + b\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			task, _ := codeTask{Starter: c.starter, Tests: "x", Canonical: c.canonical}.load(t)
+			if got := code.Family().Reference(task).Text; got != whole {
+				t.Errorf("the reference is %q", got)
+			}
+		})
+	}
 }
 
 func (w codeWorld) judge(tb testing.TB, c codeTask, program string) (verifiers.Verdict, error) {
