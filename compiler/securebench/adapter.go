@@ -193,7 +193,7 @@ func dataSchema(depth int) *schema.Schema {
 	}
 	below := dataSchema(depth - 1)
 	fields := append(schema.Fields(DataSchema{}, nil), schema.Optional("properties", schema.Map("", below)), schema.Required("items", below))
-	return variants("type", fields, map[string]string{
+	return variants("type", "", fields, map[string]string{
 		"object": "properties required allow_extra_fields max_fields", "array": "items max_items", "string": "max_utf8_bytes", "integer": "", "number": "", "boolean": "", "null": "",
 	})
 }

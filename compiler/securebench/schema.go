@@ -33,7 +33,7 @@ func readOnlySchema() *schema.Schema {
 	s := schema.Boolean("Whether assets are read-only: always.", true)
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if !v.IsTrue() {
-			c.Errorf(v, "", "writable assets are refused, as SecureBench 2.0 does")
+			c.Errorf(v, "remove the key", "writable assets are refused, as SecureBench 2.0 does")
 		}
 	}
 	return s
@@ -84,12 +84,12 @@ func rules() schema.Rules {
 			}
 		},
 		"entries": func(s *schema.Schema) {
-			s.Array.Items = variants("kind", s.Array.Items.Object.Fields, map[string]string{
+			s.Array.Items = variants("kind", "", s.Array.Items.Object.Fields, map[string]string{
 				RegularFile: "id path max_bytes", DirectoryTree: "id path max_files max_total_bytes allow_internal_symlinks",
 			})
 		},
 		"checks": func(s *schema.Schema) {
-			s.Array.Items = variants("type", append(s.Array.Items.Object.Fields, helpers("trusted_helpers")), map[string]string{
+			s.Array.Items = variants("type", "", append(s.Array.Items.Object.Fields, helpers("trusted_helpers")), map[string]string{
 				ArtifactCheck: "id artifacts", ProtocolCheck: "id adapter protocol trusted_helpers challenge output_artifacts limits",
 			})
 		},
@@ -109,18 +109,22 @@ func helpers(key string) schema.Field {
 	s := schema.List("", schema.Open(""))
 	s.Check = func(c *schema.Checker, v document.Value) {
 		for _, item := range v.Items() {
-			c.Errorf(item, "leave the row out", "sbench has no trusted helper %q", item.Get("type").Text())
+			c.Errorf(item, leaveOut, "sbench has no trusted helper %q", item.Get("type").Text())
 		}
 	}
 	return schema.Optional(key, s)
 }
 
-// variants returns the schema of an object with some of the fields: own has their keys by the value of one key.
-func variants(key string, fields []schema.Field, own map[string]string) *schema.Schema {
+// leaveOut is what to do about a row that sbench does not support.
+const leaveOut = "leave the row out"
+
+// variants returns the schema of an object with some of the fields: own has their keys by the value of one key, and hint
+// is for a value that own has not.
+func variants(key, hint string, fields []schema.Field, own map[string]string) *schema.Schema {
 	values, s := slices.Sorted(maps.Keys(own)), schema.Open("")
 	s.Check = func(c *schema.Checker, v document.Value) {
 		keys, known := own[v.Get(key).Text()]
-		object := schema.Object{Fields: []schema.Field{schema.Required(key, schema.Enum("", values...))}}
+		object := schema.Object{Fields: []schema.Field{schema.Required(key, &schema.Schema{String: &schema.String{Enum: values, Hint: hint}})}}
 		if !known {
 			object.Unknown = schema.Accept
 		}
@@ -142,8 +146,8 @@ func Object(patch bool) *schema.Object {
 		kinds = map[string]string{GitPatch: "max_patch_bytes max_changed_files max_changed_bytes allow_paths exclude_paths"}
 	}
 	all := rules()
-	all["candidate"] = func(s *schema.Schema) { *s = *variants("type", s.Object.Fields, kinds) }
-	return &schema.Object{Fields: append(schema.Fields(Verification{}, all), schema.Optional("execution_profile", schema.Enum("", "strict-split/v1")))}
+	all["candidate"] = func(s *schema.Schema) { *s = *variants("type", leaveOut, s.Object.Fields, kinds) }
+	return &schema.Object{Fields: append(schema.Fields(Verification{}, all), schema.Optional("execution_profile", &schema.Schema{String: &schema.String{Enum: []string{"strict-split/v1"}, Hint: leaveOut}}))}
 }
 
 // CheckVerification finds what the schema of a row's verification cannot express.
