@@ -112,13 +112,9 @@ install_missing() {
 check_go() {
 	local want have
 	want="$(awk '$1 == "go" { print $2; exit }' "$here/../go.mod")"
-	if ! command -v go >/dev/null 2>&1; then
-		say "go is missing: Go $want or later is required"
-	elif have="$(cd "$here/.." && go env GOVERSION 2>/dev/null)" && [ "$(printf '%s\n' "$want" "${have#go}" | sort -V | head -n 1)" = "$want" ]; then
-		return 0
-	else
-		say "go is too old: Go $want or later is required, $(go version 2>/dev/null || echo 'another') was found in $(command -v go)"
-	fi
+	have="$(cd "$here/.." && go env GOVERSION 2>/dev/null)" || have=""
+	[ "$(printf '%s\n' "$want" "${have#go}" | sort -V | head -n 1)" != "$want" ] || return 0
+	say "Go $want or later is required, ${have:-$(go version 2>/dev/null || echo none)} was found"
 	say "Debian 12's own golang package is older. get the linux archive from https://go.dev/dl/ and unpack it as /usr/local/go"
 	say "  (rm -rf /usr/local/go && tar -C /usr/local -xzf go*.linux-$(dpkg --print-architecture 2>/dev/null || uname -m).tar.gz)"
 	exit 1
