@@ -8,12 +8,12 @@
 # long tests out, --only all steps but those named, and --soak runs the tests with all
 # their cases (hours). The machines are emulated, one after the other.
 #
-# A line for each step goes to stderr as it ends, and a table of all machines to
-# stdout. The exit status is 1 if a step failed, or a machine did not get to its
-# last one; then the directory with its console's output is kept, and named.
+# A line for each step goes to stderr as it ends. The exit status is 1 if a step
+# failed, or a machine did not get to its last one; then the directory with its
+# console's output is kept, and named.
 #
 # The systems are built and kept by system.sh.
-# Needs Go, mmdebstrap, mke2fs, qemu-system-x86_64, and for the build of a system
+# Needs what `setup.sh hosts` installs, Go, and for the build of a system
 # root. SBENCH_HOSTS_ACCEL is qemu's -accel: "tcg,thread=multi" unless it is set,
 # since that works everywhere; "kvm" is many times faster. A machine has
 # SBENCH_HOSTS_CPUS processors, 2 unless it is set: 1 where two machines run at a time.
@@ -35,21 +35,6 @@ suites=()
 stage=""
 machine="" # the process that runs qemu
 failed=""
-
-need() { # PACKAGE PROGRAM
-	command -v "$2" >/dev/null 2>&1 || missing+=("$1")
-}
-
-check_programs() {
-	local missing=()
-	[ "$(uname -m)" = x86_64 ] || die "the machines are emulated on amd64 alone"
-	need qemu-system-x86 qemu-system-x86_64
-	need mmdebstrap mmdebstrap
-	need e2fsprogs mke2fs
-	[ "${#missing[@]}" = 0 ] ||
-		die "missing: ${missing[*]}; as root: apt-get install --no-install-recommends ${missing[*]}"
-	command -v go >/dev/null 2>&1 || die "go is missing: see make setup"
-}
 
 arguments() {
 	while [ $# -gt 0 ]; do
@@ -159,26 +144,6 @@ boot() {
 	wait "$lines" || true
 }
 
-# table prints a row for each machine: its facts, and each step of root and u with
-# its result and seconds.
-table() {
-	printf '| host | kernel | containerd | runc | as root | as a user |\n|---|---|---|---|---|---|\n'
-	local suite
-	for suite in "${suites[@]}"; do
-		awk -v suite="$suite" '
-			$1 != "hosts:" || $2 != suite { next }
-			$4 == "machine" { for (i = 7; i <= NF; i++) { split($i, f, "="); fact[f[1]] = f[2] } }
-			$4 != "machine" {
-				cell[$3] = cell[$3] (cell[$3] ? ", " : "") $4 " " ($5 == "ok" ? "" : "**FAILED** ") $6
-				for (i = 7; i <= NF; i++) {
-					if ($i ~ /^ids=/ && $4 == "smoke") cell[$3] = cell[$3] " (" $i ")"
-					if ($i ~ /^skipped=[1-9]/) cell[$3] = cell[$3] " (" $i ")"
-				}
-			}
-			END { printf "| %s | %s | %s | %s | %s | %s |\n", suite, fact["kernel"], fact["containerd"], fact["runc"], cell["root"], cell["u"] }' "$stage/$suite.results"
-	done
-}
-
 # judge sets failed unless every step of SUITE is ok and the machine got to the end.
 judge() {
 	local results="$stage/$1.results"
@@ -198,7 +163,7 @@ main() {
 	local suite
 	umask 022
 	arguments "$@"
-	check_programs
+	[ "$(uname -m)" = x86_64 ] || die "the machines are emulated on amd64 alone"
 	stage="$(mktemp -d "${TMPDIR:-/var/tmp}/sbench-hosts.XXXXXX")"
 	trap clean_up EXIT
 	trap 'exit 130' INT
@@ -208,7 +173,6 @@ main() {
 		test_host "$suite"
 		judge "$suite"
 	done
-	table
 	[ -z "$failed" ] || exit 1
 }
 
