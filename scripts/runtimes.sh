@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # runtimes.sh
 #
-# Runs the contract suite, the probe and the example packs under the newest containerd and runc,
-# on the installed crun, and on the newest gVisor, with which only what can differ is tested. containerd,
-# runc and gVisor are compiled. For root. With the argument compile it does only that.
+# Runs the contract suite, the probe and whole runs under the newest containerd and runc and on the newest
+# gVisor, with which only what can differ is tested, and the suite on the installed crun. containerd, runc
+# and gVisor are compiled. For root. With the argument compile it does only that.
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
@@ -39,29 +39,36 @@ newest_runsc() { compiled runsc "$gvisor" gvisor.dev/gvisor/runsc; }
 # same names.
 suite() { scripts/without-hybrid.sh scripts/go-test.sh -vet=off -timeout 20m -skip "$(names 'target == "hosts" || same')|^TestHogs\$${same:+|$same}" -run "$@"; }
 
+# suites PATTERN PACKAGE... is suite, and whole runs beside it.
+suites() {
+	local runs failed=0
+	suite VerdictsRecordByRecord ./cmd/sbench &
+	runs=$!
+	suite "$@" || failed=1
+	wait "$runs" && [ "$failed" = 0 ]
+}
+
 newest() {
 	PATH="$(newest_runc):$PATH"
 	PATH="$(newest_containerd):$PATH"
 	say "$(containerd --version), $(runc --version | head -n 1)"
-	suite . ./runtime/sandbox ./runtime/images ./runtime/daemon
-	suite VerdictsRecordByRecord ./cmd/sbench
+	suites . ./runtime/sandbox ./runtime/images ./runtime/daemon
 }
 
 crun() {
-	# In these the daemon, the shim or sbench itself acts, and the OCI runtime does not.
+	# In these the daemon, the shim or sbench itself acts, and the OCI runtime does not. So it does in whole runs, which
+	# use of it what the contract suite tests.
 	local same='^Test(AnchorKilled|NetworkRefused|OneServerForARun|ServerGivenUp|ShimThatDoesNotWork|SymlinkedSocket|VolumeAgain)$'
 	SBENCH_TEST_OCI_RUNTIME="$(type -P crun)"
 	export SBENCH_TEST_OCI_RUNTIME
 	say "$("$SBENCH_TEST_OCI_RUNTIME" --version | head -n 1)"
 	suite . ./runtime/sandbox
-	suite VerdictsRecordByRecord ./cmd/sbench
 }
 
 runsc() {
 	PATH="$(newest_runsc):$PATH"
 	export SBENCH_TEST_ISOLATION=gvisor
-	suite '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
-	suite VerdictsRecordByRecord ./cmd/sbench
+	suites '(Contract|NotStarted|Probe|NothingIsLeftBehind|LimitReasons)$' ./runtime/sandbox
 }
 
 # Each in a process of its own, where set -e holds.
