@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,8 +156,12 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	case err == nil && summary.Errors > 0:
 		err = packFault{fmt.Errorf("the pack or its image is at fault in %d of %d attempts, which were not measured", summary.Errors, summary.Total)}
 	}
-	if err == nil && len(s.summary.LeftOut) > 0 {
-		err = fmt.Errorf("%d %w", len(s.summary.LeftOut), ErrLeftOut)
+	if left := s.summary.LeftOut; err == nil && len(left) > 0 {
+		var names []string
+		for _, l := range left {
+			names = append(names, l.Task)
+		}
+		err = fmt.Errorf("%d %w: %s", len(left), ErrLeftOut, strings.Join(names, ", "))
 	}
 	return s.summary, err
 }

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,12 +79,18 @@ func (a *applier) apply(e *Entry) error {
 				return err
 			}
 		}
-		return a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, true)
+		return a.setAll(e)
 	case Symlink:
 		if err := a.to.Symlink(e.Target, e.Path); err != nil {
 			return err
 		}
-		return a.to.Lchown(e.Path, e.header.Uid, e.header.Gid)
+		return cmp.Or(a.to.Lchown(e.Path, e.header.Uid, e.header.Gid), inDirectory(a.to, e.Path, func(dir int, name string) error {
+			times := []unix.Timespec{unix.NsecToTimespec(e.header.ModTime.UnixNano()), unix.NsecToTimespec(e.header.ModTime.UnixNano())}
+			return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
+		}))
+	case Pipe:
+		err := inDirectory(a.to, e.Path, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0) })
+		return cmp.Or(err, a.setAll(e))
 	case Hardlink:
 		if info, err := a.to.Lstat(e.Target); err != nil || !info.Mode().IsRegular() {
 			return nil // the target was left out
@@ -127,12 +134,16 @@ func (a *applier) remove(name string) error {
 	if _, err := a.image.Lstat(name); err != nil {
 		return nil
 	}
-	dir, err := a.to.Open(path.Dir(name))
+	return inDirectory(a.to, name, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFCHR, 0) })
+}
+
+// inDirectory calls do with the open directory of an entry, and with the entry's name in it.
+func inDirectory(root *os.Root, at string, do func(dir int, name string) error) error {
+	dir, err := root.Open(path.Dir(at))
 	if err != nil {
 		return err
 	}
-	err = unix.Mknodat(int(dir.Fd()), path.Base(name), unix.S_IFCHR, 0)
-	return errors.Join(err, dir.Close())
+	return errors.Join(do(int(dir.Fd()), path.Base(at)), dir.Close())
 }
 
 // hide hides everything that the image has in a directory. An attribute of the directory would be
@@ -171,7 +182,13 @@ func (a *applier) file(e *Entry) error {
 	if err := errors.Join(copySparse(f, e), f.Close()); err != nil {
 		return err
 	}
-	return a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, false)
+	return a.setAll(e)
+}
+
+// setAll gives what was made for an entry the entry's owner, mode, time and attributes.
+func (a *applier) setAll(e *Entry) error {
+	err := a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, e.Kind == Directory)
+	return cmp.Or(err, writeAttributes(a.to, e.Path, attributesOf(e.header)))
 }
 
 // copySparse copies a file and leaves holes for blocks of zeros.

@@ -3,9 +3,10 @@
 // over an image again: [Write], [Apply].
 //
 // An untrusted process made the changes. Write reads them after the process has ended, name by name
-// below open directories, and within a [Budget]. The layer has regular files, hard and symbolic
-// links and directories with their owners, permission bits and modification times. It has no
-// devices, pipes, sockets, extended attributes, and setuid and setgid bits of files.
+// below open directories, and within a [Budget]. The layer has regular files, pipes, hard and symbolic
+// links and directories with their owners, permission bits, modification times, access lists and the
+// extended attributes of users. It has no devices, sockets, other attributes, and setuid and setgid bits
+// of files.
 //
 // This package does not use containerd's package archive, which writes a file named .wh.x under this
 // name, so that applying the layer would remove another file.
@@ -76,6 +77,7 @@ const (
 	Hardlink
 	Removed // removes the image's entry of this path
 	Opaque  // follows a Directory of the same path, and removes the image's contents of it
+	Pipe
 )
 
 // An Entry is one change.
@@ -163,6 +165,8 @@ func entryOf(h *tar.Header, content *bufio.Reader) (*Entry, error) {
 		e.Kind, e.Size = File, h.Size
 	case h.Typeflag == tar.TypeDir:
 		e.Kind = Directory
+	case h.Typeflag == tar.TypeFifo:
+		e.Kind = Pipe
 	case h.Typeflag == tar.TypeSymlink:
 		e.Kind, e.Target = Symlink, h.Linkname
 	case h.Typeflag == tar.TypeLink && valid(h.Linkname):

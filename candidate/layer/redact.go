@@ -20,8 +20,8 @@ type Secrets interface {
 	In(from io.Reader, size int64) (bool, error)
 }
 
-// Redact replaces secrets in the names, link targets and contents of a layer. It returns the number
-// of entries that it changed. If that is 0, it writes nothing. If names become equal, it writes the
+// Redact replaces secrets in the names, link targets and contents of a layer. An entry with a secret loses its
+// attributes. It returns the number of entries that it changed. If that is 0, it writes nothing. If names become equal, it writes the
 // first entry only. Errors are as for [Entries].
 func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
 	dirty := map[string]bool{}
@@ -32,6 +32,9 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 		}
 		if err != nil {
 			return Report{}, 0, fmt.Errorf("search layer: %w", err)
+		}
+		for record, value := range attributesOf(e.header) {
+			found = found || s.Text(record) != record || s.Text(value) != value
 		}
 		if found || s.Text(e.header.Name) != e.header.Name || s.Text(e.Target) != e.Target {
 			dirty[e.header.Name] = true
@@ -52,6 +55,9 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			h, content := *e.header, io.Reader(e)
 			h.Name, h.Linkname = s.Text(h.Name), s.Text(h.Linkname)
 			h.PAXRecords, h.Format = nil, tar.FormatUnknown
+			if !dirty[e.header.Name] {
+				h.PAXRecords = attributesOf(e.header)
+			}
 			if seen[h.Name] {
 				continue
 			}

@@ -207,7 +207,7 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	switch {
 	case kind == fs.ModeDevice|fs.ModeCharDevice && st.Rdev == 0:
 		return w.mark(path.Join(path.Dir(rel), whiteout+name))
-	case strings.HasPrefix(name, whiteout) || len(rel) > maxName-len(opaque), kind&^(fs.ModeDir|fs.ModeSymlink) != 0:
+	case strings.HasPrefix(name, whiteout) || len(rel) > maxName-len(opaque), kind&^(fs.ModeDir|fs.ModeSymlink|fs.ModeNamedPipe) != 0:
 		return w.drop(rel, st.Mode)
 	case kind == fs.ModeSymlink:
 		if target, err = dir.Readlink(name); err != nil {
@@ -221,6 +221,11 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	header.Name, header.Uname, header.Gname = rel, "", "" // not the host's names
 	header.ModTime, header.AccessTime, header.ChangeTime = info.ModTime().Truncate(time.Second), time.Time{}, time.Time{}
 	header.Mode &= 0o777
+	if kind != fs.ModeSymlink {
+		if header.PAXRecords, err = readAttributes(dir, name); err != nil {
+			return fmt.Errorf("attributes of %q: %w", rel, err)
+		}
+	}
 	if info.IsDir() {
 		header.Name, header.Mode = rel+"/", header.Mode|int64(st.Mode&(unix.S_ISVTX|unix.S_ISGID))
 	} else if kind == 0 && st.Nlink > 1 {

@@ -51,7 +51,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) erro
 	if !isPack {
 		sub.OutputDir = cmp.Or(cmd.OutputDir, filepath.Join("runs", pack.DefaultID(format, source)+"-"+fileName))
 		dir = filepath.Clean(sub.OutputDir) + ".pack"
-		o := pack.Options{Source: source, Out: dir, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
+		o := pack.Options{Source: source, Out: dir, Tasks: cmd.Task, Exclude: cmd.Exclude, Agents: harness.AgentTypes(), Skip: true}
 		notes, left, err := site.ImportTasks(ctx, format, o, cmd.Resume)
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%w: %s is there already: sbench run %s --harness %s runs that pack; to import the tasks again, remove it or name another --output-dir", errUsage, dir, dir, cmd.Harness)

@@ -35,6 +35,7 @@ const (
 type Machine struct {
 	Image    runtime.Image
 	Restored []string // absolute paths that are the image's again, or were left out
+	PutBack  []string // those of Restored that the image has
 	Sealed   []string // absolute paths that nothing may change while the checker runs
 }
 
@@ -54,7 +55,7 @@ func Restore(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval f
 	if err != nil {
 		return m, nil, err
 	}
-	m.Restored = t.restored
+	m.Restored, m.PutBack = t.restored, t.putBack
 	if err := m.writeCache(mergeCaches(t.cache, t.changedCache, t.libraries)); err != nil {
 		return m, nil, errors.Join(err, done())
 	}
@@ -91,7 +92,7 @@ type trust struct {
 	programs, libraries, modules, pythons map[string]bool
 	cache, changedCache                   []byte // the loader's, of the image and of the candidate
 
-	restored []string // absolute paths, at most maxRestored
+	restored, putBack []string // absolute paths, at most maxRestored; putBack are those that the image has
 }
 
 // Paths on which a verdict depends in most images; see trust.
@@ -323,7 +324,7 @@ func (t *trust) shows(e *layer.Entry) (bool, error) {
 	case hook, closed, candidate.Unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
-			t.restore(e.Path)
+			t.restore(e.Path, has)
 		}
 		return false, nil
 	}
@@ -415,8 +416,12 @@ func (t *trust) has(dir, module string) bool {
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return moduleOf(e.Name()) == module })
 }
 
-func (t *trust) restore(p string) {
-	if len(t.restored) < maxRestored {
-		t.restored = append(t.restored, "/"+p)
+func (t *trust) restore(p string, inImage bool) {
+	if len(t.restored) == maxRestored {
+		return
+	}
+	t.restored = append(t.restored, "/"+p)
+	if inImage && p != loaderCache { // see writeCache
+		t.putBack = append(t.putBack, "/"+p)
 	}
 }

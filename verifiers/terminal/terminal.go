@@ -41,7 +41,8 @@ const (
 	assetsDir  = "assets"  // beside it, for read-only assets
 	pythonDir  = "python"  // beside it, modules for every Python that a checker starts
 	// sbenchDir holds sbench's own files in a sandbox.
-	sbenchDir = "/opt/sbench"
+	sbenchDir  = "/opt/sbench"
+	maxPutBack = 3 // paths that the message of a failure names
 )
 
 // Family returns the family terminal_task.
@@ -104,6 +105,9 @@ func verifyTerminal(ctx context.Context, e verifiers.Engine, in verifiers.Input,
 	verdict, err := staged(ctx, e, terminalCheck{scene: scene{engine: e, in: in, sealed: m.Sealed, eval: eval}, image: m.Image, capabilities: capabilities})
 	if len(m.Restored) > 0 && err == nil {
 		verdict = verdict.With("restored", m.Restored)
+	}
+	if n := len(m.PutBack); n > 0 && verdict.Status == verifiers.Failed { // only the image's names: no message says what the candidate wrote
+		verdict.Message += fmt.Sprintf("; the checker saw %s as in the image, not as the candidate left it (eval.expected_changes keeps what the task is about)", strings.Join(m.PutBack[:min(n, maxPutBack)], ", "))
 	}
 	return verdict, errors.Join(err, removeMachine(), done())
 }
