@@ -52,11 +52,13 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			if err != nil {
 				return err
 			}
-			h, content := *e.header, io.Reader(e)
-			h.Name, h.Linkname = s.Text(h.Name), s.Text(h.Linkname)
-			h.PAXRecords, h.Format = nil, tar.FormatUnknown
-			if !dirty[e.header.Name] {
-				h.PAXRecords = attributesOf(e.header)
+			was, content := e.header, io.Reader(e)
+			h := tar.Header{
+				Typeflag: was.Typeflag, Name: s.Text(was.Name), Linkname: s.Text(was.Linkname), Size: was.Size,
+				Mode: was.Mode, Uid: was.Uid, Gid: was.Gid, ModTime: was.ModTime,
+			}
+			if !dirty[was.Name] {
+				h.PAXRecords = attributesOf(was)
 			}
 			if seen[h.Name] {
 				continue
