@@ -145,6 +145,7 @@ type stage struct {
 	args          map[string]string // its arguments
 	user, workdir string
 	shell         []string
+	triggers      bool // it has an ONBUILD
 	changes       []func(*ocispec.ImageConfig)
 	line          int
 }
@@ -189,6 +190,9 @@ func (r *recipe) stage(ctx context.Context, st instructions.Stage) (*stage, erro
 // from begins the stage with an image or an earlier stage.
 func (s *stage) from(ctx context.Context, base string) error {
 	if earlier, ok := s.stages[strings.ToLower(base)]; ok {
+		if earlier.triggers {
+			return fmt.Errorf("a stage of one with ONBUILD is %w", errUnsupported)
+		}
 		line := s.line
 		*s = *earlier
 		s.args, s.line, s.env, s.changes = map[string]string{}, line, slices.Clone(s.env), slices.Clone(s.changes)
@@ -305,6 +309,8 @@ func (s *stage) describe(c instructions.Command) error {
 		})
 	case *instructions.ExposeCommand, *instructions.VolumeCommand, *instructions.HealthCheckCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand:
 		// They have no effect in a sandbox.
+	case *instructions.OnbuildCommand:
+		s.triggers = true // no other image is made of this one
 	default:
 		return fmt.Errorf("%s is %w", c.Name(), errUnsupported)
 	}

@@ -244,6 +244,9 @@ func (t composeReader) volume(v document.Value) (source, target string) {
 	} else {
 		source, target = t.composeText(v.Get("source")), t.composeText(v.Get("target"))
 	}
+	if !path.IsAbs(target) {
+		t.wrong(t.name, v.Line(), "write where it is mounted, as an absolute path", "a volume has the target %q", target)
+	}
 	if source == "" || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "/") {
 		return source, target
 	}

@@ -183,15 +183,17 @@ func (b *builder) complete(t *task, p *terminalTask) {
 	}
 	for _, f := range p.solution {
 		if what := lost.Find(f.text); what != nil {
-			b.Note(t.place, "the solution uses %s: the checker's machine has no access lists, extended attributes, pipes and shared memory of the agent's", what)
+			b.Note(t.place, "the solution uses %s: the checker's machine has no devices and no shared memory of the agent's", what)
 			break
 		}
 	}
-	about := fmt.Sprint(row.Input["instructions"])
+	instruction := fmt.Sprint(row.Input["instructions"])
+	about := instruction
 	for _, f := range p.solution {
 		about += "\n" + strings.Join(written.FindAllString(string(f.text), -1), "\n")
 	}
-	maps.Copy(row.Eval, given(map[string]any{"expected_changes": profiles(about, p.home())}))
+	changes := slices.Concat(profiles(about, p.home()), p.ownPrograms(instruction))
+	maps.Copy(row.Eval, given(map[string]any{"expected_changes": changes}))
 	maps.Copy(row.Environment, given(map[string]any{"candidate": "machine", "capabilities": "packages", "keep_processes": b.keepsProcesses(t, *p)}))
 	row.Metadata["source"] = map[string]any{"format": t.form, "folder": t.id, "files": len(t.files), "sha256": treeDigest(t.files)}
 	var seen []string
@@ -252,7 +254,7 @@ var userLine = regexp.MustCompile(`(?im)^\s*USER\s+([A-Za-z0-9._-]+)`)
 var profile = regexp.MustCompile(`(?:~|\$HOME|\$\{HOME\}|/root|/home/[A-Za-z0-9._-]+)/\.(?:bashrc|bash_profile|profile|zshrc)\b|/etc/(?:profile|environment|bash\.bashrc)\b(?:\.d(?:/[A-Za-z0-9_.-]*[A-Za-z0-9_-])?)?`)
 
 // lost matches what makes something that the checker does not see.
-var lost = regexp.MustCompile(`\b(setfacl|setfattr|mkfifo|mknod)\b|/dev/shm/`)
+var lost = regexp.MustCompile(`\bmknod\b|/dev/shm/`)
 
 // written matches what a script writes to.
 var written = regexp.MustCompile(`(>|\btee( -a)?|\bsed -i\S*\s[^;&|\n]*)\s*["']?[^\s"'<>;&|]+`)
@@ -262,6 +264,51 @@ func profiles(text, home string) []string {
 	all := profile.FindAllString(text, -1)
 	for i := range all {
 		all[i] = strings.TrimSuffix(strings.NewReplacer("~", home, "$HOME", home, "${HOME}", home).Replace(all[i]), "/")
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// systemFile matches a path at which a checker sees what the image has, unless the task is about it, and redirected what a
+// command of a Dockerfile writes.
+var (
+	systemFile = regexp.MustCompile(`/(bin|sbin|lib(exec|32|64|x32)?|include|python[\d.]*|(dist|site)-packages)/`)
+	redirected = regexp.MustCompile(`>\s*(/[\w./+-]+)`)
+)
+
+// ownPrograms returns the paths of programs and modules that the task is about: the Dockerfile makes them from the
+// task's files or by redirection, and both instruction and solution name them or the directory that was copied.
+func (p terminalTask) ownPrograms(instruction string) (all []string) {
+	add := func(file string, names ...string) {
+		about := slices.ContainsFunc(names, func(name string) bool {
+			name = strings.TrimSuffix(path.Base(name), path.Ext(name))
+			word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(name) + `($|[^\w-])`)
+			return !systemFile.MatchString("/"+name+"/") && word.MatchString(instruction) && matches(p.solution, word)
+		})
+		if about && systemFile.MatchString(file) {
+			all = append(all, file)
+		}
+	}
+	dockerfile, _ := find(p.image, "Dockerfile")
+	for _, m := range redirected.FindAllStringSubmatch(string(dockerfile.text), -1) {
+		add(m[1], m[1])
+	}
+	for _, m := range copiesOf.FindAllStringSubmatch(string(dockerfile.text), -1) {
+		words := slices.DeleteFunc(strings.Fields(strings.NewReplacer("[", " ", "]", " ", `"`, " ", ",", " ").Replace(m[1])), func(w string) bool { return strings.HasPrefix(w, "--") })
+		if len(words) < 2 || strings.Contains(m[1], "--from=") {
+			continue
+		}
+		to := words[len(words)-1]
+		for _, source := range words[:len(words)-1] {
+			for _, f := range p.image {
+				if rel, below := strings.CutPrefix(f.path, path.Clean(source)+"/"); below {
+					add(path.Join(to, rel), f.path, to)
+				} else if f.path == path.Clean(source) {
+					add(path.Join(to, path.Base(f.path)), f.path)
+					add(to, to) // a directory has another name than the program
+				}
+			}
+		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
