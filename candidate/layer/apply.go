@@ -218,11 +218,10 @@ func copySparse(to *os.File, e *Entry) error {
 // permission bits.
 func (a *applier) setMetadata(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
-	if mode&unix.S_ISVTX != 0 {
-		bits |= fs.ModeSticky
-	}
-	if mode&unix.S_ISGID != 0 && directory { // new files in the directory get its group
-		bits |= fs.ModeSetgid
+	for bit, as := range map[uint32]fs.FileMode{unix.S_ISVTX: fs.ModeSticky, unix.S_ISGID: fs.ModeSetgid, unix.S_ISUID: fs.ModeSetuid} {
+		if mode&bit != 0 {
+			bits |= as
+		}
 	}
 	if err := a.to.Lchown(name, uid, gid); err != nil {
 		return err

@@ -5,8 +5,8 @@
 // An untrusted process made the changes. Write reads them after the process has ended, name by name
 // below open directories, and within a [Budget]. The layer has regular files, pipes, hard and symbolic
 // links and directories with their owners, permission bits, modification times, access lists and the
-// extended attributes of users. It has no devices, sockets, other attributes, and setuid and setgid bits
-// of files.
+// extended attributes of users. It has no devices, sockets and other attributes. Setuid bits have no effect:
+// only directories that no user of the host can reach get a layer, and sandboxes have no_new_privs.
 //
 // This package does not use containerd's package archive, which writes a file named .wh.x under this
 // name, so that applying the layer would remove another file.

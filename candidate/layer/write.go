@@ -220,14 +220,14 @@ func (w *writer) entry(dirs []*os.Root, name, rel string, depth int) error {
 	}
 	header.Name, header.Uname, header.Gname = rel, "", "" // not the host's names
 	header.ModTime, header.AccessTime, header.ChangeTime = info.ModTime().Truncate(time.Second), time.Time{}, time.Time{}
-	header.Mode &= 0o777
+	header.Mode = int64(st.Mode & 0o7777)
 	if kind != fs.ModeSymlink {
 		if header.PAXRecords, err = readAttributes(dir, name); err != nil {
 			return fmt.Errorf("attributes of %q: %w", rel, err)
 		}
 	}
 	if info.IsDir() {
-		header.Name, header.Mode = rel+"/", header.Mode|int64(st.Mode&(unix.S_ISVTX|unix.S_ISGID))
+		header.Name = rel + "/"
 	} else if kind == 0 && st.Nlink > 1 {
 		at := inode{st.Dev, st.Ino}
 		if first, ok := w.links[at]; ok {

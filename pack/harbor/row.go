@@ -56,8 +56,8 @@ var (
 //
 //   - The operator says so.
 //   - The solution leaves a process running, and the tests start none.
-//   - Both solution and tests send requests to this machine, and the tests start no process: what the image's entry point
-//     starts may have a state.
+//   - The tests send requests to this machine, and start no process: the solution starts a server that becomes a daemon by
+//     itself, or what the image's entry point starts has a state. In a step, the solution has to send requests, too.
 //   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 //
 // Tests that send no requests may look for the process itself, which they cannot see: a note says so.
@@ -74,7 +74,7 @@ func (b *builder) keepsProcesses(t *task, p terminalTask) bool {
 		return b.Keep
 	}
 	asks, leaves := matches(tests, requests), matches(p.solution, background)
-	if (leaves || asks && matches(p.solution, requests)) && !matches(tests, background) && !matches(tests, starts) {
+	if (leaves || asks && (p.row.Step == nil || matches(p.solution, requests))) && !matches(tests, background) && !matches(tests, starts) {
 		if !asks {
 			b.Note(t.place, "the solution leaves a process running: the tests reach its TCP ports, but neither see the process (ps, a PID file) nor reach its UNIX sockets")
 		}
