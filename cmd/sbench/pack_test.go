@@ -72,7 +72,7 @@ func checked(t *testing.T, tasks string, args ...string) (out string) {
 	}
 	expect(t, codeMeasured, " 0 error(s), "+warnings+" warning(s)", "validate", out)
 	begun := time.Now()
-	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
+	expect(t, codeMeasured, "checked "+tasks+" task(s): reference passed "+tasks+", empty passed 0", "pack", "check", "--set", "verification.allowed_domains=[]", "--progress", "plain", out)
 	t.Logf("checked %s tasks twice in %s", tasks, time.Since(begun).Round(time.Millisecond))
 	return out
 }
@@ -298,7 +298,7 @@ func TestExamplePacks(t *testing.T) {
 				}
 				expect(t, codeMeasured, "sbench.local/"+tt.name, "image", "build", "--pack", dir)
 			}
-			expect(t, codeMeasured, "checked "+tt.tasks+" task(s): reference passed "+tt.tasks+", empty passed 0", "pack", "check", "--quiet", dir)
+			expect(t, codeMeasured, "checked "+tt.tasks+" task(s): reference passed "+tt.tasks+", empty passed 0", "pack", "check", "--progress", "plain", dir)
 		})
 	}
 }
