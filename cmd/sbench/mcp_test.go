@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/providertest"
 )
 
 // TestAgentsServers: agents start the servers of tools that a tester file names, call their tools,
@@ -19,12 +20,14 @@ func TestAgentsServers(t *testing.T) {
 	for _, agent := range agents() {
 		t.Run(agent, func(t *testing.T) {
 			t.Parallel()
-			script := `call keep_note {"text": "hello, sandbox"}`
-			if agent == "qwen_code" { // whose model has to look for such tools
-				script = `call tool_search {"query": "select:mcp__notes__keep_note"}` + "\n" +
-					`call tool_call {"name": "mcp__notes__keep_note", "arguments": {"text": "hello, sandbox"}}`
+			script := steps{{Call: &providertest.Call{Tool: "keep_note", Input: `{"text": "hello, sandbox"}`}}}
+			if agent == "qwen_code" { // its model has to look for such tools
+				script = steps{
+					{Call: &providertest.Call{Tool: "tool_search", Input: `{"query": "select:mcp__notes__keep_note"}`}},
+					{Call: &providertest.Call{Tool: "tool_call", Input: `{"name": "mcp__notes__keep_note", "arguments": {"text": "hello, sandbox"}}`}},
+				}
 			}
-			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", script+"\nsay It is kept.", config, 0)
+			r := runAgent(t, agent, "terminal-task-smoke", "terminal-task-smoke/create-file", append(script, providertest.Step{Say: "It is kept."}), config, 0)
 			if r.record.VerificationStatus != "passed" {
 				t.Errorf("%+v\nproblems %v\n%s", r.record, r.provider.Problems(), r.stderr)
 			}

@@ -12,15 +12,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/providertest"
 )
 
 // TestHopelessAgent: a wrong key, a missing provider or a version that does not exist ends a run over many tasks
 // before the first task, without a daemon. The message says why.
 func TestHopelessAgent(t *testing.T) {
-	provider, err := providertest.New(realKey, "say hello")
-	must.Do(t, err)
+	provider := providertest.New(realKey, providertest.Step{Say: "hello"})
 	server := httptest.NewServer(provider)
 	t.Cleanup(server.Close)
 	gone := httptest.NewServer(provider)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy"
 	"github.com/securebench/sbench/proxy/relay"
 )
@@ -20,7 +21,7 @@ func TestAsk(t *testing.T) {
 	for _, provider := range []relay.Provider{relay.Anthropic, relay.OpenAI, relay.Google} {
 		t.Run(string(provider), func(t *testing.T) {
 			t.Parallel()
-			p, address := scripted(t, "fail 429 after=1\nfail 503\nthink Hm.\nsay It passes.")
+			p, address := scripted(t, providertest.Step{Say: "It passes.", Think: "Hm.", Faults: []providertest.Fault{{Status: 429, RetryAfter: 1}, {Status: 503}}})
 			if provider == relay.OpenAI {
 				address += "/v1"
 			}

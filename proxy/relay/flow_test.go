@@ -22,10 +22,9 @@ import (
 )
 
 // scripted serves a script to clients with the real key.
-func scripted(t *testing.T, script string) (*providertest.Provider, string) {
+func scripted(t *testing.T, steps ...providertest.Step) (*providertest.Provider, string) {
 	t.Helper()
-	p, err := providertest.New(realKey, script)
-	must.Do(t, err)
+	p := providertest.New(realKey, steps...)
 	srv := httptest.NewServer(p)
 	t.Cleanup(srv.Close)
 	return p, srv.URL
@@ -54,7 +53,7 @@ func TestAnswersPass(t *testing.T) {
 	for _, api := range apis() {
 		for _, stream := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", api.path, stream), func(t *testing.T) {
-				_, url := scripted(t, "think hm\ntokens in=100 cached=40 out=20 reasoning=5\nsay hello \U0001F600 world\n")
+				_, url := scripted(t, providertest.Step{Say: "hello \U0001F600 world", Think: "hm", Usage: providertest.Usage{Input: 100, Cached: 40, Output: 20, Reasoning: 5}})
 				body := fmt.Sprintf(`{"model":"m",%s,"stream":%v}`, api.prompt, stream)
 				req, _ := http.NewRequest(http.MethodPost, url+api.path, strings.NewReader(body))
 				req.Header.Set("X-Api-Key", realKey)
@@ -92,7 +91,7 @@ func TestAnswersPass(t *testing.T) {
 // asked for them sees them.
 func TestChatCountIsHidden(t *testing.T) {
 	for _, asks := range []bool{false, true} {
-		_, url := scripted(t, "tokens in=100 out=20\nsay hello\n")
+		_, url := scripted(t, providertest.Step{Say: "hello", Usage: providertest.Usage{Input: 100, Output: 20}})
 		r := newRig(t, relay.OpenAI, url, nil)
 		got := text(t, r.post(chatPath, fmt.Sprintf(`{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage":%v}}`, asks)))
 		if strings.Contains(got, `"choices":[]`) != asks || !strings.Contains(got, "[DONE]") || !strings.Contains(got, `"el"`) {
@@ -265,7 +264,7 @@ func TestCloseEndsRequests(t *testing.T) {
 func TestCut(t *testing.T) {
 	for _, api := range apis() {
 		for _, stream := range []bool{false, true} {
-			_, url := scripted(t, "cut 3 forever\nsay hello\n")
+			_, url := scripted(t, providertest.Step{Say: "hello", Faults: []providertest.Fault{{Cut: 3, Forever: true}}})
 			r := newRig(t, api.provider, url, nil)
 			resp := r.post(api.path, fmt.Sprintf(`{"model":"m",%s,"stream":%v}`, api.prompt, stream))
 			if got, err := io.ReadAll(resp.Body); !errors.Is(err, io.ErrUnexpectedEOF) {

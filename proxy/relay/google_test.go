@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
@@ -17,7 +18,7 @@ const (
 // the operator's key.
 func TestGooglePaths(t *testing.T) {
 	const body = `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`
-	p, url := scripted(t, "tokens in=30 out=5\nsay Hello there.")
+	p, url := scripted(t, providertest.Step{Say: "Hello there.", Usage: providertest.Usage{Input: 30, Output: 5}})
 	r := newRig(t, relay.Google, url, nil)
 	cases := []struct {
 		path   string

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/internal/test/providertest"
 	"github.com/securebench/sbench/proxy/relay"
 )
 
 // TestPace: relays that share a pace do not ask faster together.
 func TestPace(t *testing.T) {
-	p, url := scripted(t, "say hello")
+	p, url := scripted(t, providertest.Step{Say: "hello"})
 	pace := relay.NewPace(600)
 	var rigs []*rig
 	for range 2 {
@@ -155,7 +156,7 @@ func TestToken(t *testing.T) {
 
 // TestKeyHeader: the key is in the header that the operator names, and in no other.
 func TestKeyHeader(t *testing.T) {
-	p, url := scripted(t, "say hello")
+	p, url := scripted(t, providertest.Step{Say: "hello"})
 	r := newRig(t, relay.OpenAI, url, func(c *relay.Config) { c.KeyHeader = "api-key" })
 	resp := r.post(chatPath, `{"model":"m","messages":[]}`)
 	_ = resp.Body.Close()

@@ -17,11 +17,8 @@ const maxBody = 64 << 20
 // A Request is a request that the provider received.
 type Request struct {
 	Method, Path, Query string
-	Host                string
 	Header              http.Header
 	Body                []byte
-	Step                int    // index of the requested step, perhaps beyond the last; -1: none
-	Fault               *Fault // the answer instead of the step; nil: none
 }
 
 // A Provider answers as its script says. It is an [http.Handler] and safe for concurrent
@@ -33,15 +30,13 @@ type Provider struct {
 	mu       sync.Mutex
 	requests []Request
 	problems []string
-	faults   map[int]int // number of faults so far, by step
+	faults   map[int]int // how many of a step's faults are over
 }
 
-// New returns a provider that answers as a script says ([ParseText]). It accepts only the
-// given key, as a bearer token or as Anthropic's x-api-key or Google's x-goog-api-key. If key
-// is "" it accepts any key. It fails for an invalid script.
-func New(key, script string) (*Provider, error) {
-	steps, err := ParseText(script)
-	return &Provider{key: key, steps: steps, faults: map[int]int{}}, err
+// New returns a provider that answers with steps, and with "done" after them. It accepts only
+// the given key, as a bearer token or as Anthropic's x-api-key or Google's x-goog-api-key.
+func New(key string, steps ...Step) *Provider {
+	return &Provider{key: key, steps: steps, faults: map[int]int{}}
 }
 
 // Requests returns the requests received so far, in order.
@@ -67,17 +62,13 @@ func (p *Provider) problem(format string, args ...any) {
 // ServeHTTP answers one request. The path may have any prefix, as behind a gateway.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	rec := Request{
-		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Host: r.Host, Header: maps.Clone(r.Header), Body: body, Step: -1,
-	}
-	a := p.answer(r, body, err, &rec)
 	p.mu.Lock()
-	p.requests = append(p.requests, rec)
+	p.requests = append(p.requests, Request{Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Header: maps.Clone(r.Header), Body: body})
 	p.mu.Unlock()
-	a.write(r.Context(), w)
+	p.answer(r, body, err).write(r.Context(), w)
 }
 
-func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request) response {
+func (p *Provider) answer(r *http.Request, body []byte, err error) response {
 	d := dialectOf(r.URL.Path)
 	switch {
 	case err != nil:
@@ -104,20 +95,21 @@ func (p *Provider) answer(r *http.Request, body []byte, err error, rec *Request)
 	if strings.HasSuffix(r.URL.Path, "/count_tokens") || strings.HasSuffix(r.URL.Path, ":countTokens") {
 		return response{status: http.StatusOK, body: m{"input_tokens": len(body) / 4, "totalTokens": len(body) / 4}}
 	}
-	return p.turn(d, turn, rec)
+	return p.turn(d, turn)
 }
 
 // turn answers with the next step, or with a fault.
-func (p *Provider) turn(d dialect, t turn, rec *Request) response {
+func (p *Provider) turn(d dialect, t turn) response {
 	s := p.step(t.next)
-	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: *cmp.Or(s.Usage, &Usage{Input: 10, Output: 5})}
+	r := reply{n: t.next, model: t.model, text: s.Say, think: s.Think, usage: cmp.Or(s.Usage, Usage{Input: 10, Output: 5})}
 	if s.Say == "" {
 		if len(t.offers) == 0 { // a side request, such as for the conversation's title: it gets only lasting faults
 			r.text = "ok"
-			if i := slices.IndexFunc(s.Faults, func(f *Fault) bool { return f.Times < 0 }); i >= 0 {
-				rec.Fault = s.Faults[i]
+			var lasting Fault
+			if i := slices.IndexFunc(s.Faults, func(f Fault) bool { return f.Forever }); i >= 0 {
+				lasting = s.Faults[i]
 			}
-			return responseTo(d, t, r, 0, rec.Fault)
+			return responseTo(d, t, r, 0, lasting)
 		}
 		var err error
 		if r.call, err = callFor(s, t.offers, fmt.Sprintf("call_sbench_%04d", t.next)); err != nil {
@@ -125,8 +117,7 @@ func (p *Provider) turn(d dialect, t turn, rec *Request) response {
 			return failure(d, http.StatusBadRequest, err.Error())
 		}
 	}
-	rec.Step, rec.Fault = t.next, p.fault(t.next, s)
-	return responseTo(d, t, r, s.Delay, rec.Fault)
+	return responseTo(d, t, r, s.Delay, p.fault(t.next, s))
 }
 
 func (p *Provider) step(n int) Step {
@@ -136,24 +127,22 @@ func (p *Provider) step(n int) Step {
 	return Step{Say: "done"}
 }
 
-// fault returns the fault that is due for a step, or nil.
-func (p *Provider) fault(n int, s Step) *Fault {
+// fault returns the fault that is due for a step; zero: none.
+func (p *Provider) fault(n int, s Step) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := 0
-	for _, f := range s.Faults {
-		times := max(f.Times, 1)
-		if f.Times < 0 || p.faults[n] < before+times {
-			p.faults[n]++
-			return f
-		}
-		before += times
+	over := p.faults[n]
+	if over == len(s.Faults) {
+		return Fault{}
 	}
-	return nil
+	if !s.Faults[over].Forever {
+		p.faults[n]++
+	}
+	return s.Faults[over]
 }
 
 func (p *Provider) authorized(h http.Header) bool {
-	return p.key == "" || h.Get("X-Api-Key") == p.key || h.Get("X-Goog-Api-Key") == p.key || h.Get("Authorization") == "Bearer "+p.key
+	return h.Get("X-Api-Key") == p.key || h.Get("X-Goog-Api-Key") == p.key || h.Get("Authorization") == "Bearer "+p.key
 }
 
 // masked repeats a part of the credential, as a real provider does.

@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -63,7 +62,7 @@ type response struct {
 	body       any
 	events     []sseEvent
 	delay      time.Duration // before the body or each event
-	fault      *Fault        // nil: none
+	fault      Fault         // zero: none
 }
 
 // failure is the response with the API's error for a status.
@@ -83,11 +82,11 @@ func failure(d dialect, status int, message string) response {
 	return response{status: status, body: d.failure(kind, message)}
 }
 
-// responseTo is the response with a reply, made bad by f unless f is nil.
-func responseTo(d dialect, t turn, r reply, delay time.Duration, f *Fault) response {
+// responseTo is the response with a reply, made bad by f unless f is zero.
+func responseTo(d dialect, t turn, r reply, delay time.Duration, f Fault) response {
 	a := response{status: http.StatusOK, delay: delay, fault: f}
 	switch {
-	case f != nil && f.Status != 0:
+	case f.Status != 0:
 		a = failure(d, f.Status, "scripted failure")
 		a.retryAfter = f.RetryAfter
 	case !t.stream:
@@ -112,24 +111,22 @@ func (a response) write(ctx context.Context, w http.ResponseWriter) {
 	}
 	w.WriteHeader(a.status)
 	switch {
-	case a.fault == nil:
 	case a.fault.Cut > 0:
 		_, _ = w.Write(body[:min(a.fault.Cut, len(body)-1)])
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
-	default:
+	case a.fault.Garble:
 		body = bytes.Repeat([]byte("?"), len(body))
 	}
 	_, _ = w.Write(body)
 }
 
 func (a response) stream(ctx context.Context, w http.ResponseWriter) {
-	f := cmp.Or(a.fault, &Fault{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	ctl := http.NewResponseController(w)
 	_ = ctl.Flush()
 	for i, e := range a.events {
-		if f.Cut > 0 && i >= f.Cut {
+		if a.fault.Cut > 0 && i >= a.fault.Cut {
 			panic(http.ErrAbortHandler)
 		}
 		wait(ctx, a.delay)
@@ -137,7 +134,7 @@ func (a response) stream(ctx context.Context, w http.ResponseWriter) {
 			return
 		}
 		text := e.bytes()
-		if f.Garble {
+		if a.fault.Garble {
 			text = []byte("event: ???\ndata: {\"type\": \ndata\n: \x00}\n\n")
 		}
 		if _, err := w.Write(text); err != nil {
