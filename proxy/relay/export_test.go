@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/securebench/sbench/proxy"
@@ -51,20 +50,9 @@ func Events(pieces ...[]byte) (all []string) {
 	return all
 }
 
-var secrets sync.Map // by key
-
-// secretOf returns the secret of a key. Like a relay, it makes the secret only once.
-func secretOf(key string) *stream.Secret {
-	s, ok := secrets.Load(key)
-	if !ok {
-		s, _ = secrets.LoadOrStore(key, stream.NewSecret(key, 8))
-	}
-	return s.(*stream.Secret)
-}
-
 // Scrub writes pieces through a scrubber of the key.
 func Scrub(key string, out io.Writer, pieces ...[]byte) error {
-	s := stream.NewScrubber(secretOf(key), out)
+	s := stream.NewScrubber(stream.NewSecret(key, 8), out)
 	for _, p := range pieces {
 		if _, err := s.Write(p); err != nil {
 			return err
@@ -84,11 +72,16 @@ func Hide(out io.Writer, pieces ...[]byte) error {
 	return h.Flush()
 }
 
-// Pending returns how many bytes a scrubber delays after a piece.
-func Pending(key string, piece []byte) int {
+// Held returns how many bytes a scrubber of the key delays at most while text comes byte by byte, and at its end.
+func Held(key, text string) (most, last int) {
 	var out bytes.Buffer
-	_, _ = stream.NewScrubber(secretOf(key), &out).Write(piece) // a bytes.Buffer does not fail
-	return len(piece) - out.Len()
+	s := stream.NewScrubber(stream.NewSecret(key, 8), &out)
+	for i := range len(text) {
+		_, _ = s.Write([]byte{text[i]}) // a bytes.Buffer does not fail
+		last = i + 1 - out.Len()
+		most = max(most, last)
+	}
+	return most, last
 }
 
 // Begin is begin.
