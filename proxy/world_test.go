@@ -3,18 +3,13 @@ package proxy_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log"
-	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -64,8 +59,8 @@ func newWorld(t testing.TB) *world {
 	for _, port := range []uint16{80, 443, 22, 8080} {
 		w.web[port] = listenLocal(t)
 	}
-	w.serve(w.web[80], nil)
-	w.serve(w.web[443], selfSigned(t))
+	w.serve(w.web[80]).Start()
+	w.serve(w.web[443]).StartTLS()
 	for _, port := range []uint16{22, 8080} {
 		w.each(w.web[port], func(c net.Conn) { _, _ = io.WriteString(c, "HIT\r\n") })
 	}
@@ -96,9 +91,9 @@ func (w *world) each(l net.Listener, f func(net.Conn)) {
 	}()
 }
 
-// serve answers HTTP requests, most of them with the request that reached the server.
-func (w *world) serve(l net.Listener, config *tls.Config) {
-	server := &http.Server{TLSConfig: config, ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+// serve returns a server that is yet to be started. It answers most requests with what reached it.
+func (w *world) serve(l net.Listener) *httptest.Server {
+	server := &httptest.Server{Listener: l, Config: &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		sni := ""
 		if r.TLS != nil {
 			sni = r.TLS.ServerName
@@ -120,24 +115,9 @@ func (w *world) serve(l net.Listener, config *tls.Config) {
 			n, _ := io.Copy(io.Discard, r.Body)
 			_, _ = fmt.Fprintf(rw, "HIT host=%s sni=%s body=%d\n", r.Host, sni, n)
 		}
-	})}
-	w.t.Cleanup(func() { _ = server.Close() })
-	go func() {
-		if config != nil {
-			l = tls.NewListener(l, config)
-		}
-		_ = server.Serve(l)
-	}()
-}
-
-func selfSigned(t testing.TB) *tls.Config {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.Do(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"allowed.test"}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	must.Do(t, err)
-	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	})}}
+	w.t.Cleanup(server.Close)
+	return server
 }
 
 // serveNames runs the name server.
