@@ -123,7 +123,7 @@ func tellingAttempts() []attempt {
 				return errors.Join(errNone, err)
 			}
 			return nil
-		}, want: []error{errNone}})
+		}, want: []error{errNone}, control: name == "/proc/cmdline" || name == "/proc/kallsyms"})
 	}
 	return append(all,
 		attempt{name: "names of the host in the mount table", try: func() error {
