@@ -113,8 +113,8 @@ bench: setup build
 	$(call say,bench: go test -bench)
 	@mkdir -p runs; SBENCH_TEST_MEMORY=1 scripts/without-hybrid.sh scripts/go-test.sh -p 1 -run '^$$' -bench . -benchtime $(BENCHTIME) -timeout 60m $(BENCH) | tee runs/bench.txt
 	@scripts/bench-table.sh runs/bench.txt docs/design/performance.md
-	$(call say,bench: a sandbox as root and as an ordinary user)
-	@[ "$$(id -u)" != 0 ] || scripts/test-rootless.sh --bench
+	$(call say,bench: a sandbox as an ordinary user)
+	@[ "$$(id -u)" != 0 ] || BENCH='Life/^sbench$$/^parallel=1$$' scripts/test-rootless.sh runtime/sandbox
 
 # Lives of sandboxes take tens of milliseconds: a fixed count gives quantiles.
 BENCHTIME ?= 200x

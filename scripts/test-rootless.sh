@@ -1,9 +1,9 @@
 #!/bin/bash
-# test-rootless.sh [PACKAGE... | --short | --bench]
+# test-rootless.sh [PACKAGE... | --short]
 #
 # With PACKAGEs only their tests, and with RUN in the environment only the tests
-# whose names match that expression, and no looks from outside. With --short doctor, the
-# contract suite, two limits and the smoke pack.
+# whose names match that expression, or with BENCH the benchmarks, and no looks from outside. With --short
+# doctor, the contract suite, two limits and the smoke pack.
 #
 # As root: runs the tests of every package that talks to a daemon once more, as an
 # ordinary user that is made for it and removed afterwards, with everything that
@@ -87,21 +87,27 @@ copy() {
 	chown -R "$user:$user" "$dir/home/.cache" "$dir/src"
 }
 
-# test_packages PATTERN PACKAGE... runs their tests as the user, two packages at a time.
+# test_packages PATTERN PACKAGE... runs their tests as the user, two packages at a time, or the benchmarks BENCH.
 test_packages() (
 	cd "$dir/src"
-	pattern="$1"
-	shift
-	gotestsum -- -count=1 -p 2 -vet=off -timeout 25m -exec "$dir/as-user" -run "$pattern" \
-		-skip "$(names 'target == "root" || target == "hosts" || same')" "${@/#/./}"
+	arguments=(-count=1 -p 2 -vet=off -timeout 25m -exec "$dir/as-user")
+	if [ -n "${BENCH:-}" ]; then
+		go test "${arguments[@]}" -run '^$' -bench "$BENCH" -benchtime 150x "${@:2}"
+	else
+		gotestsum -- "${arguments[@]}" -run "$1" -skip "$(names 'target == "root" || target == "hosts" || same')" "${@:2}"
+	fi
 )
 
-# doctor finds nothing that keeps the user from running sandboxes, and a run has the verdicts
-# of root's.
-smoke() {
-	say "doctor and a run"
+# doctor finds nothing that keeps the user from running sandboxes. The runs below find the image.
+doctor() {
+	say "doctor"
 	as_user "$sbench" --allow-degraded memory,pids,cpu doctor >&2
 	as_user "$sbench" --address none image import "$base" >/dev/null
+}
+
+# smoke: a run has the verdicts of root's.
+smoke() {
+	say "a run"
 	as_user "${run[@]}" "$dir/home/out/smoke" | grep -q 'verified=5 passed=3' || { say "the run has other verdicts"; return 1; }
 }
 
@@ -109,7 +115,6 @@ smoke() {
 # output directory, and where no program is setuid but newuidmap and newgidmap.
 confined() {
 	say "a run with two setuid programs and three directories to write to"
-	as_user "$sbench" --address none image import "$base" >/dev/null
 	# shellcheck disable=SC2016 # the inner shell expands
 	unshare --mount --propagation private bash -euc '
 		dir="$1"; shift
@@ -179,20 +184,6 @@ killed() {
 	[ -z "$(ls -A "$dir/run/sbench/runs")" ] || { say "gc left something"; return 1; }
 }
 
-# bench prints the life of a sandbox as root and as the user, in turns.
-bench() {
-	local who command
-	(cd "$here" && CGO_ENABLED=0 go test -c -o "$dir/src/runtime/sandbox/rootless.test" ./runtime/sandbox)
-	cd "$dir/src/runtime/sandbox"
-	mkdir -m 711 "$dir/root"
-	for who in root user root user root user; do
-		command=(env SBENCH_TEST_DIR="$dir/root" SBENCH_TEST_IMAGE="$base")
-		[ "$who" = root ] || command=(as_user SBENCH_TEST_DIR="$dir/home/test")
-		printf 'as %s: ' "$who"
-		"${command[@]}" ./rootless.test -test.run '^$' -test.bench 'Life/^sbench$/^parallel=1$' -test.benchtime 150x | grep p50-ms
-	done
-}
-
 main() {
 	[ "$(id -u)" = 0 ] || { say "for root: an ordinary user runs make test itself"; exit 1; }
 	local packages=("$@") name
@@ -211,24 +202,19 @@ main() {
 	run=("$sbench" --allow-degraded "memory,pids,cpu" run --quiet
 		--config "$dir/src/benchmarks/terminal-task-smoke/tester-command.yaml" --output-dir)
 	cd "$dir" # the user may not see the repository
-	case "${1:-}" in
-	--bench)
-		bench
-		return
-		;;
-	--short)
+	if [ "${1:-}" = --short ]; then
+		doctor
 		smoke
 		event pass rootless smoke
 		# Besides the contract, the two limits for which a user has no control group: the pattern
 		# after the slash chooses subtests.
-		test_packages '^TestContract$|^TestLimitReasons$/^(pids|memory)$' runtime/sandbox
+		test_packages '^TestContract$|^TestLimitReasons$/^(pids|memory)$' ./runtime/sandbox
 		return
-		;;
-	esac
+	fi
 	[ "${#packages[@]}" -gt 0 ] || packages=("${default[@]}")
-	test_packages "${RUN:-.}" "${packages[@]}"
-	[ -z "${RUN:-}" ] || return 0
-	for name in confined unreachable killed; do
+	test_packages "${RUN:-.}" "${packages[@]/#/./}"
+	[ -z "${RUN:-}${BENCH:-}" ] || return 0
+	for name in doctor confined unreachable killed; do
 		"$name"
 		event pass rootless "$name"
 	done
