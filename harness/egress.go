@@ -99,22 +99,13 @@ func (w *egressSession) waited() func() time.Duration {
 	}
 }
 
-// Access is open network access for one sandbox.
-type Access struct {
-	Network *runtime.Network // nil for none
-	Env     []string
-	Mounts  []runtime.Mount
-	// Close is called after the sandbox. It returns how many requests were refused or failed.
-	Close func() (unserved int64, err error)
-}
-
 // Open opens the network access that e allows.
-func (e Egress) Open(task string, attempt int) (Access, error) {
+func (e Egress) Open(task string, attempt int) (runtime.Access, error) {
 	w, err := e.open(task, attempt, nil)
 	if err != nil {
-		return Access{}, err
+		return runtime.Access{}, err
 	}
-	return Access{w.network(), w.env(), w.mounts(), func() (int64, error) {
+	return runtime.Access{Network: w.network(), Env: w.env(), Mounts: w.mounts(), Close: func() (int64, error) {
 		result, err := w.close(Result{}, nil)
 		if result.Egress == nil {
 			return 0, err

@@ -69,9 +69,9 @@ func (s *Source) indexEgress(ctx context.Context) error {
 	if s.egress != nil {
 		return nil
 	}
-	index := map[attemptKey]*egressIndex{}
+	index := map[record.AttemptKey]*egressIndex{}
 	for _, a := range s.Attempts {
-		index[attemptKey{a.Task, a.Number}] = nil
+		index[record.AttemptKey{Task: a.Task, Number: a.Number}] = nil
 	}
 	f, err := foreign.Open(s.root, record.EgressFile, math.MaxInt64)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func (s *Source) indexEgress(ctx context.Context) error {
 		if err != nil || json.Unmarshal(l.Text, &e) != nil {
 			continue
 		}
-		key := attemptKey{e.Task, max(1, e.Attempt)}
+		key := record.AttemptKey{Task: e.Task, Number: max(1, e.Attempt)}
 		of, known := index[key]
 		if !known {
 			continue // of an attempt that was interrupted
@@ -126,7 +126,7 @@ func (i *egressIndex) add(verdict string, offset int64) {
 
 // egressOf returns an attempt's egress; nil if nothing was logged.
 func (s *Source) egressOf(a Attempt, d *Detail, most int) *Egress {
-	index := s.egress[attemptKey{a.Task, a.Number}]
+	index := s.egress[record.AttemptKey{Task: a.Task, Number: a.Number}]
 	if index == nil {
 		return nil
 	}

@@ -56,7 +56,7 @@ type Source struct {
 	SpentUSD float64     // by all tries; 0 if unknown
 	runID    string      // of the first record
 	root     *os.Root
-	egress   map[attemptKey]*egressIndex // nil until it is needed
+	egress   map[record.AttemptKey]*egressIndex // nil until it is needed
 }
 
 // An Attempt is a summary of an attempt: its last try, which counts, and a list of all tries.
@@ -95,11 +95,6 @@ type Try struct {
 	size    int64         // in bytes, with the newline
 }
 
-type attemptKey struct {
-	task   string
-	number int
-}
-
 // Open reads the records in a run's directory. Lines that are not records become Problems.
 // The error wraps [ErrNoRun] if there is no file of records. The caller closes the Source.
 func Open(ctx context.Context, dir string) (*Source, error) {
@@ -128,7 +123,7 @@ func (s *Source) read(ctx context.Context) error {
 		return fmt.Errorf("%w: %s: %w", ErrNoRun, s.Dir, err)
 	}
 	defer func() { _ = f.Close() }()
-	index := map[attemptKey]int{}
+	index := map[record.AttemptKey]int{}
 	in := lines.NewReader(f, 0, maxRecord)
 	for n := 1; ctx.Err() == nil; n++ {
 		l, err := in.Next()
@@ -169,7 +164,7 @@ func (s *Source) readFile(name string, into any) {
 }
 
 // addLine adds line n of the records: the next try of an attempt, or a problem.
-func (s *Source) addLine(index map[attemptKey]int, n int, l lines.Line) {
+func (s *Source) addLine(index map[record.AttemptKey]int, n int, l lines.Line) {
 	if len(l.Text) == 0 && l.Whole {
 		return
 	}
@@ -191,7 +186,7 @@ func (s *Source) addLine(index map[attemptKey]int, n int, l lines.Line) {
 		s.Spent = s.Spent.Add(*a.Tokens)
 	}
 	a.Tries = []Try{{Line: n, Status: a.Status, Reason: a.Reason, Started: stamp(a.Started), Seconds: a.Total, offset: l.Offset, size: l.Size}}
-	key := attemptKey{a.Task, a.Number}
+	key := record.AttemptKey{Task: a.Task, Number: a.Number}
 	at, again := index[key]
 	if !again {
 		index[key] = len(s.Attempts)

@@ -42,7 +42,9 @@ type attempt struct {
 	log    *logs.Attempt // of this try
 }
 
-func (a attempt) key() key { return key{a.task.ID(), a.number} }
+func (a attempt) key() record.AttemptKey {
+	return record.AttemptKey{Task: a.task.ID(), Number: a.number}
+}
 
 // run makes one try; the harness runs under producing, which may end before ctx does. The record is complete in
 // any case; err is the infrastructure error behind a record of status error.
@@ -191,19 +193,14 @@ func (p pace) Doing(what string) {
 
 // checkerNetwork returns what opens the network access of checkers; nil if the tester file allows none. A checker that
 // shares a network namespace has to use the proxy.
-func (a attempt) checkerNetwork(shared bool) func() (add func(*runtime.Config), done func() (unserved int64, err error), err error) {
+func (a attempt) checkerNetwork(shared bool) func() (runtime.Access, error) {
 	domains := a.cfg.Tester.Verification.AllowedDomains
 	if domains == nil || len(*domains) == 0 {
 		return nil
 	}
 	egress := a.cfg.Egress
 	egress.Domains, egress.Log, egress.Transparent = *domains, a.log.Checker(), egress.Transparent && !shared
-	return func() (func(*runtime.Config), func() (int64, error), error) {
-		access, err := egress.Open(a.task.ID(), a.number)
-		return func(cfg *runtime.Config) {
-			cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
-		}, access.Close, err
-	}
+	return func() (runtime.Access, error) { return egress.Open(a.task.ID(), a.number) }
 }
 
 // weaknesses tells the pack's author what the run of a reference showed; "" if nothing.

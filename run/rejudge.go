@@ -17,7 +17,7 @@ import (
 // An Original is a run whose stored candidates are judged again; see [Options.Rejudge].
 type Original struct {
 	dir      string
-	records  map[key]record.Record // the last record of each attempt
+	records  map[record.AttemptKey]record.Record // the last record of each attempt
 	tasks    map[string]bool
 	attempts int // the highest number of an attempt
 	harness  record.Harness
@@ -30,9 +30,9 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Original{dir: dir, records: map[key]record.Record{}, tasks: map[string]bool{}}
+	o := &Original{dir: dir, records: map[record.AttemptKey]record.Record{}, tasks: map[string]bool{}}
 	o.seal, err = record.Read(dir, trust, func(rec record.Record) error {
-		o.records[key{rec.TaskID, rec.Attempt}] = rec
+		o.records[rec.Key()] = rec
 		o.tasks[rec.TaskID], o.harness = true, rec.Provenance.Harness
 		o.attempts = max(o.attempts, rec.Attempt)
 		return nil

@@ -81,7 +81,7 @@ func (s *session) todo() iter.Seq2[attempt, error] {
 				return
 			}
 			for _, n := range s.cfg.attemptNumbers(task.ID()) {
-				old, known := s.before[key{task.ID(), n}]
+				old, known := s.before[record.AttemptKey{Task: task.ID(), Number: n}]
 				if !known {
 					old.why = "not recorded yet"
 				}
@@ -104,7 +104,7 @@ func (s *session) compareRecorded() error {
 			return err
 		}
 		for _, n := range s.cfg.attemptNumbers(task.ID()) {
-			of := key{task.ID(), n}
+			of := record.AttemptKey{Task: task.ID(), Number: n}
 			old, known := s.before[of]
 			if !known {
 				continue

@@ -26,12 +26,6 @@ import (
 	"github.com/securebench/sbench/verifiers/pool"
 )
 
-// key names an attempt.
-type key struct {
-	task    string
-	attempt int
-}
-
 // lastRecord is what a session needs of the last record of an attempt.
 type lastRecord struct {
 	status  record.Status
@@ -64,7 +58,7 @@ type shared struct {
 type session struct {
 	shared
 	logs    *logs.Run
-	before  map[key]lastRecord
+	before  map[record.AttemptKey]lastRecord
 	resumed bool // the directory held a run
 
 	startNoMore atomic.Bool // under FailFast an attempt did not pass, or the run has reached its cost limit
@@ -103,7 +97,7 @@ func newSession(ctx context.Context, plan Plan, site Site) (*session, error) {
 	}
 	return &session{
 		shared:  shared{cfg: cfg, judge: grader, images: found, common: common, calibrations: contrast.NewStore(cfg.Calibrations), secrets: redactor},
-		before:  map[key]lastRecord{},
+		before:  map[record.AttemptKey]lastRecord{},
 		summary: Summary{RunID: cfg.Tester.Run.ID, LeftOut: cfg.LeftOut, Planned: cfg.attempts(), Output: filepath.Join(cfg.Output, record.RecordsFile)},
 	}, err
 }
@@ -236,7 +230,7 @@ func (s *session) counted(r record.Record) lastRecord {
 }
 
 func (s *session) remember(r record.Record) error {
-	of := key{r.TaskID, r.Attempt}
+	of := r.Key()
 	s.spend(r)
 	last := s.counted(r)
 	last.retried, last.inputs = s.before[of].hadError(), r.Provenance.Inputs
@@ -281,13 +275,13 @@ func (s *session) write(rec record.Record, cause error) (ended, err error) {
 }
 
 // count adds the last record of an attempt to the summary.
-func (s *session) count(of key, last lastRecord) {
+func (s *session) count(of record.AttemptKey, last lastRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.summary.Total++
 	if original := s.cfg.original; original != nil {
 		if old, ok := original.records[of]; ok && old.VerificationStatus != last.status {
-			s.summary.Changes = append(s.summary.Changes, Change{of.task, of.attempt, old.VerificationStatus, last.status})
+			s.summary.Changes = append(s.summary.Changes, Change{of.Task, of.Number, old.VerificationStatus, last.status})
 		}
 	}
 	switch last.status {

@@ -95,7 +95,7 @@ func ShardDirs(dirs []string) ([]string, error) {
 
 // dealt is an attempt that goes to a shard.
 type dealt struct {
-	key
+	record.AttemptKey
 	sum [sha256.Size]byte // of its name: an order that no author of tasks can choose
 }
 
@@ -107,7 +107,7 @@ func (p *Plan) deal() {
 	var all []dealt
 	for _, task := range p.tasks {
 		for n := 1; n <= p.Attempts; n++ {
-			all = append(all, dealt{key{task.id, n}, sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", task.id, n))})
+			all = append(all, dealt{record.AttemptKey{Task: task.id, Number: n}, sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", task.id, n))})
 		}
 	}
 	slices.SortFunc(all, func(a, b dealt) int { return bytes.Compare(a.sum[:], b.sum[:]) })
@@ -117,7 +117,7 @@ func (p *Plan) deal() {
 		to := i%shard.Count + 1
 		_, _ = fmt.Fprintf(list, "%d %x\n", to, a.sum) // a hash never returns an error
 		if to == shard.Index {
-			shard.Attempts[a.task] = append(shard.Attempts[a.task], a.attempt)
+			shard.Attempts[a.Task] = append(shard.Attempts[a.Task], a.Number)
 		}
 	}
 	for _, numbers := range shard.Attempts {

@@ -211,6 +211,15 @@ type Network struct {
 	Serve func(Sockets) error
 }
 
+// Access is open network access for one sandbox.
+type Access struct {
+	Network *Network // nil for none
+	Env     []string
+	Mounts  []Mount
+	// Close is called after the sandbox. It returns how many requests were refused or failed.
+	Close func() (unserved int64, err error)
+}
+
 // Sockets are open inside a sandbox's network namespace and belong to sbench's process.
 type Sockets struct {
 	TCP []net.Listener   // in the order of Network.TCP

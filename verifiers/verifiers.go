@@ -184,10 +184,8 @@ type Input struct {
 	Permissions  Permissions
 	// Left is the harness's sandbox, with the processes that it left; nil if they have ended.
 	Left runtime.Sandbox
-	// Network opens network access for a sandbox of a checker that needs it. It returns what to add
-	// to the sandbox, and a function that is called after it is closed. Nil means none.
-	// That function returns how many requests were refused or failed.
-	Network func() (add func(*runtime.Config), done func() (unserved int64, err error), err error)
+	// Network opens network access for a sandbox of a checker that needs it; nil means none.
+	Network func() (runtime.Access, error)
 	Timeout time.Duration // of a check for which the task sets none
 	// Code provides the sandboxes of code_completion; nil means new ones each time.
 	Code *pool.Pool

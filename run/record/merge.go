@@ -86,15 +86,10 @@ type shard struct {
 	manifest Manifest
 	sealed   time.Time
 	part     Merged
-	done     map[attempt]unique.Handle[origin] // the attempts that are recorded; the last record counts
-	files    []string                          // beside the records, relative to root
-	private  []string                          // the private parts of the records
-	logged   []attempt                         // attempts in the egress log
-}
-
-type attempt struct {
-	task   string
-	number int
+	done     map[AttemptKey]unique.Handle[origin] // the attempts that are recorded; the last record counts
+	files    []string                             // beside the records, relative to root
+	private  []string                             // the private parts of the records
+	logged   []AttemptKey                         // attempts in the egress log
 }
 
 // origin is what an attempt was made from: fields that are the same in a whole run, and the image.
@@ -133,7 +128,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{dir: dir, root: root, done: map[attempt]unique.Handle[origin]{}}
+	s := &shard{dir: dir, root: root, done: map[AttemptKey]unique.Handle[origin]{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%w: %s: %w", ErrShards, dir, err), root.Close())
@@ -180,7 +175,7 @@ func (m *merger) read(ctx context.Context, dir string) (_ *shard, err error) {
 func (s *shard) take(r Record) error {
 	p := r.Provenance
 	is := origin{Sbench: p.Sbench, Pack: p.Pack, Harness: p.Harness, Image: r.Image, ImageID: r.ImageID}
-	s.done[attempt{r.TaskID, r.Attempt}] = unique.Make(is)
+	s.done[r.Key()] = unique.Make(is)
 	if r.PrivateDigest != "" {
 		s.private = append(s.private, r.PrivateFile())
 	}
@@ -196,7 +191,7 @@ func (m *merger) checkFit() error {
 	}
 	first := m.shards[0]
 	known := agreement{images: map[string]string{}}
-	owners := map[attempt]int{}
+	owners := map[AttemptKey]int{}
 	for i, s := range m.shards {
 		if i > 0 && s.part.Index == m.shards[i-1].part.Index {
 			return fmt.Errorf("%s and %s are both shard %d", m.shards[i-1].dir, s.dir, s.part.Index)
@@ -206,15 +201,15 @@ func (m *merger) checkFit() error {
 		}
 		for task, numbers := range s.manifest.Shard.Attempts {
 			for _, n := range numbers {
-				if other, twice := owners[attempt{task, n}]; twice {
+				if other, twice := owners[AttemptKey{task, n}]; twice {
 					return fmt.Errorf("attempt %d of task %q is in the shards %d and %d", n, task, other, s.part.Index)
 				}
-				owners[attempt{task, n}] = s.part.Index
+				owners[AttemptKey{task, n}] = s.part.Index
 			}
 		}
 		for a, is := range s.done {
 			if owners[a] != s.part.Index {
-				return fmt.Errorf("%s: attempt %d of task %q does not belong to it", s.dir, a.number, a.task)
+				return fmt.Errorf("%s: attempt %d of task %q does not belong to it", s.dir, a.Number, a.Task)
 			}
 			if err := known.check(s, is.Value()); err != nil {
 				return err
@@ -222,7 +217,7 @@ func (m *merger) checkFit() error {
 		}
 		for _, a := range s.logged {
 			if owners[a] != s.part.Index {
-				return fmt.Errorf("%s: %s has entries of attempt %d of task %q, which does not belong to it", s.dir, EgressFile, a.number, a.task)
+				return fmt.Errorf("%s: %s has entries of attempt %d of task %q, which does not belong to it", s.dir, EgressFile, a.Number, a.Task)
 			}
 		}
 		s.part.Missing = s.manifest.Shard.Planned() - len(s.done)
@@ -447,7 +442,7 @@ func (m *merger) report() MergeReport {
 		there[s.part.Index] = true
 		for _, task := range slices.Sorted(maps.Keys(s.manifest.Shard.Attempts)) {
 			for _, n := range s.manifest.Shard.Attempts[task] {
-				if _, done := s.done[attempt{task, n}]; !done {
+				if _, done := s.done[AttemptKey{task, n}]; !done {
 					r.Missing = append(r.Missing, fmt.Sprintf("attempt %d of task %q, of shard %d", n, task, s.part.Index))
 				}
 			}

@@ -154,6 +154,15 @@ type Step struct {
 	Egress          *harness.EgressTotals `json:"egress,omitempty"`
 }
 
+// An AttemptKey names an attempt within a run.
+type AttemptKey struct {
+	Task   string
+	Number int
+}
+
+// Key names the record's attempt.
+func (r *Record) Key() AttemptKey { return AttemptKey{r.TaskID, r.Attempt} }
+
 // PassAssurance returns how certain a record's pass is: Assurance or, if there is none, the weakest
 // assurance; "" if the candidate did not pass.
 func (r *Record) PassAssurance() verifiers.Assurance {

@@ -96,7 +96,7 @@ type verifier struct {
 	claimed map[egressKey]claim
 	named   map[string]bool // paths that the records name
 	strange int             // paths that no record names
-	logged  []attempt       // that the egress log has entries of
+	logged  []AttemptKey    // that the egress log has entries of
 	public  bool            // the private part is not here
 }
 
@@ -278,7 +278,7 @@ func (v *verifier) egressLines() {
 				return v.enough()
 			}
 			if logged[key] == nil && !others[key] {
-				v.logged = append(v.logged, attempt{key.Task, key.Attempt})
+				v.logged = append(v.logged, AttemptKey{key.Task, key.Attempt})
 			}
 			switch _, claimed := v.claimed[key]; {
 			case claimed:

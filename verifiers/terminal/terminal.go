@@ -411,18 +411,17 @@ func (c *terminalCheck) execute(ctx context.Context, files []contrast.File) (ran
 	if c.separate {
 		cfg.Workdir, cfg.User, cfg.Machine = "", c.eval.Checker.User, true
 	}
-	done := func() (int64, error) { return 0, nil }
+	access := runtime.Access{Close: func() (int64, error) { return 0, nil }}
 	if c.eval.Checker.Network && c.in.Network != nil {
-		var add func(*runtime.Config)
-		if add, done, err = c.in.Network(); err != nil {
+		if access, err = c.in.Network(); err != nil {
 			return ran, err
 		}
-		add(&cfg)
 	}
+	cfg.Network, cfg.Env, cfg.Mounts = access.Network, append(cfg.Env, access.Env...), append(cfg.Mounts, access.Mounts...)
 	ran.exit, err = c.in.Run(ctx, c.engine, cfg, runtime.Process{Args: args, Dir: c.eval.Checker.Workdir, Wall: c.eval.Checker.Timeout})
-	unserved, doneErr := done()
+	unserved, closeErr := access.Close()
 	ran.unserved = unserved
-	return ran, errors.Join(err, doneErr)
+	return ran, errors.Join(err, closeErr)
 }
 
 // services returns what runs beside the checker: the entry point of the image, if the task wants it and it is not
