@@ -89,8 +89,7 @@ func (t *tracer) add(from harness.Step) {
 	t.trim()
 }
 
-// result adds a result to the step of its call, even if trim has removed the step. It reports whether the call
-// is known.
+// result adds a result to the step of its call, which trim may have removed. It reports whether there is one.
 func (t *tracer) result(r harness.Step) bool {
 	s, ok := t.calls[r.Call]
 	if !ok {

@@ -133,8 +133,7 @@ func (a attempt) produce(ctx, producing context.Context, rec *record.Record) (ha
 	return result, nil
 }
 
-// verify judges the candidate as produced, in sandboxes that no harness has touched. left is the harness's
-// sandbox if processes in it still run, else nil.
+// verify judges the candidate. left is the harness's sandbox if processes in it still run, else nil.
 func (a attempt) verify(ctx context.Context, c candidate.Candidate, left runtime.Sandbox, rec *record.Record) error {
 	rec.FailurePhase = "verifier"
 	a.emit(Event{Kind: VerifierStart})
@@ -320,8 +319,7 @@ func (a attempt) newRecord() (record.Record, error) {
 	}, err
 }
 
-// fillProduced records what the harness did. An attempt fails if its harness ended badly, unless the
-// policy has the candidate judged all the same.
+// fillProduced records what the harness did. A bad end is a failure unless the policy has the candidate judged.
 func fillProduced(rec *record.Record, kind compiler.CandidateKind, result harness.Result, secrets secrets.Redactor) {
 	c := result.Candidate
 	rec.ProducerStdout, rec.ProducerStderr = secrets.Output(result.Exit.Stdout), secrets.Output(result.Exit.Stderr)

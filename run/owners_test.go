@@ -33,8 +33,7 @@ const (
 	ownersWord  = "abc123xyz" // a value of harness.env
 )
 
-// lockedAgent leaves files and directories that only root or their owner can look into or
-// remove.
+// lockedAgent leaves files and directories that only their owner can look into or remove.
 func lockedAgent(_ context.Context, p *fake.Proc) fake.Status {
 	work, _ := p.Path("/workspace")
 	for _, name := range []string{"locked/deep/file", "half/file", "dir-" + ownersWord + "/file", "dir/\"odd\"\n%41/file"} {
@@ -132,7 +131,6 @@ func lockedRun(t *testing.T, dir string) (setup, *mountsEngine) {
 }
 
 // judgedAsLeft runs and judges again, and compares the workspaces of both verifiers with the agent's.
-// The second has only what the first run stored.
 func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	t.Helper()
 	ran(t, cfg)
@@ -166,8 +164,7 @@ func judgedAsLeft(t *testing.T, cfg setup, e *mountsEngine) {
 	}
 }
 
-// removable checks that everything below dir belongs to this user, who can empty every
-// directory and read every file.
+// removable checks that this user can empty every directory and read every file below dir.
 func removable(t *testing.T, dir string) {
 	t.Helper()
 	for name, is := range tree(dir) {
@@ -288,8 +285,7 @@ func TestOwnedByAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-// inside is the part of the test that runs in the namespace or, to verify, as the
-// ordinary user.
+// inside is the part of the test in the namespace or, to verify, as the ordinary user.
 func inside(t *testing.T, dir, part string) {
 	if part == "verify" {
 		verified(t, filepath.Join(dir, "out"))

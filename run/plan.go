@@ -173,8 +173,7 @@ func (p *Plan) verifierImage(task *compiler.Task) (image, field string) {
 	return task.Checker().Image, "$.eval.checker.image"
 }
 
-// fetches returns a problem if a task's checker fetches what it needs, and the tester file does not say
-// what it may reach.
+// fetches returns a problem if a task's checker fetches and the tester file does not say what it may reach.
 func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
 	if !task.Checker().Network || p.Tester.Verification.AllowedDomains != nil {
 		return nil
@@ -183,8 +182,7 @@ func (p *Plan) fetches(task *compiler.Task) compiler.Problems {
 		"the checker fetches what it needs, and the tester file does not say what it may reach")}
 }
 
-// stepProblems returns a problem if the candidates of a task with steps were made elsewhere: what is kept
-// of them is only what the last step left.
+// stepProblems returns a problem if a task with steps has candidates made elsewhere: only the last step's are kept.
 func (p *Plan) stepProblems(task *compiler.Task) compiler.Problems {
 	if !p.CandidatesExist || !task.Stepped() || p.original != nil {
 		return nil

@@ -91,15 +91,13 @@ func (c config) policy(task *compiler.Task) record.Policy {
 	return p
 }
 
-// timeout returns the time limit of a task's harness: the lower of the task's and the tester file's
-// limits, or defaultTimeout if neither is set.
+// timeout returns the lower of the task's and the tester file's time limits, or defaultTimeout.
 func (c config) timeout(task *compiler.Task) time.Duration {
 	own, most := task.Environment().Timeout, c.Tester.Harness.Config.Timeout
 	return min(cmp.Or(own, most, defaultTimeout), cmp.Or(most, own, defaultTimeout))
 }
 
-// limits returns the limits of a task's sandboxes: the task's, else the tester file's, else the
-// defaults. A task's limit never exceeds the tester file's.
+// limits returns the task's limits, else the tester file's or the defaults, none above the tester file's.
 func (p Plan) limits(env environment.Environment) runtime.Limits {
 	most := p.Tester.Runtime.Limits // a limit of 0 is not set
 	l := runtime.Limits{Memory: env.Resources.Memory, CPUs: env.Resources.CPUs, Pids: env.Resources.Pids}
@@ -145,8 +143,7 @@ func (c config) withDisk(n admission.Need, bytes int64) admission.Need {
 	return n
 }
 
-// networkMemory returns the most memory that sbench and the kernel hold for the network access of one attempt, in bytes. No
-// sandbox is charged for it.
+// networkMemory returns the most bytes that the network access of one attempt takes outside its sandboxes.
 func (c config) networkMemory() (n int64) {
 	if c.networked() {
 		n += c.Egress.Limits.SandboxBytes()

@@ -35,8 +35,7 @@ const (
 	hiddenAnswer = "the hidden answer: <42> & \"more\""
 )
 
-// programs are the commands of the test's harness and checkers. The agent does what the
-// task's instructions say.
+// programs are the test's harness, which does what a task's instructions say, and the checkers.
 func programs(args []string) fake.Program {
 	return map[string]fake.Program{
 		"agent": agent,

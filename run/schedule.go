@@ -126,8 +126,7 @@ func (s *session) compareRecorded() error {
 	return nil
 }
 
-// untilMeasured makes an attempt, and retries it up to cfg.Retries times if the
-// infrastructure fails. An error ends the run.
+// untilMeasured makes an attempt and, if the infrastructure fails, its retries. An error ends the run.
 func (s *session) untilMeasured(ctx, producing context.Context, a attempt) error {
 	before := s.before[a.key()]
 	first, retried := before.tries+1, before.hadError()

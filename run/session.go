@@ -238,8 +238,7 @@ func (s *session) remember(r record.Record) error {
 	return nil
 }
 
-// resumeTrust returns what resumed records must prove. A signing key must have signed them already,
-// since the new signature covers them, too.
+// resumeTrust returns what resumed records must prove: the signing key's signature, since it signs them again.
 func (p Plan) resumeTrust() record.Trust {
 	t := p.Trust
 	t.Resume = true

@@ -26,8 +26,7 @@ func newKey(t *testing.T) *record.Key {
 	return key
 }
 
-// forge changes every verdict in a directory to passed, with correct digests, and removes
-// the seal and its signature.
+// forge changes every verdict to passed, with correct digests, and removes the seal and its signature.
 func forge(t *testing.T, dir string) {
 	t.Helper()
 	name := filepath.Join(dir, record.RecordsFile)

@@ -173,8 +173,7 @@ func (a *app) withClient(ctx context.Context, t *testerfile.File, f func(*host.H
 	return errors.Join(f(c), c.Close(ctx))
 }
 
-// openSite connects to the daemon for a run, and completes base with the fields that need a daemon. The caller calls the
-// function that it returns at the end.
+// openSite connects to the daemon, and completes base with what needs one. The caller calls the returned function.
 func (a *app) openSite(ctx context.Context, plan run.Plan, base run.Site) (run.Site, func() error, error) {
 	c, err := a.connect(ctx, plan.Tester)
 	if err != nil {

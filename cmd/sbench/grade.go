@@ -45,8 +45,7 @@ func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 	return r.Run(ctx, a)
 }
 
-// read sets the options for a run of the candidates in the source. It returns the producer of
-// predictions; nil if the source is a run.
+// read sets the options for a run of the candidates, and returns the producer of predictions; nil for a run's.
 func (cmd *gradeCmd) read(ctx context.Context, a *app, pack *compiler.Pack, o *run.Options) (harness.Producer, error) {
 	isRun, err := record.IsRun(cmd.Source)
 	if err != nil {

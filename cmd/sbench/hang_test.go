@@ -19,8 +19,7 @@ type hanging struct {
 	file string
 }
 
-// newHanging makes a host with a runtime that can hang. sbench waits for it no longer
-// than timeout.
+// newHanging makes a host with a runtime that can hang, for which sbench waits no longer than timeout.
 func newHanging(t *testing.T, timeout string) hanging {
 	t.Helper()
 	h := hanging{testHost: newHost(t)}

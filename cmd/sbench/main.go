@@ -114,8 +114,7 @@ func execute(interrupts *interrupt.Interruption, args []string, stdout, stderr i
 	return exitCode(ctx, err)
 }
 
-// commandIn returns the command that the user wrote, such as "sbench image build", if kong found an error in
-// its arguments.
+// commandIn returns the command that the user wrote, if kong found an error in its arguments.
 func commandIn(err error) string {
 	if parse := new(kong.ParseError); errors.As(err, &parse) {
 		if node := parse.Context.Selected(); node != nil {

@@ -119,8 +119,7 @@ func recordsOf(t *testing.T, dir string) (all []record.Record) {
 	return all
 }
 
-// exits CODE COMMAND... runs a command, requires exactly that exit code, and writes its
-// output to the files out and err.
+// exits CODE COMMAND... requires exactly that exit code, and writes the files out and err.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND...")

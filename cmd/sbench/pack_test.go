@@ -60,8 +60,7 @@ func expect(t *testing.T, code int, text string, args ...string) {
 	}
 }
 
-// checked imports a pack, validates it without a warning, and checks that the reference
-// solutions pass and nothing else does.
+// checked imports and validates a pack, and checks that the reference solutions pass and nothing else does.
 func checked(t *testing.T, tasks string, args ...string) (out string) {
 	t.Helper()
 	out = filepath.Join(t.TempDir(), "pack")

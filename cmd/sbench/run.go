@@ -219,8 +219,7 @@ func envFile(name string) (string, map[string]string, error) {
 	return name, file, err
 }
 
-// options returns the options of a run, and the fields of its site that need no daemon: the producer, its
-// egress and the judge.
+// options returns the options of a run, and the fields of its site that need no daemon.
 func (cmd *runCmd) options(ctx context.Context, a *app, in run.Inputs, env map[string]string) (o run.Options, base run.Site, err error) {
 	o = run.Options{
 		StandIn: standin.Kind(cmd.Harness), Output: cmd.OutputDir, Limit: cmd.Limit, Select: compiler.Selector(cmd.Exclude, cmd.Task, in.Tester.Run.Tasks),

@@ -20,8 +20,7 @@ http.server.HTTPServer(("", 8080), Handler).serve_forever()`
 	askAnswer = `python3 -c 'import urllib.request; print(urllib.request.urlopen("http://web:8080/").read().decode())'`
 )
 
-// sidecarPack writes a pack of one task with a sidecar, and a tester file with a harness that runs the script. It
-// returns the path of the tester file.
+// sidecarPack writes a pack of one task with a sidecar, and the tester file of a script, which it returns.
 func sidecarPack(t *testing.T, sidecar map[string]any, script string) string {
 	sidecar["name"], sidecar["image"], sidecar["env"] = "web", containerdtest.Image, map[string]any{"ANSWER": "forty-two"}
 	environment := must.JSON(t, map[string]any{"sidecars": []any{sidecar}})

@@ -122,8 +122,7 @@ func (c *cluster) slurm(name string, args ...string) string {
 	return string(out)
 }
 
-// freePorts returns ports that are free. The kernel gives connections higher ports, so that no connection takes one of these
-// before it is used.
+// freePorts returns ports that no connection takes before they are used: the kernel gives those higher ports.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for len(ports) < n {

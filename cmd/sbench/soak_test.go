@@ -40,8 +40,7 @@ harness:
 `)
 }
 
-// verdicts reads a run's directory and returns the outcome of each task. The records must verify. A task with two
-// verdicts is an error.
+// verdicts returns the outcome of each task. The records must verify, and no task may have two verdicts.
 func verdicts(t *testing.T, output string) map[string]string {
 	t.Helper()
 	v, err := record.Verify(context.Background(), output, nil)
@@ -101,8 +100,7 @@ func TestSoakResumed(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// disturbed resumes a run, signals it after a while unless it is the last time, and
-// reports whether it ended by itself.
+// disturbed resumes a run, signals it after a while unless it is last, and reports whether it ended by itself.
 func (h testHost) disturbed(tester, output string, wait time.Duration, signal syscall.Signal, last bool) bool {
 	h.t.Helper()
 	cmd := exec.Command("sbench", "run", "--quiet", "--resume", "--config", tester, "--output-dir", output, "--jobs", "8")
@@ -152,8 +150,7 @@ func TestSmallDisk(t *testing.T) {
 	h.nothingLeft(before)
 }
 
-// nothingLeft checks that the state directory has only what was there before. Remains of a run elsewhere have the
-// run's id; see left.
+// nothingLeft checks that the state directory has only what was there before; see left for what is elsewhere.
 func (h testHost) nothingLeft(before []string) {
 	h.t.Helper()
 	if now := difference(h.runs(), before); len(now) > 0 {

@@ -113,8 +113,7 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// tellsExits reports whether the kernel tells an exit with status 137 from a kill, as
-// Linux does from 6.15 on.
+// tellsExits reports whether the kernel tells an exit with 137 from a kill, as Linux does from 6.15 on.
 func tellsExits(t *testing.T) bool {
 	t.Helper()
 	var name unix.Utsname

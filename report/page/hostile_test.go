@@ -14,8 +14,7 @@ import (
 	"github.com/securebench/sbench/internal/test/must"
 )
 
-// hostile returns what a candidate would write to take over the page, or to send
-// something to its own server.
+// hostile returns what a candidate would write to take over the page, or to send something out.
 func hostile(server string) string {
 	do := `document.title='TAKEN';window.taken=1;new Image().src='` + server + `/beacon';fetch('` + server + `/fetch')`
 	return strings.Join([]string{
@@ -31,8 +30,7 @@ func hostile(server string) string {
 	}, "\n")
 }
 
-// stays returns hostile text without elements that lead the browser elsewhere, which no
-// policy of a page can forbid.
+// stays returns hostile text without elements that lead the browser elsewhere, as no policy can forbid.
 func stays(server string) string {
 	return regexp.MustCompile(`<(meta|base)[^>]*>`).ReplaceAllString(hostile(server), "")
 }
@@ -94,8 +92,7 @@ var (
 	foreign = regexp.MustCompile(`(?i)<(img|iframe|object|embed|base|link|form|frame|audio|video|script|style|meta)\b[^>]*>|<[a-z0-9]+\b[^>]*\s(on[a-z]+|style|srcdoc|src|action)=[^>]*>|<[^>]*\shref="[^#][^>]*>`)
 )
 
-// markup checks the bytes of the file: everything that runs, or ends an element, is the
-// page's own.
+// markup checks that everything that runs, or ends an element, is the page's own.
 func markup(t *testing.T, name string) {
 	t.Helper()
 	data := must.Read(t, name)

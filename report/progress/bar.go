@@ -19,8 +19,7 @@ import (
 
 const barWidth = 40 // columns
 
-// isTerminal reports whether w is a terminal on which a bar can be drawn. CI systems often
-// provide a terminal that nobody watches.
+// isTerminal reports whether a bar can be drawn on w: CI systems often provide a terminal that nobody watches.
 func isTerminal(w io.Writer, getenv func(string) string) bool {
 	f, ok := w.(*os.File)
 	if !ok || getenv("TERM") == "" || getenv("TERM") == "dumb" || getenv("CI") != "" {

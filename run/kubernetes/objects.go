@@ -242,8 +242,7 @@ func mergeJob(of *batchv1.Job) *batchv1.Job {
 	}
 }
 
-// command returns the command of a container. tini reaps the orphans of containerd's shims, and passes
-// signals on.
+// command returns a container's command. tini reaps the orphans of containerd's shims, and passes signals on.
 func command(args []string) []string { return append([]string{"tini", "-s", "--"}, args...) }
 
 // A Toleration lets pods run on nodes with a taint.

@@ -161,8 +161,7 @@ func (c *chain) follow(root *os.Root, key ed25519.PublicKey, each func(n int, r 
 	return err
 }
 
-// readSeal reads the seal and its signature. What is wrong becomes a finding. The seal is nil if it is
-// missing or invalid.
+// readSeal reads the seal, nil if it is missing or invalid, and its signature. Faults become findings.
 func (c *chain) readSeal(root *os.Root, key ed25519.PublicKey) (*Seal, error) {
 	signed, err := foreign.Read(root, SignatureFile, maxSmall)
 	if c.signature = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {

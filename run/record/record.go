@@ -178,15 +178,13 @@ func (r *Record) Doubtful() bool {
 	return doubtful && r.VerificationStatus == Passed
 }
 
-// Uncalibrated reports whether a candidate was judged by changed tests that no reference solution has
-// calibrated.
+// Uncalibrated reports whether changed tests judged a candidate that no reference solution has calibrated.
 func (r *Record) Uncalibrated() bool {
 	is := func(s *contrast.Summary) bool { return s != nil && s.State == contrast.Uncalibrated }
 	return is(r.Contrast) || slices.ContainsFunc(r.Steps, func(s Step) bool { return is(s.Contrast) })
 }
 
-// AfterTimeout reports whether a candidate was judged although its harness ended badly, for example at its
-// time limit.
+// AfterTimeout reports whether a candidate was judged although its harness ended badly.
 func (r *Record) AfterTimeout() bool {
 	judged := r.VerificationStatus == Passed || r.VerificationStatus == Failed && r.FailurePhase == "verifier"
 	return r.ProducerFailure != nil && judged

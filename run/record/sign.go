@@ -89,8 +89,7 @@ func authenticated(payload []byte) []byte {
 // Public returns the public key that verifies what k signs.
 func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
 
-// checkSignature returns an error unless data is an envelope of the seal with a signature
-// by public. If public is nil, the signatures are not checked.
+// checkSignature returns an error unless data is an envelope of the seal, signed by public unless that is nil.
 func checkSignature(data, seal []byte, public ed25519.PublicKey) error {
 	var e envelope
 	if err := foreign.Decode(data, &e, maxValues); err != nil {

@@ -120,8 +120,7 @@ func (v *verifier) lines(key ed25519.PublicKey) error {
 	})
 }
 
-// inputs compares the present contents of the input files with their digests. These files are not in the
-// run's directory, so a change is only a note.
+// inputs compares the input files with their digests. They are not in the run's directory: a change is a note.
 func (v *verifier) inputs() {
 	for _, name := range slices.Sorted(maps.Keys(v.manifest.Inputs)) {
 		in := v.manifest.Inputs[name]

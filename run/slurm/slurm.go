@@ -42,8 +42,7 @@ func New(s Settings, t *testerfile.File, shards, jobs int, env map[string]string
 	return Job{Settings: s, Name: run.JobName(t), Shards: shards, CPUs: int(math.Ceil(cpus)), Memory: memory, Export: exported(os.Environ())}, nil
 }
 
-// exported returns the names of the variables that jobs get to find programs and directories. None may be
-// a secret.
+// exported returns the variables by which jobs find programs and directories. None may be a secret.
 func exported(environ []string) (names []string) {
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")

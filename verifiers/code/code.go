@@ -35,8 +35,7 @@ func Family() verifiers.Family {
 	}
 }
 
-// verifyCode runs the hidden tests, with the candidate in a process of its own or, where that
-// does not suffice, beside them.
+// verifyCode runs the hidden tests, with the candidate in a process of its own or beside them.
 func verifyCode(ctx context.Context, e verifiers.Engine, in verifiers.Input, eval family.CodeCompletionEval) (v verifiers.Verdict, err error) {
 	if eval.Language != "python" {
 		return verifiers.Verdict{Status: verifiers.Pending, Reason: "language_without_verifier", Message: "no verifier for code in the language of this task; only python has one"}, nil
@@ -229,8 +228,7 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 	return contrast.Calibration{}, contrast.ErrReference
 }
 
-// contrast finds changes of the tests, and keeps those that the reference solution shows to be
-// of use, if there is one.
+// contrast finds changes of the tests, and keeps those that a reference solution shows to be of use.
 func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Calibration, error) {
 	names := declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution)
 	listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: c.key(""), Names: names})

@@ -31,8 +31,7 @@ func (p problem) task() codeTask {
 
 func (p problem) tests() string { return p.Test + "\ncheck(" + p.Entry + ")\n" }
 
-// humanEval reads the problems from SBENCH_DATA, or from beside the repository, which
-// does not contain them.
+// humanEval reads the problems from SBENCH_DATA, or from beside the repository.
 func humanEval(tb testing.TB) []problem {
 	tb.Helper()
 	dir := os.Getenv("SBENCH_DATA")

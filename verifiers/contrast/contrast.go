@@ -81,8 +81,7 @@ type Options struct {
 	Names []string // that belong to the candidate even if they are built-in
 }
 
-// Overlaps reports whether both edits replace the same part of the same file, so that
-// they cannot be applied together.
+// Overlaps reports whether both edits change the same text, so that they cannot be applied together.
 func (e Edit) Overlaps(other Edit) bool {
 	return e.Path == other.Path && e.Start < other.End && other.Start < e.End
 }

@@ -27,8 +27,7 @@ func freeResponse() verifiers.Family {
 	}
 }
 
-// verifyFree judges by a structured rubric, or lets a model judge by one in prose if task and
-// operator allow it; otherwise the verdict is Pending.
+// verifyFree judges by a structured rubric, or by a model if task and operator allow it; else it is Pending.
 func verifyFree(ctx context.Context, _ verifiers.Engine, in verifiers.Input, eval family.FreeResponseEval) (verifiers.Verdict, error) {
 	if !eval.Structured && len(eval.Wrong.Reveal()) > 0 && in.Judge != nil {
 		return judged(ctx, in, eval)

@@ -71,8 +71,7 @@ func newLinkResolver(candidate, image *os.Root, workdir string, trusted []string
 	return l
 }
 
-// forging returns the forging links below the directory name of root, whose files the checker
-// finds at the path top.
+// forging returns the forging links below name in root, whose files the checker finds at top.
 func (l *linkResolver) forging(ctx context.Context, root *os.Root, top, name string) (all []string, err error) {
 	f, err := root.Open(name)
 	if err != nil {

@@ -266,8 +266,7 @@ func (t *trust) learn(dir string, depth int) {
 	}
 }
 
-// learnImports notes which modules a file of the standard library imports: some are optional,
-// and missing on Linux.
+// learnImports notes which modules a file of the standard library imports, even if they are missing.
 func (t *trust) learnImports(name string) {
 	text, err := t.image.ReadFile(name)
 	if err != nil {
@@ -355,15 +354,13 @@ func startFiles(eval family.TerminalEval) (shared, own []string) {
 // startFile matches a profile or a file of all users, and what sources it.
 var startFile = regexp.MustCompile(`((?:\bsource|(?:^|[\s;&|('"])\.)\s+[^\s;&|]*)?(?:/(\.[a-z_.]+)|(/etc/(?:profile\.d/[\w.-]+|(?:profile|environment|bash\.bashrc|zsh\w+)\b)))`)
 
-// isProfile reports whether a path is a file that shells or debuggers read from a home
-// directory.
+// isProfile reports whether shells or debuggers read the file from a home directory.
 func isProfile(p string) bool {
 	dir, name := path.Split(p)
 	return slices.Contains(profiles, name) && (dir == "root/" || strings.HasPrefix(dir, "home/"))
 }
 
-// shadows reports whether a file that the image lacks, in a trusted tree, would be found in
-// place of one of the image's.
+// shadows reports whether a file that the image lacks would be found in place of one of the image's.
 func (t *trust) shadows(p string) bool {
 	dir, name := path.Dir(p), path.Base(p)
 	m := modulePath.FindStringSubmatch(p)

@@ -172,8 +172,7 @@ func (p *Pool) pop(fits func(*sandbox) bool) *sandbox {
 	return nil
 }
 
-// put returns a sandbox to the pool. If the pool is full, it closes the sandbox that has
-// been idle longest.
+// put returns a sandbox to the pool. A full pool closes the sandbox that has been idle longest.
 func (p *Pool) put(ctx context.Context, s *sandbox) error {
 	p.mu.Lock()
 	p.idle = append(p.idle, s)
@@ -235,8 +234,7 @@ func (p *Pool) start(ctx context.Context, c Config) (*sandbox, error) {
 	return s, nil
 }
 
-// firstLine returns how our own program ended and what it printed. No candidate has run yet,
-// so an error may quote it.
+// firstLine returns what our own program printed. No candidate has run yet, so an error may quote it.
 func firstLine(exit runtime.Exit) string {
 	if exit.Reason == "" {
 		return "it was not started"
@@ -339,8 +337,7 @@ type Result struct {
 	Limit runtime.Reason
 }
 
-// run sends one request to the sandbox and waits for its end. If clean is false, the sandbox must not
-// be used again.
+// run sends one request and waits for its end. Unless clean, the sandbox must not be used again.
 func (s *sandbox) run(ctx context.Context, request Request) (r Result, clean bool, err error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, request.Wall+runSlack, errOvertime)

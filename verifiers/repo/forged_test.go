@@ -17,8 +17,7 @@ import (
 	"github.com/securebench/sbench/verifiers/contrast"
 )
 
-// patched runs a shell script on a copy of the repository, on the host, and judges the
-// resulting patch.
+// patched judges the patch that a shell script makes in a copy of the repository, on the host.
 func (w repoWorld) patched(t *testing.T, script string, tests map[string]any) verifiers.Verdict {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "repo")

@@ -236,8 +236,7 @@ func (p pathPolicy) shadows(name string, inTests bool) bool {
 	return imported != "" && (slices.Contains(p.shadowed, imported) || slices.Contains(runnersModules(), imported))
 }
 
-// module returns the name by which a file is imported: its own or, of a file such as __init__.py,
-// its directory's.
+// module returns the name by which a file is imported: its directory's for a file such as __init__.py.
 func module(name string) string {
 	base, _, _ := strings.Cut(path.Base(name), ".") // also of x.cpython-311-x86_64-linux-gnu.so
 	if slices.Contains([]string{"__init__", "index", "mod"}, base) {
@@ -246,8 +245,7 @@ func module(name string) string {
 	return base
 }
 
-// topModule returns the Python module that a file at the top of a repository defines, or whose
-// package it begins; "" if there is none.
+// topModule returns the Python module or package that a file at the top of a repository defines, or "".
 func topModule(name string) string {
 	_, rest, directory := strings.Cut(name, "/")
 	if directory && !strings.HasPrefix(rest, "__init__.") || !directory && !slices.Contains([]string{".py", ".pyc", ".so"}, path.Ext(name)) {
@@ -256,8 +254,7 @@ func topModule(name string) string {
 	return module(name)
 }
 
-// runnersModules returns the modules of Python 3.11's standard library, pytest and what
-// pytest needs.
+// runnersModules returns the modules of Python 3.11, pytest and what pytest needs.
 func runnersModules() []string {
 	return strings.Fields(`
 		__future__ _pytest abc aifc antigravity argparse array ast asynchat asyncio asyncore atexit attr attrs audioop

@@ -312,8 +312,7 @@ func (c *repoCheck) seen(ctx context.Context, files []contrast.File) (seen []str
 	return seen, view.Close()
 }
 
-// selected returns the files that words of a command name, and the Python test files in
-// directories they name.
+// selected returns the files that a command names, and the Python test files in directories that it names.
 func selected(root *os.Root, workdir string, args []string) []string {
 	var names []string
 	for _, word := range strings.FieldsFunc(strings.Join(args, " "), func(r rune) bool { return strings.ContainsRune(" \t\n\"';|&()=", r) }) {

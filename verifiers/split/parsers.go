@@ -76,8 +76,7 @@ func (a *artifact) digest() string {
 	return digest(content)
 }
 
-// value returns what a parser makes of the artifact, which it never executes. The error is a failure if the artifact is
-// at fault.
+// value returns what a parser makes of the artifact, which it never executes. The error may be a failure.
 func (a *artifact) value(ctx context.Context, parser string, run python) (any, error) {
 	name := strings.TrimPrefix(parser, "securebench.")
 	switch {

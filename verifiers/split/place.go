@@ -29,8 +29,7 @@ type subject struct {
 	taken  *capture       // for a task of SecureBench 2.0
 }
 
-// config returns what the drivers' sandboxes have in common. The driver can run programs as another user, with
-// run-candidate, and kill them.
+// config returns what the drivers' sandboxes have in common. run-candidate runs programs as another user.
 func (c *check) config(ctx context.Context) (runtime.Config, error) {
 	env := c.in.Task.Environment()
 	cfg := c.in.Sandbox(driverDir)
@@ -155,8 +154,7 @@ func (c *check) withCode(cfg *runtime.Config, code string) error {
 	return err
 }
 
-// withPatch applies the patch to the image's repository, in a sandbox on which the drivers' are based. The error may
-// be a denied.
+// withPatch applies the patch in a sandbox on which the drivers' are based. The error may be a denied.
 func (c *check) withPatch(ctx context.Context, cfg *runtime.Config, patch string) error {
 	in := c.in
 	in.Candidate.Patch = patch

@@ -146,8 +146,7 @@ func (c *check) stage(ctx context.Context) error {
 	return err
 }
 
-// converse has the oracle ask all questions, in sandboxes like the subject's, and returns its verdict. The error may
-// be a broken.
+// converse has the oracle ask all questions, and returns its verdict. The error may be a broken.
 func (c *check) converse(ctx context.Context, s subject) (v verifiers.Verdict, err error) {
 	split := c.in.Task.Split()
 	if split == nil {

@@ -202,8 +202,7 @@ func usable(sets []contrast.Set) (runs []int) {
 	return runs
 }
 
-// tryUsable makes a run with a calibrated set if the one that was drawn for a quick judgement turned out to
-// be of no use.
+// tryUsable makes a run with a calibrated set if the set of a quick judgement turned out to be of no use.
 func (s suite) tryUsable(ctx context.Context, c contrast.Calibration, ends map[int]runtime.Exit) error {
 	left := usable(c.Sets)
 	if s.Input.Contrast != contrast.Quick || len(left) == 0 || slices.ContainsFunc(left, func(i int) bool { _, ran := ends[i]; return ran }) {
@@ -299,8 +298,7 @@ func (s suite) contrasted(v verifiers.Verdict, sum contrast.Summary, c contrast.
 	return v, true
 }
 
-// refuse returns the verdict on a candidate that passed, if neither this pass nor the reward that it left
-// counts.
+// refuse returns the verdict on a candidate that passed, if neither the pass nor its reward counts.
 func refuse(pass verifiers.Verdict, reason, message string, sum contrast.Summary) verifiers.Verdict {
 	v := verifiers.Fail(reason, message)
 	v.Metadata, v.Contrast = maps.Clone(pass.Metadata), &sum
@@ -332,8 +330,7 @@ func (s suite) uncalibrated(v verifiers.Verdict, sum contrast.Summary, drawn con
 	return v
 }
 
-// executed returns the verdict on a candidate that may have passed. canary says how it did on
-// broken tests.
+// executed returns the verdict on a candidate that may have passed. canary is its end on broken tests.
 func (s suite) executed(v verifiers.Verdict, sum contrast.Summary, canary string) verifiers.Verdict {
 	if v.Status != verifiers.Passed {
 		return v

@@ -120,8 +120,7 @@ type forgery struct {
 	tests              map[string]any
 }
 
-// forgedWorkspaces returns workspaces that try to influence a checker, for every checker
-// that each could influence.
+// forgedWorkspaces returns workspaces that try to influence a checker, for every checker that each could.
 func forgedWorkspaces() []forgery {
 	all, class := []forgery{}, ""
 	on := func(name, script, twin string, checkers ...string) {

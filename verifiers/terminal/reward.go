@@ -185,8 +185,7 @@ func (r reward) verdict(exit runtime.Exit, reference bool) verifiers.Verdict {
 
 var logName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,100}$`)
 
-// checkerLogs returns the files in the directory of rewards, in the order of their names, without
-// those that are too long or have odd names.
+// checkerLogs returns the files in the directory of rewards by name, but for too long ones and odd names.
 func checkerLogs(logs string) []verifiers.Log {
 	if logs == "" {
 		return nil
@@ -231,8 +230,7 @@ func isRedirected(files []contrast.File) bool {
 	})
 }
 
-// forgedExit is a success if something was left in the place of a reward although the script left
-// its reward elsewhere.
+// forgedExit is a success if a reward was left although the script left its reward elsewhere.
 func forgedExit(exit runtime.Exit, logs string) runtime.Exit {
 	exit.Reason, exit.Code, exit.Signal = runtime.Exited, 1, 0
 	for _, name := range []string{"reward.json", "reward.txt"} {

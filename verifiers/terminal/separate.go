@@ -161,8 +161,7 @@ func artifactsIn(root *os.Root, paths []string, most int64) (found []artifact, l
 	return found, leftOut, nil
 }
 
-// artifactMounts mounts copies of the artifacts at their places: directories in place of the image's,
-// files for this run alone.
+// artifactMounts mounts copies of the artifacts: directories in place of the image's, files for this run alone.
 func (c *scene) artifactMounts(dir string) (mounts []runtime.Mount, err error) {
 	for i, a := range c.artifacts {
 		m := runtime.Mount{Source: a.source, Dest: a.dest, Copy: a.dir, Chown: true}

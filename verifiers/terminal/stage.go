@@ -63,8 +63,7 @@ func (c *scene) env(dir string) []string {
 	return env
 }
 
-// mounts returns the mounts: what the checker sees of the candidate, and what the agent could not
-// change.
+// mounts returns what the checker sees of the candidate, and what the agent could not change.
 func (c *scene) mounts(dir, logs string) ([]runtime.Mount, error) {
 	mounts := []runtime.Mount{{Source: filepath.Join(dir, pythonDir), Dest: path.Join(sbenchDir, pythonDir)}}
 	own, err := c.candidateMounts(dir)

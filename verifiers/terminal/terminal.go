@@ -160,8 +160,7 @@ type scene struct {
 
 func (c *scene) workdir() string { return c.in.Task.Environment().Workdir }
 
-// tests returns where the hidden files are: in the sandbox, and relative to a directory made
-// by stage. Both are "" if the task has none.
+// tests returns where the hidden files are, in the sandbox and in a stage; "" if the task has none.
 func (c *scene) tests() (inside, stagedTests string) {
 	switch {
 	case c.eval.Checker.Path != "":
@@ -274,8 +273,7 @@ var (
 	escapes       = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 )
 
-// scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, and
-// a pass otherwise.
+// scriptFault returns a Faulty verdict if the image lacks the interpreter of the checker's script, else a pass.
 func (c *terminalCheck) scriptFault(ctx context.Context, dir string) (v verifiers.Verdict, err error) {
 	if c.eval.Checker.Source != compiler.CheckerScript {
 		return verifiers.Pass(), nil
@@ -323,8 +321,7 @@ func (c *terminalCheck) notStarted() verifiers.Verdict {
 	return verifiers.Fault("checker_not_runnable", "the checker cannot be executed in the task's image")
 }
 
-// withoutPytest returns v, or a Faulty verdict if v looks as if pytest were missing and the
-// checker says so without a candidate, too.
+// withoutPytest returns v, or a Faulty verdict if pytest seems to be missing without a candidate, too.
 func (c *terminalCheck) withoutPytest(ctx context.Context, v verifiers.Verdict) (verifiers.Verdict, error) {
 	if v.Status == verifiers.Passed || !suite.LacksPytest(v.Stdout, v.Stderr) {
 		return v, nil
@@ -436,8 +433,7 @@ func (c *terminalCheck) services() (all []service.Service) {
 	return all
 }
 
-// judge judges the candidate by the checker, unchanged and changed. There is a reference solution
-// only if the candidate is it.
+// judge judges by the checker, unchanged and changed. Only the reference itself has a reference.
 func (c *terminalCheck) judge(ctx context.Context, dir string) (verifiers.Verdict, error) {
 	s := suite.Suite{Engine: c.engine, Input: c.in, Reference: c.in.Reference}
 	all, err := c.hiddenTests(ctx, dir, &s)

@@ -50,8 +50,7 @@ func isDenied(text string) bool {
 	return denial().MatchString(clauseStart().ReplaceAllString(text[max(0, len(text)-MaxRead):], ""))
 }
 
-// affirmed returns a marked sentence without the clauses and the brackets that deny, and without
-// what explains an answer before it.
+// affirmed returns a marked sentence without what denies, and without what explains an answer before it.
 func affirmed(s string) string {
 	if said := explanation().ReplaceAllString(s, ""); strings.ContainsFunc(said, isMark) {
 		s = said
@@ -69,8 +68,7 @@ func affirmed(s string) string {
 // without a mark. A clause that begins with such a word belongs to what precedes it.
 func isOpen(s string) bool { return openness().MatchString(remark().ReplaceAllString(s, "$1")) }
 
-// marked returns the text with marks in place of the longest phrases that begin at each word, one for
-// each phrase of that length.
+// marked returns the text with marks in place of the longest phrases that begin at each word.
 func (s sentence) marked(phrases [][]token, tolerance *big.Rat) string {
 	var b strings.Builder
 	isSame := func(a, b token) bool { return same(a, b, tolerance) }
