@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -184,7 +185,10 @@ type provenance struct {
 func readProvenance(dir string) (p provenance, err error) {
 	name := filepath.Join(dir, provenanceFile)
 	text, err := foreign.ReadPath(name, maxProvenance)
-	if err == nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = errors.New("no import made this pack (build a directory with a Dockerfile: sbench image build DIRECTORY --as NAME)")
+	case err == nil:
 		err = json.Unmarshal(text, &p)
 	}
 	if err != nil {

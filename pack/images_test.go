@@ -31,7 +31,7 @@ func TestImages(t *testing.T) {
 		{"a link", `{"images": [{"ref": "a", "context": "images/link"}]}`, nil, "$.images[0]: images/link is no directory of the pack"},
 		{"without a name", `{"images": [{"context": "images/a"}]}`, nil, "$.images[0]"},
 		{"no json", `{`, nil, "provenance.json: unexpected end"},
-		{"no file", "", nil, "provenance.json: no such file"},
+		{"no file", "", nil, "provenance.json: no import made this pack"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
