@@ -89,9 +89,9 @@ func (c Config) filter() (*specs.LinuxSeccomp, error) {
 	}, nil
 }
 
-// forOwnKernel returns the rules for Config.OwnKernel. The sandbox's kernel applies them, and knows no other error than
-// EPERM (gVisor's runsc): it answers itself what would get another error. Most conditions on arguments protect the host's
-// kernel, which the calls do not reach. They are left out, since runsc takes a millisecond for each of them.
+// forOwnKernel returns the rules for Config.OwnKernel, which the sandbox's kernel (gVisor's runsc) applies. It knows no
+// other error than EPERM, so calls with other errors are left to it. Most conditions on arguments are left out: they
+// protect the host's kernel, which the calls do not reach, and runsc takes a millisecond for each.
 func forOwnKernel(rules []specs.LinuxSyscall) []specs.LinuxSyscall {
 	kept := []string{"clone", "mknod", "mknodat", "setsockopt", "socket", "socketpair"} // the sockets are the host's
 	unconditional := specs.LinuxSyscall{Action: specs.ActAllow}

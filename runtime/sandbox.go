@@ -41,9 +41,9 @@ var (
 // use. Whoever creates it closes it.
 type Sandbox interface {
 	// Exec runs p to completion. A process that fails, is killed or hits a limit is a
-	// result; err means that there is no trustworthy Exit. Unless err is ErrStillAlive, no
-	// process that p started is alive when Exec returns; with Config.KeepProcesses, none runs. Cancelling ctx
-	// kills p.
+	// result; err means that there is no trustworthy Exit. When Exec returns, all processes
+	// that p started have ended, or are suspended by Config.KeepProcesses, unless err is
+	// ErrStillAlive. Cancelling ctx kills p.
 	//
 	// Calls are serialized. A one-shot sandbox takes one call.
 	Exec(ctx context.Context, p Process) (Exit, error)
@@ -156,9 +156,10 @@ type Config struct {
 	Base Sandbox
 
 	Persistent bool // takes any number of Exec calls, otherwise one
-	// KeepProcesses suspends the processes that the process of a one-shot sandbox has left, instead of killing
-	// them. They run again, within the same limits, as soon as a sandbox is created with this one as NetworkOf.
-	// They are killed nevertheless if the process reached its wall time, or if they cannot be suspended.
+	// KeepProcesses suspends the processes that the process of a one-shot sandbox has left. They
+	// run again, within the same limits, as soon as a sandbox is created with this one as
+	// NetworkOf. They are killed if the process reached its wall time, or if they cannot be
+	// suspended.
 	KeepProcesses bool
 	WritableRoot  bool // otherwise only tmpfs and writable mounts are writable
 	// Machine implies WritableRoot and makes /tmp and /run directories of the root file system
@@ -169,14 +170,14 @@ type Config struct {
 	ReadOnly     []string
 	Mounts       []Mount
 	Capabilities []string // see oci.Config
-	// AllFiles lets root in the sandbox read and write the files of its other users, as on a machine (CAP_DAC_OVERRIDE).
-	// It has no effect where the sandbox has no user namespace of its own.
+	// AllFiles lets root in the sandbox read and write all its files, as on a machine
+	// (CAP_DAC_OVERRIDE). It has no effect where the sandbox has no user namespace of its own.
 	AllFiles bool
 	// IsolateProcesses keeps the sandbox's processes from accessing each other's memory; see
 	// oci.Config.
 	IsolateProcesses bool
-	// SealOutput keeps the sandbox's processes from opening a standard output anew, in /proc or as /dev/stdout, even the
-	// output of a process of the same user: standard output is a socket, which cannot be opened.
+	// SealOutput makes standard output a socket, which cannot be opened. So no process of the
+	// sandbox can write to another's output through /proc, even as the same user.
 	SealOutput bool
 
 	Limits  Limits
@@ -232,9 +233,9 @@ type Sockets struct {
 // A Mount makes a host path visible inside the sandbox.
 type Mount struct {
 	Source string // absolute host path of a directory or regular file
-	// Left, instead of Source, is a one-shot sandbox of the same engine in which the process has ended. Its
-	// root file system is mounted without its mounts. What the new sandbox writes to it, if it is Writable, goes to its
-	// own layer.
+	// Left, instead of Source, is a one-shot sandbox of the same engine that has run its process.
+	// Its root file system is mounted without its mounts. If the mount is Writable, what is
+	// written there goes to the new sandbox's own layer.
 	Left     Sandbox
 	Dest     string // absolute path inside
 	Writable bool   // the zero value is read-only
@@ -242,8 +243,8 @@ type Mount struct {
 	// written to.
 	Copy bool
 	// Chown makes the sandbox's user the owner of every file at and below Source that belongs to
-	// the user of this process. Files that belong to another user, such as files copied out of an image, keep their
-	// owners. Of a Copy, the top directory gets the owner and mode 0755, and no file below it changes.
+	// the user of this process. Files of another user, such as those copied out of an image, keep
+	// their owners. Of a Copy, only the top directory changes: it gets the owner and mode 0755.
 	Chown bool
 }
 

@@ -66,8 +66,8 @@ type Config struct {
 	// NoPromptCache asks the provider to keep no prompt in its cache, by which attempts could exchange bits.
 	NoPromptCache bool
 
-	// Budgets (see [Facts]); 0 means none. MaxRequests counts all requests to the provider. Requests in progress may exceed the
-	// budgets for tokens and cost, because the relay does not cut them.
+	// Budgets (see [Facts]); 0 means none. MaxRequests counts all requests to the provider. The
+	// relay cuts no request in progress, which may exceed the budgets for tokens and cost.
 	MaxTotalTokens int64
 	MaxRequests    int64
 	MaxCostUSD     float64       // the cost of the tokens at Prices

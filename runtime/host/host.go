@@ -1,8 +1,9 @@
 // Package host opens this host for sandboxes: it connects to the daemon, and finds out what the
 // kernel, the daemon, the OCI runtime and the shim can do here.
 //
-// A [Host] has the images and makes the engines of runs. Its first run tries the ways in which sandboxes
-// get ids of their own, each with a trial sandbox (trial.go), and keeps the first that works. [Diagnose] is what `sbench doctor` shows.
+// A [Host] has the images and makes the engines of runs. Its first run tries the ways in which
+// sandboxes can have ids of their own, each with a trial sandbox (trial.go), and keeps the first
+// that works. [Diagnose] is what `sbench doctor` shows.
 //
 // The package puts these packages together: daemon, limits, owner, images, task, sandbox.
 // Only commands and tests import it.

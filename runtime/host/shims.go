@@ -10,9 +10,9 @@ import (
 	"github.com/securebench/sbench/runtime/shim"
 )
 
-// findShim returns the path of sbench's shim: beside this program, in PATH, or else this program by the shim's name, if it can
-// be the shim. A daemon in another mount namespace, such as the daemon of a Kubernetes node, gets a copy in a directory that it
-// shares.
+// findShim returns the path of sbench's shim: beside this program, in PATH, or this program if it can
+// be the shim, by a link of the shim's name. A daemon in another mount namespace, such as a Kubernetes
+// node's, gets a copy in a directory that it shares.
 func (k *kinds) findShim() (string, error) {
 	path, err := lookShim(k.opts)
 	if err != nil || !k.conn.Inherited.Apart && filepath.Base(path) == shim.Program {

@@ -281,7 +281,8 @@ func (s *Store) Tag(ctx context.Context, source, target string) (runtime.Image, 
 	return img, nil
 }
 
-// Pin adds its digest to the reference of an image, which it pulls if the image is missing, and gives the image this name.
+// Pin returns an image's reference with its digest, under which it can be found from now on. It pulls the image
+// if it is missing.
 func (s *Store) Pin(ctx context.Context, ref string) (pinned string, err error) {
 	img, err := s.Get(ctx, ref, PullMissing)
 	if err != nil {

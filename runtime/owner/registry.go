@@ -1,10 +1,9 @@
 // Package owner holds what belongs to a run, and removes what runs left behind.
 //
-// A [Claim] is the holding of one run. Everything that a run makes in the daemon or on the host
-// belongs to its claim: in the daemon it has the run's label or is referenced by the run's lease,
-// and on the host it is in a directory or cgroup named after the run. The process that holds the
-// lock file in the run's directory is the run's owner. [Registry.Collect] removes what belongs to
-// runs without an owner.
+// Everything that a run makes belongs to the run's [Claim]: in the daemon it has the run's label or
+// is referenced by the run's lease, and on the host it is in a directory or control group named
+// after the run. The run's owner is the process that holds the lock file in the run's directory.
+// [Registry.Collect] removes what belongs to runs without an owner.
 //
 // The package knows nothing of sandboxes and images: it finds what they are made of by the labels,
 // directories and cgroups. It may use the daemon, mounts, volumes and locks.

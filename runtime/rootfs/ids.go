@@ -94,9 +94,8 @@ func (s shifter) overlay(lowers []string, name, target string) error {
 	return s.ids.Overlay(s.shifted(""), target, options)
 }
 
-// anonymous reports whether a directory's file system says that it has no UUID. Over such a file system, the kernel looks for the
-// original of a copied file only with xino (ovl_lower_uuid_ok): else a hard link to an image's file is another file than the
-// original, and git does not clone a repository of the image.
+// anonymous reports whether a directory's file system has no UUID. An overlay over it needs xino: without it, a hard
+// link to an image's file has another inode number than the file (ovl_lower_uuid_ok), and git clones no repository.
 func anonymous(dir string) bool {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -39,8 +39,8 @@ func makeLayer(layer string) error {
 	return errors.Join(os.MkdirAll(filepath.Join(layer, "upper"), 0o755), os.MkdirAll(filepath.Join(layer, "work"), 0o755))
 }
 
-// makeLayerLike makes the upper directory of an overlay with the owner, mode and time of a directory. The top directory of the
-// overlay is as the upper directory.
+// makeLayerLike makes the upper directory of an overlay with the owner, mode and time of dir, so that
+// the overlay's top directory has them.
 func makeLayerLike(layer, dir string) error {
 	upper := filepath.Join(layer, "upper")
 	if err := makeLayer(layer); err != nil {

@@ -22,8 +22,8 @@ const (
 // MountCandidate returns the mount that a sandbox with [RunCandidate] needs.
 func MountCandidate() (runtime.Mount, error) { return mount("/usr/local/bin/" + RunCandidate) }
 
-// mount returns the mount at dest of a program that calls [Inside]: the shim, which starts seven times as fast as sbench,
-// or this program if there is no other shim.
+// mount returns the mount at dest of a program that calls [Inside]: the shim if there is one, which
+// starts seven times as fast as sbench, otherwise this program.
 func mount(dest string) (runtime.Mount, error) {
 	path, err := shim.Look()
 	if err != nil {
