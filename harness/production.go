@@ -147,7 +147,7 @@ func (p *production) mountOutside(ctx context.Context, vol runtime.Volume) error
 	for _, e := range outside.Entries {
 		p.mounts = append(p.mounts, runtime.Mount{Source: filepath.Join(at, e.Dest), Dest: "/" + e.Dest})
 	}
-	return errors.Join(os.Mkdir(at, 0o755), outside.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: p.request.WorkspaceBytes}))
+	return errors.Join(os.Mkdir(at, 0o755), outside.WriteDir(ctx, at, p.request.WorkspaceBytes))
 }
 
 // makeState makes the directory for the process's state, if it gets one.
@@ -199,12 +199,12 @@ func (p *production) fill(ctx context.Context, dir string) error {
 		defer func() { _ = own.Close() }()
 		var public workspace.Plan
 		public, assets = r.Plan.Split()
-		if err := public.Write(ctx, own, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+		if err := public.Write(ctx, own, r.WorkspaceBytes); err != nil {
 			return err
 		}
 	}
 	p.given = p.given && len(assets.Entries) == 0
-	if err := assets.Write(ctx, root, workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+	if err := assets.Write(ctx, root, r.WorkspaceBytes); err != nil {
 		return err
 	}
 	payload, err := r.Task.Payload()

@@ -36,8 +36,8 @@ func CopyTree(ctx context.Context, src, dst *os.Root, opts TreeOptions) (TreeRep
 // errChanged means that a file changed although nothing may write to the tree any more.
 var errChanged = errors.New("file changed while it was read")
 
-// file copies the file name of the directory src into the directory dst under the name to.
-func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t, links int) error {
+// file copies the file name of the directory src into the directory dst.
+func (w *treeWalk) file(src, dst *os.File, name, rel string, st *unix.Stat_t, links int) error {
 	from, restore, err := openUntrusted(src, name, 0)
 	if err != nil {
 		return fmt.Errorf("open %q: %w", rel, err)
@@ -63,7 +63,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 	if dst == nil || first != "" {
 		err = w.transfer(from, nil, rel, st, sum)
 	} else {
-		err = w.copyFile(from, dst, to, rel, st, sum)
+		err = w.copyFile(from, dst, name, rel, st, sum)
 	}
 	if err == nil && first != "" {
 		err = w.dst.Link(first, rel)
@@ -82,7 +82,7 @@ func (w *treeWalk) file(src, dst *os.File, name, to, rel string, st *unix.Stat_t
 }
 
 func (w *treeWalk) copyFile(from, dst *os.File, name, rel string, st *unix.Stat_t, sum hash.Hash) error {
-	to, err := w.createFile(dst, name)
+	to, err := createFile(dst, name)
 	if err != nil {
 		return fmt.Errorf("create %q: %w", rel, err)
 	}
@@ -93,13 +93,7 @@ func (w *treeWalk) copyFile(from, dst *os.File, name, rel string, st *unix.Stat_
 	return errors.Join(err, to.Close())
 }
 
-// createFile creates the file name. It replaces an existing file only when it copies an asset.
-func (w *treeWalk) createFile(dir *os.File, name string) (*os.File, error) {
-	if w.asset != nil {
-		if err := unix.Unlinkat(fd(dir), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return nil, err
-		}
-	}
+func createFile(dir *os.File, name string) (*os.File, error) {
 	return openAt(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
 }
 
@@ -221,7 +215,7 @@ func (w *treeWalk) special(dst *os.File, name, rel string, st *unix.Stat_t) (err
 	}
 	var to *os.File
 	if !w.opts.restore {
-		to, err = w.createFile(dst, name)
+		to, err = createFile(dst, name)
 	} else if err = unix.Mknodat(fd(dst), name, st.Mode&unix.S_IFMT|0o600, 0); err == nil {
 		to, err = openAt(dst, name, unix.O_PATH)
 	}
@@ -247,8 +241,6 @@ func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 // mode returns the permission bits of a copy.
 func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
 	switch {
-	case w.asset != nil:
-		return w.asset.mode(st)
 	case w.opts.CallerOwns:
 		return callerMode(st.Mode)
 	case w.opts.restore && w.opts.Shared:

@@ -199,7 +199,7 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// resolve reads the sources to fill in Dir, Size and Without, and checks the plan as a whole.
+// resolve reads the sources to fill in Size and Without, and checks the plan as a whole.
 func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 	var errs []error
 	p.Entries = slices.Clone(p.Entries)
@@ -239,30 +239,37 @@ func (e *Entry) withhold(pack *compiler.Pack) error {
 	return err
 }
 
-// walk calls visit for the files in the entry's source, with their paths relative to the source; "."
-// for the source itself. It checks that they are regular files, and that an agent may see the public
-// files. It sets the source's type and size.
+// walk is Source.walk for files. It checks that an agent may see the public ones, and sets the source's type and size.
 func (e *Entry) walk(visit func(rel string, info fs.FileInfo)) error {
-	return compiler.WalkFiles(e.Source.Root, e.Source.Path, func(name string, info fs.FileInfo) error {
-		rel, err := filepath.Rel(e.Source.Path, name)
+	return e.Source.walk(func(rel string, info fs.FileInfo) error {
+		if rel != "." && e.Lane == compiler.Public {
+			if err := paths.CheckPublic(path.Join(e.Dest, rel)); err != nil {
+				return err
+			}
+		}
+		if rel == "." {
+			e.Source.Dir, e.Source.Size = info.IsDir(), info.Size()
+		}
+		if !info.IsDir() {
+			visit(rel, info)
+		}
+		return nil
+	})
+}
+
+// walk calls visit for the files and directories of a source below Root, with their paths relative to Path.
+func (s Source) walk(visit func(rel string, info fs.FileInfo) error) error {
+	return compiler.WalkFiles(s.Root, s.Path, func(name string, info fs.FileInfo) error {
+		rel, err := filepath.Rel(s.Path, name)
 		switch {
 		case err != nil:
 			return err
-		case slices.Contains(e.Source.Without, rel) && info.IsDir():
+		case slices.Contains(s.Without, rel) && info.IsDir():
 			return fs.SkipDir
-		case slices.Contains(e.Source.Without, rel):
+		case slices.Contains(s.Without, rel):
 			return nil
-		case rel == ".":
-			if e.Source.Dir, e.Source.Size = info.IsDir(), 0; !info.IsDir() {
-				e.Source.Size = info.Size()
-			}
-		case e.Lane == compiler.Public:
-			err = paths.CheckPublic(path.Join(e.Dest, rel))
 		}
-		if err == nil && !info.IsDir() {
-			visit(rel, info)
-		}
-		return err
+		return visit(rel, info)
 	})
 }
 

@@ -1,6 +1,8 @@
 package workspace
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,38 +11,30 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// WriteOptions bound the bytes and files that a plan writes. Zero means 8 GiB and a million.
-type WriteOptions struct{ MaxBytes, MaxFiles int64 }
-
 // WriteDir is Write for the directory of that name.
-func (p Plan) WriteDir(ctx context.Context, dir string, opts WriteOptions) error {
+func (p Plan) WriteDir(ctx context.Context, dir string, maxBytes int64) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(p.Write(ctx, root, opts), root.Close())
+	return errors.Join(p.Write(ctx, root, maxBytes), root.Close())
 }
 
-// Write writes the plan's entries below root. It replaces existing files, adds to existing
-// directories, and follows no symbolic links. If a bound is exceeded, the error matches
-// ErrTooBig.
-func (p Plan) Write(ctx context.Context, root *os.Root, opts WriteOptions) error {
-	top, err := root.Open(".")
-	if err != nil {
-		return fmt.Errorf("open workspace: %w", err)
-	}
-	defer shut(top)
-	w := newTreeWalk(ctx, TreeOptions{MaxBytes: opts.MaxBytes, MaxFiles: opts.MaxFiles})
+// Write writes the plan's entries below root: at most maxBytes bytes, or 8 GiB if that is 0, and a million files and
+// directories. It replaces existing files, adds to existing directories, and follows no symbolic link. If a bound is
+// exceeded, the error matches ErrTooBig.
+func (p Plan) Write(ctx context.Context, root *os.Root, maxBytes int64) error {
+	w := planWriter{to: root, bytes: cmp.Or(maxBytes, defaultMaxBytes), files: defaultMaxFiles}
 	for _, e := range p.Entries {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		if err := w.writeEntry(top, e); err != nil {
+		if err := w.entry(ctx, e); err != nil {
 			return fmt.Errorf("write %q: %w", e.Dest, err)
 		}
 	}
@@ -76,121 +70,103 @@ func Places(dir string, root *os.Root, at string) (places []string, err error) {
 	return places, nil
 }
 
-// assetCopy makes a treeWalk refuse symbolic links and special files, leave out the paths in
-// without, and overwrite existing files.
-type assetCopy struct {
-	readOnly bool
-	without  []string
+// planWriter writes files that nobody changes meanwhile into a workspace that nobody uses.
+type planWriter struct {
+	to           *os.Root
+	bytes, files int64 // that may still be written
 }
 
-// mode returns the permission bits that a pack's file has in a fresh checkout, whatever its
-// permission bits are on this host.
-func (a *assetCopy) mode(st *unix.Stat_t) uint32 {
-	mode := uint32(0o644)
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Mode&0o111 != 0 {
-		mode = 0o755
-	}
-	if a.readOnly {
-		mode &^= 0o222
-	}
-	return mode
-}
-
-// writeEntry writes one entry below the open directory top.
-func (w *treeWalk) writeEntry(top *os.File, e Entry) error {
-	w.asset = &assetCopy{e.ReadOnly, e.Source.Without}
-	if w.report.Entries++; w.report.Entries > w.opts.MaxFiles {
-		return w.tooMany()
-	}
-	parent, err := openDirs(top, path.Dir(e.Dest), makeDir)
-	if err != nil {
+// entry writes an entry. The pack's files get the permission bits of a fresh checkout, whatever theirs are on this host.
+func (w *planWriter) entry(ctx context.Context, e Entry) error {
+	if err := w.directory(path.Dir(e.Dest)); err != nil {
 		return err
 	}
-	defer shut(parent)
 	if e.Source.Root == "" {
-		return w.writeData(parent, e)
+		data := e.Source.Data.Reveal()
+		return w.file(e.Dest, bytes.NewReader(data), int64(len(data)), fs.FileMode(e.Mode))
 	}
-	root, err := os.Open(e.Source.Root)
+	root, err := os.OpenRoot(e.Source.Root)
 	if err != nil {
 		return err
 	}
 	defer shut(root)
-	directory, name := e.Source.Path, "."
-	if !e.Source.Dir {
-		directory, name = path.Dir(directory), path.Base(directory)
+	readOnly := fs.FileMode(0)
+	if e.ReadOnly {
+		readOnly = 0o222
 	}
-	src, err := openDirs(root, directory, openDir)
-	if err != nil {
-		return err
-	}
-	defer shut(src)
-	var st unix.Stat_t
-	if err := unix.Fstatat(fd(src), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	switch {
-	case !e.Source.Dir:
-		return w.file(src, parent, name, path.Base(e.Dest), e.Source.Path, &st, 0)
-	case e.Dest == ".":
-		return w.dir(src, parent, "", 1)
-	}
-	dst, err := openDirs(parent, path.Base(e.Dest), makeDir)
-	if err != nil {
-		return err
-	}
-	defer shut(dst)
-	if err := w.dir(src, dst, "", 1); err != nil {
-		return err
-	}
-	return w.setMetadata(dst, e.Dest, &st)
-}
-
-// openDirs opens the directory dir below the open directory top, name by name. A symbolic link
-// on the way is an error.
-func openDirs(top *os.File, dir string, open func(parent *os.File, name string) (*os.File, error)) (*os.File, error) {
-	at, err := openDir(top, ".")
-	if err != nil || dir == "." {
-		return at, err
-	}
-	for name := range strings.SplitSeq(dir, "/") {
-		next, err := open(at, name)
-		shut(at)
-		if err != nil {
-			return nil, fmt.Errorf("open directory %q: %w", dir, err)
+	var finish []func() error // directories get their modes and times after their contents
+	err = e.Source.walk(func(rel string, info fs.FileInfo) error {
+		to, mode := path.Join(e.Dest, rel), fs.FileMode(0o644)
+		if info.IsDir() || info.Mode()&0o111 != 0 {
+			mode = 0o755
 		}
-		at = next
+		end := func() error {
+			return errors.Join(w.to.Chmod(to, mode&^readOnly), w.to.Chtimes(to, info.ModTime(), info.ModTime()))
+		}
+		if info.IsDir() {
+			if to != "." {
+				finish = append(finish, end)
+			}
+			return cmp.Or(context.Cause(ctx), w.directory(to))
+		}
+		from, err := foreign.Open(root, path.Join(e.Source.Path, rel), info.Size())
+		if err != nil {
+			return err
+		}
+		defer shut(from)
+		return cmp.Or(context.Cause(ctx), w.file(to, from, info.Size(), mode), end())
+	})
+	for _, end := range slices.Backward(finish) {
+		err = cmp.Or(err, end())
 	}
-	return at, nil
+	return err
 }
 
-func openDir(parent *os.File, name string) (*os.File, error) {
-	return openAt(parent, name, unix.O_DIRECTORY)
+// directory makes a directory and those above it, unless they exist. A symbolic link in place of one is an error.
+func (w *planWriter) directory(name string) error {
+	if name == "." {
+		return nil
+	}
+	if err := w.directory(path.Dir(name)); err != nil {
+		return err
+	}
+	info, err := w.to.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err = w.count(0); err == nil {
+			err = cmp.Or(w.to.Mkdir(name, 0o755), w.to.Chmod(name, 0o755)) // the umask may have cleared bits
+		}
+	case err == nil && !info.IsDir():
+		err = &fs.PathError{Op: "open directory", Path: name, Err: unix.ENOTDIR}
+	}
+	return err
 }
 
-// makeDir is openDir for a directory that may be missing.
-func makeDir(parent *os.File, name string) (*os.File, error) {
-	made := unix.Mkdirat(fd(parent), name, 0o755)
-	if made != nil && !errors.Is(made, unix.EEXIST) {
-		return nil, made
+func (w *planWriter) count(size int64) error {
+	w.bytes, w.files = w.bytes-size, w.files-1
+	if w.bytes < 0 || w.files < 0 {
+		return fmt.Errorf("%w: more bytes or files than the workspace may have", ErrTooBig)
 	}
-	dir, err := openDir(parent, name)
-	if err == nil && made == nil {
-		err = dir.Chmod(0o755) // the umask may have cleared bits
-	}
-	return dir, err
+	return nil
 }
 
-func (w *treeWalk) writeData(parent *os.File, e Entry) error {
-	data := e.Source.Data.Reveal()
-	if w.report.Bytes += int64(len(data)); w.report.Bytes > w.opts.MaxBytes {
-		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
+// file writes a file of the size, and replaces what has its name but is no directory.
+func (w *planWriter) file(name string, from io.Reader, size int64, mode fs.FileMode) error {
+	if err := w.count(size); err != nil {
+		return err
 	}
-	f, err := w.createFile(parent, path.Base(e.Dest))
+	if info, err := w.to.Lstat(name); err == nil && info.IsDir() {
+		return &fs.PathError{Op: "create", Path: name, Err: unix.EISDIR}
+	}
+	if err := w.to.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := w.to.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, unix.Fchmod(fd(f), e.Mode&permBits), f.Close())
+	_, err = io.CopyN(f, from, size)
+	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
 // ReplaceFile replaces a file by what write writes, as a whole or not at all, even if several processes replace it at the

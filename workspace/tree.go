@@ -95,7 +95,6 @@ type treeWalk struct {
 	named  int64 // names read in directories so far
 	list   hash.Hash
 	buf    []byte
-	asset  *assetCopy // nil unless the walk copies a pack's files into a workspace
 
 	dst    *os.Root       // nil without a copy
 	links  map[inode]int  // the number of each file with several names
@@ -214,9 +213,6 @@ func (w *treeWalk) tooMany() error {
 }
 
 func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
-	if w.asset != nil && slices.Contains(w.asset.without, rel) {
-		return nil
-	}
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd(src), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("stat %q: %w", rel, err)
@@ -224,7 +220,8 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 	kind := st.Mode & unix.S_IFMT
 	keeps := special(kind) && w.opts.judged && w.opts.attributes == nil && (dst == nil || w.opts.restore || w.opts.Lost != nil)
 	if kind != unix.S_IFREG && kind != unix.S_IFDIR && kind != unix.S_IFLNK && !keeps {
-		return w.drop(rel, st.Mode)
+		w.drop(rel, st.Mode)
+		return nil
 	}
 	links, err := w.attributes(dst, rel, &st)
 	if err != nil {
@@ -243,7 +240,7 @@ func (w *treeWalk) entry(src, dst *os.File, name, rel string, depth int) error {
 	switch kind {
 	case unix.S_IFREG:
 		w.report.Files++
-		return w.file(src, dst, name, name, rel, &st, links)
+		return w.file(src, dst, name, rel, &st, links)
 	case unix.S_IFDIR:
 		return w.subdir(src, dst, name, rel, &st, depth)
 	}
@@ -264,15 +261,11 @@ func Link(src, dst *os.File, name string) (bool, error) {
 }
 
 // drop leaves out a special file.
-func (w *treeWalk) drop(rel string, mode uint32) error {
-	if w.asset != nil {
-		return fmt.Errorf("%q is a %s, not a file or directory", rel, TypeName(mode))
-	}
+func (w *treeWalk) drop(rel string, mode uint32) {
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {
 		w.report.Dropped = append(w.report.Dropped, rel+" ("+TypeName(mode)+")")
 	}
-	return nil
 }
 
 // TypeName names the type of a special file; "" for any other file.
@@ -300,7 +293,7 @@ func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, 
 	defer func() { err = errors.Join(err, restore()) }()
 	var out *os.File
 	if dst != nil {
-		if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil && (w.asset == nil || !errors.Is(err, unix.EEXIST)) {
+		if err := unix.Mkdirat(fd(dst), name, 0o700); err != nil {
 			return fmt.Errorf("make directory %q: %w", rel, err)
 		}
 		if out, err = openAt(dst, name, unix.O_DIRECTORY); err != nil {
@@ -315,9 +308,6 @@ func (w *treeWalk) subdir(src, dst *os.File, name, rel string, st *unix.Stat_t, 
 }
 
 func (w *treeWalk) link(src, dst *os.File, name, rel string, st *unix.Stat_t) error {
-	if w.asset != nil {
-		return fmt.Errorf("%q is a symbolic link, which an asset may not be or contain", rel)
-	}
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd(src), name, buf)
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
-	"github.com/securebench/sbench/workspace"
 )
 
 // A Kind says which candidate a stand-in hands in. The zero Kind means no stand-in.
@@ -136,7 +135,7 @@ func (p Producer) solve(ctx context.Context, e harness.Engine, r harness.Request
 		return harness.Result{}, err
 	}
 	defer func() { err = errors.Join(err, vol.Close()) }()
-	if err := plan.WriteDir(ctx, vol.Path(), workspace.WriteOptions{MaxBytes: r.WorkspaceBytes}); err != nil {
+	if err := plan.WriteDir(ctx, vol.Path(), r.WorkspaceBytes); err != nil {
 		return harness.Result{}, err
 	}
 	script := path.Join(verifiers.SolutionDir, verifiers.SolutionScript)

@@ -342,7 +342,7 @@ func (c *repoCheck) stageInputs(ctx context.Context) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	if err := plan.WriteDir(ctx, dir, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes}); err != nil {
+	if err := plan.WriteDir(ctx, dir, c.in.WorkspaceBytes); err != nil {
 		return err
 	}
 	view, err := c.engine.View(ctx, c.in.Image)

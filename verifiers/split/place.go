@@ -136,7 +136,7 @@ func (c *check) control(ctx context.Context) (runtime.Config, error) {
 	if err != nil {
 		return cfg, err
 	}
-	return cfg, plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+	return cfg, plan.WriteDir(ctx, at, c.in.WorkspaceBytes)
 }
 
 // withWorkspace mounts a copy of a workspace. own says that its top directory becomes the user's.

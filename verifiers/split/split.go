@@ -133,7 +133,7 @@ func (c *check) stage(ctx context.Context) error {
 		at := filepath.Join(c.volume, name)
 		err = errors.Join(err, os.Mkdir(at, 0o755))
 		if err == nil {
-			err = plan.WriteDir(ctx, at, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+			err = plan.WriteDir(ctx, at, c.in.WorkspaceBytes)
 		}
 	}
 	if c.in.Task.Verification() == nil {

@@ -159,7 +159,6 @@ func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error
 	if err != nil {
 		return "", err
 	}
-	options := workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes}
 	for _, part := range []struct {
 		plan      workspace.Plan
 		directory string // below which the entries are written
@@ -176,7 +175,7 @@ func (c *scene) stage(ctx context.Context, files []contrast.File) (string, error
 				p.Entries = append(p.Entries, e)
 			}
 		}
-		if err := p.Write(ctx, root, options); err != nil {
+		if err := p.Write(ctx, root, c.in.WorkspaceBytes); err != nil {
 			return "", err
 		}
 	}

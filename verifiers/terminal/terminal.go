@@ -348,7 +348,7 @@ func (c *terminalCheck) withoutCandidate(ctx context.Context, files []contrast.F
 		err = os.Chmod(without.in.Candidate.Workspace, 0o777)
 	}
 	if err == nil {
-		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, workspace.WriteOptions{MaxBytes: c.in.WorkspaceBytes})
+		err = plan.WriteDir(ctx, without.in.Candidate.Workspace, c.in.WorkspaceBytes)
 	}
 	if err != nil {
 		return execution{}, err
