@@ -19,10 +19,10 @@ import (
 //   - every other number is its exact decimal value: digits without trailing zeros, "e", exponent
 //
 // So 1.50 and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only 1 is an integer.
-func (v Value) Canonical() []byte { return v.write(nil, true) }
+func (v Value) Canonical() []byte { return appendValue(nil, v, true) }
 
 // Compact returns the value as JSON without white space, with sorted keys and numbers as written.
-func (v Value) Compact() []byte { return v.write(nil, false) }
+func (v Value) Compact() []byte { return appendValue(nil, v, false) }
 
 // Indented returns the value as JSON for people: indented by two spaces per level,
 // keys sorted, numbers as written.
@@ -32,8 +32,8 @@ func (v Value) Indented() []byte {
 	return b.Bytes()
 }
 
-// write appends the value in canonical form, but numbers only if canonical is set.
-func (v Value) write(dst []byte, canonical bool) []byte {
+// appendValue appends v in canonical form, but numbers only if canonical is set.
+func appendValue(dst []byte, v Value, canonical bool) []byte {
 	comma := func(i int) {
 		if i > 0 {
 			dst = append(dst, ',')
@@ -53,15 +53,15 @@ func (v Value) write(dst []byte, canonical bool) []byte {
 		dst = append(dst, '[')
 		for i, item := range v.Items() {
 			comma(i)
-			dst = item.write(dst, canonical)
+			dst = appendValue(dst, item, canonical)
 		}
 		return append(dst, ']')
 	case Object:
 		dst = append(dst, '{')
-		for i, f := range v.sorted() {
+		for i, f := range sortedFields(v) {
 			comma(i)
 			dst = append(AppendQuoted(dst, f.name), ':')
-			dst = f.value.write(dst, canonical)
+			dst = appendValue(dst, f.value, canonical)
 		}
 		return append(dst, '}')
 	}
@@ -73,8 +73,8 @@ type field struct {
 	key, value Value
 }
 
-// sorted returns the fields of an object by the bytes of their names.
-func (v Value) sorted() []field {
+// sortedFields returns the fields of an object by the bytes of their names.
+func sortedFields(v Value) []field {
 	fields := make([]field, 0, v.Len())
 	for key, value := range v.Fields() {
 		fields = append(fields, field{key.bytes(), key, value})

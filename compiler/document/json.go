@@ -56,7 +56,7 @@ func (d *Document) parse(text []byte, line int) *Problem {
 // duplicates returns a problem for each repeated key, up to maxDuplicates.
 func (d *Document) duplicates() (found Problems) {
 	for at := range d.nodes {
-		fields := Value{d, uint32(at)}.sorted()
+		fields := sortedFields(Value{d, uint32(at)})
 		for i := 1; i < len(fields) && len(found) < maxDuplicates; i++ {
 			if key := fields[i].key; bytes.Equal(fields[i-1].name, fields[i].name) {
 				found = append(found, Problem{
