@@ -154,46 +154,18 @@ func (r *reader) lines(ctx context.Context, f io.Reader) error {
 
 // whole reads a file that is one JSON value, one prediction at a time.
 func (r *reader) whole(ctx context.Context, f io.Reader) error {
-	in := newSplitter(f)
-	opened, err := in.Token()
-	if err != nil {
-		return err
-	}
-	if opened != json.Delim('[') && opened != json.Delim('{') {
-		return errors.New("expected a list or an object of predictions")
-	}
-	seen := map[string]bool{}
-	for in.More() {
+	in, seen := newSplitter(f), map[string]bool{}
+	return in.each(func(id string, item json.RawMessage) error {
 		if err := r.enough(ctx); err != nil {
 			return err
 		}
-		id := ""
-		if opened == json.Delim('{') {
-			key, err := in.Token()
-			if err != nil {
-				return err
-			}
-			id = key.(string) // the decoder accepts no other key
-			if seen[id] {
-				r.wrong(in.line(), "", "", "the key %q is there twice", id)
-			}
-			seen[id] = true
+		line := in.line() // on which the item ends
+		if id != "" && seen[id] {
+			r.wrong(line, "", "", "the key %q is there twice", id)
 		}
-		item, line, err := in.value()
-		if err == nil {
-			err = r.prediction(ctx, item, line, id)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if _, err := in.Token(); err != nil {
-		return err
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return errors.Join(errors.New("there is more after the value"), err)
-	}
-	return nil
+		seen[id] = true
+		return r.prediction(ctx, item, line, id)
+	})
 }
 
 // prediction adds one prediction. id is its task's id, or "" if a key of the prediction names the task.

@@ -14,7 +14,7 @@ import (
 type splitter struct {
 	*json.Decoder
 	in     io.Reader
-	left   int64 // bytes that may be read before the next call of value returns
+	left   int64 // bytes that may be read before the next part is complete
 	breaks int   // line breaks that were read
 }
 
@@ -44,11 +44,39 @@ func (s *splitter) line() int {
 	return s.breaks - bytes.Count(ahead, []byte("\n")) + 1
 }
 
-// value returns the next value, and the line on which it ends.
-func (s *splitter) value() (value json.RawMessage, line int, err error) {
-	err = s.Decode(&value)
-	s.left = maxLine
-	return value, s.line(), err
+// each calls visit for the items of the list, or for the keys and values of the object, that is all there is to read.
+func (s *splitter) each(visit func(key string, value json.RawMessage) error) error {
+	opened, err := s.Token()
+	if err != nil {
+		return err
+	}
+	if opened != json.Delim('[') && opened != json.Delim('{') {
+		return errors.New("expected a list or an object of predictions")
+	}
+	for s.More() {
+		key, value := "", json.RawMessage(nil)
+		if opened == json.Delim('{') {
+			token, err := s.Token()
+			if err != nil {
+				return err
+			}
+			key = token.(string) // the decoder accepts no other key
+		}
+		if err := s.Decode(&value); err != nil {
+			return err
+		}
+		s.left = maxLine
+		if err := visit(key, value); err != nil {
+			return err
+		}
+	}
+	if _, err := s.Token(); err != nil {
+		return err
+	}
+	if _, err := s.Token(); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("there is more after the value"), err)
+	}
+	return nil
 }
 
 // maxFields bounds the keys of a prediction.
@@ -57,37 +85,17 @@ const maxFields = 10_000
 // fieldsOf returns the fields of an object. Their values are only split off, because other tools put
 // whole trajectories beside an answer.
 func fieldsOf(text []byte) (map[string]json.RawMessage, error) {
-	in := json.NewDecoder(bytes.NewReader(text))
 	fields := map[string]json.RawMessage{}
-	_, err := in.Token()
-	for err == nil && in.More() {
-		var key json.Token
-		var value json.RawMessage
-		if key, err = in.Token(); err == nil {
-			err = in.Decode(&value)
-		}
-		if err != nil {
-			return nil, err
-		}
-		name := key.(string) // the decoder accepts no other key
+	return fields, newSplitter(bytes.NewReader(text)).each(func(key string, value json.RawMessage) error {
 		switch {
-		case fields[name] != nil:
-			return nil, fmt.Errorf("the key %q is there twice", name)
+		case fields[key] != nil:
+			return fmt.Errorf("the key %q is there twice", key)
 		case len(fields) == maxFields:
-			return nil, fmt.Errorf("it has more than %d keys", maxFields)
+			return fmt.Errorf("it has more than %d keys", maxFields)
 		}
-		fields[name] = value
-	}
-	if err == nil {
-		_, err = in.Token()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more after the object")
-	}
-	return fields, nil
+		fields[key] = value
+		return nil
+	})
 }
 
 // kindOf returns the kind of a JSON value by its first byte; 0 if there is none.
