@@ -23,7 +23,6 @@ import (
 )
 
 const (
-	codeFile     = "candidate.py"
 	fileBytes    = 8 << 10 // bytes of a workspace's bound for each file or hard link
 	minFiles     = 1000
 	maxFileBytes = 4 << 20
@@ -70,14 +69,12 @@ type Failure struct {
 // write to Workspace any more.
 type Source struct {
 	Kind       compiler.CandidateKind
-	Stdout     runtime.Output // the answer of a text candidate without a File
+	Stdout     runtime.Output // the candidate without a File
 	Workspace  string         // host directory
 	Attributes string         // as in Candidate, if Workspace is an earlier candidate's; else ""
-	// File is the path of a text or code candidate, relative to the workspace; "" means
-	// standard output for text, candidate.py for code.
-	File     string
-	Dest     string // existing, empty host directory, which receives a copy of the workspace
-	MaxBytes int64  // of the workspace
+	File       string         // of a text or code candidate, relative to the workspace; "" for standard output
+	Dest       string         // existing, empty host directory, which receives a copy of the workspace
+	MaxBytes   int64          // of the workspace
 }
 
 // StoredTree returns the candidate's workspace with the attributes that its files have lost. The
@@ -116,23 +113,20 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 
 // takeText sets c.Text if the candidate is a text or code.
 func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
-	file := s.File
 	switch {
 	case s.Kind != compiler.CandidateText && s.Kind != compiler.CandidateCode:
 		return nil
-	case s.Kind == compiler.CandidateText && file == "":
+	case s.File == "":
 		if s.Stdout.Cut() > 0 {
 			return &Failure{"candidate_too_big", phase, "the answer on standard output is longer than its limit"}
 		}
 		return c.setText(s.Stdout.Bytes(), "standard output")
-	case file == "":
-		file = codeFile
 	}
-	text, err := foreign.Read(root, file, maxFileBytes)
+	text, err := foreign.Read(root, s.File, maxFileBytes)
 	if err != nil {
-		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", file, maxFileBytes)}
+		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", s.File, maxFileBytes)}
 	}
-	return c.setText(text, file)
+	return c.setText(text, s.File)
 }
 
 func (c *Candidate) setText(text []byte, where string) *Failure {
@@ -156,7 +150,10 @@ func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, erro
 	}
 	defer func() { _ = to.Close() }()
 	// The list has the owners, which the files get back for the verifier.
-	list := workspace.NewAttributesWriter(s.Dest + workspace.AttributesSuffix)
+	list, err := workspace.NewAttributesWriter(s.Dest + workspace.AttributesSuffix)
+	if err != nil {
+		return nil, err
+	}
 	report, err := from.Copy(ctx, to, workspace.TreeOptions{
 		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), CallerOwns: true, Lost: list.Add,
 	})

@@ -90,24 +90,23 @@ func special(mode uint32) bool {
 
 // AttributesWriter writes a list of attributes to a file. It is not safe for concurrent use.
 type AttributesWriter struct {
-	name string
-	file *os.File // nil before the first entry
+	file *os.File
 	out  *bufio.Writer
 	sum  hash.Hash
 	size int64
 }
 
-// NewAttributesWriter returns a writer for the file name, which must not exist. The first
-// entry creates it. The caller calls Close or Discard.
-func NewAttributesWriter(name string) *AttributesWriter {
-	return &AttributesWriter{name: name, sum: sha256.New()}
+// NewAttributesWriter creates the file name, which must not exist. The caller calls Close or Discard.
+func NewAttributesWriter(name string) (*AttributesWriter, error) {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return &AttributesWriter{file: f, out: bufio.NewWriter(f), sum: sha256.New()}, nil
 }
 
 // Add appends an entry. Errors match ErrTooBig if the list becomes longer than 256 MiB.
 func (w *AttributesWriter) Add(a Attributes) error {
-	if err := w.open(); err != nil {
-		return err
-	}
 	line := a.line()
 	if w.size += int64(len(line)); w.size > maxListBytes || len(line) > maxListLine {
 		return fmt.Errorf("%w: the list of owners and modes would be longer than %d bytes", ErrTooBig, maxListBytes)
@@ -117,34 +116,14 @@ func (w *AttributesWriter) Add(a Attributes) error {
 	return err
 }
 
-func (w *AttributesWriter) open() error {
-	if w.file != nil {
-		return nil
-	}
-	f, err := os.OpenFile(w.name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err == nil {
-		w.file, w.out = f, bufio.NewWriter(f)
-	}
-	return err
-}
-
-// Close syncs the list to disk and returns its digest. A list without any entry is an empty file.
+// Close syncs the list to disk and returns its digest.
 func (w *AttributesWriter) Close() (digest string, err error) {
-	if err := w.open(); err != nil {
-		return "", err
-	}
-	if err := errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close()); err != nil {
-		return "", err
-	}
-	return DigestOf(w.sum), nil
+	return DigestOf(w.sum), errors.Join(w.out.Flush(), w.file.Sync(), w.file.Close())
 }
 
-// Discard closes and removes the file, if there is one.
+// Discard closes and removes the file.
 func (w *AttributesWriter) Discard() error {
-	if w.file == nil {
-		return nil
-	}
-	return errors.Join(w.file.Close(), os.Remove(w.name))
+	return errors.Join(w.file.Close(), os.Remove(w.file.Name()))
 }
 
 // attributesReader reads a list of attributes during one walk. It gives each listed entry its

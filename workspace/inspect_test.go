@@ -4,16 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/securebench/sbench/compiler"
-	"github.com/securebench/sbench/compiler/family"
-	"github.com/securebench/sbench/internal/test/corpus"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/workspace"
 )
@@ -113,44 +109,4 @@ func TestFindTask(t *testing.T) {
 	if !errors.Is(err, workspace.ErrNoTask) || !errors.As(err, &problems) {
 		t.Errorf("error %v", err)
 	}
-}
-
-// FuzzPlanWrite writes an asset at any mount path, and checks that nothing outside the
-// workspace is written.
-func FuzzPlanWrite(f *testing.F) {
-	corpus.Seed[string](f)
-	for _, mount := range []string{"a", "../a", "/tmp/a", "a/../../b", "a//b/./c/", "securebench/evaluator/x", "é", "link/x", "link", "a/link/../b"} {
-		f.Add(mount)
-	}
-	dir := f.TempDir()
-	for name, content := range map[string]string{"manifest.yaml": "id: p\nversion: 1\ndefaults: {family: tool_call}\n", "assets/f": "f", "outside/keep": "k"} {
-		path := filepath.Join(dir, name)
-		must.Do(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)))
-	}
-	f.Fuzz(func(t *testing.T, mount string) {
-		text := must.JSON(t, mount)
-		must.Do(t, os.WriteFile(filepath.Join(dir, "tasks.jsonl"), []byte(`{"id":"a","assets":[{"path":"f","mount":`+string(text)+`}]}`), 0o644))
-		pack, err := family.OpenPack(filepath.Join(dir, "manifest.yaml"), filepath.Join(dir, "tasks.jsonl"))
-		must.Do(t, err)
-		ws := filepath.Join(dir, "ws")
-		must.Do(t, os.RemoveAll(ws))
-		must.Do(t, os.Mkdir(ws, 0o755))
-		must.Do(t, os.Symlink("../outside", filepath.Join(ws, "link")))
-		for task, err := range pack.Tasks() {
-			if err != nil {
-				return
-			}
-			plan, err := workspace.PlanAgent(task, pack)
-			must.Do(t, err)
-			root, err := os.OpenRoot(ws)
-			must.Do(t, err)
-			_ = plan.Write(t.Context(), root, 0) // may fail, must not escape
-			must.Do(t, root.Close())
-		}
-		for directory, want := range map[string]int{dir: 5, filepath.Join(dir, "outside"): 1, filepath.Join(dir, "assets"): 1} {
-			if entries, err := os.ReadDir(directory); err != nil || len(entries) != want {
-				t.Fatalf("%q wrote outside the workspace: %v", mount, entries)
-			}
-		}
-	})
 }

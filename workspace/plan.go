@@ -46,7 +46,7 @@ type Source struct {
 
 // PlanAgent plans what a harness sees: every public value as
 // securebench/public/<name>.json, and the assets at their mounts. It fails if an asset is
-// missing, is or contains a symbolic link, or collides with another entry.
+// missing, or is or contains a symbolic link.
 func PlanAgent(t *compiler.Task, p *compiler.Pack) (Plan, error) {
 	return agentPlan(t.AgentView(), p).resolve(p)
 }
@@ -199,7 +199,7 @@ func fileEntry(ref compiler.FileRef, p *compiler.Pack) Entry {
 	}
 }
 
-// resolve reads the sources to fill in Size and Without, and checks the plan as a whole.
+// resolve reads the sources to fill in Dir, Size and Without.
 func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 	var errs []error
 	p.Entries = slices.Clone(p.Entries)
@@ -208,7 +208,7 @@ func (p Plan) resolve(pack *compiler.Pack) (Plan, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", p.Entries[i].Name, err))
 		}
 	}
-	if err := errors.Join(append(errs, p.checkCollisions())...); err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return Plan{}, err
 	}
 	return p, nil
@@ -271,23 +271,6 @@ func (s Source) walk(visit func(rel string, info fs.FileInfo) error) error {
 		}
 		return visit(rel, info)
 	})
-}
-
-// checkCollisions is a second line of defence: the compiler refuses rows whose files collide.
-func (p Plan) checkCollisions() error {
-	type place struct{ fold, dest string }
-	places := make([]place, 0, len(p.Entries))
-	for _, e := range p.Entries {
-		places = append(places, place{strings.ReplaceAll(paths.Fold(e.Dest), "/", "\x00"), e.Dest})
-	}
-	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.fold, b.fold) })
-	for i := 1; i < len(places); i++ {
-		a, b := places[i-1], places[i]
-		if a.fold == b.fold || strings.HasPrefix(b.fold, a.fold+"\x00") {
-			return fmt.Errorf("%q collides with %q", b.dest, a.dest)
-		}
-	}
-	return nil
 }
 
 // TaskDir returns the name of the directory for the workspace of the task with this id: at most 80

@@ -110,7 +110,10 @@ func (t StoredTree) Renamed(ctx context.Context, names map[string]string) (diges
 	if err := t.Root.Remove(name); err != nil {
 		return "", err
 	}
-	w := NewAttributesWriter(path.Join(t.Root.Name(), name))
+	w, err := NewAttributesWriter(path.Join(t.Root.Name(), name))
+	if err != nil {
+		return "", err
+	}
 	for _, a := range all {
 		if err := w.Add(a); err != nil {
 			return "", errors.Join(err, w.Discard())

@@ -100,8 +100,9 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	parent := tempDir(t)
 	dir = filepath.Join(parent, "kept")
 	must.Do(t, os.Mkdir(dir, 0o755))
-	list := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
-	report, err := stored(t, src).Copy(t.Context(), must.OpenRoot(t, dir), workspace.TreeOptions{
+	list, err := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
+	must.Do(t, err)
+	report, err = stored(t, src).Copy(t.Context(), must.OpenRoot(t, dir), workspace.TreeOptions{
 		CallerOwns: true, Preserve: true, Lost: func(a workspace.Attributes) error {
 			removable(t, dir)
 			return list.Add(a)
@@ -284,7 +285,8 @@ func TestStoredTreeRenamed(t *testing.T) {
 // TestListBounded: a list refuses a path that is longer than any path of a walk.
 func TestListBounded(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "list")
-	list := workspace.NewAttributesWriter(name)
+	list, err := workspace.NewAttributesWriter(name)
+	must.Do(t, err)
 	if err := list.Add(workspace.Attributes{Path: strings.Repeat("x", 512<<10)}); !errors.Is(err, workspace.ErrTooBig) {
 		t.Errorf("a long path: %v", err)
 	}
