@@ -36,9 +36,8 @@ type Environment struct {
 	MaterializeWorkdirFromImage bool `key:"materialize_workdir_from_image" rule:"null" doc:"terminal_task only: copy the image's workdir into the workspace before the harness runs. For a whole machine without a workdir, the image's working directory is taken."`
 	// Machine says that the candidate is every change to the image, not only to the workspace.
 	Machine bool `key:"candidate" is:"machine" rule:"null" enum:"workspace,machine" doc:"terminal_task only: what the harness may change and the checker sees: workspace, the default, or machine, which is all of the image."`
-	// Capabilities are the capabilities of processes in the task's sandboxes, named as in
-	// capabilities(7) and sorted; nil for none.
-	Capabilities  []string
+	// Capabilities are the capabilities of processes in the task's sandboxes; nil for none.
+	Capabilities  Capabilities   `key:"capabilities" rule:"null capabilities" doc:"Capabilities in the task's sandboxes, which the tester file has to allow (runtime.allow_capabilities), or \"packages\" for those that package managers need."`
 	Isolation     string         `key:"isolation" rule:"null" enum:"container,gvisor" doc:"How the task's sandboxes are kept apart from the host's kernel: container, the default, or gvisor, a kernel of their own. The tester file may ask for more."`
 	Setup         []string       `key:"setup" rule:"null" items:"A command." doc:"Shell commands of root (sh -c) that change the image before the harness runs, once for all attempts. They may reach runtime.setup_domains of the tester file."`
 	Entrypoint    *Entrypoint    `key:"entrypoint" rule:"null" doc:"terminal_task only: run the image's entry point beside the harness, and beside the checker."`
@@ -133,8 +132,9 @@ func isLocal(image string) bool {
 
 // fields returns the keys that have a meaning.
 func fields() []schema.Field {
-	all := schema.Fields(Environment{}, schema.Rules{
-		"disk": schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
+	return schema.Fields(Environment{}, schema.Rules{
+		"capabilities": capabilitiesRule,
+		"disk":         schema.As(func(doc string) *schema.Schema { return schema.Bytes(doc, 1<<20) }),
 		"hostname": schema.As(func(doc string) *schema.Schema {
 			return schema.Matching(doc, `^[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?$`, "letters, digits and, between them, - and _")
 		}),
@@ -142,8 +142,16 @@ func fields() []schema.Field {
 		"sidecars":  func(s *schema.Schema) { s.Check = checkSidecars },
 		"workdir":   schema.As(Workdir),
 	})
-	i := slices.IndexFunc(all, func(f schema.Field) bool { return f.Name == "isolation" })
-	return slices.Insert(all, i, schema.Optional("capabilities", capabilitiesSchema()))
+}
+
+// Capabilities are names of capabilities, as in capabilities(7), sorted.
+type Capabilities []string
+
+// Decode implements what schema.Decode looks for.
+func (c *Capabilities) Decode(v document.Value) {
+	if *c = prefixed(schema.Strings(v)); v.Is(packagePowers) {
+		*c = PackageCapabilities()
+	}
 }
 
 // packagePowers in environment.capabilities stands for the capabilities that package managers need.
@@ -154,16 +162,14 @@ const packagePowers = "packages"
 // own (user_namespaces(7)).
 var capabilityNames = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT"}
 
-func capabilitiesSchema() *schema.Schema {
-	s := schema.List("Capabilities in the task's sandboxes, which the tester file has to allow (runtime.allow_capabilities), or \""+packagePowers+"\" for those that package managers need.",
-		schema.Enum("The name of a capability, without CAP_.", capabilityNames...))
+func capabilitiesRule(s *schema.Schema) {
+	s.Array.Items = schema.Enum("The name of a capability, without CAP_.", capabilityNames...)
 	s.String = &schema.String{Pattern: "^" + packagePowers + "$"}
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if v.Kind() == document.String && !v.Is(packagePowers) {
 			c.Errorf(v, "\""+packagePowers+"\", or a list of "+strings.Join(capabilityNames, ", "), "%q names no capabilities", v.Text())
 		}
 	}
-	return schema.Nullable(s)
 }
 
 // checkSidecars checks that the services have different names.
@@ -233,12 +239,6 @@ func (e Environment) With(v document.Value) Environment {
 		e.Resources = Resources{}
 	}
 	schema.Decode(v, &e)
-	switch names := v.Get("capabilities"); {
-	case names.Is(packagePowers):
-		e.Capabilities = PackageCapabilities()
-	case names.Kind() != 0:
-		e.Capabilities = prefixed(schema.Strings(names))
-	}
 	return e
 }
 
