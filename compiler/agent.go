@@ -3,7 +3,6 @@ package compiler
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,18 +36,16 @@ type PublicValue struct {
 
 // Plain returns the value as a person would write it: a string as is, a list of strings as
 // lines that begin with "- ", anything else as indented JSON.
-func (v PublicValue) Plain() (string, error) {
+func (v PublicValue) Plain() string {
 	var text string
 	var list []string
 	switch {
 	case json.Unmarshal(v.Value, &text) == nil:
-		return text, nil
+		return text
 	case json.Unmarshal(v.Value, &list) == nil:
-		return "- " + strings.Join(list, "\n- "), nil
-	case !json.Valid(v.Value):
-		return "", fmt.Errorf("value %q is no JSON", v.Name)
+		return "- " + strings.Join(list, "\n- ")
 	}
-	return string(v.Text), nil
+	return string(v.Text)
 }
 
 // AgentView returns the part of the task that a harness may see.
@@ -119,7 +116,7 @@ func IsPython(language string) bool {
 //
 // A field of input with one of these names replaces the value above. The row's metadata is not in the task
 // file, since it may help to solve the task.
-func (v AgentView) Payload() ([]byte, error) {
+func (v AgentView) Payload() []byte {
 	input := make(map[string]json.RawMessage, len(v.Input))
 	payload := map[string]any{"id": v.ID, "family": v.Family, "input": input, "environment": v.Environment.Public()}
 	if v.Rules != "" {
@@ -135,13 +132,8 @@ func (v AgentView) Payload() ([]byte, error) {
 		input[p.Name] = p.Value
 		payload[p.Name] = p.Value
 	}
-	text, err := json.Marshal(payload)
-	if err != nil {
-		return nil, err
-	}
-	var doc document.Document // to write it in the format of PublicValue.Text
-	if problems := doc.ParseJSON(text, 1); len(problems) > 0 {
-		return nil, problems
-	}
-	return append(doc.Root().Indented(), '\n'), nil
+	text, _ := json.Marshal(payload) // texts, finite numbers and valid JSON
+	var doc document.Document        // to write it in the format of PublicValue.Text
+	_ = doc.ParseJSON(text, 1)
+	return append(doc.Root().Indented(), '\n')
 }

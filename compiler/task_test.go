@@ -97,8 +97,7 @@ func TestMetadata(t *testing.T) {
 func TestPayload(t *testing.T) {
 	row := `{"id":"a","input":{"prompt":"<é>","n":1.50,"id":"own"},"eval":{"x":1},"metadata":{"m":1},` +
 		`"assets":[{"path":"f"}],"environment":{"image":"i","timeout_seconds":1.5,"env":{"A":"b"},"network":"none","user":"1","resources":{"memory":16777216,"cpus":2.5,"pids":3},"other":1}}`
-	payload, err := oneTask(t, "id: p\nversion: 1\ndefaults: {family: tool_call}\n", row).AgentView().Payload()
-	must.Do(t, err)
+	payload := oneTask(t, "id: p\nversion: 1\ndefaults: {family: tool_call}\n", row).AgentView().Payload()
 	want := `{
   "assets": [
     {
@@ -174,8 +173,7 @@ func TestAnswerFormat(t *testing.T) {
 		{"free response", "free_response", `"prompt":"p"`, `"rubric":{"type":"contains_any","accepted_answers":["x"]}`, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			payload, err := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+test.family+`","input":{`+test.input+`},"eval":{`+test.eval+`}}`).AgentView().Payload()
-			must.Do(t, err)
+			payload := oneTask(t, "id: p\nversion: 1\n", `{"id":"a","family":"`+test.family+`","input":{`+test.input+`},"eval":{`+test.eval+`}}`).AgentView().Payload()
 			var got struct {
 				Format string `json:"answer_format"`
 			}

@@ -76,10 +76,6 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	if err != nil {
 		return Result{}, err
 	}
-	prompt, err := Prompt(r, a.TaskFile)
-	if err != nil {
-		return Result{}, err
-	}
 	session, err := openSession(r, &a.Relay)
 	if err != nil {
 		return Result{}, err
@@ -92,7 +88,7 @@ func (a *Agent) Produce(ctx context.Context, e Engine, r Request) (Result, error
 	}}
 	result, err := production{
 		engine: e, request: r, taskFile: a.TaskFile, textFile: textFile, writable: true, stateAt: agentState, stateFiles: files,
-		process: runtime.Process{Args: args, Stdin: strings.NewReader(prompt), Stdout: events},
+		process: runtime.Process{Args: args, Stdin: strings.NewReader(Prompt(r, a.TaskFile)), Stdout: events},
 		env:     slices.Concat(a.withoutKeys(r.Env), env), // the later overrides the earlier
 		mounts:  slices.Concat(p.mounts(), a.Files.Mounts),
 		session: session,

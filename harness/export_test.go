@@ -6,9 +6,6 @@ import (
 	"github.com/securebench/sbench/proxy/relay"
 )
 
-// Unexported functions for tests.
-var IsCredential = isCredential
-
 // SessionKey returns the placeholder for a provider's key that a request's harness gets.
 func SessionKey(r Request, provider *relay.Config) (string, error) {
 	w, err := openSession(r, provider)

@@ -89,15 +89,11 @@ type Result struct {
 
 // Prompt returns the instructions for an agent: the task's public input, and a paragraph on how the
 // result is collected. They are the same for every agent. taskFile is relative to the workspace.
-func Prompt(r Request, taskFile string) (string, error) {
+func Prompt(r Request, taskFile string) string {
 	var b strings.Builder
 	for _, v := range r.Task.Input {
-		text, err := v.Plain()
-		if err != nil {
-			return "", fmt.Errorf("prompt of task %q: %w", r.Task.ID, err)
-		}
 		name := strings.ReplaceAll(v.Name, "_", " ")
-		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(text, "\n"))
+		fmt.Fprintf(&b, "## %s%s\n\n%s\n\n", strings.ToUpper(name[:1]), name[1:], strings.TrimRight(v.Plain(), "\n"))
 	}
 	workdir := r.Task.Environment.Dir()
 	fmt.Fprintf(&b, "## How your result is collected\n\nYou work alone in a sandbox; nobody answers questions, and the network reaches nothing but what the task allows. "+
@@ -105,7 +101,7 @@ func Prompt(r Request, taskFile string) (string, error) {
 	if format := r.Task.AnswerFormat; format != "" {
 		fmt.Fprintf(&b, "\n%s\n", format)
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // collected tells the agent where to leave its result.

@@ -207,14 +207,10 @@ func (p *production) fill(ctx context.Context, dir string) error {
 	if err := assets.Write(ctx, root, r.WorkspaceBytes); err != nil {
 		return err
 	}
-	payload, err := r.Task.Payload()
-	if err != nil {
-		return err
-	}
 	if err := own.MkdirAll(path.Dir(p.taskFile), 0o755); err != nil {
 		return err
 	}
-	return own.WriteFile(p.taskFile, payload, 0o644)
+	return own.WriteFile(p.taskFile, r.Task.Payload(), 0o644)
 }
 
 // restoreWorkspace copies the workspace that the attempt begins with.

@@ -258,10 +258,7 @@ func (a attempt) openTrace(request *harness.Request) (*logs.File, error) {
 	if !producer.Prompted {
 		return nil, nil
 	}
-	prompt, err := harness.Prompt(*request, producer.TaskFile)
-	if err == nil {
-		err = a.log.Text("prompt.txt", prompt)
-	}
+	err := a.log.Text("prompt.txt", harness.Prompt(*request, producer.TaskFile))
 	if err == nil && producer.Descriptor != nil {
 		err = a.log.Text(record.AgentFile, string(producer.Descriptor))
 	}

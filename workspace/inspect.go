@@ -76,10 +76,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 		return Inspection{}, fmt.Errorf("%w: %q has steps: name one of %s", ErrNoTask, t.ID(), strings.Join(steps, ", "))
 	}
 	in := inspector{opts: opts, pack: p}
-	payload, err := t.AgentView().Payload()
-	if err != nil {
-		return Inspection{}, fmt.Errorf("payload of task %q: %w", t.ID(), err)
-	}
+	payload := t.AgentView().Payload()
 	taskFile := InspectedFile{
 		Path: cmp.Or(opts.TaskFile, "task.json"), Lane: compiler.Public, Resource: "task", Size: int64(len(payload)), Content: string(payload),
 	}
@@ -100,6 +97,7 @@ func Inspect(t *compiler.Task, p *compiler.Pack, opts InspectOptions) (Inspectio
 		Metadata: t.Metadata(),
 		Summary:  in.resources(t),
 	}
+	var err error
 	if result.Digests, err = t.Digests(); err != nil {
 		in.problem(err)
 	}
