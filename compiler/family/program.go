@@ -10,14 +10,14 @@ import (
 	"github.com/securebench/sbench/compiler"
 )
 
-// Program returns the program in a chat model's answer.
+// Program returns the program in a chat model's answer:
 //
-// The blocks of an answer are what is in Markdown fences or, without fences, what is between lines that
-// cannot be Python. Of several blocks those count that declare what the starter code declares or, if it declares
-// nothing, what the prompt calls, and blocks that declare what these use. If there is no such block, all count that
-// declare a function or a class, except tests. In other languages than Python the longest block counts.
-//
-// A program that lacks the last function or class of the starter code is completed: see placed.
+//  1. The answer is cut into blocks: the texts in Markdown fences or, without fences, the texts between lines that cannot
+//     be Python.
+//  2. In another language than Python, the longest block is the program.
+//  3. The blocks that declare what the starter code declares are the program or, if it declares nothing, the blocks that
+//     declare what the prompt calls, with the blocks that they need; see chosen.
+//  4. A program that lacks the last function or class of the starter code is completed; see placed.
 func (e CodeCompletionEval) Program(answer string) string {
 	answer = thought.ReplaceAllString(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(answer), "")
 	answer = margins.ReplaceAllStringFunc(answer, func(s string) string { return strings.Map(visible, s) })
@@ -68,7 +68,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// matched returns what the first group of an expression matches in a text.
+// matched returns the texts that the first group of an expression matches.
 func matched(re *regexp.Regexp, text string) (found []string) {
 	for _, m := range re.FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
@@ -76,9 +76,9 @@ func matched(re *regexp.Regexp, text string) (found []string) {
 	return found
 }
 
-// blocks returns the blocks of a text in the task's language, or those in other languages if there are no others. If
-// nested is set, a block of Markdown stands for its own blocks. With literals, nothing is read in a text of several lines
-// between quotes. A fence that does not end, after code, is one that closes it.
+// blocks returns the blocks of a text in the task's language or, if there are none, the blocks in other languages. If
+// nested is set, a block of Markdown stands for the blocks in it. If literals is set, a string of several lines has no
+// fences. A fence that is not closed closes the code before it.
 func (e CodeCompletionEval) blocks(text string, nested, literals bool) []string {
 	var own, foreign, loose, lines []string
 	end := func(to *[]string) {
@@ -198,9 +198,9 @@ func prose(line string) bool {
 	return false
 }
 
-// chosen returns the last blocks that declare what is wanted, those before them that declare something else, and
-// those that declare what these use. If no block declares what is wanted, it returns all that declare something, or else one
-// that may be a body. Tests count only if they are wanted.
+// chosen joins the blocks that count: the last block that declares a wanted name, the block that declares a name that
+// a counted block uses, and each block before these that declares something else. If no block declares a wanted name, each
+// block counts that declares something or, if there is none, one that may be a body. A test counts only if it is wanted.
 func chosen(blocks, wanted []string) string {
 	if len(blocks) == 1 {
 		return blocks[0]
