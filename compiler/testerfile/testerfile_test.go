@@ -81,41 +81,6 @@ runtime:
 	}
 }
 
-func TestHarnessDefaults(t *testing.T) {
-	tests := []struct{ name, harness, model, version string }{
-		{"claude_code", "{type: claude_code, config: {model: m}}", "m", "latest"},
-		{"codex", "{type: codex, config: {model: m}}", "m", "latest"},
-		{"command", "{type: command, config: {command: x}}", "", ""},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			config := loadTester(t, testerHead+"harness: "+test.harness+"\n").Harness.Config
-			if config.Model != test.model || config.Version != test.version || config.Timeout != 0 {
-				t.Errorf("config %+v", config)
-			}
-		})
-	}
-}
-
-func TestCommandArgs(t *testing.T) {
-	tests := []struct {
-		name    string
-		command schema.Command
-		want    []string
-	}{
-		{"none", schema.Command{}, nil},
-		{"shell", schema.Command{Shell: "a | b"}, []string{"sh", "-c", "a | b"}},
-		{"vector", schema.Command{Argv: []string{"a", "b c"}}, []string{"a", "b c"}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.command.Args()); diff != "" {
-				t.Error(diff)
-			}
-		})
-	}
-}
-
 func TestLoadEnvFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".env")
 	if _, err := testerfile.LoadEnv(path); !errors.Is(err, fs.ErrNotExist) {
