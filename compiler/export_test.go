@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -72,166 +73,126 @@ func familyRule(f *Family) *schema.Object {
 	return rule
 }
 
-// writeSchema returns s as an indented JSON Schema with this title. It accepts
-// everything that a Checker accepts. What only Check functions refuse, it may
-// accept too.
+// writeSchema returns s as an indented JSON Schema with this title. It accepts everything that a Checker accepts. What only
+// Check functions refuse, it may accept too.
 func writeSchema(s *schema.Schema, title string) ([]byte, error) {
-	js := jsonOf(s)
 	// The version of JSON Schema that editors support best.
-	js.Schema, js.Title = "http://json-schema.org/draft-07/schema#", title
+	all := append(object{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", title}}, jsonOf(s)...)
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	err := enc.Encode(js)
+	err := enc.Encode(all)
 	return b.Bytes(), err
 }
 
-// jsonSchema has the keywords that are used, in the order in which they are written.
-type jsonSchema struct {
-	Schema               string        `json:"$schema,omitempty"`
-	Title                string        `json:"title,omitempty"`
-	Description          string        `json:"description,omitempty"`
-	Type                 any           `json:"type,omitempty"` // a string or several
-	Const                any           `json:"const,omitempty"`
-	Enum                 []any         `json:"enum,omitempty"`
-	Default              any           `json:"default,omitempty"`
-	MinLength            int           `json:"minLength,omitempty"`
-	Pattern              string        `json:"pattern,omitempty"`
-	Minimum              *float64      `json:"minimum,omitempty"`
-	ExclusiveMinimum     *float64      `json:"exclusiveMinimum,omitempty"`
-	MinItems             int           `json:"minItems,omitempty"`
-	MaxItems             int           `json:"maxItems,omitempty"`
-	Items                *jsonSchema   `json:"items,omitempty"`
-	Required             []string      `json:"required,omitempty"`
-	Properties           properties    `json:"properties,omitempty"`
-	AdditionalProperties any           `json:"additionalProperties,omitempty"`
-	If                   *jsonSchema   `json:"if,omitempty"`
-	Then                 *jsonSchema   `json:"then,omitempty"`
-	AllOf                []*jsonSchema `json:"allOf,omitempty"`
+// An object is written in its order, which for properties is the order that authors expect.
+type object []member
+
+type member struct {
+	name  string
+	value any
 }
 
-// properties are written in the order of the definitions, which authors expect.
-type properties []property
-
-type property struct {
-	name   string
-	schema *jsonSchema
+func (o *object) add(given bool, name string, value any) {
+	if given {
+		*o = append(*o, member{name, value})
+	}
 }
 
-func (ps properties) MarshalJSON() ([]byte, error) {
+func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
 	b.WriteByte('{')
-	for i, p := range ps {
+	for i, m := range o {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		name, err := json.Marshal(p.name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := marshal(p.schema)
-		if err != nil {
-			return nil, err
-		}
-		b.Write(name)
+		_ = enc.Encode(m.name)
 		b.WriteByte(':')
-		b.Write(value)
+		if err := enc.Encode(m.value); err != nil {
+			return nil, err
+		}
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
 }
 
-// marshal is json.Marshal without escapes for HTML.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return bytes.TrimRight(b.Bytes(), "\n"), err
-}
-
-func jsonOf(s *schema.Schema) *jsonSchema {
-	js := &jsonSchema{Description: s.Doc, Default: s.Default}
+func jsonOf(s *schema.Schema) (js object) {
+	text, number, array := s.String, s.Number, s.Array
+	if text == nil {
+		text = new(schema.String)
+	}
+	if number == nil {
+		number = new(schema.Number)
+	}
+	if array == nil {
+		array = new(schema.Array)
+	}
+	kind := map[bool]string{true: "integer", false: "number"}[number.Integer]
 	var types []string
-	if s.String != nil {
-		types = append(types, "string")
-		jsonOfString(s.String, js)
-	}
-	if s.Number != nil {
-		types = append(types, jsonOfNumber(s.Number, js))
-	}
-	if s.Boolean {
-		types = append(types, "boolean")
-	}
-	if s.Array != nil {
-		types = append(types, "array")
-		js.MinItems, js.MaxItems = s.Array.Min, s.Array.Max
-		if s.Array.Items != nil {
-			js.Items = jsonOf(s.Array.Items)
+	for _, t := range []struct {
+		allowed bool
+		name    string
+	}{{s.String != nil, "string"}, {s.Number != nil, kind}, {s.Boolean, "boolean"}, {s.Array != nil, "array"}, {s.Object != nil, "object"}, {s.Null, "null"}} {
+		if t.allowed {
+			types = append(types, t.name)
 		}
+	}
+	var enum []any
+	for _, value := range text.Enum {
+		enum = append(enum, value)
+	}
+	if enum != nil && s.Null {
+		enum = append(enum, nil)
+	}
+	js.add(s.Doc != "", "description", s.Doc)
+	if len(types) == 1 {
+		js.add(!s.Any, "type", types[0])
+	} else {
+		js.add(!s.Any, "type", types)
+	}
+	js.add(enum != nil, "enum", enum)
+	js.add(s.Default != nil, "default", s.Default)
+	js.add(text.NonEmpty, "minLength", 1)
+	js.add(text.Pattern != "" || text.NonBlank, "pattern", cmp.Or(text.Pattern, `\S`))
+	js.add(number.Min != nil, "minimum", number.Min)
+	js.add(number.Above != nil, "exclusiveMinimum", number.Above)
+	js.add(array.Min > 0, "minItems", array.Min)
+	js.add(array.Max > 0, "maxItems", array.Max)
+	if array.Items != nil {
+		js.add(true, "items", jsonOf(array.Items))
 	}
 	if s.Object != nil {
-		types = append(types, "object")
-		jsonOfObject(s.Object, js)
-	}
-	if s.Null {
-		types = append(types, "null")
-		if js.Enum != nil {
-			js.Enum = append(js.Enum, nil)
-		}
-	}
-	switch {
-	case s.Any:
-	case len(types) == 1:
-		js.Type = types[0]
-	default:
-		js.Type = types
+		js = append(js, jsonOfObject(s.Object)...)
 	}
 	return js
 }
 
-func jsonOfString(r *schema.String, js *jsonSchema) {
-	for _, value := range r.Enum {
-		js.Enum = append(js.Enum, value)
-	}
-	switch {
-	case r.Pattern != "":
-		js.Pattern = r.Pattern
-	case r.NonBlank:
-		js.Pattern = `\S`
-	}
-	if r.NonEmpty {
-		js.MinLength = 1
-	}
-}
-
-// jsonOfNumber sets the bounds and returns the type's name.
-func jsonOfNumber(r *schema.Number, js *jsonSchema) string {
-	js.Minimum, js.ExclusiveMinimum = r.Min, r.Above
-	if r.Integer {
-		return "integer"
-	}
-	return "number"
-}
-
-func jsonOfObject(r *schema.Object, js *jsonSchema) {
+func jsonOfObject(r *schema.Object) (js object) {
+	var required []string
+	var properties object
 	for _, f := range r.Fields {
-		js.Properties = append(js.Properties, property{f.Name, jsonOf(f.Schema)})
+		properties.add(true, f.Name, jsonOf(f.Schema))
 		if f.Required {
-			js.Required = append(js.Required, f.Name)
+			required = append(required, f.Name)
 		}
 	}
+	js.add(required != nil, "required", required)
+	js.add(properties != nil, "properties", properties)
 	switch {
 	case r.Unknown == schema.Refuse:
-		js.AdditionalProperties = false
+		js.add(true, "additionalProperties", false)
 	case r.Others != nil:
-		js.AdditionalProperties = jsonOf(r.Others)
+		js.add(true, "additionalProperties", jsonOf(r.Others))
 	}
+	var all []object
 	for _, v := range r.Variants {
-		condition := &jsonSchema{Required: []string{v.Key}, Properties: properties{{v.Key, &jsonSchema{Const: v.Value}}}}
-		then := &jsonSchema{}
-		jsonOfObject(&schema.Object{Fields: v.Fields, Unknown: schema.Accept}, then)
-		js.AllOf = append(js.AllOf, &jsonSchema{If: condition, Then: then})
+		condition := object{{"required", []string{v.Key}}, {"properties", object{{v.Key, object{{"const", v.Value}}}}}}
+		then := jsonOfObject(&schema.Object{Fields: v.Fields, Unknown: schema.Accept})
+		all = append(all, object{{"if", condition}, {"then", then}})
 	}
+	js.add(all != nil, "allOf", all)
+	return js
 }
