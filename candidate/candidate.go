@@ -111,7 +111,6 @@ func Extract(ctx context.Context, s Source) (Candidate, *Failure, error) {
 	return c, cmp.Or(failure, tooBig), err
 }
 
-// takeText sets c.Text if the candidate is a text or code.
 func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 	switch {
 	case s.Kind != compiler.CandidateText && s.Kind != compiler.CandidateCode:
@@ -137,7 +136,6 @@ func (c *Candidate) setText(text []byte, where string) *Failure {
 	return nil
 }
 
-// copyWorkspace copies the workspace to s.Dest.
 func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, error) {
 	from, err := Candidate{Workspace: s.Workspace, Attributes: s.Attributes}.StoredTree()
 	if err != nil {

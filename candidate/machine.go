@@ -51,7 +51,6 @@ func (c Candidate) Machine(ctx context.Context, e Engine, image runtime.Image, m
 	return machine, vol.Close, nil
 }
 
-// apply puts the changes into the new directory over.
 func (c Candidate) apply(ctx context.Context, e Engine, image runtime.Image, over string, limits layer.Budget, keep func(image *os.Root) func(*layer.Entry) (bool, error)) error {
 	view, err := e.View(ctx, image)
 	if err != nil {

@@ -82,7 +82,6 @@ func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, l
 	return patch, left, failure, err
 }
 
-// readLeft reads what diff.sh has left out.
 func readLeft(scratch string) (left []string, err error) {
 	root, err := os.OpenRoot(scratch)
 	if err != nil {

@@ -82,7 +82,6 @@ func sum(label string, content []byte) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(append([]byte(label), content...)))
 }
 
-// hasher computes the digests of rows.
 type hasher struct{ public, eval hashedRoot }
 
 // hashedRoot is an asset root that reads each file once, for all rows.
@@ -128,7 +127,6 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 	}, cmp.Or(err1, err2)
 }
 
-// maxKnown bounds the records that a hashedRoot remembers.
 const maxKnown = 1 << 16
 
 // appendRecords appends to text the records of everything at or below the paths, each once, sorted by the bytes of the

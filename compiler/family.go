@@ -61,7 +61,6 @@ func (f *Family) open() bool {
 	return f.Input.Unknown != schema.Refuse || f.Eval.Unknown != schema.Refuse
 }
 
-// familyNamed returns the family with this name; nil if there is none.
 func familyNamed(families []*Family, name string) *Family {
 	for _, f := range families {
 		if f.Name == name {

@@ -102,7 +102,6 @@ type resource struct {
 	file    *FileRef       // nil unless it is a file reference
 }
 
-// place returns the path at which it appears in a workspace.
 func (r resource) place() string {
 	if r.file != nil {
 		return r.file.Mount

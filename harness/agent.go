@@ -111,7 +111,6 @@ func (a *Agent) Identity() Identity {
 	return id
 }
 
-// mounts shows the agent's program and its interpreter.
 func (p prepared) mounts() []runtime.Mount {
 	mounts := []runtime.Mount{{Source: p.in.Dir, Dest: toolsDest}}
 	if p.node.Dir != "" {

@@ -33,7 +33,6 @@ type CommandProvider struct {
 	Relay relay.Config
 }
 
-// env returns the variables that the command gets.
 func (p *CommandProvider) env(given []string, token string) []string {
 	baseURL, key := "OPENAI_BASE_URL", "OPENAI_API_KEY"
 	switch p.Relay.Provider {

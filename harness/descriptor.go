@@ -139,10 +139,8 @@ func orList(s, items *schema.Schema, least int) *schema.Schema {
 	return s
 }
 
-// variable matches the names of variables.
 const variable = `^[A-Za-z_][A-Za-z0-9_]*$`
 
-// descriptorRules are the rules that the tags of descriptors name.
 var descriptorRules = schema.Rules{
 	"name": schema.As(func(doc string) *schema.Schema {
 		return schema.Matching(doc, `^[a-z][a-z0-9_]*$`, "small letters, digits and _")

@@ -213,7 +213,6 @@ func (p *production) fill(ctx context.Context, dir string) error {
 	return own.WriteFile(p.taskFile, r.Task.Payload(), 0o644)
 }
 
-// restoreWorkspace copies the workspace that the attempt begins with.
 func restoreWorkspace(ctx context.Context, r Request, to *os.Root) error {
 	tree, err := r.Before.StoredTree()
 	if err != nil {
@@ -243,7 +242,6 @@ func (r Request) services() (all []service.Service) {
 	return all
 }
 
-// taskPath returns the path in the sandbox of the task file.
 func (r Request) taskPath(taskFile string) string {
 	env := r.Task.Environment
 	if env.Machine {

@@ -125,7 +125,6 @@ type eventRule struct {
 	Piece  bool             `key:"piece" doc:"Whether it continues the message before it."` // see Step
 }
 
-// eventRules are the rules that the tags of an eventRule name.
 var eventRules = schema.Rules{
 	"conditions": schema.As(func(doc string) *schema.Schema {
 		value := func() *schema.Schema {

@@ -225,7 +225,6 @@ func (p Place) problem(path, format string, args ...any) compiler.Problems {
 	return compiler.Problems{{File: p.File, Line: p.Line, Path: path, Message: fmt.Sprintf(format, args...)}}
 }
 
-// hinted returns one problem at the place with a hint.
 func (p Place) hinted(hint, format string, args ...any) compiler.Problems {
 	problems := p.problem("", format, args...)
 	problems[0].Hint = hint

@@ -132,14 +132,12 @@ func relative(source, file string, line int, path string) string {
 	return strings.TrimSpace(name + " " + path)
 }
 
-// harnessSection is the harness section of a tester file.
 type harnessSection struct {
 	Type   string         `json:"type"`
 	Env    []string       `json:"env,omitempty"`
 	Config map[string]any `json:"config"`
 }
 
-// tester writes a tester file that begins with a comment.
 func (b *Builder) tester(comment string, h harnessSection) error {
 	name := strings.ReplaceAll(h.Type, "_", "-")
 	h.Config["timeout_seconds"] = b.Format.Timeout
@@ -172,7 +170,6 @@ func candidateOf(kind compiler.CandidateKind) string {
 	return "its answer on standard output"
 }
 
-// maxProvenance bounds an import's record in bytes.
 const maxProvenance = 64 << 20
 
 // provenance is what is read of provenance.json, the record of an import.

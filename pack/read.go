@@ -25,7 +25,6 @@ type sourceFile struct {
 	Digest string `json:"sha256"`
 }
 
-// digest returns the SHA-256 of a text in hexadecimal digits.
 func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
 // load reads a file of the source, and decompresses it if it is gzip. It reads the file only

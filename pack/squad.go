@@ -11,7 +11,6 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 )
 
-// squad reads SQuAD v1.1.
 func squad() Format {
 	return Format{
 		Name:   "squad",

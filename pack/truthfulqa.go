@@ -9,7 +9,6 @@ import (
 	"github.com/securebench/sbench/compiler/family"
 )
 
-// truthfulQA reads TruthfulQA.csv.
 func truthfulQA() Format {
 	return Format{
 		Name:   "truthfulqa",
@@ -87,7 +86,6 @@ func truthfulRow(r *record, n int, cell func(string) string) Row {
 	}
 }
 
-// list splits a cell at its semicolons.
 func list(cell string) []string {
 	items := []string{}
 	for item := range strings.SplitSeq(cell, ";") {

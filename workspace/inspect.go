@@ -157,7 +157,6 @@ func (in *inspector) show(lane compiler.Lane, content string) string {
 	return content
 }
 
-// summary lists what a record contains of the task.
 func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 	var files []InspectedFile
 	for _, s := range t.ResourceSummary() {
@@ -172,7 +171,6 @@ func (in *inspector) summary(t *compiler.Task) []InspectedFile {
 	return files
 }
 
-// resources shows every value of the task.
 func (in *inspector) resources(t *compiler.Task) []InspectedResource {
 	values := map[string]string{}
 	for _, r := range append(t.Resources(compiler.TestSandbox), t.Resources(compiler.Evaluator)...) {

@@ -260,7 +260,6 @@ func Link(src, dst *os.File, name string) (bool, error) {
 	return true, nil
 }
 
-// drop leaves out a special file.
 func (w *treeWalk) drop(rel string, mode uint32) {
 	w.report.DroppedCount++
 	if len(w.report.Dropped) < maxDropped {

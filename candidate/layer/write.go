@@ -25,7 +25,6 @@ import (
 	"github.com/securebench/sbench/workspace/foreign"
 )
 
-// maxDropped bounds the names kept in Report.Dropped.
 const maxDropped = 100
 
 // A Report describes a layer that was written.

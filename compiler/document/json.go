@@ -21,7 +21,6 @@ const maxNumber = 4300
 // maxExponent bounds the digits of an exponent. The range of float64 bounds only the exponents of numbers other than zero.
 const maxExponent = 6
 
-// maxDuplicates bounds the duplicate keys reported for a document.
 const maxDuplicates = 16
 
 // ParseJSON reads one JSON value and keeps text, which must not change while d is in use.
@@ -53,7 +52,6 @@ func (d *Document) parse(text []byte, line int) *Problem {
 	return s.problem
 }
 
-// duplicates returns a problem for each repeated key, up to maxDuplicates.
 func (d *Document) duplicates() (found Problems) {
 	for at := range d.nodes {
 		fields := sortedFields(Value{d, uint32(at)})
@@ -183,7 +181,6 @@ func (s *scanner) value(depth, parent int) {
 	}
 }
 
-// text reads a string.
 func (s *scanner) text() {
 	start := s.i
 	for s.i++; s.s[s.i] != '"'; s.i++ {

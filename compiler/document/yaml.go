@@ -254,7 +254,6 @@ func (b *yamlBuilder) merge(n *yaml.Node, depth int) []yamlPair {
 	}
 }
 
-// key returns the text of a mapping's key.
 func (b *yamlBuilder) key(n *yaml.Node) (string, bool) {
 	if n.Kind != yaml.ScalarNode {
 		b.fail(n.Line, "", "key is no string")

@@ -130,7 +130,6 @@ func isLocal(image string) bool {
 	return err == nil && reference.Domain(named) == "sbench.local"
 }
 
-// fields returns the keys that have a meaning.
 func fields() []schema.Field {
 	return schema.Fields(Environment{}, schema.Rules{
 		"capabilities": capabilitiesRule,
@@ -172,7 +171,6 @@ func capabilitiesRule(s *schema.Schema) {
 	}
 }
 
-// checkSidecars checks that the services have different names.
 func checkSidecars(c *schema.Checker, v document.Value) {
 	seen := map[string]bool{"localhost": true}
 	for _, item := range v.Items() {

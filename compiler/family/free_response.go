@@ -39,7 +39,6 @@ func judgedSchema() *schema.Schema {
 	))
 }
 
-// checkJudged checks that what a model judges has all that it needs.
 func checkJudged(c *schema.Checker, _, eval document.Value) {
 	judged, rubric := eval.Get("judge"), eval.Get("rubric")
 	switch {
@@ -69,7 +68,6 @@ func rubricSchema() *schema.Schema {
 	}
 }
 
-// containsAny returns the rule for a structured rubric.
 func containsAny() *schema.Object {
 	phrase := schema.Text("A phrase.")
 	return &schema.Object{Fields: []schema.Field{

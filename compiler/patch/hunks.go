@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// body reads hunks or a binary patch.
 func (p *parser) body(f *File) error {
 	switch line := p.line(); {
 	case strings.HasPrefix(line, "Binary files ") && strings.HasSuffix(line, " differ"):

@@ -210,7 +210,6 @@ func (p *parser) file() (File, error) {
 	return f, nil
 }
 
-// header collects what a file's header lines say.
 type header struct {
 	git              bool
 	name             string // of the line "diff --git", if both its names are the same
@@ -219,7 +218,6 @@ type header struct {
 	changed          bool // the header alone changes something
 }
 
-// extended reads git's extended header lines.
 func (p *parser) extended(f *File, h *header) error {
 	for ; p.i < len(p.lines); p.i++ {
 		m := extendedLine.FindStringSubmatch(p.line())
@@ -256,7 +254,6 @@ func (p *parser) extended(f *File, h *header) error {
 	return nil
 }
 
-// extendedLine splits an extended header line into its keyword and value.
 var extendedLine = regexp.MustCompile(`^((?:old|new|new file|deleted file) mode|(?:rename|copy) (?:from|to)|(?:(?:dis)?similarity )?index) (.*)$`)
 
 func (p *parser) mode(s string) (uint32, error) {

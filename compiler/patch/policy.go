@@ -21,7 +21,6 @@ type Rule struct {
 	Globs []string
 }
 
-// rules returns the rules. The caller must not change them.
 var rules = sync.OnceValue(func() []Rule {
 	rule := func(kind, tools, globs string) Rule {
 		return Rule{Kind: kind, Tools: strings.Fields(tools), Globs: strings.Fields(globs)}
@@ -118,7 +117,6 @@ func Match(globs []string, p string) bool {
 	})
 }
 
-// expression returns the regular expression for a part of a glob.
 func expression(part string) string {
 	switch {
 	case part == "**/":

@@ -20,7 +20,6 @@ type Checker struct {
 	errors   int               // errors reported, including those beyond maxProblems
 }
 
-// maxProblems bounds the problems of one document.
 const maxProblems = 100
 
 // Reset clears the problems. A copy of the previous Problems stays valid.
@@ -141,7 +140,6 @@ func secondsHint(text string) string {
 	return "a number of seconds without a unit, such as 60"
 }
 
-// expected describes the allowed kinds.
 func (s *Schema) expected() string {
 	var kinds []string
 	if s.String != nil {
@@ -219,7 +217,6 @@ func (c *Checker) str(s *Schema, v document.Value) {
 	}
 }
 
-// clip shortens a text for a message.
 func clip(s string) string {
 	const most = 60
 	if r := []rune(s); len(r) > most {

@@ -41,7 +41,6 @@ type Output struct {
 	Limits Limits `key:"maximum_limits" doc:"" rule:"required limits"`
 }
 
-// argv is a command line.
 type argv []string
 
 // Args returns the command line of the adapter, with its own files below mount.
@@ -61,7 +60,6 @@ type Oracle struct {
 	Timeout time.Duration `key:"timeout_seconds" doc:"" rule:"required"` // of each answer
 }
 
-// readProgram reads the YAML file of an adapter or oracle.
 func readProgram(c *schema.Checker, file string, rule *schema.Schema) document.Value {
 	c.File = file
 	doc, problems := document.ReadYAML(file)
@@ -111,7 +109,6 @@ func ReadAdapter(dir string, v *Verification, check Check) (a Adapter, problems 
 	return a, c.Problems
 }
 
-// adapterSchema returns the schema of an adapter's file.
 func adapterSchema() *schema.Schema {
 	instances := schema.PositiveInteger("")
 	instances.Check = func(c *schema.Checker, v document.Value) {

@@ -33,7 +33,6 @@ func Schema(agents []AgentType) *schema.Schema {
 // ProviderAPIs are the values of harness.config.provider.api. Package harness knows them.
 var ProviderAPIs = []string{"openai", "anthropic", "google"}
 
-// rules returns the rules for the tags of File.
 func rules(agents []AgentType) schema.Rules {
 	types := []string{HarnessCommand}
 	for _, a := range agents {
@@ -151,7 +150,6 @@ func harnessConfigs(agents []AgentType) map[string]*schema.Object {
 	return configs
 }
 
-// checkCommand checks the configuration of a command as a whole.
 func checkCommand(c *schema.Checker, config document.Value) {
 	provider := config.Get("provider").Kind() == document.Object
 	for _, name := range relayKeys() {

@@ -80,7 +80,6 @@ func settable(key, kind string, agents []AgentType) (*schema.Schema, *document.P
 	return rule, nil
 }
 
-// parse returns the value as a document.
 func (s Setting) parse(rule *schema.Schema) (*document.Document, document.Problems) {
 	d := new(document.Document)
 	if problems := d.ParseJSON([]byte(s.Value), 1); len(problems) == 0 {

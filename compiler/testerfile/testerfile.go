@@ -260,7 +260,6 @@ func Load(path string, agents []AgentType, settings ...Setting) (*File, document
 	return t, c.Problems, nil
 }
 
-// ownConfig returns the agent's own keys that config sets.
 func ownConfig(agent AgentType, config document.Value) map[string]string {
 	own := map[string]string{}
 	for _, field := range agent.Config {
@@ -285,7 +284,6 @@ func hasTesterKey(root document.Value) bool {
 	return slices.ContainsFunc([]string{"schema_version", "harness", "run"}, func(key string) bool { return root.Get(key).Kind() != 0 })
 }
 
-// testersIn says which tester files a directory has.
 func testersIn(dir string) string {
 	var names []string
 	entries, _ := os.ReadDir(dir) // sorted; unreadable entries cannot be named

@@ -158,7 +158,6 @@ func (c *Precheck) look(at place) found {
 	return f
 }
 
-// checker returns what is wrong with the files of a task's checker.
 func (c *Precheck) checker(t *compiler.Task) compiler.Problems {
 	const field = "$.eval.checker.path"
 	checker := t.Checker()

@@ -127,7 +127,6 @@ func (v *validator) directory(ctx context.Context, dir string, depth int) (found
 	return found
 }
 
-// tester checks a tester file and its pack.
 func (v *validator) tester(ctx context.Context, path string) {
 	if v.again(path) {
 		return
@@ -262,7 +261,6 @@ func (v *validator) checkPack(ctx context.Context, manifest, tasks string, t *te
 	}
 }
 
-// packValidator checks the rows of one pack.
 type packValidator struct {
 	pack   *compiler.Pack
 	tester *testerfile.File

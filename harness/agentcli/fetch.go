@@ -34,13 +34,11 @@ const (
 	packageDir  = "package"        // holds everything in an archive
 )
 
-// manifest is the registry's metadata of one version.
 type manifest struct {
 	Version string
 	Dist    struct{ Integrity, Tarball string }
 }
 
-// manifest fetches the metadata of a version or tag.
 func (c *Cache) manifest(ctx context.Context, name, version string) (manifest, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -73,7 +71,6 @@ func get(ctx context.Context, address string) (*http.Response, error) {
 	return resp, nil
 }
 
-// fetch downloads, checks and unpacks a version.
 func (c *Cache) fetch(ctx context.Context, p Package, exact string) (Installed, error) {
 	m, err := c.manifest(ctx, p.Name, exact+p.Suffix)
 	if err != nil {

@@ -126,7 +126,6 @@ func (b Builder) Setup(ctx context.Context, img runtime.Image, commands []string
 	return s.image, nil
 }
 
-// recipe is one build.
 type recipe struct {
 	Builder
 	file    string
@@ -216,7 +215,6 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// do carries out an instruction.
 func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	if e, ok := c.(instructions.SupportsSingleWordExpansion); ok {
 		err := e.Expand(func(word string) (string, error) {
@@ -273,7 +271,6 @@ func (s *stage) do(ctx context.Context, c instructions.Command) error {
 	return nil
 }
 
-// set sets a variable of the image.
 func (s *stage) set(name, value string) {
 	entry := name + "=" + value
 	without := func(env []string) []string {
@@ -317,7 +314,6 @@ func (s *stage) describe(c instructions.Command) error {
 	return nil
 }
 
-// run runs a command in a sandbox of the image so far.
 func (s *stage) run(ctx context.Context, c *instructions.RunCommand) error {
 	dir, err := os.MkdirTemp(s.Temp, "mounts-")
 	if err != nil {

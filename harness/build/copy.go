@@ -245,7 +245,6 @@ func walk(ctx context.Context, root tree, name string, visit func(p string, info
 	})
 }
 
-// own reads the flags --chown and --chmod.
 func (u *upper) own(chown, chmod string) error {
 	user, group, _ := strings.Cut(chown, ":")
 	user = cmp.Or(user, "0")

@@ -108,7 +108,6 @@ func (r *reader) enough(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// openFile reads the file, and computes its digest.
 func (r *reader) openFile(ctx context.Context) error {
 	name, err := filepath.EvalSymlinks(r.file)
 	if err != nil {

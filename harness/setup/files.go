@@ -15,7 +15,6 @@ import (
 	"github.com/securebench/sbench/workspace"
 )
 
-// files returns the tester's files for the harness.
 func (h Harness) files(ctx context.Context) (all harness.Files, err error) {
 	sum := sha256.New()
 	for i, f := range h.tester.Harness.Config.Files {
