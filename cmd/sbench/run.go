@@ -71,11 +71,15 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	variants, err := testerfile.Variants(source.path, harness.AgentTypes(), source.settings...)
+	var variants []testerfile.Variant
+	base, _, err := testerfile.Load(source.path, harness.AgentTypes(), source.settings...)
+	if err == nil {
+		variants = base.Variants()
+	}
 	switch {
 	case err != nil && len(cmd.Variant) > 0:
 		return err
-	case err == nil && len(variants) > 0 && cmd.runsHarness():
+	case len(variants) > 0 && cmd.runsHarness():
 		return cmd.matrix(ctx, a, source, variants)
 	case len(cmd.Variant) > 0:
 		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)

@@ -24,22 +24,17 @@ func matrixSchema() *schema.Schema {
 	return schema.Nullable(s)
 }
 
-// Variants returns the variants of a tester file with settings, in the order of the file. A
-// setting that a variant has, too, is a problem.
-func Variants(file string, agents []AgentType, settings ...Setting) ([]Variant, error) {
-	base, _, err := Load(file, agents, settings...)
-	if err != nil {
-		return nil, err
-	}
-	var variants []Variant
-	for name, values := range base.doc.Root().Get("matrix").Fields() {
+// Variants returns the variants of the tester file, in their order. A setting of the file that a variant has, too, is a
+// problem of [LoadVariant].
+func (t *File) Variants() (all []Variant) {
+	for name, values := range t.doc.Root().Get("matrix").Fields() {
 		v := Variant{Name: name.Text()}
 		for key, value := range values.Fields() {
 			v.Settings = append(v.Settings, Setting{Key: key.Text(), Value: value.Plain()})
 		}
-		variants = append(variants, v)
+		all = append(all, v)
 	}
-	return variants, nil
+	return all
 }
 
 // LoadVariant is Load for a variant. It adds the variant's name to the run's id, and as a

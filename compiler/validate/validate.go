@@ -142,7 +142,7 @@ func (v *validator) tester(ctx context.Context, path string) {
 		return
 	}
 	testers := []*testerfile.File{t}
-	variants, _ := testerfile.Variants(path, v.agents) // the file has been loaded
+	variants := t.Variants()
 	for _, variant := range variants {
 		t, _, err := testerfile.LoadVariant(path, v.agents, variant)
 		if err != nil {
