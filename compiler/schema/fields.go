@@ -11,25 +11,20 @@ import (
 )
 
 // Rules are functions that change the schema of a field. The tag rule of the field names them. In a list of strings, a
-// rule changes the schema of the items. Every struct may name the rules absolute, image, mount, path and word: for
-// Absolute, Image, Mount, Path and Word.
+// rule changes the schema of the items. Every struct may name the rules absolute, image, mount, path and word, which are
+// the functions of that name.
 type Rules map[string]func(s *Schema)
 
+// common are the rules that every struct may name.
+var common = Rules{"absolute": As(Absolute), "image": As(Image), "mount": As(Mount), "path": As(Path), "word": As(Word)}
+
 func (r Rules) apply(word string, s *Schema) {
-	switch word {
-	case "required", "null": // rules for the field
-	case "absolute":
-		*s = *Absolute(s.Doc)
-	case "image":
-		*s = *Image(s.Doc)
-	case "mount":
-		*s = *Mount(s.Doc)
-	case "path":
-		*s = *Path(s.Doc)
-	case "word":
-		*s = *Word(s.Doc)
+	switch rule, own := r[word]; {
+	case word == "required" || word == "null": // rules for the field
+	case own:
+		rule(s)
 	default:
-		r[word](s)
+		common[word](s)
 	}
 }
 
