@@ -61,7 +61,7 @@ func (a *applier) apply(e *Entry) error {
 		}
 	}
 	if e.Kind == Opaque {
-		return a.hide(e.Path)
+		return Hide(a.to, a.image, e.Path)
 	}
 	hidden, err := a.clearMark(e.Path)
 	if err != nil {
@@ -69,13 +69,13 @@ func (a *applier) apply(e *Entry) error {
 	}
 	switch e.Kind {
 	case Removed:
-		return a.remove(e.Path)
+		return remove(a.to, a.image, e.Path)
 	case Directory:
 		if err := a.to.Mkdir(e.Path, 0o700); err != nil {
 			return err
 		}
 		if hidden { // overlayfs marks only the top of a tree that was made anew
-			if err := a.hide(e.Path); err != nil {
+			if err := Hide(a.to, a.image, e.Path); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func (a *applier) copyDirectory(e *Entry) error {
 	return a.setMetadata(e.Path, int(st.Uid), int(st.Gid), st.Mode&0o7777, info.ModTime(), true)
 }
 
-// clearMark removes the mark that hide may have made at a name, and reports whether there was a mark.
+// clearMark removes the mark that Hide may have made at a name, and reports whether there was a mark.
 func (a *applier) clearMark(name string) (hidden bool, err error) {
 	info, err := a.to.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -130,11 +130,11 @@ func (a *applier) clearMark(name string) (hidden bool, err error) {
 }
 
 // remove makes a mark that hides the image's entry, if the image has this entry.
-func (a *applier) remove(name string) error {
-	if _, err := a.image.Lstat(name); err != nil {
+func remove(to, image *os.Root, name string) error {
+	if _, err := image.Lstat(name); err != nil {
 		return nil
 	}
-	return inDirectory(a.to, name, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFCHR, 0) })
+	return inDirectory(to, name, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFCHR, 0) })
 }
 
 // inDirectory calls do with the open directory of an entry, and with the entry's name in it.
@@ -146,13 +146,13 @@ func inDirectory(root *os.Root, at string, do func(dir int, name string) error) 
 	return errors.Join(do(int(dir.Fd()), path.Base(at)), dir.Close())
 }
 
-// hide hides everything that the image has in a directory. An attribute of the directory would be
+// Hide hides, in an upper directory, everything that the image has in a directory. An attribute of the directory would be
 // shorter, but not every file system supports the attributes of an unprivileged overlay.
-func (a *applier) hide(name string) error {
-	if info, err := a.image.Lstat(name); err != nil || !info.IsDir() {
+func Hide(to, image *os.Root, name string) error {
+	if info, err := image.Lstat(name); err != nil || !info.IsDir() {
 		return nil // there is nothing to hide
 	}
-	dir, err := a.image.Open(name)
+	dir, err := image.Open(name)
 	if err != nil {
 		return err
 	}
@@ -161,17 +161,11 @@ func (a *applier) hide(name string) error {
 		return err
 	}
 	for _, below := range names {
-		if err := a.remove(path.Join(name, below)); err != nil {
+		if err := remove(to, image, path.Join(name, below)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// Hide hides, in an upper directory, everything that the image has in a directory.
-func Hide(to, image *os.Root, name string) error {
-	a := applier{to: to, image: image}
-	return a.hide(name)
 }
 
 func (a *applier) file(e *Entry) error {
