@@ -34,27 +34,26 @@ func Open(root *os.Root, name string, limit int64) (*os.File, error) {
 
 // OpenPath is Open for a path of the host. Only the last element may not be a symbolic link.
 func OpenPath(name string, limit int64) (*os.File, error) {
-	handle, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer func() { _ = unix.Close(handle) }()
-	return reopen(handle, name, unix.S_IFREG, limit)
+	return openPath(name, unix.O_NOFOLLOW, limit)
 }
 
 // ReadPath returns the content of a regular file of the host, which has at most limit bytes. The path may
 // lead through symbolic links: whoever names the file is trusted, but the file is not.
 func ReadPath(name string, limit int64) ([]byte, error) {
-	handle, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	defer func() { _ = unix.Close(handle) }()
-	f, err := reopen(handle, name, unix.S_IFREG, limit)
+	f, err := openPath(name, 0, limit)
 	if err != nil {
 		return nil, err
 	}
 	return readAll(f, limit)
+}
+
+func openPath(name string, flags int, limit int64) (*os.File, error) {
+	handle, err := unix.Open(name, flags|unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer func() { _ = unix.Close(handle) }()
+	return reopen(handle, name, unix.S_IFREG, limit)
 }
 
 // OpenDir opens the directory name below root. The caller closes it.
