@@ -153,7 +153,7 @@ func (c *Candidate) copyWorkspace(ctx context.Context, s Source) (*Failure, erro
 		return nil, err
 	}
 	report, err := from.Copy(ctx, to, workspace.TreeOptions{
-		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), CallerOwns: true, Lost: list.Add,
+		MaxBytes: s.MaxBytes, MaxFiles: max(minFiles, s.MaxBytes/fileBytes), Lost: list.Add,
 	})
 	attributes := ""
 	if err == nil {

@@ -262,7 +262,7 @@ func copyWorkdir(ctx context.Context, e Engine, r Request, to *os.Root) error {
 		return err
 	}
 	defer func() { _ = from.Close() }()
-	_, err = workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: r.WorkspaceBytes, Preserve: os.Geteuid() == 0})
+	_, err = workspace.CopyTree(ctx, from, to, workspace.TreeOptions{MaxBytes: r.WorkspaceBytes})
 	return err
 }
 

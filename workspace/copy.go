@@ -196,7 +196,7 @@ func (w *treeWalk) attributes(dst *os.File, rel string, st *unix.Stat_t) (links 
 	switch {
 	case dst == nil || w.opts.restore:
 		return links, nil
-	case !w.opts.CallerOwns || w.opts.Lost == nil: // no list will have the lost attributes
+	case w.opts.Lost == nil: // no list will have the lost attributes
 		st.Mode = st.Mode&unix.S_IFMT | hostMode(st.Mode)
 		return 0, nil
 	case special(st.Mode):
@@ -230,9 +230,9 @@ func (w *treeWalk) special(dst *os.File, name, rel string, st *unix.Stat_t) (err
 // owner returns the owner of an entry's copy; -1 leaves it unchanged.
 func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 	switch {
-	case w.opts.CallerOwns:
+	case w.opts.Lost != nil:
 		return os.Geteuid(), os.Getegid()
-	case w.opts.Preserve:
+	case w.opts.restore || os.Geteuid() == 0:
 		return int(st.Uid), int(st.Gid)
 	}
 	return -1, -1
@@ -241,7 +241,7 @@ func (w *treeWalk) owner(st *unix.Stat_t) (uid, gid int) {
 // mode returns the permission bits of a copy.
 func (w *treeWalk) mode(st *unix.Stat_t) uint32 {
 	switch {
-	case w.opts.CallerOwns:
+	case w.opts.Lost != nil:
 		return callerMode(st.Mode)
 	case w.opts.restore && w.opts.Shared:
 		return st.Mode&permBits | st.Mode>>6&0o5*0o11
@@ -259,7 +259,7 @@ func hostMode(mode uint32) uint32 {
 	return mode & permBits &^ (unix.S_ISUID | unix.S_ISGID)
 }
 
-// callerMode is hostMode under TreeOptions.CallerOwns.
+// callerMode is hostMode for a copy that its caller has to be able to read and remove.
 func callerMode(mode uint32) uint32 {
 	if mode&unix.S_IFMT == unix.S_IFDIR {
 		return hostMode(mode) | unix.S_IRWXU

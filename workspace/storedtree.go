@@ -20,7 +20,7 @@ import (
 // AttributesSuffix is added to the name of a stored tree to name its list of lost attributes.
 const AttributesSuffix = ".attributes.jsonl"
 
-// StoredTree is a copy, perhaps made with TreeOptions.CallerOwns, with the list of attributes that it
+// StoredTree is a copy, perhaps made with TreeOptions.Lost, with the list of attributes that it
 // lost. Neither is trusted, since somebody may have changed them: the methods read nothing outside
 // Root and never block on a pipe. If the list does not match its digest or the tree, the error matches
 // ErrAttributes.
@@ -58,7 +58,7 @@ func (t StoredTree) Digest(ctx context.Context, maxBytes int64) (TreeReport, err
 // Restore is Copy with the tree's original owners and modes, for a directory that no user of the
 // host can reach. It needs CAP_CHOWN if any owner is not the calling process's user.
 func (t StoredTree) Restore(ctx context.Context, dst *os.Root, opts TreeOptions) (TreeReport, error) {
-	opts.Preserve, opts.CallerOwns, opts.restore = true, false, true
+	opts.Lost, opts.restore = nil, true
 	return t.Copy(ctx, dst, opts)
 }
 

@@ -103,7 +103,7 @@ func keep(t *testing.T, src string) (kept workspace.StoredTree, dir string, repo
 	list, err := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
 	must.Do(t, err)
 	report, err = stored(t, src).Copy(t.Context(), must.OpenRoot(t, dir), workspace.TreeOptions{
-		CallerOwns: true, Preserve: true, Lost: func(a workspace.Attributes) error {
+		Lost: func(a workspace.Attributes) error {
 			removable(t, dir)
 			return list.Add(a)
 		},
@@ -135,7 +135,7 @@ func TestStoredTreeAndRestored(t *testing.T) {
 		t.Errorf("digest of the kept tree %s, want %s", again.Digest, want.Digest)
 	}
 	restored := tempDir(t)
-	back, err := kept.Restore(t.Context(), must.OpenRoot(t, restored), workspace.TreeOptions{CallerOwns: true})
+	back, err := kept.Restore(t.Context(), must.OpenRoot(t, restored), workspace.TreeOptions{Lost: func(workspace.Attributes) error { return errors.New("lost") }})
 	must.Do(t, err)
 	if back.Digest != want.Digest {
 		t.Errorf("digest of the restored tree %s, want %s", back.Digest, want.Digest)

@@ -27,20 +27,15 @@ const (
 	maxDropped      = 100       // names in TreeReport.Dropped
 )
 
-// TreeOptions bound a walk over a tree, and say who owns the copy. A tree may be at most 512
+// TreeOptions bound a walk over a tree, and say what a copy is like. A tree may be at most 512
 // directories deep.
 type TreeOptions struct {
 	MaxBytes int64 // of all regular files, by their apparent sizes, holes included; 0 means 8 GiB
 	MaxFiles int64 // entries of any type; 0 means a million or, if that is more, one for each 8 KiB of MaxBytes
-	// Preserve gives every entry of a copy the numeric owner of its source, which needs
-	// CAP_CHOWN. Otherwise the calling process owns it.
-	Preserve bool
-	// CallerOwns overrides Preserve. The calling process's user owns each entry of the copy, and can
-	// read and remove the copy without privileges, even if it is incomplete: directories have at
-	// least u+rwx, files at least u+r.
-	CallerOwns bool
-	// Lost, if not nil, is called under CallerOwns with the attributes of every entry that does not
-	// belong to root or does not keep its mode, in the order of the walk. An error of Lost ends the walk.
+	// Lost, if not nil, says that the calling process's user owns each entry of the copy, and can read and remove the copy
+	// without privileges, even if it is incomplete: directories have at least u+rwx, files at least u+r. It is called with
+	// the attributes of every entry that does not belong to root or does not keep its mode, in the order of the walk. An
+	// error of Lost ends the walk. If it is nil, a process of root gives each entry the numeric owner of its source.
 	Lost func(Attributes) error
 	// Link makes hard links of files and symbolic links instead of copies, where that is possible.
 	// The walk does not read linked files, so the report lacks their digests and bytes.

@@ -78,7 +78,7 @@ func kept(t *testing.T, dir string) (report workspace.TreeReport, attributes str
 	must.Do(t, err)
 	list, err := workspace.NewAttributesWriter(dir + workspace.AttributesSuffix)
 	must.Do(t, err)
-	report, err = workspace.StoredTree{Root: from, Name: filepath.Base(src)}.Copy(t.Context(), to, workspace.TreeOptions{CallerOwns: true, Lost: list.Add})
+	report, err = workspace.StoredTree{Root: from, Name: filepath.Base(src)}.Copy(t.Context(), to, workspace.TreeOptions{Lost: list.Add})
 	must.Do(t, errors.Join(err, from.Close(), to.Close()))
 	attributes, err = list.Close()
 	must.Do(t, err)

@@ -35,7 +35,7 @@ func linkTree(ctx context.Context, from, to *os.Root, name string) error {
 		return err
 	}
 	defer func() { _ = target.Close() }()
-	_, err = workspace.CopyTree(ctx, source, target, workspace.TreeOptions{Preserve: os.Geteuid() == 0, Link: true})
+	_, err = workspace.CopyTree(ctx, source, target, workspace.TreeOptions{Link: true})
 	return err
 }
 
