@@ -49,11 +49,14 @@ type PatchSource struct {
 	MaxBytes int64 // of the objects that git creates
 }
 
-// ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8, and what the patch leaves out: what git
-// cannot read, repositories without a commit, and new files of more than 16 MiB or, if the patch would be too long, of a MiB. The image's
-// git compares the tree with the image's repository in a fresh sandbox. Git follows the agent's
-// ignore rules unless s.Ignored is set, but not its configuration, attributes or hooks. A Failure is the candidate's fault.
-// An error means that sbench could not create the patch.
+// ExtractPatch returns the agent's changes as a patch in git's format, in UTF-8. The image's git compares the tree with the
+// image's repository in a fresh sandbox. It follows the agent's ignore rules unless s.Ignored is set, but never the agent's
+// configuration, attributes or hooks. A Failure is the candidate's fault; an error means that sbench could not create the
+// patch. left names what the patch lacks:
+//
+//   - files that git cannot read
+//   - repositories without a commit
+//   - new files of more than 16 MiB or, if the patch would be too long, of more than a MiB
 func ExtractPatch(ctx context.Context, e Engine, s PatchSource) (patch string, left []string, failure *Failure, err error) {
 	vol, err := e.NewVolume(ctx, runtime.VolumeConfig{Bytes: s.MaxBytes, Inodes: patchInodes})
 	if err != nil {

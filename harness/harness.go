@@ -53,7 +53,7 @@ type Request struct {
 	Kind           compiler.CandidateKind
 	Plan           workspace.Plan // what the agent may see, and where
 	Image          runtime.Image
-	Before         *candidate.Candidate // whose machine and workspace the harness begins with; nil for the image's
+	Before         *candidate.Candidate // the harness begins with its machine and workspace; nil for the image's
 	Sidecars       []service.Sidecar    // beside the harness
 	Timeout        time.Duration        // of the harness's process
 	Limits         runtime.Limits

@@ -19,7 +19,7 @@ func humanEval() Format {
 
 var pythonName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// humanEvalRow makes a task whose tests are the line's check function and a call of it.
+// humanEvalRow makes a task. Its tests are the line's check function and a call of this function.
 func humanEvalRow(r *record) (Row, error) {
 	id, prompt, tests := r.text("task_id"), r.text("prompt"), r.text("test")
 	entry, solution := r.text("entry_point"), r.text("canonical_solution")

@@ -26,8 +26,7 @@ func mmlu() Format {
 
 const mmluColumns = 6 // question, A, B, C, D, answer
 
-// readMmlu turns each record into a task, whose id is the file's name and the record's
-// number.
+// readMmlu turns each record into a task. The task's id is the file's name and the record's number.
 func readMmlu(ctx context.Context, b *Builder) error {
 	files, err := csvFiles(b.Source)
 	if err != nil {

@@ -27,8 +27,8 @@ type sourceFile struct {
 
 func digest(text []byte) string { return fmt.Sprintf("%x", sha256.Sum256(text)) }
 
-// load reads a file of the source, and decompresses it if it is gzip. It reads the file only
-// once, so that the digest is that of the parsed text.
+// load reads a file of the source, and decompresses it if it is gzip. It reads the file once: the digest and the text are
+// of the same bytes.
 func (b *Builder) load(name string) (text []byte, file sourceFile, err error) {
 	at := Place{File: name}
 	raw, err := foreign.ReadPath(name, b.Limits.Text)

@@ -10,7 +10,7 @@ import (
 
 // references say which images tasks have.
 type references struct {
-	template string                                                // of references: the operator's or, failing that, the format's
+	template string                                                // of references: the operator's or, if there is none, the format's
 	perRow   bool                                                  // rows name images: their own or, if the import does not write the manifest, the operator's
 	resolve  func(ctx context.Context, ref string) (string, error) // see Options.Pinned
 	pinned   map[string]string                                     // by the reference without a digest

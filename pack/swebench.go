@@ -45,8 +45,7 @@ var (
 	repoName   = regexp.MustCompile(`^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$`)
 )
 
-// row makes a task whose tests are those that the record names, or the test files that its
-// test_patch touches.
+// row makes a task. Its tests are the tests that the record names, or the test files that the record's test_patch touches.
 func (o *sweBenchOptions) row(r *record) (Row, error) {
 	i := newInstance(r)
 	if len(r.problems) > 0 {
@@ -229,8 +228,8 @@ const (
 	maxNameBytes = 512 << 10
 )
 
-// pytestArgs returns the names of the tests that have to pass. Some rows' names are
-// truncated or not pytest's; for those it returns the test files.
+// pytestArgs returns the names of the tests that have to pass. If a name is truncated or not pytest's, it returns the test
+// files.
 func (i instance) pytestArgs() []string {
 	names := slices.Concat(i.failToPass, i.passToPass)
 	size := 0
@@ -251,9 +250,8 @@ func (i instance) pytestArgs() []string {
 // with or without that name.
 var djangoName = regexp.MustCompile(`^(test\w*) \(([\w.]+)\)$`)
 
-// djangoLabels returns the tests that have to pass as labels for Django's runner. unittest
-// prints a test with a docstring by the docstring, not the name; for a row with such a test
-// it returns the modules of the test files.
+// djangoLabels returns the tests that have to pass as labels for Django's runner. unittest prints the docstring of a test
+// in place of its name. For a row with such a test, djangoLabels returns the modules of the test files.
 func (i instance) djangoLabels() []string {
 	var labels []string
 	names := slices.Concat(i.failToPass, i.passToPass)

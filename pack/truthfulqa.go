@@ -17,13 +17,13 @@ func truthfulQA() Format {
 	}
 }
 
-// minTokenF1 is how much an answer has to resemble an accepted one. Those are whole
-// sentences, which nobody repeats verbatim.
+// minTokenF1 is how much an answer has to resemble an accepted answer. Accepted answers are whole sentences, which nobody
+// repeats verbatim.
 const minTokenF1 = 0.5
 
 var truthfulColumns = []string{"Type", "Category", "Question", "Best Answer", "Correct Answers", "Incorrect Answers", "Source"}
 
-// readTruthfulQA turns each record into a task, whose id contains the record's number.
+// readTruthfulQA turns each record into a task. The task's id contains the record's number.
 func readTruthfulQA(ctx context.Context, b *Builder) error {
 	var columns map[string]int
 	n, width := 0, 0
@@ -46,8 +46,7 @@ func readTruthfulQA(ctx context.Context, b *Builder) error {
 	return err
 }
 
-// header returns the indexes of the known columns. It ignores others, which newer copies
-// have.
+// header returns the indexes of the known columns. Newer copies have more columns, which it ignores.
 func header(r *record) (map[string]int, error) {
 	columns, missing := map[string]int{}, []string{}
 	for _, name := range truthfulColumns {

@@ -63,7 +63,7 @@ func agentPlan(view compiler.AgentView, p *compiler.Pack) Plan {
 	return plan
 }
 
-// Split returns the entries below paths.PublicRoot, and the others.
+// Split returns the entries below paths.PublicRoot, and all other entries.
 func (p Plan) Split() (public, others Plan) {
 	for _, e := range p.Entries {
 		if strings.HasPrefix(e.Dest, paths.PublicRoot+"/") {
@@ -75,7 +75,7 @@ func (p Plan) Split() (public, others Plan) {
 	return public, others
 }
 
-// Outside returns the entries in the workspace, and those that are elsewhere, relative to the root.
+// Outside returns the entries in the workspace, and the entries outside of it, relative to the root.
 func (p Plan) Outside() (inside, outside Plan) {
 	for _, e := range p.Entries {
 		if rel, ok := strings.CutPrefix(e.Dest, "/"); ok {

@@ -27,8 +27,8 @@ const AttributesSuffix = ".attributes.jsonl"
 type StoredTree struct {
 	Root *os.Root // the directory that contains both; closed by the caller
 	Name string   // of the tree, relative to Root
-	// List is the digest of the list, as AttributesWriter.Close returns it; "" for a tree that sbench has
-	// not stored, whose files have their owners and modes themselves.
+	// List is the digest of the list, as AttributesWriter.Close returns it; "" if the files of the tree have their own
+	// owners and modes.
 	List string
 }
 

@@ -35,7 +35,7 @@ type Report struct {
 	Dropped []string // the first 100 entries that no layer may have: absolute paths, with types
 }
 
-// Write writes the changes of a stopped sandbox as a layer, together with those below them. The same changes give the same bytes.
+// Write writes the changes of a stopped sandbox, and the changes below them, as one layer. The same changes give the same bytes.
 // Errors match workspace.ErrTooBig if the changes exceed the limits.
 func Write(ctx context.Context, to io.Writer, changes runtime.Changes, limits Budget) (Report, error) {
 	var dirs []*os.Root
@@ -122,7 +122,7 @@ func (w *writer) directory(dirs []*os.Root, rel string, depth int) error {
 	return nil
 }
 
-// names reads one part of a directory. If it hides what is below it, names marks that.
+// names reads one part of a directory. If the part hides the parts below it, names writes a mark for that.
 func (w *writer) names(dir *os.Root, rel string) (names []string, hides bool, err error) {
 	f, err := dir.Open(".")
 	if err != nil {
@@ -144,8 +144,8 @@ func (w *writer) names(dir *os.Root, rel string) (names []string, hides bool, er
 	return names, hides, nil
 }
 
-// subdirectory writes the entries of a directory that begins in the first of dirs. A part that is no
-// directory hides what is below it.
+// subdirectory writes the entries of a directory that begins in the first of dirs. If a part is no directory, it hides the
+// parts below it.
 func (w *writer) subdirectory(dirs []*os.Root, name, rel string, depth int) error {
 	var parts []*os.Root
 	defer func() {

@@ -99,7 +99,7 @@ func checkRubric(c *schema.Checker, v document.Value) {
 // Rubric is a structured rubric, of type contains_any.
 type Rubric struct {
 	AcceptedAnswers []string `key:"accepted_answers"` // an answer has to contain or resemble one of these phrases
-	RejectedAnswers []string `key:"rejected_answers"` // and must not contain one of these, or resemble one as much
+	RejectedAnswers []string `key:"rejected_answers"` // an answer must not contain or resemble one of these phrases
 	MinTokenF1      float64  `key:"min_token_f1"`     // how much an answer has to resemble an accepted one, 0 to 1
 }
 

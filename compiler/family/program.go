@@ -206,7 +206,7 @@ func chosen(blocks, wanted []string) string {
 		return blocks[0]
 	}
 	binding := make([]map[string]bool, len(blocks))    // the names that a block binds
-	last, source := map[string]int{}, map[string]int{} // the last block that binds a name, and the block that others may need for a name
+	last, source := map[string]int{}, map[string]int{} // by name: the last block that binds it, and the block from which another block may need it
 	for i, b := range blocks {
 		binding[i] = map[string]bool{}
 		for _, name := range bound(b) {

@@ -151,7 +151,7 @@ func (v *validator) tester(ctx context.Context, path string) {
 		}
 		testers = append(testers, t)
 	}
-	if len(variants) > 0 { // what the file says alone is not run
+	if len(variants) > 0 { // the file without a variant is not run
 		testers = testers[1:]
 	}
 	for _, t := range testers {
@@ -187,8 +187,8 @@ func packOf(path string) (manifest, tasks string, ok bool) {
 // maxPackProblems is how many problems of a pack are shown beside those of a tester file.
 const maxPackProblems = 20
 
-// PackProblems returns the errors of the pack that a tester file names. It is for a tester file that cannot be
-// loaded; [OpenPack] is for all others.
+// PackProblems returns the errors of the pack that a tester file names. It is for a tester file that cannot be loaded. If the
+// tester file can be loaded, [OpenPack] opens its pack.
 func PackProblems(tester string) (all compiler.Problems) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

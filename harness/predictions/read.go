@@ -300,8 +300,8 @@ func (r *reader) directory(ctx context.Context) error {
 	return err
 }
 
-// below reads the entries of dir, whose tasks have ids that begin with prefix: a task's id with slashes is
-// the path of its entry.
+// below reads the entries of dir. The ids of their tasks begin with prefix: a task's id with slashes is the path of its
+// entry.
 func (r *reader) below(ctx context.Context, dir, prefix string, ids map[string]string, sum io.Writer) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -183,8 +183,8 @@ func open(root *os.Root, name string, kind uint32, limit int64) (*os.File, error
 	return reopen(at, name, kind, limit)
 }
 
-// reopen opens the file of an O_PATH descriptor, from which nothing can be read, if it is what the caller
-// asked for. The descriptor's entry in /proc leads to that file, whatever its present name.
+// reopen opens for reading the file of an O_PATH descriptor, if the file is of the kind. The descriptor's entry in /proc
+// leads to that file, whatever its present name.
 func reopen(handle int, name string, kind uint32, limit int64) (*os.File, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(handle, &st)
