@@ -35,7 +35,7 @@ const (
 type Machine struct {
 	Image    runtime.Image
 	Restored []string // absolute paths that are the image's again, or were left out
-	PutBack  []string // those of Restored that the image has
+	PutBack  []string // the image's files among them
 	Sealed   []string // absolute paths that nothing may change while the checker runs
 }
 
@@ -92,7 +92,7 @@ type trust struct {
 	programs, libraries, modules, pythons map[string]bool
 	cache, changedCache                   []byte // the loader's, of the image and of the candidate
 
-	restored, putBack []string // absolute paths, at most maxRestored; putBack are those that the image has
+	restored, putBack []string // absolute paths, at most maxRestored; putBack are the image's files among them
 }
 
 // Paths on which a verdict depends in most images; see trust.
@@ -323,7 +323,7 @@ func (t *trust) shows(e *layer.Entry) (bool, error) {
 	case hook, closed, candidate.Unreadable(e), trusted && (has || t.shadows(e.Path) || e.Kind != layer.Directory && t.later(e.Path)),
 		above && (has || e.Kind != layer.Directory): // a directory on the way to trusted files is one
 		if !merged {
-			t.restore(e.Path, has)
+			t.restore(e.Path, has && !info.IsDir())
 		}
 		return false, nil
 	}
@@ -413,12 +413,13 @@ func (t *trust) has(dir, module string) bool {
 	return err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return moduleOf(e.Name()) == module })
 }
 
-func (t *trust) restore(p string, inImage bool) {
+// restore notes a path that the checker sees as in the image, or not at all. file says that the image has a file there.
+func (t *trust) restore(p string, file bool) {
 	if len(t.restored) == maxRestored {
 		return
 	}
 	t.restored = append(t.restored, "/"+p)
-	if inImage && p != loaderCache { // see writeCache
+	if file && p != loaderCache { // see writeCache
 		t.putBack = append(t.putBack, "/"+p)
 	}
 }

@@ -87,6 +87,9 @@ func TestTrust(t *testing.T) {
 			if told := len(trust.restored) > 0; told == want && !slices.Contains(trust.restored, "/"+path) {
 				t.Errorf("%s: restored %q", name, trust.restored)
 			}
+			if info, err := image.Lstat(path); slices.Contains(trust.restored, "/"+path) && slices.Contains(trust.putBack, "/"+path) != (err == nil && !info.IsDir() && path != loaderCache) {
+				t.Errorf("%s: put back %q", name, trust.putBack)
+			}
 		}
 	}
 	check(seen, true)
