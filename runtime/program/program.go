@@ -7,18 +7,20 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 )
 
-// Pause returns the program of a persistent sandbox's first process for arch, a GOARCH name:
-// a static one that ignores SIGCHLD, so that the kernel itself reaps orphans (sigaction(2),
-// "SA_NOCLDWAIT"), and sleeps forever. It occupies one page.
-func Pause(arch string) ([]byte, error) {
+// Pause returns the program of a persistent sandbox's first process. It ignores SIGCHLD, so that
+// the kernel itself reaps orphans (sigaction(2), "SA_NOCLDWAIT"), and sleeps forever. It is
+// static and occupies one page.
+func Pause() ([]byte, error) {
 	// The code is position independent; the 32 zero-extended bytes after it are the kernel's
 	// struct sigaction with the handler SIG_IGN, which is 1.
 	ignore := make([]byte, 32)
 	ignore[0] = 1
-	return executable(arch, map[string][]byte{
-		"amd64": append([]byte{
+	switch runtime.GOARCH {
+	case "amd64":
+		return executable(elf.EM_X86_64, append([]byte{
 			0xb8, 13, 0, 0, 0, // mov eax, SYS_rt_sigaction
 			0xbf, 17, 0, 0, 0, // mov edi, SIGCHLD
 			0x48, 0x8d, 0x35, 19, 0, 0, 0, // lea rsi, [rip+19]: the structure
@@ -28,8 +30,9 @@ func Pause(arch string) ([]byte, error) {
 			0xb8, 34, 0, 0, 0, // mov eax, SYS_pause
 			0x0f, 0x05, // syscall
 			0xeb, 0xf7, // jmp to SYS_pause
-		}, ignore...),
-		"arm64": append(words(
+		}, ignore...))
+	case "arm64":
+		return executable(elf.EM_AARCH64, append(words(
 			0xd2800220, // mov x0, SIGCHLD
 			0x100001a1, // adr x1, +52: the structure
 			0xd2800002, // mov x2, 0
@@ -44,8 +47,9 @@ func Pause(arch string) ([]byte, error) {
 			0xd2800928, // mov x8, SYS_ppoll
 			0xd4000001, // svc 0
 			0x17fffff9, // b to the first mov x0, 0
-		), ignore...),
-	})
+		), ignore...))
+	}
+	return nil, fmt.Errorf("no program for architecture %q", runtime.GOARCH)
 }
 
 func words(instructions ...uint32) (code []byte) {
@@ -55,13 +59,8 @@ func words(instructions ...uint32) (code []byte) {
 	return code
 }
 
-// executable returns a 64-bit executable with the code for arch in one readable and
-// executable segment (elf(5)).
-func executable(arch string, codes map[string][]byte) ([]byte, error) {
-	code, machine := codes[arch], map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}[arch]
-	if code == nil {
-		return nil, fmt.Errorf("no program for architecture %q", arch)
-	}
+// executable returns a 64-bit executable with the code in one readable and executable segment (elf(5)).
+func executable(machine elf.Machine, code []byte) ([]byte, error) {
 	const header, segment, base = 64, 56, 0x400000
 	size := uint64(header + segment + len(code))
 	var b bytes.Buffer

@@ -11,15 +11,6 @@ import (
 	"github.com/securebench/sbench/oci"
 )
 
-// devices returns the device files that an OCI runtime makes, with their numbers
-// (Documentation/admin-guide/devices.txt).
-func devices() map[string]uint64 {
-	return map[string]uint64{
-		"null": unix.Mkdev(1, 3), "zero": unix.Mkdev(1, 5), "full": unix.Mkdev(1, 7),
-		"random": unix.Mkdev(1, 8), "urandom": unix.Mkdev(1, 9), "tty": unix.Mkdev(5, 0),
-	}
-}
-
 // makeDevices makes the /dev of a sandbox with its own ids. In a user namespace the OCI
 // runtime cannot make device files and would mount the host's. The sandbox would then share their
 // times, locks and notifications with the host and all other sandboxes.
@@ -41,9 +32,13 @@ func (f *FS) makeDevices() error {
 // Devices returns the path of the sandbox's /dev; see [Config.IDs].
 func (f *FS) Devices() string { return filepath.Join(f.Dir, "dev") }
 
-// fillDevices makes the files of a /dev at dev.
+// fillDevices makes the files of a /dev at dev: those that an OCI runtime makes, with their numbers
+// (Documentation/admin-guide/devices.txt).
 func fillDevices(dev string) error {
-	for name, number := range devices() {
+	for name, number := range map[string]uint64{
+		"null": unix.Mkdev(1, 3), "zero": unix.Mkdev(1, 5), "full": unix.Mkdev(1, 7),
+		"random": unix.Mkdev(1, 8), "urandom": unix.Mkdev(1, 9), "tty": unix.Mkdev(5, 0),
+	} {
 		path := filepath.Join(dev, name)
 		if err := errors.Join(unix.Mknod(path, unix.S_IFCHR, int(number)), os.Chmod(path, 0o666)); err != nil {
 			return fmt.Errorf("make /dev/%s: %w", name, err)

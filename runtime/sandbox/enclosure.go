@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	goruntime "runtime"
 	"slices"
 	"strings"
 
@@ -219,7 +218,7 @@ func (n *enclosure) files() ([]rootfs.File, error) {
 	if !n.idles() {
 		return files, nil
 	}
-	pause, err := program.Pause(goruntime.GOARCH)
+	pause, err := program.Pause()
 	return append(files, rootfs.File{Dest: pauseDest, Text: pause, Mode: n.how.pauseMode()}), err
 }
 
