@@ -51,7 +51,7 @@ class Peer:
     def ask(self, question, number, path, args=(), kwargs={}):
         if world() != self.world:
             self.refuse("the tests change what the candidate finds")
-        if number == 0 and len(path) > 1 and path[0] not in self.classes:
+        if len(path) > 1 + (number == 0 and path[0] in self.classes):  # a method of the right answer, perhaps
             self.refuse(path)
         if not self.turn.acquire(blocking=False):
             self.refuse("calls from several threads")
