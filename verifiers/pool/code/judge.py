@@ -125,12 +125,15 @@ def constants(nodes, solved):
 
 
 def asserted(tests):
-    """The names of what is called for a yes or no that tests assert."""
-    todo = [getattr(n, "test", None) or n.args[0] for n in ast.walk(tests)
-            if isinstance(n, ast.Assert) or isinstance(n, ast.Call) and getattr(n.func, "attr", "") in ("assertTrue", "assertFalse") and n.args]
-    for n in todo:
-        todo += getattr(n, "values", []) if isinstance(n, ast.BoolOp) else [n.operand] if isinstance(n, ast.UnaryOp) else []
-    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in todo if isinstance(n, ast.Call)}
+    """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, or
+    compare with True or False."""
+    compared = set()
+    for n in ast.walk(tests):
+        sides = [n.left, *n.comparators] if isinstance(n, ast.Compare) else [n.value] if isinstance(n, ast.Expr) else \
+            n.args if isinstance(n, ast.Call) and "Equal" in getattr(n.func, "attr", "") else []
+        if not any(isinstance(s, ast.Constant) and isinstance(s.value, bool) for s in sides):
+            compared.update(sides)
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(tests) if isinstance(n, ast.Call) and n not in compared}
 
 
 def unchanged(texts, solution):
