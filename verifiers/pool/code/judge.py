@@ -105,7 +105,7 @@ def unsure(texts, ours, tests, solution):
     same = {ast.dump(n) for n in ast.walk(ast.Module(parsed(solution), [])) if isinstance(n, ast.stmt)}
     kept = {n.name for d in nodes for n in ast.walk(d) if isinstance(n, FUNCTIONS) and not stub(n) and (ast.dump(n) in same if solution else stub(d))}
     attributes = {n.attr for n in ast.walk(tests) if isinstance(n, ast.Attribute)}
-    if kept & asserted(tests) - mine or constants(nodes, parsed(solution)) & attributes - mine:
+    if kept & asked(tests) - mine or constants(nodes, parsed(solution)) & attributes - mine:
         return True
     if solution:
         values = names(*(n for n in nodes if not isinstance(n, DECLARATIONS) and ast.dump(n) in same))
@@ -124,7 +124,7 @@ def constants(nodes, solved):
                    if isinstance(s, ast.Assign) or isinstance(s, ast.AnnAssign) and s.value and not d.bases + d.decorator_list)) - changed
 
 
-def asserted(tests):
+def asked(tests):
     """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, or
     compare with True or False."""
     compared = set()
