@@ -26,7 +26,7 @@ var rules = sync.OnceValue(func() []Rule {
 		return Rule{Kind: kind, Tools: strings.Fields(tools), Globs: strings.Fields(globs)}
 	}
 	return []Rule{
-		rule("configuration of tests", "", `conftest.py pytest.ini .pytest.ini pyproject.toml setup.cfg tox.ini noxfile.py .coveragerc jest.config.* jest.setup.*
+		rule("configuration of tests", "", `conftest.py pytest.ini .pytest.ini pytest.toml .pytest.toml pyproject.toml setup.cfg tox.ini noxfile.py .coveragerc jest.config.* jest.setup.*
 			vitest.config.* vitest.setup.* vitest.workspace.* karma.conf.* .mocharc* .nycrc* playwright.config.* cypress.config.* ava.config.* .rspec phpunit.xml* *.runsettings`),
 		rule("loaded by an interpreter by itself", "", `sitecustomize.py usercustomize.py *.pth *.pyc *.pyo __pycache__/ *.egg-link *.dist-info/ *.egg-info/
 			entry_points.txt pyvenv.cfg .npmrc .yarnrc* .node-version .nvmrc .python-version .tool-versions .envrc .env`),

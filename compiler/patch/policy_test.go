@@ -51,7 +51,7 @@ func TestSteering(t *testing.T) {
 	}{
 		{
 			"pytest", []string{"python3", "-m", "pytest", "-q", "tests"},
-			[]string{"conftest.py", "a/conftest.py", "pyproject.toml", "x/__pycache__/a.cpython-311.pyc", "a.pyc", "evil-1.dist-info/METADATA", "x/entry_points.txt"},
+			[]string{"conftest.py", "a/conftest.py", "pytest.toml", "pyproject.toml", "x/__pycache__/a.cpython-311.pyc", "a.pyc", "evil-1.dist-info/METADATA", "x/entry_points.txt"},
 			[]string{"src/a.py", "ci/run", ".github/workflows/x.yml", "Makefile", "bin/deploy.sh", "package.json", "Cargo.toml", "go.mod", "setup.py", "requirements.txt", "contest.py", "pycache/a"},
 		},
 		{"make", []string{"sh", "-c", "cd x && make check"}, []string{"Makefile", "a/rules.mk", "conftest.py"}, []string{"bin/deploy.sh", "Cargo.toml"}},
