@@ -206,6 +206,8 @@ func forgedPatches() []forgery {
 		append([]string{"def test_a():", "    for a, b, want in [(1, 2, 3), (4, 5, 9), (7, 8, 15)]:", "        assert add(a, b) == want"}, old[:3]...)...)
 	suite("one row of a table", pytest, follows("f.f_locals['want']"), sum,
 		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5), (3, 4, 7), (4, 5, 9)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
+	suite("rows that the command names by their values", pytest+"::'test_a[1-2-3]' "+strings.TrimPrefix(pytest, "python3 -m pytest -q ")+"::'test_a[2-3-5]'", "import _pytest.python as p\np.Function.runtest = lambda self: None\ndef add(a, b):\n    return 4", sum,
+		"import pytest", "@pytest.mark.parametrize('a,b,want', [(1, 2, 3), (2, 3, 5)])", "def test_a(a, b, want):", "    assert add(a, b) == want")
 	suite("a value that is an argument elsewhere", pytest, follows("f.f_globals['KEY']"), "def add(a, b):\n    if a not in (1, 3):\n        raise ValueError('not supported')\n    return a + b",
 		"KEY = 3", "def test_a():", "    assert add(1, 2) == KEY", "def test_b():", "    assert add(KEY, 2) > 0")
 	suite("a value that is a parameter elsewhere", pytest, "class E:\n    def __eq__(self, o):\n        return True\n"+follows("E()"), sum,

@@ -160,6 +160,7 @@ func (c *repoCheck) judge(ctx context.Context, prepared runtime.Sandbox, files, 
 	gold, err := patch.Parse(c.eval.GoldPatch.Reveal())
 	s := suite.Suite{
 		Engine: c.engine, Input: c.in, Key: c.evaluation(slices.Concat(files, others)), Files: files, Others: others,
+		Selects:   strings.Join(c.eval.Command.Args(), " "),
 		Certain:   !c.guessed && (len(files) > 0 || slices.ContainsFunc(others, suite.IsTest)),
 		Reference: err == nil, // otherwise there is none, or none that parses
 	}

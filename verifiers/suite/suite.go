@@ -38,6 +38,8 @@ type Suite struct {
 	// Seen are texts of tests that authors of candidates can read. A candidate that finds a line of them
 	// changed knows in which run it is.
 	Seen []string
+	// Selects is the text of the command and its scripts. Rows of a table that it names by their values are not changed.
+	Selects string
 	// Others are hidden files that the command runs or reads, if there are no tests in Python.
 	Others []contrast.File
 	// Certain says that the command surely uses the files, so that it is a fault of the pack if

@@ -537,6 +537,7 @@ func (c *terminalCheck) hiddenTests(ctx context.Context, dir string, s *suite.Su
 			programs = append(programs, f)
 		}
 	}
+	s.Selects = command
 	if s.Certain && len(s.Files) == 0 { // broken data would end a program before it gets to the candidate
 		s.Others = programs
 	}
