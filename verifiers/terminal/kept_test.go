@@ -8,10 +8,12 @@ import (
 
 	"github.com/securebench/sbench/candidate"
 	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/filetest"
 	"github.com/securebench/sbench/internal/test/must"
 	"github.com/securebench/sbench/internal/test/packtest"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/verifiers"
+	"github.com/securebench/sbench/verifiers/contrast"
 	"github.com/securebench/sbench/verifiers/terminal"
 )
 
@@ -58,5 +60,29 @@ func TestCheckerKeptOut(t *testing.T) {
 				t.Errorf("%s %s (%v)", v.Status, v.Reason, err)
 			}
 		})
+	}
+}
+
+// TestAnswersOnce: beside a server that answers once, the tests run unchanged only once, also if they leave a reward and
+// the reference solution passes broken ones.
+func TestAnswersOnce(t *testing.T) {
+	w := newTerminalWorld(t)
+	filetest.Write(t, w.dir, map[string]string{
+		"hidden/once/test.sh":    "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\npython3 /tests/test_it.py; grep -qx 44 /tmp/said || echo 0 > /logs/verifier/reward.txt\n",
+		"hidden/once/test_it.py": "import socket\ndef test_it():\n    with socket.create_connection(('127.0.0.1', 8098)) as s:\n        print(s.recv(9).decode(), file=open('/tmp/said', 'w'))\ntest_it()\n",
+	})
+	eval := map[string]any{"checker": map[string]any{"source": "script", "path": "once/test.sh", "reward": true}}
+	const server = "import socket, sys\ns = socket.create_server(('127.0.0.1', 8098))\nopen('/tmp/ready', 'w').close()\nfor said in sys.argv[1:]:\n    c, _ = s.accept()\n    c.sendall(said.encode())\n    c.close()\n"
+	store := contrast.NewStore("")
+	for i, answers := range []string{"44 44 44 44", "44 no no no"} {
+		left, err := w.run.Create(t.Context(), runtime.Config{Name: "harness", Image: w.image, Limits: runtime.DefaultLimits(), KeepProcesses: true})
+		must.Do(t, err)
+		_, err = left.Exec(t.Context(), runtime.Process{Args: []string{"sh", "-c", `python3 -c "$0" ` + answers + ` & until [ -e /tmp/ready ]; do sleep 0.1; done`, server}, Dir: "/", Wall: time.Minute})
+		must.Do(t, err)
+		w.left = left
+		if v := w.leavings(t, store, "true", eval, i == 0); v.Status != verifiers.Passed || v.Metadata["canary"] != "failed" {
+			t.Errorf("answers %q: %s %s: %s, canary %v\n%s%s", answers, v.Status, v.Reason, v.Message, v.Metadata["canary"], v.Stdout, v.Stderr)
+		}
+		must.Do(t, left.Close(context.Background()))
 	}
 }

@@ -143,8 +143,9 @@ type terminalCheck struct {
 	scene
 	image        runtime.Image // of in, with the changes of the candidate if it is a machine
 	capabilities []string
-	redirected   bool            // a suite has files that leave their reward elsewhere
-	unchanged    []contrast.File // which other runs replace; written as late, or their age would tell the run
+	redirected   bool               // a suite has files that leave their reward elsewhere
+	unchanged    []contrast.File    // which other runs replace; written as late, or their age would tell the run
+	passed       *verifiers.Verdict // on the unchanged tests, which run once: a kept server may answer once
 }
 
 // A scene is what the checker finds in its sandbox: the candidate, the hidden files, and their environment.
@@ -207,6 +208,9 @@ func (c *terminalCheck) verify(ctx context.Context) (verifiers.Verdict, error) {
 
 // Unchanged implements suite.Command.
 func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error) {
+	if c.passed != nil {
+		return *c.passed, nil
+	}
 	ran, err := c.execute(ctx, c.unchanged)
 	switch {
 	case errors.Is(err, runtime.ErrDenied):
@@ -233,7 +237,10 @@ func (c *terminalCheck) Unchanged(ctx context.Context) (verifiers.Verdict, error
 			v.Message += ": verification.allowed_domains of the tester file has to list what the checker fetches, and the hosts have to answer; egress.jsonl has each request"
 		}
 	}
-	return c.withoutPytest(ctx, v)
+	if v, err = c.withoutPytest(ctx, v); err == nil && v.Status == verifiers.Passed {
+		c.passed = &v
+	}
+	return v, err
 }
 
 // prevented reports whether the processes that the harness left keep a sandbox from running: run succeeds
