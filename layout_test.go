@@ -41,7 +41,7 @@ func layout() map[string][]string {
 		"verifiers/pool":                {"verifiers/contrast", "runtime"},
 		"verifiers/contrast":            {"workspace", "runtime"},
 		"verifiers/judge":               {},
-		"verifiers/text":                {},
+		"verifiers/text":                {"compiler/family"},
 		"candidate":                     {"workspace/foreign", "workspace", "compiler", "runtime"},
 		"workspace":                     {"workspace/foreign", "compiler", "compiler/hidden", "compiler/paths"},
 		"workspace/foreign":             {},

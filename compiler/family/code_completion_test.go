@@ -17,6 +17,8 @@ func TestProgramOfLanguages(t *testing.T) {
 		"```js\n" + code + "```\n",
 		"In Python:\n```python\ndef add(a, b):\n    return a + b  # a long long long long long long line\n```\nHere:\n```javascript\n" + code + "```\n",
 		"```js\n" + code + "```\n```js\nadd(1, 2);\n```\n```sh\nnode a-program-with-quite-a-long-name.js --and an-option\n```\n",
+		"```js\n" + code + "```\nIt prints:\n```\n1 + 1 is 2\n1 + 2 is 3\n1 + 3 is 4\n1 + 4 is 5\n```\n",
+		"```js\n" + code + "```\nTests:\n```js\nconst assert = require('assert');\nassert.equal(add(1, 2), 3);\n```\n<|im_end|>",
 	} {
 		if got := e.Program(answer); got != code {
 			t.Errorf("%q gives %q", answer, got)
@@ -44,6 +46,10 @@ func TestProgram(t *testing.T) {
 		{"a fence of tildes", starter, "~~~python\n" + whole + "~~~\n", whole},
 		{"a fence in a list", starter, "1. Add:\n\n   ```python\n   def add(a, b):\n       return a + b\n   ```\n", whole},
 		{"a thought before it", starter, "<think>\n```python\ndef add(a, b): return 0\n```\n</think>\n```python\n" + whole + "```", whole},
+		{"a thought in square brackets", starter, "[THINK]\n```python\ndef add(a, b): return 0\n```\n[/THINK]\n```python\n" + whole + "```", whole},
+		{"a thought in a channel", starter, "<|channel|>analysis<|message|>def add(): no<|end|><|start|>assistant<|channel|>final<|message|>```python\n" + whole + "```<|return|>", whole},
+		{"the end of a turn", starter, whole + "</s>", whole[:len(whole)-1]},
+		{"marks in square brackets", starter, "[BEGIN]\n" + whole + "[DONE]", whole},
 		{"a body", starter, "    return a + b", body},
 		{"a body that lost its first indentation", starter, "return a + b", body},
 		{"a body in a fence", starter, "```python\nreturn a + b\n```", body},

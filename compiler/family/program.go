@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/securebench/sbench/compiler"
 )
@@ -14,18 +13,22 @@ import (
 //
 //  1. The answer is cut into blocks: the texts in Markdown fences or, without fences, the texts between lines that cannot
 //     be Python.
-//  2. In another language than Python, the longest block is the program.
+//  2. In another language than Python, the longest block is the program, of those without assertions if there are such.
+//     There, a block without a language counts if no block has the task's.
 //  3. The blocks that declare what the starter code declares are the program or, if it declares nothing, the blocks that
 //     declare what the prompt calls, with the blocks that they need; see chosen.
 //  4. A program that lacks the last function or class of the starter code is completed; see placed.
 func (e CodeCompletionEval) Program(answer string) string {
-	answer = thought.ReplaceAllString(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(answer), "")
-	answer = margins.ReplaceAllStringFunc(answer, func(s string) string { return strings.Map(visible, s) })
+	answer = Said(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(answer))
+	answer = margins.ReplaceAllStringFunc(answer, func(s string) string { return space.ReplaceAllString(unseen.ReplaceAllString(s, ""), " ") })
 	blocks := e.blocks(answer, true, true)
 	switch {
 	case len(blocks) == 0:
 		return answer
 	case !compiler.IsPython(e.Language):
+		if code := slices.DeleteFunc(slices.Clone(blocks), asserts.MatchString); len(code) > 0 {
+			return longest(code)
+		}
 		return longest(blocks)
 	}
 	starter := cmp.Or(e.StarterCode, e.Prompt)
@@ -37,9 +40,13 @@ func (e CodeCompletionEval) Program(answer string) string {
 }
 
 var (
-	// thought matches the text up to the end of a model's thoughts, margins white space at the ends of lines.
-	thought = regexp.MustCompile(`(?is)^.*</(?:think|thinking|reasoning)>`)
+	// thought matches the text up to the end of a model's thoughts, stop what ends its turn in the template of a chat, and
+	// margins white space at the ends of lines.
+	thought = regexp.MustCompile(`(?is)^.*(?:</(?:think|thinking|thoughts?|reasoning)>|\[/think\]|◁/think▷|<\|channel\|>final<\|message\|>|assistantfinal)`)
+	stop    = regexp.MustCompile(`(?:\s*(?:<[|｜][\w▁]+[|｜]>|</s>|<end_of_turn>))+\s*$`)
 	margins = regexp.MustCompile(`(?m)^[\t\p{Zs}\p{Cf}]+|[\t\p{Zs}\p{Cf}]+$`)
+	space   = regexp.MustCompile(`\p{Zs}`)
+	unseen  = regexp.MustCompile(`\p{Cf}`)
 	// fence matches a line that opens or closes a block: its margin, perhaps of an item of a list, the mark, a language, and more.
 	fence = regexp.MustCompile("^([ \t>]*(?:(?:[-*+]|\\d+[.)])[ \t]+)?)(```+|~~~+)[ \t]*\\{?\\.?([\\w.+#-]*)([^`]*)$")
 	item  = regexp.MustCompile(`[^ \t>]`)
@@ -52,20 +59,15 @@ var (
 	outermost   = regexp.MustCompile(`^(?:[ \t]*\n)*([ \t]+)(?:async[ \t]|def[ \t]|class[ \t]|import[ \t]|from[ \t]|@)`)
 	call        = regexp.MustCompile(`\b([A-Za-z_]\w*)\(`)
 	margin      = regexp.MustCompile(`(?m)^(.)`)
+	asserts     = regexp.MustCompile(`(?i)\b(?:assert|expect\(|testing\b|test::)`)
 	result      = regexp.MustCompile(`(?m)^[ \t]*(?:return|yield)\b`)
 	quotes      = regexp.MustCompile(`#|"""|'''|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'`)
 	word        = regexp.MustCompile(`[\p{L}\p{N}_]+`)
 )
 
-// visible returns the space that a rune in a margin stands for, or -1 for a rune without width.
-func visible(r rune) rune {
-	switch {
-	case unicode.Is(unicode.Cf, r):
-		return -1
-	case unicode.Is(unicode.Zs, r):
-		return ' '
-	}
-	return r
+// Said returns what a chat model said, without its thoughts before that and without the mark that ends its turn.
+func Said(answer string) string {
+	return stop.ReplaceAllString(answer[len(thought.FindString(answer)):], "")
 }
 
 // matched returns the texts that the first group of an expression matches.
@@ -87,6 +89,7 @@ func (e CodeCompletionEval) blocks(text string, nested, literals bool) []string 
 		}
 		lines = nil
 	}
+	python, quote := compiler.IsPython(e.Language), ""
 	var open []string // the match of the fence that is open
 	closed := func() {
 		language := open[3][strings.LastIndex(open[3], ".")+1:] // which may be a name of a file
@@ -94,14 +97,13 @@ func (e CodeCompletionEval) blocks(text string, nested, literals bool) []string 
 		switch markdown := slices.Contains([]string{"", "md", "markdown"}, language); {
 		case nested && markdown && slices.ContainsFunc(strings.Split(block, "\n"), fence.MatchString):
 			own, lines = append(own, e.blocks(block, false, true)...), nil
-		case language == "" || cmp.Or(compiler.Extension(language), language) == compiler.Extension(e.Language):
+		case python && language == "" || cmp.Or(compiler.Extension(language), language) == compiler.Extension(e.Language):
 			end(&own)
 		default:
 			end(&foreign)
 		}
 		open = nil
 	}
-	python, quote := compiler.IsPython(e.Language), ""
 	for line := range strings.Lines(text) {
 		m := fence.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		switch {
@@ -167,8 +169,8 @@ func quoted(line, quote string) string {
 	}
 }
 
-// noStatement matches how no statement of Python begins: a sign, an item of a list, words and a full stop, or an apostrophe.
-var noStatement = regexp.MustCompile("^(?:[<>|!?$%`•–—]|\\*\\*|[-*+] |\\d+[.)] |[\\p{L} ]+[.!?:。！？：]$|\\p{L}*[^\\P{L}rRbBuUfF]\\p{L}*['’]\\p{L})")
+// noStatement matches how no statement of Python begins: a sign, a mark such as [DONE], an item of a list, words and a full stop, or an apostrophe.
+var noStatement = regexp.MustCompile("^(?:[<>|!?$%`•–—]|\\[/?[A-Z]+\\]$|\\*\\*|[-*+] |\\d+[.)] |[\\p{L} ]+[.!?:。！？：]$|\\p{L}*[^\\P{L}rRbBuUfF]\\p{L}*['’]\\p{L})")
 
 var keywords = strings.Fields("False None True and as assert async await break class continue def del elif else except finally for from global " +
 	"if import in is lambda nonlocal not or pass raise return try while with yield match case type print exec")

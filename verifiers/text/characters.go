@@ -12,6 +12,7 @@ import (
 var (
 	superscripts = expression(`[⁰¹²³⁴-⁹]+`)
 	fractions    = expression(`([0-9])([¼-¾⅐-⅞])`)
+	accents      = expression(`(\p{Latin})\p{Mn}+`)
 	struckOut    = expression(`~~[^~\n]+~~`)
 	fullWidth    = strings.NewReplacer("，", ", ", "、", ", ", "；", "; ", "：", ": ", "。", ". ", "！", "! ", "？", "? ")
 )
@@ -22,6 +23,9 @@ func clean(s string) string {
 	s = fractions().ReplaceAllString(superscripts().ReplaceAllString(fullWidth.Replace(s), "^$0"), "$1 $2")
 	return struckOut().ReplaceAllString(unify(norm.NFKC.String(unify(s))), "")
 }
+
+// unaccented returns s decomposed, without the accents of Latin letters.
+func unaccented(s string) string { return accents().ReplaceAllString(norm.NFD.String(s), "$1") }
 
 // fold folds the case of a clean text.
 func fold(s string) string { return unify(norm.NFKC.String(cases.Fold().String(s))) }
@@ -63,15 +67,17 @@ var (
 	latexCommand  = expression(`\\(?:(?:text|math)[a-z]*|ce|left|right|displaystyle|boxed)\b`)
 	latexSymbols  = strings.NewReplacer("$$", "", "{,}", ",", `\times`, "×", `\cdot`, "×", `\approx`, "≈", `\pm`, "±", `\neq`, "≠", `\ne `, "≠", `\geq`, "≥", `\leq`, "≤", `\sqrt`, "√", `\neg`, "not ", `\%`, "%", `\$`, "$",
 		`\(`, "", `\)`, "", `\[`, "", `\]`, "", `\,`, " ", `\ `, " ", "{", "", "}", "")
-	bullet = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
+	initials = expression(`\b(?:\p{L}\.){2,}`)
+	bullet   = expression(`^[ \t]*(?:[-*+•] +|#+ +)+`)
 )
 
-// plain returns a clean text in one line, without commands of LaTeX.
+// plain returns a clean text in one line, without commands of LaTeX and the dots of initials.
 func plain(s string) string {
 	if strings.ContainsAny(s, `\{_$`) {
 		s = subscript().ReplaceAllString(latexFraction().ReplaceAllString(s, "$1$3/$2$4"), "$1$2")
 		s = latexSymbols.Replace(latexCommand().ReplaceAllString(s, ""))
 	}
+	s = initials().ReplaceAllStringFunc(s, func(i string) string { return strings.ReplaceAll(i, ".", "") })
 	return strings.Join(strings.Fields(s), " ")
 }
 
@@ -90,7 +96,9 @@ func bare(s string) string {
 	return s
 }
 
-func isEmoji(r rune) bool { return 0x1F000 <= r && r <= 0x1FAFF || 0x2600 <= r && r <= 0x27BF }
+func isEmoji(r rune) bool {
+	return 0x1F000 <= r && r <= 0x1FAFF || 0x2600 <= r && r <= 0x27BF && !strings.ContainsRune("✖✗✘❌", r)
+}
 
 var (
 	tight   = expression(` ?([^\p{L}\p{M}\p{N}\s]) ?`)
@@ -102,6 +110,6 @@ var (
 func forms(s string) [3]string {
 	s = clean(s)
 	line := strings.Join(strings.Fields(s), " ")
-	last := article().ReplaceAllString(tight().ReplaceAllString(bare(fold(plain(s))), "$1"), "")
+	last := article().ReplaceAllString(tight().ReplaceAllString(unaccented(bare(fold(plain(s)))), "$1"), "")
 	return [3]string{line, fold(line), cmp.Or(last, fold(line))}
 }

@@ -19,14 +19,7 @@ type Free struct {
 // the text contains as whole words scores 1, and any other its token F1. A rejected phrase may neither stand in
 // the text, unless within a longer phrase, nor resemble the text as much.
 func (f Free) Judge(text string) Verdict {
-	said := strings.TrimSpace(thoughtless(clean(text)))
-	read, rule := inMark(said)
-	switch {
-	case f.Pattern != nil:
-		read, rule = place(text, f.Pattern, nil)
-	case rule == "":
-		read, rule = said, Whole
-	}
+	read, rule := place(text, f.Pattern, nil)
 	return verdict(f.reason(read), read, rule)
 }
 

@@ -27,7 +27,7 @@ var (
 	deny = apart(`not|never|cannot|neither|nor|none|\w+n't|no (?:longer|way)|no\W*$|except|wrong|incorrect|false|mistaken?|confused?|misconception|anything|everything|`+
 		`nicht|keine?[rnms]?|niemals|weder|falsch|keinesfalls|pas|jamais|aucune?|faux|ni|no (?:es|son|era|fue|está|tiene|hay|puede|\p{L}+ó)|nunca|ninguna?|incorrect[oa]|`+
 		`não|nem|nenhuma?|errad[oa]|non|nessuna?|sbagliat[oa]`,
-		`不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
+		`[❌✗✘✖]|不|没|沒|错|錯|ない|ません|なく|아니|아닙니다|않|틀렸|틀린`)
 
 	// or leaves open what its clause says.
 	or = apart(`or|vs|versus|either|maybe|perhaps|possibly|might|may be|could be|if|unless|(?:than|at least|at most|up to|between|both) ¦|are ¦ and|¦ (?:hundred|thousand|million|billion|dozen)|`+

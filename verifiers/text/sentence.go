@@ -20,7 +20,7 @@ var (
 	sentenceEnd  = expression(`[.!?]["'*_` + "`" + `)\]$]*(?:\s|$)|[*_] - `)
 	abbreviation = expression(`(?i)(?:^|[^\p{L}])(?:\p{L}|st|dr|mr|mrs|ms|prof|vs|ca|approx)\.$`)
 	germanDate   = expression(`(?i)^\. (?:jan|feb|mär|apr|mai|jun|jul|aug|sep|okt|nov|dez)`)
-	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s|$)|\s-\s|ではなく|아니라|$)`)
+	clause       = expression(`(?s).+?(?:[,;:!?.](?:\s|$)|\s(?:-|but|sondern|mais|sino|mas|ma)\s|ではなく|아니라|$)`)
 	aside        = expression(`\([^()]*\)`)
 	denial       = expression(deny)
 	openness     = expression(or)

@@ -26,7 +26,7 @@ const (
 )
 
 var (
-	powerOfTen = expression(`(\d) ?[×x*] ?10 ?\^ ?([-+]?\d+)\b`)
+	powerOfTen = expression(`(\d) ?[×x*·⋅] ?10 ?(?:\^|\*\*) ?([-+]?\d+)\b`)
 	onlyPower  = expression(`\b10 ?\^ ?([-+]?\d+)\b`)
 	percent    = expression(`(?i)^ ?(?:%|per ?cent)`)
 	spaced     = expression(`\b\d{1,3}(?: \d{3})+\b`)
@@ -46,7 +46,7 @@ func tokenize(s string) sentence {
 	s = spaced().ReplaceAllStringFunc(s, func(p string) string { return strings.ReplaceAll(p, " ", "") })
 	var all []token
 	for _, m := range tokenForm().FindAllStringSubmatchIndex(s, -1) {
-		t := token{text: particle().ReplaceAllString(fold(s[m[0]:m[1]]), "$1"), from: m[0], to: m[1], isNumber: m[2] >= 0}
+		t := token{text: unaccented(particle().ReplaceAllString(fold(s[m[0]:m[1]]), "$1")), from: m[0], to: m[1], isNumber: m[2] >= 0}
 		if t.isNumber {
 			t.value, t.isPercent = valueOf(fold(s[m[2]:m[3]])), percent().MatchString(s[m[3]:])
 			if t.value != nil && m[4] >= 0 {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/securebench/sbench/compiler/family"
 )
 
 // A Rule says where an answer stands in a text.
@@ -26,9 +28,8 @@ const (
 )
 
 var (
-	thinkEnd = expression(`(?i)^(?s:.*)</(?:think|thinking|reasoning)>`)
-	marked   = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
-	noLine   = expression("^(?:```.*|[-=|:*_ ]{3,})?$") // a fence, a rule, or nothing
+	marked = expression(`(?i)<(?:final_?)?answer>\s*(\S(?s:.*?))</(?:final_?)?answer>|\\boxed ?\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}|(?m:^) {0,3}####[ \t]+(\S.*)\s*\z`)
+	noLine = expression("^(?:```.*|[-=|:*_ ]{3,}|(?:\\$\\$|\\\\(?:[][]|(?:begin|end)\\{[^{}]*\\}))+)?$") // a fence, a rule, LaTeX around a formula, or nothing
 	// courtesy begins a line that a chat model adds: an offer, or an explanation under its name.
 	courtesy = expression(`(?i)^\P{L}*(?:(?:please )?let me know|feel free|would you like|do you want|is there anything|i hope|hope (?:this|that)|if you (?:have|need|would|want)|ich hoffe|j'espère|espero|spero|希望|お役に立|도움이|` +
 		`(?:explanation|erklärung|begründung|explication|explicación|explicação|spiegazione|解释|解釋|説明|解説|설명)[*_]* ?:)`)
@@ -37,11 +38,15 @@ var (
 // pick chooses of the lines of a text, at least two, the one that is the answer.
 type pick func(lines []string) (string, Rule)
 
-// place returns what a text says by the author's pattern, if there is one, or else by the rules.
+// place returns what a text says by the author's pattern, if there is one, or else by the rules; without of, by those
+// of marks alone.
 func place(text string, pattern *regexp.Regexp, of pick) (string, Rule) {
 	if pattern == nil {
-		text = thoughtless(clean(text))
+		text = clean(family.Said(text))
 		inner, mark := inMark(text)
+		if of == nil {
+			return cmp.Or(inner, strings.TrimSpace(text)), cmp.Or(mark, Whole)
+		}
 		read, rule := spoken(cmp.Or(inner, text), of) // "<answer>The answer is B</answer>"
 		return read, cmp.Or(mark, rule)
 	}
@@ -52,9 +57,6 @@ func place(text string, pattern *regexp.Regexp, of pick) (string, Rule) {
 	}
 	return "", ""
 }
-
-// thoughtless returns what follows the last end of a thought.
-func thoughtless(text string) string { return text[len(thinkEnd().FindString(text)):] }
 
 // inMark returns what is in the last tag or box of a text, or after hashes; "" for none.
 func inMark(text string) (string, Rule) {
