@@ -304,10 +304,11 @@ def judge(requests, report, channel=None):
         leave(0)
 
     def judged(error):
-        """Refuse what may be an error only because the candidate is apart: another user's file, or an object of the
-        candidate that no code asks, such as that of json."""
+        """Refuse what may be an error only because the candidate is apart: another user's file, the candidate as a
+        module, or an object of the candidate that no code asks, such as that of json."""
         unread = lambda: not all(os.access(path, os.R_OK | os.X_OK * folder) for path, folder in written() if not os.path.islink(path))
-        if peer and (isinstance(error, PermissionError) or isinstance(error, TypeError) and peer.handles or unread()):
+        apart = isinstance(error, PermissionError) or getattr(error, "name", "") == "candidate"
+        if peer and (apart or isinstance(error, TypeError) and peer.handles or unread()):
             peer.refuse(type(error).__name__)
 
     main = sys.modules["__main__"] = types.ModuleType("__main__")
