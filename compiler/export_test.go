@@ -11,7 +11,7 @@ import (
 )
 
 // Functions for the external tests.
-var ParseMount = parseMount
+var CheckMount = checkMount
 
 // Active reports whether the family has a verifier: its schemas are closed.
 func (f *Family) Active() bool { return !f.open() }

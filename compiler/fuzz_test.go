@@ -165,7 +165,7 @@ func checkRef(t *testing.T, r compiler.Resource) {
 		t.Fatalf("file %+v lies in another lane", ref)
 	}
 	if root == "" {
-		if _, err := compiler.ParseMount(compiler.Public, ref.Mount); err != nil {
+		if err := compiler.CheckMount(compiler.Public, ref.Mount); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func FuzzTester(f *testing.F) {
 			}
 		}
 		c := tester.Harness.Config
-		if _, err := compiler.ParseMount(compiler.Public, c.TaskFile); err != nil {
+		if err := compiler.CheckMount(compiler.Public, c.TaskFile); err != nil {
 			t.Fatal(err)
 		}
 		if (tester.Harness.Type == testerfile.HarnessCommand) == c.Command.IsZero() {

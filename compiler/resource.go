@@ -168,7 +168,7 @@ func fileRefSchema(lane Lane) *schema.Schema {
 	)
 	s.Check = func(c *schema.Checker, v document.Value) {
 		if mount := v.Get("mount"); mount.Kind() == document.String {
-			if _, err := parseMount(lane, mount.Text()); err != nil {
+			if err := checkMount(lane, mount.Text()); err != nil {
 				c.Errorf(mount, "", "%v", err)
 			}
 		}

@@ -42,7 +42,7 @@ func assetsSchema() *schema.Schema {
 				if v.Get("mount").Kind() != 0 {
 					return
 				}
-				if _, err := parseMount(Public, v.Get("path").Text()); err != nil {
+				if err := checkMount(Public, v.Get("path").Text()); err != nil {
 					c.Errorf(v.Get("path"), "give another mount", "%v", err)
 				}
 			},
@@ -219,20 +219,19 @@ func (r *rowReader) checkCollisions(all []resource) {
 	}
 }
 
-// parseMount returns the clean form of the workspace path that an author chose for a file of
-// the lane. A public file may be anywhere but at the denied paths and in other lanes'
-// directories, any other file only in its lane's directory.
-func parseMount(lane Lane, mount string) (string, error) {
+// checkMount checks the workspace path that an author chose for a file of the lane. A public file may be
+// anywhere but at the denied paths and in other lanes' directories, any other file only in its lane's directory.
+func checkMount(lane Lane, mount string) error {
 	clean, err := paths.Parse(mount)
 	switch {
 	case err != nil:
-		return "", err
+		return err
 	case lane == Public:
-		return clean, paths.CheckPublic(clean)
+		return paths.CheckPublic(clean)
 	case !paths.IsBelow(clean, laneRoot(lane)):
-		return "", fmt.Errorf("mount %q does not lie below %q: write the whole path, as in %q", clean, laneRoot(lane), path.Join(laneRoot(lane), path.Base(clean)))
+		return fmt.Errorf("mount %q does not lie below %q: write the whole path, as in %q", clean, laneRoot(lane), path.Join(laneRoot(lane), path.Base(clean)))
 	}
-	return clean, nil
+	return nil
 }
 
 func laneRoot(lane Lane) string {

@@ -33,12 +33,10 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) erro
 	if err != nil {
 		return marked(errUsage, err)
 	}
-	known := []string{string(standin.Reference), string(standin.Empty), testerfile.HarnessCommand}
-	for _, c := range harness.CLIs() {
-		known = append(known, c.Name)
-	}
-	if cmd.Harness == "" || !isPack && !slices.Contains(known, cmd.Harness) { // a pack may have tester files of its own
-		return fmt.Errorf("%w: --harness says what runs, and has to be one of %s", errUsage, strings.Join(known, ", "))
+	agents := joined(harness.CLIs(), ", ", func(c harness.CLI) string { return c.Name })
+	known := fmt.Sprintf("%s, %s, %s, %s", standin.Reference, standin.Empty, testerfile.HarnessCommand, agents)
+	if cmd.Harness == "" || !isPack && !slices.Contains(strings.Split(known, ", "), cmd.Harness) { // a pack may have tester files of its own
+		return fmt.Errorf("%w: --harness says what runs, and has to be one of %s", errUsage, known)
 	}
 	ownCommand := func(set string) bool { return strings.HasPrefix(set, "harness.config.command=") }
 	if cmd.Harness == testerfile.HarnessCommand && !isPack && !slices.ContainsFunc(cmd.Set, ownCommand) {
