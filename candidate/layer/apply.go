@@ -2,7 +2,6 @@ package layer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,13 +83,18 @@ func (a *applier) apply(e *Entry) error {
 		if err := a.to.Symlink(e.Target, e.Path); err != nil {
 			return err
 		}
-		return cmp.Or(a.to.Lchown(e.Path, e.header.Uid, e.header.Gid), inDirectory(a.to, e.Path, func(dir int, name string) error {
-			times := []unix.Timespec{unix.NsecToTimespec(e.header.ModTime.UnixNano()), unix.NsecToTimespec(e.header.ModTime.UnixNano())}
-			return unix.UtimesNanoAt(dir, name, times, unix.AT_SYMLINK_NOFOLLOW)
-		}))
+		if err := a.to.Lchown(e.Path, e.header.Uid, e.header.Gid); err != nil {
+			return err
+		}
+		return inDirectory(a.to, e.Path, func(dir int, name string) error {
+			modified := unix.NsecToTimespec(e.header.ModTime.UnixNano())
+			return unix.UtimesNanoAt(dir, name, []unix.Timespec{modified, modified}, unix.AT_SYMLINK_NOFOLLOW)
+		})
 	case Pipe:
-		err := inDirectory(a.to, e.Path, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0) })
-		return cmp.Or(err, a.setAll(e))
+		if err := inDirectory(a.to, e.Path, func(dir int, name string) error { return unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0) }); err != nil {
+			return err
+		}
+		return a.setAll(e)
 	case Hardlink:
 		if info, err := a.to.Lstat(e.Target); err != nil || !info.Mode().IsRegular() {
 			return nil // the target was left out
@@ -181,8 +185,10 @@ func (a *applier) file(e *Entry) error {
 
 // setAll gives what was made for an entry the entry's owner, mode, time and attributes.
 func (a *applier) setAll(e *Entry) error {
-	err := a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, e.Kind == Directory)
-	return cmp.Or(err, writeAttributes(a.to, e.Path, attributesOf(e.header)))
+	if err := a.setMetadata(e.Path, e.header.Uid, e.header.Gid, uint32(e.header.Mode), e.header.ModTime, e.Kind == Directory); err != nil {
+		return err
+	}
+	return writeAttributes(a.to, e.Path, attributesOf(e.header))
 }
 
 // copySparse copies a file and leaves holes for blocks of zeros.
@@ -212,9 +218,9 @@ func copySparse(to *os.File, e *Entry) error {
 // permission bits.
 func (a *applier) setMetadata(name string, uid, gid int, mode uint32, modified time.Time, directory bool) error {
 	bits := fs.FileMode(mode & 0o777)
-	for bit, as := range map[uint32]fs.FileMode{unix.S_ISVTX: fs.ModeSticky, unix.S_ISGID: fs.ModeSetgid, unix.S_ISUID: fs.ModeSetuid} {
+	for bit, of := range map[uint32]fs.FileMode{unix.S_ISVTX: fs.ModeSticky, unix.S_ISGID: fs.ModeSetgid, unix.S_ISUID: fs.ModeSetuid} {
 		if mode&bit != 0 {
-			bits |= as
+			bits |= of
 		}
 	}
 	if err := a.to.Lchown(name, uid, gid); err != nil {

@@ -117,6 +117,9 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if noted["etc/passwd"] != [2]string{} { // an archive cannot have this name: the layer goes without the attribute
+		must.Do(t, unix.Setxattr(m.path("merged/etc/passwd"), "user.a=b", []byte("y"), 0))
+	}
 	text, report := write(t, m)
 	if again, same := write(t, m); !bytes.Equal(text, again) || report.Digest != same.Digest {
 		t.Error("the same changes gave other bytes")

@@ -19,10 +19,17 @@ const attributeRecord = "SCHILY.xattr."
 
 const maxAttributes = 64 << 10 // bytes of an entry's attributes with their names
 
-// keepsAttribute reports whether a layer has an attribute: access lists (acl(5)), whose ids are those of the
-// entry's owners, and what users set, without what overlayfs sets.
+// keepsAttribute reports whether a layer has an attribute. A layer has access lists (acl(5)), whose ids belong to the
+// sandbox as the owners of its files do, and what users set. It has no attributes of overlayfs, and none with a name
+// that an archive cannot have.
 func keepsAttribute(name string) bool {
-	return name == "system.posix_acl_access" || name == "system.posix_acl_default" || strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "user.overlay.")
+	switch {
+	case strings.Contains(name, "="):
+		return false
+	case strings.HasPrefix(name, "user."):
+		return !strings.HasPrefix(name, "user.overlay.")
+	}
+	return name == "system.posix_acl_access" || name == "system.posix_acl_default"
 }
 
 // attributesOf returns the records of a header that a layer keeps.
