@@ -96,6 +96,9 @@ func (w *planWriter) entry(ctx context.Context, e Entry) error {
 	}
 	var finish []func() error // directories get their modes and times after their contents
 	err = e.Source.walk(func(rel string, info fs.FileInfo) error {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
 		to, mode := path.Join(e.Dest, rel), fs.FileMode(0o644)
 		if info.IsDir() || info.Mode()&0o111 != 0 {
 			mode = 0o755
@@ -107,19 +110,27 @@ func (w *planWriter) entry(ctx context.Context, e Entry) error {
 			if to != "." {
 				finish = append(finish, end)
 			}
-			return cmp.Or(context.Cause(ctx), w.directory(to))
+			return w.directory(to)
 		}
 		from, err := foreign.Open(root, path.Join(e.Source.Path, rel), info.Size())
 		if err != nil {
 			return err
 		}
 		defer shut(from)
-		return cmp.Or(context.Cause(ctx), w.file(to, from, info.Size(), mode), end())
+		if err := w.file(to, from, info.Size(), mode); err != nil {
+			return err
+		}
+		return end()
 	})
-	for _, end := range slices.Backward(finish) {
-		err = cmp.Or(err, end())
+	if err != nil {
+		return err
 	}
-	return err
+	for _, end := range slices.Backward(finish) {
+		if err := end(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // directory makes a directory and those above it, unless they exist. A symbolic link in place of one is an error.
@@ -133,11 +144,15 @@ func (w *planWriter) directory(name string) error {
 	info, err := w.to.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err = w.count(0); err == nil {
-			err = cmp.Or(w.to.Mkdir(name, 0o755), w.to.Chmod(name, 0o755)) // the umask may have cleared bits
+		if err := w.count(0); err != nil {
+			return err
 		}
+		if err := w.to.Mkdir(name, 0o755); err != nil {
+			return err
+		}
+		return w.to.Chmod(name, 0o755) // the umask may have cleared bits
 	case err == nil && !info.IsDir():
-		err = &fs.PathError{Op: "open directory", Path: name, Err: unix.ENOTDIR}
+		return &fs.PathError{Op: "open directory", Path: name, Err: unix.ENOTDIR}
 	}
 	return err
 }
