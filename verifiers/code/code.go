@@ -231,7 +231,7 @@ func (c *codeCheck) calibrate(ctx context.Context, solution string) (contrast.Ca
 // contrast finds changes of the tests, and keeps those that a reference solution shows to be of use.
 func (c *codeCheck) contrast(ctx context.Context, solution string) (contrast.Calibration, error) {
 	names := declared("def|class", c.eval.Prompt, c.eval.StarterCode, solution)
-	listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: c.key(""), Names: names})
+	listing, err := contrast.List(ctx, c.python, []contrast.File{c.tests()}, contrast.Options{Seed: c.eval.Tests, Names: names})
 	switch {
 	case errors.Is(err, contrast.ErrLimit): // no error: a candidate can bring it about
 		listing.Unread = []string{c.tests().Path}
