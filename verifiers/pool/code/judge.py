@@ -125,15 +125,20 @@ def constants(nodes, solved):
 
 
 def asked(tests):
-    """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, or
-    compare with True or False."""
-    compared = set()
+    """The names of what is called for more than its effect, or for a yes or no: for what the tests do not compare, also
+    after arithmetic, or compare with True or False."""
+    compared = []
     for n in ast.walk(tests):
+        called = getattr(n.func, "attr", "") if isinstance(n, ast.Call) else ""
         sides = [n.left, *n.comparators] if isinstance(n, ast.Compare) else [n.value] if isinstance(n, ast.Expr) else \
-            n.args if isinstance(n, ast.Call) and "Equal" in getattr(n.func, "attr", "") else []
+            n.args if "Equal" in called or called == "isclose" else []
         if not any(isinstance(s, ast.Constant) and isinstance(s.value, bool) for s in sides):
-            compared.update(sides)
-    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in ast.walk(tests) if isinstance(n, ast.Call) and n not in compared}
+            compared += sides
+    for n in compared:
+        number = isinstance(n, ast.Call) and getattr(n.func, "id", "") in ("abs", "round")
+        compared += [n.left, n.right] if isinstance(n, ast.BinOp) else n.args if number else []
+    calls = {n for n in ast.walk(tests) if isinstance(n, ast.Call)} - set(compared)
+    return {getattr(n.func, "attr", getattr(n.func, "id", "")) for n in calls}
 
 
 def unchanged(texts, solution):
