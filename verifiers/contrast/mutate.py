@@ -30,7 +30,7 @@ REACH = {"open", "os", "io", "pathlib", "Path", "subprocess", "run", "check_outp
 PLACES, VARIANTS = 8, 2  # unless each: the most assertions that are changed in a file, and the least changes of each of them
 ROWS = 40  # literals that one assertion compares with: of more, a sample is changed
 FAIL = "raise AssertionError('this test has to fail')"
-PROGRAM_FAILS = "if __name__ == '__main__': __import__('atexit').register(__import__('os')._exit, 1)"
+PROGRAM_FAILS = "if __name__ == '__main__': import atexit, os; atexit.register(os._exit, 1); os.dup2(os.open(os.devnull, os.O_WRONLY), 1)"
 
 
 def called(call):
