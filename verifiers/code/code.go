@@ -261,8 +261,9 @@ func codeSolution(eval family.CodeCompletionEval) string {
 		return whole
 	}
 	canonical := eval.CanonicalSolution.Reveal()
-	indented := regexp.MustCompile(`^[\r\n]*[ \t]`).MatchString(canonical)
-	begun := regexp.MustCompile(`[ \t]$`).MatchString(eval.StarterCode) && len(declared("def|class", canonical)) == 0
+	body := strings.TrimLeft(canonical, "\r\n")
+	indented := strings.TrimLeft(body, " \t") != body
+	begun := strings.TrimRight(eval.StarterCode, " \t") != eval.StarterCode && len(declared("def|class", canonical)) == 0
 	if !indented && !begun {
 		return canonical
 	}
