@@ -152,8 +152,11 @@ func (s *session) end(ctx context.Context, err error) (Summary, error) {
 	}
 	if left := s.summary.LeftOut; err == nil && len(left) > 0 {
 		var names []string
-		for _, l := range left {
+		for _, l := range left[:min(len(left), 10)] {
 			names = append(names, l.Task)
+		}
+		if len(left) > len(names) {
+			names = append(names, "…")
 		}
 		err = fmt.Errorf("%d %w: %s", len(left), ErrLeftOut, strings.Join(names, ", "))
 	}
