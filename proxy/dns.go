@@ -56,7 +56,7 @@ func (n *names) name(a netip.Addr) (string, bool) {
 	return "", false
 }
 
-// ServeDNS answers the sandbox's DNS questions on c, none of which leaves the host. Every allowed name
+// ServeDNS answers the sandbox's DNS questions on c. No question leaves the host. Every allowed name
 // has its own address in 198.18.0.0/15, at which [Proxy.ServeRedirected] serves it. No other name
 // exists and, with Config.Explicit, none at all. ServeDNS returns when c or the proxy is closed, and
 // closes c.

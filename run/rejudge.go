@@ -43,8 +43,8 @@ func ReadOriginal(dir string, trust record.Trust) (*Original, error) {
 	return o, nil
 }
 
-// Rejudge makes a run judge the candidates of another run, whose tasks alone remain selected. An attempt
-// without a candidate gets its old record, and one with a changed candidate the status error.
+// Rejudge makes a run judge the candidates of another run. Only the tasks of that run remain selected. An attempt
+// without a candidate gets its old record, and an attempt with a changed candidate the status error.
 func (o *Options) Rejudge(of *Original) {
 	also := o.Select
 	o.original, o.Attempts, o.CandidatesExist = of, of.attempts, true

@@ -19,9 +19,8 @@ const attributeRecord = "SCHILY.xattr."
 
 const maxAttributes = 64 << 10 // bytes of an entry's attributes with their names
 
-// keepsAttribute reports whether a layer has an attribute. A layer has access lists (acl(5)), whose ids belong to the
-// sandbox as the owners of its files do, and what users set. It has no attributes of overlayfs, and none with a name
-// that an archive cannot have.
+// keepsAttribute reports whether a layer has an attribute. A layer has access lists (acl(5)) and what users set, but no
+// attributes of overlayfs, and none with a name that an archive cannot have.
 func keepsAttribute(name string) bool {
 	switch {
 	case strings.Contains(name, "="):

@@ -121,7 +121,7 @@ func (p Producer) attack(ctx context.Context, e harness.Engine, r harness.Reques
 }
 
 // solve runs command in a sandbox with a copy of the solution at solutionMount, and adds the path of the
-// solution's script. bash executes the script, whose first line may name no interpreter.
+// solution's script. bash executes the script, because its first line may name no interpreter.
 func (p Producer) solve(ctx context.Context, e harness.Engine, r harness.Request, command ...string) (result harness.Result, err error) {
 	plan, err := p.Family.Solution(p.Task, p.Pack)
 	if err != nil {

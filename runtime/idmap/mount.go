@@ -64,7 +64,7 @@ func clone(source, target string, attr unix.MountAttr) error {
 }
 
 // Overlay mounts at target an overlay of directories shifted by [Range.Mount] or, with a nil range, of
-// any directories. The range's root mounts it, whose credentials overlayfs uses (overlayfs.rst,
+// any directories. The range's root mounts it, since overlayfs uses the credentials of who mounts it (overlayfs.rst,
 // "Permission model"). Paths in options may be relative to dir: the kernel accepts at most one page of
 // options.
 func (r *Range) Overlay(dir, target string, options []string) error {

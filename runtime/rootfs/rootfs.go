@@ -216,8 +216,8 @@ func (f *FS) view(m runtime.Mount, name string) (string, error) {
 }
 
 // showMounts sets f.mounts for the specification: all mounts with the sandbox's ids, the read-only
-// ones through a view. A read-only mount whose ids cannot be shifted is used as it is: in the
-// sandbox, its files belong to the overflow user.
+// ones through a view. If the ids of a read-only mount cannot be shifted, the mount is used as it is: in
+// the sandbox, its files belong to the overflow user.
 func (f *FS) showMounts() error {
 	f.mounts = f.allMounts()
 	for i := range f.mounts {

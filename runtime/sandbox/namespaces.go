@@ -11,9 +11,9 @@ import (
 )
 
 // checkNamespaces returns an error unless the process that an OCI runtime reports is in the
-// namespaces that its specification names, and otherwise in others than this process. The processes
-// of runtimes with virtual machines are the host's: sealing the mounts of such a process would seal
-// the host's.
+// namespaces that its specification names. Where the specification names none, the process must not share the
+// namespace with this process. A runtime with virtual machines reports a process of the host: to seal its
+// mounts would seal the mounts of the host.
 func checkNamespaces(pid int, spec *specs.Spec) error {
 	for _, ns := range spec.Linux.Namespaces {
 		name := string(ns.Type)

@@ -41,9 +41,9 @@ func (t *task) awaitEnd(ctx context.Context, p *process) error {
 }
 
 // reapStrays reaps those children of this process in the sandbox's PID namespace that are none of
-// its known processes: an OCI runtime that is killed while it adds one leaves some, without whose
-// end the namespace does not end (pid_namespaces(7)). The caller holds changing, so that no process
-// is about to become known.
+// its known processes. An OCI runtime that is killed while it adds a process leaves such children, and the
+// namespace does not end before they do (pid_namespaces(7)). The caller holds changing, so that no process is
+// about to become known.
 func (t *task) reapStrays() {
 	t.mu.Lock()
 	first, strays := t.first, t.strays

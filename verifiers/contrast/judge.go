@@ -169,9 +169,9 @@ func (c Calibration) shuffled() []Edit {
 	return edits
 }
 
-// Judge tries a candidate with n edits and with the unchanged tests, in random order, until the unchanged
-// tests, whose end is real, fail or an edit refuses the candidate. follows says that with some edit the
-// candidate did not fail as it should have; without a reference it may fail anywhere. An error is try's own.
+// Judge tries a candidate with n edits and with the unchanged tests, in random order. It stops when the unchanged
+// tests fail, or an edit refuses the candidate. real is how the unchanged tests ended. follows says that with some edit
+// the candidate did not fail as it should have; without a reference it may fail anywhere. An error is try's own.
 func (c Calibration) Judge(ctx context.Context, n int, try Try) (real Outcome, follows bool, s Summary, err error) {
 	picked := c.pick(n)
 	s = Summary{State: c.State(), Unread: c.Unread}

@@ -43,8 +43,8 @@ func Key(image string, evaluation ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-// Get returns the calibration for key. If there is none, one call of calibrate runs at a time, for which others
-// wait until ctx is done; its errors are not kept. A nil Store keeps nothing.
+// Get returns the calibration for key. If there is none, one call of calibrate runs at a time, and other
+// callers wait for it until ctx is done. Its errors are not kept. A nil Store keeps nothing.
 func (s *Store) Get(ctx context.Context, key string, calibrate func() (Calibration, error)) (Calibration, error) {
 	if s == nil {
 		return calibrate()

@@ -28,8 +28,8 @@ import (
 // A Suite is a command that runs hidden tests. A pass is checked by more runs, in random order with the run of
 // the unchanged tests. With a reference and tests in Python, the candidate has to fail each half of the changed
 // test functions as the reference does. Otherwise it has to fail the canary, which makes all tests fail, and
-// changed functions in Python. Beside processes that the harness left, whose state each run may change, only
-// the canary runs.
+// changed functions in Python. Beside processes that the harness left, only the canary runs, since each run may
+// change the state of these processes.
 type Suite struct {
 	Engine verifiers.Engine
 	Input  verifiers.Input
