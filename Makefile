@@ -51,7 +51,7 @@ dist:
 
 ## demo: from a bare machine to two verdict tables: set-up, build, image, two runs
 .PHONY: demo
-demo: setup build image
+demo: setup image
 	$(call say,demo: running the pack terminal-task-smoke (tasks of it fail on purpose))
 	@bin/sbench $(DEGRADED) run --config benchmarks/terminal-task-smoke/tester-command.yaml \
 		--output-dir "runs/demo-$$(date +%Y%m%d-%H%M%S)"
@@ -151,9 +151,10 @@ test-dist:
 
 ## image: build the images of the example packs and import them
 .PHONY: image
-image: build
-	$(call say,image: building and importing the base image)
-	@archive="$$(scripts/base-image.sh)"; bin/sbench image import "$$archive"
+image:
+	$(call say,image: building the base image while bin/sbench compiles)
+	@scripts/base-image.sh >/dev/null & $(MAKE) build || { kill $$!; exit 1; }; wait $$!
+	@bin/sbench image import "$$(scripts/base-image.sh)"
 	@for pack in repo-patch-smoke terminal-bench-first10 swe-bench-verified-codex-smoke; do \
 		bin/sbench $(DEGRADED) image build --pack "benchmarks/$$pack" 2>/dev/null || exit; done
 
