@@ -55,9 +55,10 @@ func (w *treeWalk) file(src, dst *os.File, name, rel string, st *unix.Stat_t, li
 		return fmt.Errorf("open %q: %w", rel, errChanged)
 	}
 	st.Mode, st.Uid, st.Gid = mode, uid, gid
-	if w.report.Bytes += st.Size; w.report.Bytes > w.opts.MaxBytes {
+	if st.Size > w.opts.MaxBytes-w.report.Bytes { // the sum of two sizes may be negative
 		return fmt.Errorf("%w: more than %d bytes", ErrTooBig, w.opts.MaxBytes)
 	}
+	w.report.Bytes += st.Size
 	sum := sha256.New()
 	first := w.firsts[links]
 	if dst == nil || first != "" {

@@ -3,6 +3,7 @@ package workspace_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -113,6 +114,14 @@ func TestTreeBounds(t *testing.T) {
 	}
 	deep := tempDir(t)
 	must.Do(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", 512)), 0o755))
+	longest := dir // of a file system whose files can have any size, as tmpfs can
+	if at := tempDir(t); unix.Mount("tmpfs", at, "tmpfs", 0, "size=1m") == nil {
+		t.Cleanup(func() { must.Do(t, unix.Unmount(at, 0)) })
+		longest = at
+		write(t, filepath.Join(at, "a"), "1", 0o644)
+		write(t, filepath.Join(at, "b"), "", 0o644)
+		must.Do(t, os.Truncate(filepath.Join(at, "b"), math.MaxInt64))
+	}
 	tests := []struct {
 		name string
 		dir  string
@@ -120,6 +129,7 @@ func TestTreeBounds(t *testing.T) {
 		want string
 	}{
 		{"bytes", dir, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
+		{"a sum that no integer has", longest, workspace.TreeOptions{MaxBytes: 100}, "more than 100 bytes"},
 		{"holes are bytes", sparse, workspace.TreeOptions{}, "more than 8589934592 bytes"},
 		{"files", dir, workspace.TreeOptions{MaxFiles: 4}, "more than 4 files"},
 		{"names of all levels", names, workspace.TreeOptions{MaxFiles: 5}, "more than 5 files"},
