@@ -88,7 +88,7 @@ func newBuilder(f Format, o Options, root *os.Root, leave map[Place]bool) (*Buil
 		return nil, err
 	}
 	o.Limits = o.Limits.withDefaults()
-	images := references{template: cmp.Or(o.Image, f.Image, defaultImage), resolve: o.Pinned, pinned: map[string]string{}}
+	images := references{template: cmp.Or(o.Image, f.Image, defaultImage)}
 	images.perRow = images.OwnImages() || o.Fill && o.Image != ""
 	return &Builder{Options: o, references: images, tree: pack, Format: f, file: file, out: bufio.NewWriterSize(file, 1<<20), leave: leave}, nil
 }
@@ -186,7 +186,7 @@ func (b *Builder) add(ctx context.Context, at Place, row Row) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if err := b.references.set(ctx, &row); err != nil {
+	if err := b.references.set(&row); err != nil {
 		return b.Reject(at.problem("", "%v", err)...)
 	}
 	text, err := marshal(row)

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,14 +23,14 @@ import (
 
 // describe writes the rest of the pack: provenance, manifest and tester files. With Fill,
 // the pack keeps its own manifest and tester files.
-func (b *Builder) describe(ctx context.Context) error {
+func (b *Builder) describe() error {
 	if err := b.provenance(); err != nil {
 		return err
 	}
 	if b.Fill {
 		return b.keepOwnFiles()
 	}
-	manifest, err := b.manifest(ctx)
+	manifest, err := b.manifest()
 	if err != nil {
 		return err
 	}
@@ -75,15 +74,11 @@ func (b *Builder) keepOwnFiles() error {
 	return nil
 }
 
-func (b *Builder) manifest(ctx context.Context) ([]byte, error) {
+func (b *Builder) manifest() ([]byte, error) {
 	environment := map[string]any{"timeout_seconds": b.Format.Timeout}
 	maps.Copy(environment, b.Format.Environment)
 	if !b.perRow {
-		image, err := b.pin(ctx, b.template)
-		if err != nil {
-			return nil, Place{File: b.Source}.problem("", "%v", err)
-		}
-		environment["image"] = image
+		environment["image"] = b.template
 	}
 	return yaml.Marshal(map[string]any{"id": b.ID, "version": 1, "defaults": map[string]any{"family": b.Format.Family.Name, "environment": environment}})
 }
@@ -112,7 +107,7 @@ func (b *Builder) provenance() error {
 	text, err := json.MarshalIndent(map[string]any{
 		"format": b.Format.Name, "importer": 1, "id": b.ID, "options": options,
 		"sources": append([]sourceFile{}, b.sources...), "rows": len(b.places), "left_out": left,
-		"images": append([]BuiltImage{}, b.images...), "pinned": b.pinned,
+		"images": append([]BuiltImage{}, b.images...),
 	}, "", "  ")
 	if err != nil {
 		return err

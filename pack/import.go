@@ -34,9 +34,6 @@ func Import(ctx context.Context, f Format, o Options) (Report, error) {
 	if err := checkOut(out, o); err != nil {
 		return Report{}, err
 	}
-	if o.Fill && o.Pinned != nil && o.Image == "" && f.Image == "" {
-		return Report{}, Place{File: o.Out}.hinted("give --image to pin it in the rows", "the manifest names the image, which is not changed")
-	}
 	leave := map[Place]bool{}
 	var left compiler.Problems
 	for range maxPasses {
@@ -131,7 +128,7 @@ func importOnce(ctx context.Context, f Format, o Options, out string, leave map[
 		err = b.read(ctx)
 	}
 	if err == nil {
-		err = b.describe(ctx)
+		err = b.describe()
 	}
 	var warnings compiler.Problems
 	if err == nil {

@@ -75,9 +75,7 @@ type Options struct {
 	Skip bool `json:"skip,omitempty" help:"Leave out, and report, tasks that cannot be imported or that validation would warn of."`
 	// Agents get a tester file each, besides the one for a command.
 	Agents []testerfile.AgentType `json:"-" kong:"-"`
-	// Pinned returns the reference with its current digest; nil leaves references as they are.
-	Pinned func(ctx context.Context, ref string) (string, error) `json:"-" kong:"-"`
-	Limits ImportLimits                                          `json:"-" kong:"-"`
+	Limits ImportLimits           `json:"-" kong:"-"`
 }
 
 // ImportLimits bound what an import reads. Zero fields mean the default.

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +9,8 @@ import (
 
 // references say which images tasks have.
 type references struct {
-	template string                                                // of references: the operator's or, if there is none, the format's
-	perRow   bool                                                  // rows name images: their own or, if the import does not write the manifest, the operator's
-	resolve  func(ctx context.Context, ref string) (string, error) // see Options.Pinned
-	pinned   map[string]string                                     // by the reference without a digest
+	template string // of references: the operator's or, if there is none, the format's
+	perRow   bool   // rows name images: their own or, if the import does not write the manifest, the operator's
 }
 
 // OwnImages reports whether each task has its own image.
@@ -32,20 +29,12 @@ func (r references) Reference(names map[string]string) (string, error) {
 	return ref, nil
 }
 
-// set sets the row's image from the template, unless the task or the manifest names
-// one, and pins an image that the row names.
-func (r references) set(ctx context.Context, row *Row) error {
-	ref, given := row.Environment["image"].(string)
-	if !given && !r.perRow {
+// set sets the row's image from the template, unless the task or the manifest names one.
+func (r references) set(row *Row) error {
+	if _, given := row.Environment["image"].(string); given || !r.perRow {
 		return nil
 	}
-	var err error
-	if !given {
-		ref, err = r.Reference(row.Names)
-	}
-	if err == nil {
-		ref, err = r.pin(ctx, ref)
-	}
+	ref, err := r.Reference(row.Names)
 	if err != nil {
 		return err
 	}
@@ -54,18 +43,4 @@ func (r references) set(ctx context.Context, row *Row) error {
 	}
 	row.Environment["image"] = ref
 	return nil
-}
-
-func (r references) pin(ctx context.Context, ref string) (string, error) {
-	if r.resolve == nil || strings.Contains(ref, "@") {
-		return ref, nil
-	}
-	if r.pinned[ref] == "" {
-		pinned, err := r.resolve(ctx, ref)
-		if err != nil {
-			return "", err
-		}
-		r.pinned[ref] = pinned
-	}
-	return r.pinned[ref], nil
 }

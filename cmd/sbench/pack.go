@@ -12,7 +12,6 @@ import (
 
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/pack"
-	"github.com/securebench/sbench/runtime/host"
 )
 
 type packCmd struct {
@@ -23,7 +22,6 @@ type packCmd struct {
 type packImportCmd struct {
 	Format string `arg:"" help:"Format of the source: ${formats}."`
 	pack.Options
-	Pin bool `help:"Write the names of images with the digests that they have on this machine."`
 	jsonFlag
 
 	formats      []pack.Format
@@ -77,16 +75,7 @@ func (cmd *packImportCmd) Run(ctx context.Context, a *app, line *kong.Context) e
 		return err
 	}
 	cmd.Agents = harness.AgentTypes()
-	var report pack.Report
-	if cmd.Pin {
-		err = a.withClient(ctx, nil, func(c *host.Host) error {
-			cmd.Pinned = c.Images.Pin
-			report, err = pack.Import(ctx, format, cmd.Options)
-			return err
-		})
-	} else {
-		report, err = pack.Import(ctx, format, cmd.Options)
-	}
+	report, err := pack.Import(ctx, format, cmd.Options)
 	if err != nil {
 		return err
 	}
@@ -100,7 +89,7 @@ func (cmd *packImportCmd) print(a *app, r pack.Report) error {
 	sayAll(a, "left out", r.Left)
 	sayAll(a, "note", r.Notes)
 	err := a.printf("imported %d task(s) into %s; left out %d\n", r.Tasks, r.Out, len(r.Left))
-	if len(r.Images) > 0 && !cmd.Pin { // pinned images exist already
+	if len(r.Images) > 0 {
 		err = errors.Join(err, a.printf("%d image(s) to build: sbench image build --pack %s\n", len(r.Images), r.Out))
 	}
 	return err

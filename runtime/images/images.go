@@ -281,22 +281,6 @@ func (s *Store) Tag(ctx context.Context, source, target string) (runtime.Image, 
 	return img, nil
 }
 
-// Pin returns an image's reference with its digest, under which it can be found from now on. It pulls the image
-// if it is missing.
-func (s *Store) Pin(ctx context.Context, ref string) (pinned string, err error) {
-	img, err := s.Get(ctx, ref, PullMissing)
-	if err != nil {
-		return "", err
-	}
-	named, err := reference.ParseDockerRef(img.Ref)
-	if err != nil {
-		return "", err
-	}
-	pinned = named.Name() + "@" + img.Digest
-	_, err = s.Tag(ctx, img.Ref, pinned)
-	return pinned, err
-}
-
 // List lists the names of all images in the daemon's namespace, sorted.
 func (s *Store) List(ctx context.Context) ([]Info, error) {
 	list, err := s.Conn.Client.ImageService().List(s.Conn.Context(ctx))
