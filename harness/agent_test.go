@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 		{"codex says", "codex", `{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}`, "Done."},
 		{"codex begins a command", "codex", `{"type":"item.started","item":{"type":"command_execution","command":"ls"}}`, ""},
 		{"codex runs", "codex", `{"type":"item.completed","item":{"type":"command_execution","command":"ls","aggregated_output":"a\nb\n","exit_code":2}}`, "$ ls\na\nb\nexit status 2"},
-		{"codex writes", "codex", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"/w/a","kind":"add"},{"path":"/w/b","kind":"update"}]}}`, "add /w/a\nupdate /w/b"},
+		{"codex writes", "codex", `{"type":"item.completed","item":{"type":"file_change","changes":[{"path":"/w/a","kind":"add"},{"path":"/w/b","kind":"update"}]}}`, `[{"path":"/w/a","kind":"add"},{"path":"/w/b","kind":"update"}]`},
 		{"codex fails", "codex", `{"type":"turn.failed","error":{"message":"no"}}`, "error: no"},
 		{"codex, something new", "codex", `{"type":"item.completed","item":{"type":"novelty","depth":[1]}}`, ""},
 		{"claude starts", "claude_code", `{"type":"system","subtype":"init","tools":[]}`, ""},

@@ -98,7 +98,7 @@ func plain(raw json.RawMessage) string {
 }
 
 // readers are the parsers for formats of output that have a name.
-var readers = map[string]func([]byte) ([]Step, bool){"codex": readCodex, "claude_code": readClaude}
+var readers = map[string]func([]byte) ([]Step, bool){"claude_code": readClaude}
 
 // An eventFormat is the name of a format, or rules.
 type eventFormat struct {

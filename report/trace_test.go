@@ -62,15 +62,15 @@ no event at all
 	want := `thinking "" "**Look**"
 command "" "ls" > "a\nb"
 command "" "false" exit 1
-files "" "add /a\nupdate /b"
-tool "s t" "{\"x\":1}" failed
-note "plan" "[x] one\n[ ] two"
+files "" "[{\"path\":\"/a\",\"kind\":\"add\"},{\"path\":\"/b\",\"kind\":\"update\"}]"
+tool "t" "{\"x\":1}" failed
+note "todo_list" "[{\"text\":\"one\",\"completed\":true},{\"text\":\"two\",\"completed\":false}]"
 message "" "Done."
 error "" "odd"
 note "something new" "words"
 error "" "stream lost"
-error "turn failed" "gave up"
-note "turn completed" "{\"input_tokens\":5}"
+error "turn.failed" "gave up"
+note "turn.completed" "{\"input_tokens\":5}"
 note "an event was too long to be kept" ""
 note "of tomorrow" ""
 raw "" "no event at all"
