@@ -157,6 +157,10 @@ func (s *Store) opened(v *Volume) (*Volume, error) {
 	return v, nil
 }
 
+// hashSeed is any UUID. The order in which ext4 lists a directory depends on it, so that directories with the same names
+// are listed in the same order in all images.
+const hashSeed = "8e1f6d0c-3a57-4b62-9d84-5c7e2b90a1f3"
+
 // mountImage makes an ext4 image and mounts it at dir. The file system has no journal, since
 // its contents are discarded after a crash.
 func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeConfig) (*image, error) {
@@ -173,7 +177,7 @@ func (s *Store) mountImage(ctx context.Context, dir string, cfg runtime.VolumeCo
 		return nil, err
 	}
 	mkfs := exec.CommandContext(ctx, "mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-b", "4096", "-I", "256",
-		"-O", "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard", "-N", strconv.FormatInt(cfg.Inodes, 10), file)
+		"-O", "^has_journal,^resize_inode", "-E", "lazy_itable_init=1,nodiscard,hash_seed="+hashSeed, "-N", strconv.FormatInt(cfg.Inodes, 10), file)
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mke2fs: %w: %s", err, bytes.TrimSpace(out))
 	}

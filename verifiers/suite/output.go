@@ -18,19 +18,17 @@ var (
 	failureCount = regexp.MustCompile(`(\d+) (?:failed|errors?)\b|(?:failures|errors)=(\d+)`)
 )
 
-// failures returns the number of failed tests in the last such line of each stream. Output of the
-// tests precedes that line.
+// failures returns the number of failed tests in all such lines: a command can run several runners, in any order.
 func failures(streams ...runtime.Output) (n int) {
 	for _, output := range streams {
-		last := ""
 		for line := range strings.Lines(colors.ReplaceAllString(output.String(), "")) {
-			if summaryLine.MatchString(line) {
-				last = line
+			if !summaryLine.MatchString(line) {
+				continue
 			}
-		}
-		for _, m := range failureCount.FindAllStringSubmatch(last, -1) {
-			count, _ := strconv.Atoi(m[1] + m[2])
-			n += count
+			for _, m := range failureCount.FindAllStringSubmatch(line, -1) {
+				count, _ := strconv.Atoi(m[1] + m[2])
+				n += count
+			}
 		}
 	}
 	return n
