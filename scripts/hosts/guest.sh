@@ -1,5 +1,5 @@
 #!/bin/bash
-# guest.sh SUITE short|full|soak [STEP,...]
+# guest.sh SUITE short|full [STEP,...]
 #
 # Tests sbench on the machine that run.sh has booted, as root and as the
 # ordinary user u. /payload has bin/ (sbench and test programs), tree/ (the
@@ -41,7 +41,6 @@ become() {
 as() {
 	local environment=(HOME="$home" PATH="$path" LANG=C.UTF-8 CI=true SBENCH_TEST_SLOWNESS=8
 		SBENCH_TEST_DIR="$directory" SBENCH_TEST_IMAGE="$payload/base.oci.tar")
-	[ "$length" != soak ] || environment+=(SBENCH_SOAK=1)
 	case "$who" in
 	root) env -i "${environment[@]}" "$@" ;;
 	u)

@@ -1,12 +1,12 @@
 #!/bin/bash
-# run.sh [--short|--soak] [--only STEP,...] [SUITE...]
+# run.sh [--short] [--only STEP,...] [SUITE...]
 #
 # Tests sbench on whole Debian machines: bookworm, trixie and sid (with --short
 # trixie alone), each with its own kernel, systemd, control groups of version 2,
 # AppArmor, containerd and runc, as root and as an ordinary user whose systemd
 # delegates control groups. guest.sh says what is tested; --short leaves the
-# long tests out, --only all steps but those named, and --soak runs the tests with all
-# their cases (hours). The machines are emulated, one after the other.
+# long tests out, and --only all steps but those named. The machines are emulated,
+# one after the other.
 #
 # A line for each step goes to stderr as it ends. The exit status is 1 if a step
 # failed, or a machine did not get to its last one; then the directory with its
@@ -40,14 +40,13 @@ arguments() {
 	while [ $# -gt 0 ]; do
 		case "$1" in
 		--short) length=short ;;
-		--soak) length=soak ;;
 		--only)
 			[ $# -gt 1 ] || die "--only names steps: --only import,smoke"
 			only="$2"
 			shift
 			;;
 		bookworm | trixie | sid) suites+=("$1") ;;
-		*) die "usage: run.sh [--short|--soak] [--only STEP,...] [bookworm|trixie|sid]..." ;;
+		*) die "usage: run.sh [--short] [--only STEP,...] [bookworm|trixie|sid]..." ;;
 		esac
 		shift
 	done
@@ -123,10 +122,7 @@ test_host() {
 # the emulator has to wait.
 boot() {
 	local suite="$1" system="$2" limit=3h lines
-	case "$length" in
-	short) limit=30m ;;
-	soak) limit=12h ;;
-	esac
+	[ "$length" != short ] || limit=30m
 	say "$suite boots"
 	: >"$stage/$suite.results"
 	TMPDIR="$stage" timeout --kill-after=10 "$limit" qemu-system-x86_64 -accel "$accel" -cpu max,-avx,-avx2 -smp "$cpus" -m 4G \
