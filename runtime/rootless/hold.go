@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,18 +35,13 @@ func runStage(stage string) error {
 	if !userns.Inside() { // the stages change mounts and kill processes
 		return fmt.Errorf("%s is set outside a user namespace: unset it", envHolder)
 	}
-	if stage == stageSweep {
-		return killRest()
-	}
-	root, state, ok := strings.Cut(os.Getenv(envDirectories), ":")
-	if !ok {
-		return errors.New("the holder was not told its directories")
-	}
 	switch stage {
+	case stageSweep:
+		return killRest()
 	case stageUnmapped:
 		return becomeRoot()
 	case stageMapped:
-		return holdNamespaces(root, state)
+		return holdNamespaces(os.Getenv(envState))
 	}
 	return fmt.Errorf("unknown stage %q", stage)
 }
@@ -68,14 +61,11 @@ func becomeRoot() error {
 
 // holdNamespaces prepares the mounts, writes the PID file when it is ready, waits until no
 // process holds the lock, and kills every remaining process.
-func holdNamespaces(root, state string) error {
+func holdNamespaces(state string) error {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGPIPE)
 	// Mounts propagate from the host to here, but not from here to the host.
 	if err := unix.Mount("", "/", "", unix.MS_SLAVE|unix.MS_REC, ""); err != nil {
 		return fmt.Errorf("make the mounts our own: %w", err)
-	}
-	if err := coverRun(root); err != nil {
-		return err
 	}
 	lock, err := os.OpenFile(lockFile(state), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -91,70 +81,6 @@ func holdNamespaces(root, state string) error {
 	}
 	// This process holds the lock until it ends, and so makes new users wait.
 	return errors.Join(err, os.Remove(holderFile(state)), killRest())
-}
-
-// containerdRun is where containerd's shims keep their sockets and runc its state,
-// wherever the daemon's state directory is.
-const containerdRun = "/run/containerd"
-
-// coverRun mounts a tmpfs on /run/containerd, creating the mount point if the host has none.
-func coverRun(root string) error {
-	if _, err := os.Stat(containerdRun); err != nil {
-		if err := copyRun(filepath.Join(root, "host-run")); err != nil {
-			return fmt.Errorf("a /run of our own: %w", err)
-		}
-	}
-	if err := unix.Mount("tmpfs", containerdRun, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711"); err != nil {
-		return fmt.Errorf("a %s of our own: %w", containerdRun, err)
-	}
-	return nil
-}
-
-// copyRun mounts a new /run with everything from the host's, and creates the missing mount
-// point in it. Meanwhile the host's /run is bound to aside.
-func copyRun(aside string) error {
-	if err := os.MkdirAll(aside, 0o700); err != nil {
-		return err
-	}
-	if err := unix.Mount("/run", aside, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
-	}
-	if err := unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(aside)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := copyEntry(filepath.Join(aside, e.Name()), filepath.Join("/run", e.Name()), e.Type()); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(containerdRun, 0o711); err != nil {
-		return err
-	}
-	return unix.Unmount(aside, unix.MNT_DETACH)
-}
-
-func copyEntry(from, to string, kind os.FileMode) error {
-	switch {
-	case kind&os.ModeSymlink != 0:
-		target, err := os.Readlink(from)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(target, to)
-	case kind.IsDir():
-		if err := os.Mkdir(to, 0o755); err != nil {
-			return err
-		}
-	default:
-		if err := os.WriteFile(to, nil, 0o600); err != nil {
-			return err
-		}
-	}
-	return unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
 // killRest kills every other process in this user namespace and those below it: the daemon,

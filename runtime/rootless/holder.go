@@ -32,7 +32,7 @@ func startHolder(ctx context.Context, o Options) (pid int, err error) {
 	}
 	cmd := exec.Command(self)
 	cmd.Dir = "/"
-	cmd.Env = append(proc.Environment(), envDirectories+"="+o.Root+":"+o.State)
+	cmd.Env = append(proc.Environment(), envState+"="+o.State)
 	ready := func() (ok bool) {
 		pid, ok = proc.ReadFile(holderFile(o.State))
 		return ok

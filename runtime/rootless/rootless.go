@@ -39,12 +39,12 @@ import (
 
 // Environment variables that pass state to this program when it is executed again.
 const (
-	envHolder      = "SBENCH_ROOTLESS_HOLDER"      // the stage, if it runs as the holder
-	envEntered     = "SBENCH_ROOTLESS"             // in which namespaces it runs
-	envLock        = "SBENCH_ROOTLESS_LOCK"        // file descriptor of its lock on the namespaces
-	envDir         = "SBENCH_ROOTLESS_DIR"         // its working directory
-	envScope       = "SBENCH_ROOTLESS_SCOPE"       // set if it runs in a scope that it asked systemd for
-	envDirectories = "SBENCH_ROOTLESS_DIRECTORIES" // the holder's root and state directories, separated by a colon
+	envHolder  = "SBENCH_ROOTLESS_HOLDER" // the stage, if it runs as the holder
+	envEntered = "SBENCH_ROOTLESS"        // in which namespaces it runs
+	envLock    = "SBENCH_ROOTLESS_LOCK"   // file descriptor of its lock on the namespaces
+	envDir     = "SBENCH_ROOTLESS_DIR"    // its working directory
+	envScope   = "SBENCH_ROOTLESS_SCOPE"  // set if it runs in a scope that it asked systemd for
+	envState   = "SBENCH_ROOTLESS_STATE"  // the holder's state directory
 )
 
 // Values of envEntered.

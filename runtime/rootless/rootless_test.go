@@ -285,7 +285,7 @@ func TestSubordinate(t *testing.T) {
 func TestHolderOutside(t *testing.T) {
 	for _, stage := range []string{"unmapped", "mapped", "sweep"} {
 		cmd := exec.Command("/proc/self/exe")
-		cmd.Env = append(os.Environ(), "SBENCH_ROOTLESS_HOLDER="+stage, "SBENCH_ROOTLESS_DIRECTORIES=/nowhere:/nowhere")
+		cmd.Env = append(os.Environ(), "SBENCH_ROOTLESS_HOLDER="+stage, "SBENCH_ROOTLESS_STATE=/nowhere")
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "outside a user namespace") {
 			t.Errorf("%s: %v %s", stage, err, out)
