@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/workspace/foreign"
 )
 
 // Apply writes a layer as an upper directory of overlayfs (see runtime.Changes) to the empty
@@ -47,9 +49,11 @@ type dated struct {
 }
 
 func (a *applier) apply(e *Entry) error {
-	if parent, err := a.to.Lstat(path.Dir(e.Path)); err != nil || !parent.IsDir() {
-		return nil // the parent was left out
+	parent, err := foreign.OpenDir(a.to, path.Dir(e.Path))
+	if err != nil {
+		return nil // the parent was left out, or the path leads through a link: accept knows no other path
 	}
+	_ = parent.Close()
 	if a.accept != nil {
 		ok, err := a.accept(e)
 		if err != nil {

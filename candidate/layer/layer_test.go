@@ -117,8 +117,9 @@ func TestRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if noted["etc/passwd"] != [2]string{} { // an archive cannot have this name: the layer goes without the attribute
-		must.Do(t, unix.Setxattr(m.path("merged/etc/passwd"), "user.a=b", []byte("y"), 0))
+	if noted["etc/passwd"] != [2]string{} { // the layer goes without these
+		must.Do(t, unix.Setxattr(m.path("merged/etc/passwd"), "user.a=b", []byte("y"), 0))            // which no archive can have
+		must.Do(t, unix.Setxattr(m.path("merged/etc/conf.d"), "user.overlay.opaque", []byte("y"), 0)) // which hides nothing in this overlay
 	}
 	text, report := write(t, m)
 	if again, same := write(t, m); !bytes.Equal(text, again) || report.Digest != same.Digest {
@@ -182,6 +183,19 @@ func TestRefusedEntries(t *testing.T) {
 	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, accept))
 	m.mount(t, "applied", "work2", "again")
 	m.sh(t, "again", `test "$(cat etc/passwd)" = old; test -L etc/link; test "$(ls etc/conf.d)" = "$(printf 'a\nb\nc')"; test -f srv`)
+}
+
+// TestLinkedParents: no entry is put where a link of the layer leads: accept was asked about another path.
+func TestLinkedParents(t *testing.T) {
+	m := newMachine(t)
+	m.sh(t, "image", image)
+	text := archive(t, tar.Header{Name: "usr/", Typeflag: tar.TypeDir, Mode: 0o755}, tar.Header{Name: "usr/bin/", Typeflag: tar.TypeDir, Mode: 0o755},
+		tar.Header{Name: "x", Typeflag: tar.TypeSymlink, Linkname: "usr"}, tar.Header{Name: "x/bin/tool", Typeflag: tar.TypeReg, Mode: 0o755})
+	accept := func(e *layer.Entry) (bool, error) { return e.Path != "usr/bin/tool", nil }
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(text), m.root(t, "applied"), m.root(t, "image"), limits, accept))
+	if _, err := os.Lstat(m.path("applied/usr/bin/tool")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a refused entry was put there: %v", err)
+	}
 }
 
 // TestBounds: changes beyond a limit are too big, and Write notices it before it uses more than the limit.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/userns"
 	"github.com/securebench/sbench/workspace"
 	"github.com/securebench/sbench/workspace/foreign"
 )
@@ -175,15 +176,15 @@ func (w *writer) subdirectory(dirs []*os.Root, name, rel string, depth int) erro
 
 // isOpaque reports whether a directory hides the directory below it. overlayfs then gives it an
 // attribute in the namespace trusted or, for an unprivileged mount, user (overlayfs.rst in the
-// kernel's documentation).
+// kernel's documentation). For a mount of root, the latter is an attribute like others, which the candidate can set.
 func isOpaque(dir *os.File) bool {
-	for _, name := range []string{"trusted.overlay.opaque", "user.overlay.opaque"} {
-		value := make([]byte, 2)
-		if n, err := unix.Fgetxattr(int(dir.Fd()), name, value); err == nil && string(value[:n]) == "y" {
-			return true
-		}
+	name := "trusted.overlay.opaque"
+	if userns.Inside() {
+		name = "user.overlay.opaque"
 	}
-	return false
+	value := make([]byte, 2)
+	n, err := unix.Fgetxattr(int(dir.Fd()), name, value)
+	return err == nil && string(value[:n]) == "y"
 }
 
 // mark writes an entry that removes an entry of the image.
