@@ -3,12 +3,16 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/securebench/sbench/candidate/layer"
 	"github.com/securebench/sbench/internal/test/containerdtest"
@@ -45,8 +49,10 @@ func TestMachine(t *testing.T) {
 	if os.Getuid() == 0 { // the kernel does not find the originals of copied files for an ordinary user
 		linked = "ln /etc/issue.net /same; test /same -ef /etc/issue.net; rm /same\n"
 	}
+	// User 1234 and group 4321 may read the file (acl(5): the version, then tag, permissions and id of each entry).
+	const acl = "0200000001000600ffffffff02000400d204000004000400ffffffff08000400e110000010000400ffffffff20000000ffffffff"
 	first, _ := machineShell(t, run, image, linked+`mkdir /made /run/state; echo one > /made/one; echo two > /tmp/two; echo three > /run/state/three
-		chown 1000:1001 /made/one; chmod 640 /made/one; rm /etc/issue; rm -r /var/cache; mkdir /var/cache; echo x > /var/cache/x; ln -s made/one /link; ln /made/one /hard
+		chown 1000:1001 /made/one; chmod 640 /made/one; python3 -c 'import os; os.setxattr("/made/one", "system.posix_acl_access", bytes.fromhex("`+acl+`"))'; rm /etc/issue; rm -r /var/cache; mkdir /var/cache; echo x > /var/cache/x; ln -s made/one /link; ln /made/one /hard
 		touch /etc/passwd-; echo y >> /etc/motd; setpriv --reuid 1000 --regid 1001 --clear-groups id -u > /made/id`)
 	changes, err := first.Changes()
 	must.Do(t, err)
@@ -57,6 +63,13 @@ func TestMachine(t *testing.T) {
 	limits := layer.Budget{Bytes: 64 << 20, Entries: 10000}
 	if _, err := layer.Write(t.Context(), &text, changes, limits); err != nil {
 		t.Fatal(err)
+	}
+	packed, err := zstd.NewReader(bytes.NewReader(text.Bytes()))
+	must.Do(t, err)
+	plain, err := io.ReadAll(packed)
+	must.Do(t, err)
+	if ids, err := hex.DecodeString(acl); err != nil || !bytes.Contains(plain, ids) {
+		t.Errorf("the layer has other ids in the access list: %v", err)
 	}
 	vol, err := run.NewVolume(t.Context(), runtime.VolumeConfig{Bytes: 128 << 20, Inodes: 20000})
 	must.Do(t, err)
@@ -71,9 +84,9 @@ func TestMachine(t *testing.T) {
 	must.Report(t, layer.Apply(t.Context(), &text, to, view.Root(), limits, nil))
 	must.Report(t, view.Close())
 	must.Report(t, to.Close())
-	const look = `cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
+	const look = `python3 -c 'import os; print(os.getxattr("/made/one", "system.posix_acl_access").hex())'; cat /made/one /tmp/two /run/state/three /made/id; stat -c '%u:%g %a %h' /made/one; ls /var/cache; readlink /link; test -e /etc/issue && echo issue; tail -n 1 /etc/motd; stat -c %a /tmp`
 	second, got := machineShell(t, run, over, look)
-	if want := "one\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
+	if want := acl + "\none\ntwo\nthree\n1000\n1000:1001 640 2\nx\nmade/one\ny\n1777\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if view, err = run.View(t.Context(), over); err == nil {
