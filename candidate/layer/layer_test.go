@@ -318,6 +318,30 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// TestRedactLonger: entries whose names or targets become longer than a file system allows are left out, with all that is
+// below them. The rest can be applied.
+func TestRedactLonger(t *testing.T) {
+	m := newMachine(t)
+	m.mount(t, "upper", "work", "merged")
+	long := strings.Repeat("abc123", 42) // becomes longer than a file's name
+	m.sh(t, "merged", `echo kept > kept; ln -s "$(printf %0600d 0 | sed s/0/abc123/g)" l; mkdir -p d/`+long+`/e; echo x > d/`+long+`/e/f; ln d/`+long+`/e/f hard; echo y > `+long+`
+cd d; for i in $(seq 15); do mkdir `+strings.Repeat("abc123", 20)+`; cd `+strings.Repeat("abc123", 20)+`; done; mkdir -p `+strings.Repeat("abc123", 20)+`; : > x`)
+	text, _ := write(t, m)
+	var b bytes.Buffer
+	_, _, err := layer.Redact(t.Context(), bytes.NewReader(text), &b, limits, longer{})
+	must.Do(t, err)
+	must.Report(t, layer.Apply(t.Context(), bytes.NewReader(b.Bytes()), m.root(t, "applied"), m.root(t, "image"), limits, nil))
+	m.sh(t, "applied", `test "$(cat kept)" = kept; test ! -e hard; test "$(find . | grep -c abc123)" = 0`)
+}
+
+// longer replaces a secret by a longer text.
+type longer struct{}
+
+func (longer) Text(s string) string {
+	return strings.ReplaceAll(s, "abc123", strings.Repeat("<redacted>", 2))
+}
+func (longer) In(io.Reader, int64) (bool, error) { return false, nil }
+
 type none struct{}
 
 func (none) Text(s string) string              { return s }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -22,7 +23,8 @@ type Secrets interface {
 
 // Redact replaces secrets in the names, link targets and contents of a layer. An entry with a secret loses its
 // attributes. It returns the number of entries that it changed. If that is 0, it writes nothing. If names become equal, it writes the
-// first entry only. Errors are as for [Entries].
+// first entry only. It leaves out an entry whose name or target becomes longer than a file system allows. Errors are as for
+// [Entries].
 func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget, s Secrets) (r Report, changed int, err error) {
 	dirty := map[string]bool{}
 	for e, err := range Entries(ctx, from, limits) {
@@ -60,7 +62,7 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 			if !dirty[was.Name] {
 				h.PAXRecords = attributesOf(was)
 			}
-			if seen[h.Name] {
+			if seen[h.Name] || !fits(h.Name) || len(h.Linkname) >= maxName {
 				continue
 			}
 			seen[h.Name] = true
@@ -85,4 +87,11 @@ func Redact(ctx context.Context, from io.ReadSeeker, to io.Writer, limits Budget
 		return nil
 	})
 	return r, len(dirty), err
+}
+
+// fits reports whether a file system can have a path.
+func fits(name string) bool {
+	return len(name) < maxName && !slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool {
+		return len(strings.TrimPrefix(part, whiteout)) > 255
+	})
 }
