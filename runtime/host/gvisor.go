@@ -12,8 +12,7 @@ import (
 
 const runsc = "runsc" // gVisor's OCI runtime, and the name of its package
 
-// runscFlags are the flags of runsc, each with the reason for it. A runsc that does not know one does not
-// need it.
+// runscFlags are the flags of runsc, each with the reason for it. A runsc of 2023 or later knows all of them.
 func runscFlags() []string {
 	return []string{
 		"--network=host",     // the sockets of the sandbox's network namespace, in which sbench listens, and no other host's
@@ -32,14 +31,9 @@ func findGVisor(ctx context.Context) (r ociRuntime, err error) {
 	if err != nil {
 		return r, fmt.Errorf("isolation %s %w: %s is not in PATH: install the package %s", runtime.GVisor, runtime.ErrInvalid, runsc, runsc)
 	}
-	if r.version, err = versionOf(ctx, path); err != nil {
-		return r, err
-	}
-	r.path = path
-	for _, flag := range runscFlags() {
-		if _, err := versionOf(ctx, path, flag); err == nil {
-			r.flags = append(r.flags, flag)
-		}
+	r.path, r.flags = path, runscFlags()
+	if r.version, err = versionOf(ctx, path, r.flags...); err != nil {
+		return r, fmt.Errorf("%w: isolation %s needs a %s of 2023 or later", err, runtime.GVisor, runsc)
 	}
 	return r, nil
 }
