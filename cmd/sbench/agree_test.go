@@ -65,6 +65,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"rows' file is a directory", map[string]string{"tasks.jsonl": "", "tasks.jsonl/x": "x"}, nil, "not a regular file"},
 		{"no rows", rows("\n"), nil, ""},
 		{"row of another form", rows(`{"id": "a"}`), nil, "is missing"},
+		{"rows are a table", rows("id,question\na,Why?\n"), nil, "tasks.jsonl:1: file holds no rows (a row is a JSON object in one line)\n"},
 		{"row printed for people", rows("{\n  \"id\": \"a\"\n}\n"), nil, "a row is one line"},
 		{"repeated id", rows(terminalRow("a", "") + terminalRow("a", "")), nil, "is used on line 1"},
 		{"asset missing", map[string]string{"assets/d/f": ""}, nil, "$.assets[0].path"},
@@ -108,6 +109,7 @@ func TestValidateAgreesWithRun(t *testing.T) {
 		{"certificates are a directory", runtimeOf("network: {ca_bundle: assets}"), nil, "is not a regular file"},
 		{"agent without a key", harnessOf("type: codex, config: {model: m}"), nil, "OPENAI_API_KEY"},
 		{"agent with an impossible URL", harnessOf("type: codex, env: [OPENAI_API_KEY], config: {model: m, base_url: \"http://[::1\"}"), nil, "base_url"},
+		{"file of a command missing", harnessOf("type: command, config: {command: x, files: [{source: no.py}]}"), nil, "no.py: no such file or directory"},
 		{"relative socket", runtimeOf("address: containerd.sock"), nil, "$.runtime.address"},
 		{"unknown isolation", runtimeOf("isolation: kvm"), nil, "$.runtime.isolation"},
 		{"more isolation than allowed", map[string]string{

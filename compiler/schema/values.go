@@ -124,7 +124,7 @@ func Bytes(doc string, least int64) *Schema {
 			case v.Kind() == document.String && n == 0:
 				c.Errorf(v, `such as "512m" or "2GiB"`, "%q is no number of bytes", v.Text())
 			case n < least:
-				c.Errorf(v, "", "%d bytes are less than the least, %d", n, least)
+				c.Errorf(v, `such as "512m" or "2GiB"`, "%d bytes are less than the least, %d", n, least)
 			case n > most:
 				c.Errorf(v, "at most 1024TiB", "%d bytes are more than any host has", n)
 			}

@@ -43,12 +43,12 @@ func digest(parts ...[]byte) string {
 // the users in sandboxes are not the file's owner.
 func readable(ctx context.Context, name string) (string, error) {
 	err := filepath.WalkDir(name, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
 		}
-		info, err := d.Info()
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", p, document.Bare(err))
 		}
 		switch mode := info.Mode(); {
 		case mode.IsRegular() && mode&0o004 == 0, mode.IsDir() && mode&0o005 != 0o005:
@@ -59,7 +59,7 @@ func readable(ctx context.Context, name string) (string, error) {
 		return nil
 	})
 	if err != nil {
-		return "", document.Bare(err)
+		return "", err
 	}
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		text, readErr := os.ReadFile(name)

@@ -77,9 +77,12 @@ func Problems(t *testerfile.File) compiler.Problems {
 	if problems == nil {
 		problems = h.keyProblems()
 	}
-	_, err := Egress(t)
-	if also := (compiler.Problems{}); errors.As(err, &also) {
-		problems = append(problems, also...)
+	_, egressErr := Egress(t)
+	_, filesErr := h.files(context.Background())
+	for _, err := range []error{egressErr, filesErr} {
+		if also := (compiler.Problems{}); errors.As(err, &also) {
+			problems = append(problems, also...)
+		}
 	}
 	return problems
 }
