@@ -28,7 +28,7 @@ func isDirectory(name string) bool {
 
 // runDirectory runs a directory of tasks, which it imports, or a pack that was imported: it builds the
 // images that are missing, and runs what can be run. What cannot is in the summary, with the reason.
-func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) error {
+func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) (err error) {
 	format, isPack, err := site.TasksIn(source)
 	if err != nil {
 		return marked(errUsage, err)
@@ -40,7 +40,7 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) erro
 	}
 	ownCommand := func(set string) bool { return strings.HasPrefix(set, "harness.config.command=") }
 	if cmd.Harness == testerfile.HarnessCommand && !isPack && !slices.ContainsFunc(cmd.Set, ownCommand) {
-		return fmt.Errorf("%w: --harness command runs what --set harness.config.command='COMMAND' says, in each task's workspace", errUsage)
+		return fmt.Errorf("%w: --harness command runs what --set harness.config.command='COMMAND' says, in each task's workspace; the task is in $SBENCH_TASK_FILE", errUsage)
 	}
 	sub := *cmd
 	sub.leftOut = []run.LeftOut{}
@@ -57,6 +57,11 @@ func (cmd *runCmd) runDirectory(ctx context.Context, a *app, source string) erro
 		if err != nil {
 			return err
 		}
+		defer func() {
+			if !exists(sub.OutputDir) { // nothing ran: the next try imports the tasks again
+				err = errors.Join(err, os.RemoveAll(dir))
+			}
+		}()
 		sayAll(a, "note", notes)
 		sub.leftOut = append(sub.leftOut, left...)
 	}

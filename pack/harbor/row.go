@@ -27,7 +27,7 @@ func (b *builder) fetches(t *task, tests []taskFile) bool {
 			n++
 			line = strings.TrimSpace(line)
 			if what := fetching.FindString(line); what != "" && !strings.HasPrefix(line, "#") && !offline.MatchString(line) {
-				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it with --pytest", strings.TrimSpace(what))
+				b.Note(pack.Place{File: t.path(cmp.Or(f.at, f.path)), Line: n}, "the script fetches what it needs (%s): a run needs verification.allowed_domains, or import it by sbench pack import --pytest", strings.TrimSpace(what))
 				return true
 			}
 		}
