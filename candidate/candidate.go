@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"unicode/utf8"
@@ -122,6 +123,9 @@ func (c *Candidate) takeText(s Source, root *os.Root) *Failure {
 		return c.setText(s.Stdout.Bytes(), "standard output")
 	}
 	text, err := foreign.Read(root, s.File, maxFileBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Failure{"candidate_missing", phase, "there is no " + s.File}
+	}
 	if err != nil {
 		return &Failure{"candidate_missing", phase, fmt.Sprintf("%s is no readable regular file of at most %d bytes", s.File, maxFileBytes)}
 	}

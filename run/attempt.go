@@ -73,6 +73,10 @@ func (a attempt) solve(ctx, producing context.Context, rec *record.Record) (cand
 	if err == nil && rec.VerificationStatus == "" {
 		err = a.verify(ctx, produced.Candidate, nil, rec)
 	}
+	// A text, code or patch is judged although its command failed, which may be why it is bad.
+	if end := produced.Exit; rec.VerificationStatus == record.Failed && rec.ProducerFailure == nil && end.Reason != "" && !end.Success() {
+		rec.FailureMessage += "; the harness " + end.String()
+	}
 	return produced.Candidate, err
 }
 

@@ -4,7 +4,8 @@
 # Brings the repository REPO of a fresh sandbox to the state in which its tests
 # run: checks the commit, applies those patches below /opt/sbench/patches that
 # exist, and checks which files the candidate's patch changed. Runs no code of
-# the candidate. The exit code says which step failed.
+# the candidate. The exit code says which step failed; if it is the first, stdout
+# is the commit of REPO.
 set -eu
 repo=$1 base=$2
 patches=/opt/sbench/patches
@@ -19,7 +20,7 @@ apply() {
 	(cd "$repo" && patch=$1 && shift && git --work-tree="$repo" apply --whitespace=nowarn "$@" -- "$patches/$patch")
 }
 
-[ "$(git rev-parse --verify --quiet "$base^{commit}")" = "$head" ] || exit 10
+[ "$(git rev-parse --verify --quiet "$base^{commit}")" = "$head" ] || { echo "$head" && exit 10; }
 apply setup.patch || exit 11
 apply test.patch --check || exit 16
 before=$(snapshot "$repo" /sbench/index)

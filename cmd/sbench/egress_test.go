@@ -38,7 +38,7 @@ P`)
 		records[r.TaskID] = r
 	}
 	open := records["open"]
-	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost,::1", "nameserver 127.0.0.53", "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
+	for _, want := range []string{"HTTPS_PROXY=http://127.0.0.1:3128", "https_proxy=", "ALL_PROXY=", "no_proxy=127.0.0.1,localhost,::1", "nameserver 127.0.0.53", "NODE_USE_ENV_PROXY=1", "JAVA_TOOL_OPTIONS=-Dhttp.proxyHost=127.0.0.1 -Dhttp.proxyPort=3128", "evil.invalid/ <urlopen error Tunnel connection failed: 403", "evil.invalid/?q=secret HTTP Error 403"} {
 		if !strings.Contains(open.ProducerStdout, want) {
 			t.Errorf("the harness does not say %q:\n%s", want, open.ProducerStdout)
 		}

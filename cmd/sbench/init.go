@@ -34,12 +34,16 @@ func (cmd *initCmd) Run(ctx context.Context, a *app) error {
 	if err := pack.Fits(cmd.Dir); err != nil {
 		return marked(errUsage, err)
 	}
+	from := "which has to be here or is pulled; without a network, --image " + baseImage + " (make image)"
+	if images.Local(cmd.Image) {
+		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
+	}
 	if cmd.Image == "" {
 		cmd.Image = publicImage
 		_ = a.withClient(ctx, nil, func(c *host.Host) error { // without a daemon, no image is here
 			_, err := c.Images.Get(ctx, baseImage, images.PullNever)
 			if err == nil {
-				cmd.Image = baseImage
+				cmd.Image, from = baseImage, "which is here"
 			}
 			return err
 		})
@@ -49,10 +53,6 @@ func (cmd *initCmd) Run(ctx context.Context, a *app) error {
 	}
 	if cmd.JSON {
 		return a.json(map[string]any{"directory": cmd.Dir, "files": pack.Files})
-	}
-	from := "which has to be here or is pulled; without a network, --image " + baseImage + " (make image)"
-	if images.Local(cmd.Image) {
-		from = "which has to be here: images of sbench.local are built or imported, not pulled (make image builds base:bookworm)"
 	}
 	return a.printf("wrote %s in %s\nnext: sbench validate %[2]s\n      sbench run %s\n      sbench pack check %[2]s\nimage: %[4]s, %s\n", strings.Join(pack.Files, ", "), cmd.Dir, filepath.Join(cmd.Dir, "tester.yaml"), cmd.Image, from)
 }

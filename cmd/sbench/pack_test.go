@@ -170,7 +170,7 @@ func TestPackTasks(t *testing.T) {
 		code, stdout, stderr := sbench(t, "pack", "check", "--set", "verification.allowed_domains=[]", "--quiet", out)
 		want := `"count-lines": reference failed checker_failed
 "script-only": reference failed reference_missing
-"old-form": empty passed 
+"old-form": empty passed although it solves nothing
 checked 3 task(s): reference passed 1, empty passed 1
 `
 		if code != codeUsage || stdout != want || !strings.Contains(stderr, "the pack does not measure what it should: 3 result(s)") {

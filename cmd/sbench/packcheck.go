@@ -112,7 +112,9 @@ func (cmd *packCheckCmd) print(a *app, r check.Report) error {
 		err = a.json(r)
 	} else {
 		err = errors.Join(
-			printTable(a, r.Wrong, func(w check.Wrong) string { return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, w.Reason) }),
+			printTable(a, r.Wrong, func(w check.Wrong) string {
+				return fmt.Sprintf("%q: %s %s %s", w.Task, w.StandIn, w.Status, cmp.Or(w.Reason, "although it solves nothing"))
+			}),
 			printTable(a, r.Weak, func(w check.Weak) string { return fmt.Sprintf("%q: %s", w.Task, w.Message) }),
 			a.printf("checked %d task(s): reference passed %d, empty passed %d%s\n", r.Empty.Total, r.Reference.Passed, r.Empty.Passed, attacks),
 		)

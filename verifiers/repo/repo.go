@@ -487,6 +487,9 @@ func prepareVerdict(exit runtime.Exit) verifiers.Verdict {
 		v = verifiers.Fail("preparation_failed", "the repository could not be brought to the state in which its tests run: git "+exit.String())
 	}
 	v.Stdout, v.Stderr = exit.Stdout, exit.Stderr
+	if v.Reason == "base_commit_mismatch" {
+		v.Message = fmt.Sprintf("the image's repository is at %.64s, not at the task's base_commit", strings.TrimSpace(exit.Stdout.String()))
+	}
 	if at := patchFailed.FindStringSubmatch(exit.Stderr.String()); at != nil && v.Reason == "candidate_patch_failed" {
 		v.Message += fmt.Sprintf(" at line %s of %q", at[2], at[1])
 	}
