@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
@@ -281,8 +282,14 @@ func (u *upper) unpack(ctx context.Context, source tree, name, at string, owned 
 		plain, err = gzip.NewReader(compressed)
 	case bytes.HasPrefix(magic, []byte("BZh")):
 		plain = bzip2.NewReader(compressed)
-	case bytes.HasPrefix(magic, []byte("\xfd7zX")) || bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
-		return false, Fault{fmt.Errorf("ADD of %s, which xz or zstd has compressed, is not supported: compress it with gzip, or COPY it to keep it as it is", name)}
+	case bytes.HasPrefix(magic, []byte("\x28\xb5\x2f\xfd")):
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(compressed, zstd.WithDecoderConcurrency(1)); err == nil {
+			defer z.Close()
+			plain = z
+		}
+	case bytes.HasPrefix(magic, []byte("\xfd7zX")):
+		return false, Fault{fmt.Errorf("ADD of %s, which xz has compressed, is not supported: compress it with gzip or zstd, or COPY it to keep it as it is", name)}
 	default:
 		plain = compressed
 	}

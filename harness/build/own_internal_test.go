@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
@@ -64,6 +65,8 @@ func TestUnpack(t *testing.T) {
 		return out.String()
 	}
 	plain := of(entry("d", tar.TypeDir, ""), entry("d/a", tar.TypeReg, ""), entry("./d/b", tar.TypeSymlink, "a"), entry("/d/c", tar.TypeLink, "d/a"), entry("d/a", tar.TypeReg, ""))
+	zst, err := zstd.NewWriter(nil)
+	must.Do(t, err)
 	for _, tt := range []struct{ name, text, want, fault string }{
 		{"plain", plain, "opt opt/d opt/d/a opt/d/b opt/d/c", ""},
 		{"bzip2", "BZh91AY&SY", "", ""},
@@ -71,6 +74,8 @@ func TestUnpack(t *testing.T) {
 		{"text", "text\n", "", ""},
 		{"zeros", strings.Repeat("\x00", 1024), "", ""},
 		{"xz", "\xfd7zXZ\x00", "", "compress it with gzip"},
+		{"zstd", string(zst.EncodeAll([]byte(plain), nil)), "opt opt/d opt/d/a opt/d/b opt/d/c", ""},
+		{"zstd of no archive", "\x28\xb5\x2f\xfd\x00", "", ""},
 		{"above", of(entry("../../etc/x", tar.TypeReg, "")), "opt opt/etc opt/etc/x", ""},
 		{"through its own link", of(entry("up", tar.TypeSymlink, "../etc"), entry("up/x", tar.TypeReg, "")), "etc etc/x opt opt/up", ""},
 		{"out of the image", of(entry("up", tar.TypeSymlink, "../../../../.."), entry("up/x", tar.TypeReg, "")), "opt opt/up x", ""},
