@@ -185,8 +185,9 @@ type Config struct {
 	Workdir string   // absolute; "" means the image's
 	User    string   // uid[:gid] or names; "" means the image's
 	Network *Network // nil means a loopback interface on which sbench does not listen
-	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace and,
-	// where it has its own, its user namespace. NetworkOf must stay open until the new sandbox is
+	// NetworkOf is a sandbox of the same engine. The new sandbox shares its network namespace, the
+	// UNIX sockets in its files, except below ReadOnly and mounts of the new sandbox, and, where it
+	// has its own, its user namespace. NetworkOf must stay open until the new sandbox is
 	// closed. Both sandboxes reach the sockets of Network, which cannot have Redirect.
 	NetworkOf Sandbox
 	Hosts     []string // further names of 127.0.0.1

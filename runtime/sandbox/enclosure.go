@@ -118,6 +118,9 @@ func (n *enclosure) makeRoot(ctx context.Context) error {
 		Dir: n.dir, Lower: lower, Left: left, Layer: n.layer, IDs: n.ids.own,
 		Files: files, Mounts: n.cfg.Mounts, Workdir: n.workdir(), Writable: n.cfg.WritableRoot || n.cfg.Machine, Untrusted: n.cfg.Image.UpperDir,
 	})
+	if other, ok := n.cfg.NetworkOf.(*Sandbox); ok && n.cfg.Machine && err == nil {
+		err = n.root.ShowSockets(other.root, n.cfg.ReadOnly)
+	}
 	return err
 }
 

@@ -1,0 +1,89 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	securejoin "github.com/cyphar/filepath-securejoin"
+	"golang.org/x/sys/unix"
+
+	"github.com/securebench/sbench/runtime"
+	"github.com/securebench/sbench/runtime/mounts"
+)
+
+// maxSockets bounds how many sockets a sandbox shows of another one.
+const maxSockets = 64
+
+// ShowSockets shows the UNIX sockets that processes have made in the root file system of other and in its writable
+// mounts, at the same paths. It leaves out those below sealed, at a mount of f, or behind a link, and those that vanish.
+func (f *FS) ShowSockets(other *FS, sealed []string) error {
+	trees := map[string]runtime.Mount{other.Layers()[0]: {Source: other.Root(), Dest: "/"}} // without what is the image's
+	for _, m := range other.mounts {
+		if m.Writable {
+			trees[m.Source] = m
+		}
+	}
+	for tree, m := range trees {
+		if err := f.showSockets(m, tree, sealed); err != nil {
+			return fmt.Errorf("sockets below %s: %w", m.Dest, err)
+		}
+	}
+	return nil
+}
+
+// showSockets shows the sockets in the directory tree, which m mounts in the other sandbox.
+func (f *FS) showSockets(m runtime.Mount, tree string, sealed []string) error {
+	root, err := os.OpenRoot(tree)
+	if errors.Is(err, unix.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	most := len(f.Files) + len(f.Mounts) + maxSockets
+	return fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSocket || len(f.mounts) >= most {
+			return nil // what has vanished is none
+		}
+		dest := path.Join(m.Dest, p)
+		below := func(dir string) bool { return dest == dir || strings.HasPrefix(dest, dir+"/") }
+		strange := func(c rune) bool { return unicode.IsControl(c) || c == unicode.ReplacementChar }
+		if at, err := securejoin.SecureJoin(f.Root(), dest); err != nil || at != filepath.Join(f.Root(), dest) || strings.ContainsFunc(dest, strange) ||
+			slices.ContainsFunc(sealed, below) || slices.ContainsFunc(f.mounts, func(m runtime.Mount) bool { return dest == m.Dest || !m.Copy && below(m.Dest) }) {
+			return nil
+		}
+		at := filepath.Join(f.Dir, fmt.Sprintf("socket-%d", len(f.mounts)))
+		if bound, err := bindSocket(m.Source, p, at); err != nil || !bound {
+			return err
+		}
+		f.mounts = append(f.mounts, runtime.Mount{Source: at, Dest: dest})
+		return f.makeInnermost(dest, false)
+	})
+}
+
+// bindSocket mounts the socket p of a directory in which processes run at a new file at. It follows no links.
+func bindSocket(dir, p, at string) (bool, error) {
+	top, err := os.Open(dir)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = top.Close() }()
+	fd, err := unix.Openat2(int(top.Fd()), p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return false, nil // it has vanished
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return false, err
+	}
+	return true, errors.Join(os.WriteFile(at, nil, 0o644), mounts.Bind(fmt.Sprintf("/proc/self/fd/%d", fd), at))
+}
