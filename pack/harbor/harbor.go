@@ -312,19 +312,24 @@ func (spec harborTask) ownChecker(t *task, part *terminalTask) map[string]any {
 		checker["workdir"] = own.Workdir
 	}
 	var paths []string
-	for _, a := range spec.Artifacts {
-		table, _ := a.(map[string]any)
-		source, _ := cmp.Or[any](table["source"], a).(string)
-		source = path.Clean(source)
-		t.refuse(!path.IsAbs(source) || source == "/" || table["exclude"] != nil || !isMain(table["service"]), "write an absolute path of the task's own sandbox, without exclude and service", "artifacts: %s is not supported", source)
-		if source != "/logs/artifacts" {
-			paths = append(paths, source)
-		}
-	}
 	var commands []map[string]any
 	for _, c := range spec.Verifier.Collect {
 		t.refuse(!isMain(c.Service), "collect it in the service main", "verifier.collect: the service %v is not supported", c.Service)
 		commands = append(commands, given(map[string]any{"command": c.Command, "timeout_seconds": c.Timeout, "user": userOf(c.User)}))
+	}
+	for _, a := range spec.Artifacts {
+		table, _ := a.(map[string]any)
+		source, _ := cmp.Or[any](table["source"], a).(string)
+		source = path.Clean(source)
+		t.refuse(!path.IsAbs(source) || source == "/" || !isMain(table["service"]), "write an absolute path of the task's own sandbox, without service", "artifacts: %s is not supported", source)
+		if source != "/logs/artifacts" {
+			paths = append(paths, source)
+		}
+		excluded, _ := table["exclude"].([]any)
+		for _, pattern := range excluded { // as tar matches it, in the copy of the machine from which artifacts are collected
+			at := quoteShell("*/" + strings.TrimSuffix(fmt.Sprint(pattern), "/"))
+			commands = append(commands, map[string]any{"command": "find " + quoteShell(source) + " -mindepth 1 -path " + at + " -prune -exec rm -rf {} +"})
+		}
 	}
 	checker["artifacts"], checker["collect"] = paths, commands
 	return given(checker)

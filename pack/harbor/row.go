@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -45,10 +46,11 @@ var fetching = regexp.MustCompile(`\b(apt-get|apt|apk|dnf|yum|npm|uv|conda|pip3?
 var offline = regexp.MustCompile(`\s--(no-index|offline|no-download|local|path|unix-socket)\b|\s--(resolve|connect-to)[ =]\S+:(127\.0\.0\.1|localhost)\b`)
 
 var (
-	// background matches what leaves a process running, requests a request to this machine, and starts what starts a process
-	// in Python.
+	// background matches what leaves a process running, requests a request to a port or a UNIX socket of this machine, looks what
+	// looks at processes, and starts what starts a process in Python.
 	background = regexp.MustCompile(`(?m)(^|[^&>|])&\s*(#.*)?$|\b(nohup|setsid|systemctl (re)?start|service \S+ (re)?start|tmux new|screen -d|\w+ctl (\S+ )*start)\b|\s--(daemon(ize)?|fork|detach)\b`)
-	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,/ ]\s*\d`)
+	requests   = regexp.MustCompile(`(?i)\b(https?|wss?)://(localhost|127\.0\.0\.1|0\.0\.0\.0)\b|\b(localhost|127\.0\.0\.1)["']?\s*[:,/ ]\s*\d|\.sock\b|\bAF_UNIX\b|\b(psql|mysql(admin)?|redis-cli|supervisorctl|tmux)\b`)
+	looks      = regexp.MustCompile(`\b(pgrep|pidof|psutil|kill -0|ps -?[aefux]+)\b|\bos\.kill\(`)
 	starts     = regexp.MustCompile(`\b(Popen|start_server|TestClient|multiprocessing|threading)\b`)
 )
 
@@ -60,7 +62,7 @@ var (
 //     itself, or what the image's entry point starts has a state. In a step, the solution has to send requests, too.
 //   - Both solution and tests talk to a sidecar, and a sidecar may have a state.
 //
-// Tests that send no requests may look for the process itself, which they cannot see: a note says so.
+// Tests that send no requests, or look at processes, may be about the process itself, which they cannot see: a note says so.
 func (b *builder) keepsProcesses(t *task, p terminalTask) bool {
 	tests, env := append(slices.Clone(p.tests), p.script), taskFile{text: []byte(exports(p.compose.env))}
 	if p.separate() { // its tests run elsewhere
@@ -75,8 +77,8 @@ func (b *builder) keepsProcesses(t *task, p terminalTask) bool {
 	}
 	asks, leaves := matches(tests, requests), matches(p.solution, background)
 	if (leaves || asks && (p.row.Step == nil || matches(p.solution, requests))) && !matches(tests, background) && !matches(tests, starts) {
-		if !asks {
-			b.Note(t.place, "the solution leaves a process running: the tests reach its TCP ports, but neither see the process (ps, a PID file) nor reach its UNIX sockets")
+		if !asks || matches(tests, looks) {
+			b.Note(t.place, "the solution leaves a process running: the tests reach its ports and UNIX sockets, but neither see the process (ps, a PID file) nor what it writes later. Let them ask it, or leave the task out (--exclude)")
 		}
 		return asks || p.row.Step == nil // a step keeps none
 	}
@@ -160,8 +162,8 @@ func (b *builder) addTask(ctx context.Context, t *task, parts ...terminalTask) e
 // complete sets what rows of all formats have.
 func (b *builder) complete(t *task, p *terminalTask) {
 	id := path.Join(t.id, p.name)
-	if p.home() != "/root" && p.needsSetuid() {
-		t.wrong("", 0, "let the agent be root, by agent.user or USER", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
+	if p.home() != "/root" && p.needsSetuid() || matches(append(slices.Clone(p.tests), p.script), sudoAs) {
+		t.wrong("", 0, "let root run it: by agent.user or USER or, in tests, without su", "the task needs a setuid program, such as sudo, for another user than root, which is not supported: setuid bits have no effect in a sandbox")
 	}
 	p.tests, p.solution, p.public = t.followed(p.tests), t.followed(p.solution), t.followed(p.public)
 	checker := merged(map[string]any{"source": compiler.CheckerScript, "timeout_seconds": p.seconds}, p.checker)
@@ -183,7 +185,7 @@ func (b *builder) complete(t *task, p *terminalTask) {
 	}
 	for _, f := range p.solution {
 		if what := lost.Find(f.text); what != nil {
-			b.Note(t.place, "the solution uses %s: the checker's machine has no devices and no shared memory of the agent's", what)
+			b.Note(t.place, "the solution uses %s: the checker's machine has no devices and no shared memory of the agent's. Let it write a file elsewhere, or leave the task out (--exclude)", what)
 			break
 		}
 	}
@@ -242,6 +244,7 @@ func (p terminalTask) needsSetuid() bool {
 }
 
 var (
+	sudoAs      = regexp.MustCompile(`\bsu\s[^\n]*-c\s*["'][^\n]*\bsudo\s`)
 	callsSudo   = regexp.MustCompile(`(?m)(^|[;&|(])\s*sudo\s`)
 	makesSetuid = regexp.MustCompile(`\bchmod(\s[^;&|\n]*)?\s(0?[4-7][0-7]{3}\s|u\+s)|\binstall\s[^;&|\n]*(-m|--mode)[ =]?(0?[4-7][0-7]{3}\s|u\+s)`)
 )
@@ -269,44 +272,29 @@ func profiles(text, home string) []string {
 	return slices.Compact(all)
 }
 
-// systemFile matches a path at which a checker sees what the image has, unless the task is about it, and redirected what a
-// command of a Dockerfile writes.
+// systemFile matches a path at which a checker sees what the image has, unless the task is about it, and placed where a
+// line of a Dockerfile copies files of the task, or what a command writes.
 var (
 	systemFile = regexp.MustCompile(`/(bin|sbin|lib(exec|32|64|x32)?|include|python[\d.]*|(dist|site)-packages)/`)
-	redirected = regexp.MustCompile(`>\s*(/[\w./+-]+)`)
+	placed     = regexp.MustCompile(`(?im)(?:^\s*(?:COPY|ADD)\s+(?:--ch\S+\s+)*[^-\s].*[\s"]|>\s*)(/[\w./+-]+)`)
 )
 
-// ownPrograms returns the paths of programs and modules that the task is about: the Dockerfile makes them from the
-// task's files or by redirection, and both instruction and solution name them or the directory that was copied.
+// ownPrograms returns the paths of programs and modules that the task is about: the Dockerfile puts them there, or into
+// the directory, and both instruction and solution name them.
 func (p terminalTask) ownPrograms(instruction string) (all []string) {
-	add := func(file string, names ...string) {
-		about := slices.ContainsFunc(names, func(name string) bool {
-			name = strings.TrimSuffix(path.Base(name), path.Ext(name))
-			word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(name) + `($|[^\w-])`)
-			return !systemFile.MatchString("/"+name+"/") && word.MatchString(instruction) && matches(p.solution, word)
-		})
-		if about && systemFile.MatchString(file) {
-			all = append(all, file)
-		}
-	}
 	dockerfile, _ := find(p.image, "Dockerfile")
-	for _, m := range redirected.FindAllStringSubmatch(string(dockerfile.text), -1) {
-		add(m[1], m[1])
-	}
-	for _, m := range copiesOf.FindAllStringSubmatch(string(dockerfile.text), -1) {
-		words := slices.DeleteFunc(strings.Fields(strings.NewReplacer("[", " ", "]", " ", `"`, " ", ",", " ").Replace(m[1])), func(w string) bool { return strings.HasPrefix(w, "--") })
-		if len(words) < 2 || strings.Contains(m[1], "--from=") {
-			continue
+	for _, m := range placed.FindAllSubmatch(dockerfile.text, -1) {
+		paths := []string{path.Clean(string(m[1]))}
+		for _, f := range p.image {
+			if top, _, _ := strings.Cut(f.path, "/"); bytes.Contains(m[0], []byte(top)) {
+				paths = append(paths, path.Join(paths[0], path.Base(f.path)))
+			}
 		}
-		to := words[len(words)-1]
-		for _, source := range words[:len(words)-1] {
-			for _, f := range p.image {
-				if rel, below := strings.CutPrefix(f.path, path.Clean(source)+"/"); below {
-					add(path.Join(to, rel), f.path, to)
-				} else if f.path == path.Clean(source) {
-					add(path.Join(to, path.Base(f.path)), f.path)
-					add(to, to) // a directory has another name than the program
-				}
+		for _, at := range paths {
+			name := strings.TrimSuffix(path.Base(at), path.Ext(at))
+			word := regexp.MustCompile(`(^|[^\w-])` + regexp.QuoteMeta(name) + `($|[^\w-])`)
+			if systemFile.MatchString(at) && !systemFile.MatchString("/"+name+"/") && word.MatchString(instruction) && matches(p.solution, word) {
+				all = append(all, at)
 			}
 		}
 	}
