@@ -1,7 +1,6 @@
 package page
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -90,63 +89,4 @@ func bars(attempts []report.Attempt, of func(report.Attempt) float64, at func(fl
 		}
 	}
 	return list
-}
-
-// A curve shows pass@k and pass^k, each as dots and as a line in a square of 100 by 100.
-type curve struct {
-	Dots  [2][]mark
-	Lines [2]string
-	Most  int
-}
-
-func newCurve(r report.Run) *curve {
-	if len(r.PassAtK) < 2 {
-		return nil
-	}
-	c := &curve{Most: r.PassAtK[len(r.PassAtK)-1].K}
-	for i, list := range [][]report.PassK{r.PassAtK, r.PassAllK} {
-		for _, p := range list {
-			if p.Value == nil {
-				continue
-			}
-			x, y := float64(p.K-1)/float64(c.Most-1), 1-*p.Value
-			c.Lines[i] += fmt.Sprintf("%.2f,%.2f ", 100*x, 100*y)
-			c.Dots[i] = append(c.Dots[i], mark{X: x, Y: y, Title: fmt.Sprintf("k = %d: %s, over %d tasks", p.K, report.Percent(p.Value), p.Tasks)})
-		}
-	}
-	return c
-}
-
-// A scatter has a dot for each attempt: time by tokens, both logarithmic.
-type scatter struct {
-	Dots        []mark
-	Cut         int
-	Left, Right string
-	Bottom, Top string
-}
-
-func newScatter(attempts []report.Attempt, first int) *scatter {
-	var rows []int
-	var times, counts []float64
-	for i, a := range attempts {
-		if a.Tokens == nil || a.Total <= 0 || a.Tokens.Total() <= 0 || a.Status == record.Error {
-			continue
-		}
-		rows, times, counts = append(rows, i), append(times, a.Total), append(counts, float64(a.Tokens.Total()))
-	}
-	t, c := stat.Describe(slices.Clone(times)), stat.Describe(slices.Clone(counts))
-	if t.Count < 3 || t.Min == t.Max || c.Min == c.Max {
-		return nil
-	}
-	on := func(v float64, d stat.Distribution) float64 {
-		return 0.03 + 0.94*math.Log(v/d.Min)/math.Log(d.Max/d.Min)
-	}
-	s := &scatter{Left: report.Seconds(t.Min), Right: report.Seconds(t.Max), Bottom: report.Many(c.Min), Top: report.Many(c.Max)}
-	for i, row := range rows[:min(len(rows), maxDots)] {
-		a := attempts[row]
-		title := fmt.Sprintf("%s: %s, %s, %s tokens", report.Visible(a.Task, 60), words(a), report.Seconds(times[i]), report.Many(counts[i]))
-		s.Dots = append(s.Dots, mark{on(times[i], t), 1 - on(counts[i], c), title, first + row, a.Status})
-	}
-	s.Cut = len(rows) - len(s.Dots)
-	return s
 }

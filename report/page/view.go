@@ -13,7 +13,6 @@ import (
 const (
 	maxCells  = 4000 // cells of the matrix
 	maxWide   = 40   // cells of a task and a run that are shown in columns
-	maxDots   = 2000 // attempts drawn as dots
 	maxGroups = 24   // rows of a chart
 	maxDiffer = 60   // tasks in a list of a comparison
 )
@@ -42,9 +41,7 @@ type runView struct {
 	Parts      []part
 	First      int // row of the first attempt
 	MostFailed int // the largest Count of Outcomes
-	Curve      *curve
 	Measures   []histogram
-	Scatter    *scatter
 	Took       string
 }
 
@@ -72,9 +69,9 @@ type part struct {
 	Start, Size float64
 }
 
-// A mark is an attempt, which is a row of the table, or a value of a curve.
+// A mark is an attempt, which is a row of the table.
 type mark struct {
-	X, Y   float64 // as shares of the axes, from the top left
+	Number int
 	Title  string
 	Row    int
 	Status record.Status
@@ -121,7 +118,7 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 			if a.Number > 1 {
 				title += fmt.Sprintf(" #%d", a.Number)
 			}
-			cells := append(rows[at].Runs[run], mark{X: float64(a.Number), Row: first + i, Status: a.Status, Title: title + ": " + words(a)})
+			cells := append(rows[at].Runs[run], mark{Number: a.Number, Row: first + i, Status: a.Status, Title: title + ": " + words(a)})
 			rows[at].Runs[run], wide[run] = cells, max(wide[run], min(len(cells), maxWide))
 		}
 		first += len(s.Attempts)
@@ -133,7 +130,7 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 			return rows[:i], len(rows) - i
 		}
 		for run, cells := range rows[i].Runs {
-			slices.SortStableFunc(cells, func(a, b mark) int { return cmp.Compare(a.X, b.X) })
+			slices.SortStableFunc(cells, func(a, b mark) int { return cmp.Compare(a.Number, b.Number) })
 			for len(cells) < wide[run] {
 				cells = append(cells, mark{})
 			}
@@ -145,7 +142,7 @@ func (p Page) matrix() (rows []matrixRow, more int) {
 }
 
 func newRun(index int, r report.Run, s *report.Source, first int) runView {
-	v := runView{Run: r, Index: index, First: first, Curve: newCurve(r), Measures: histograms(s.Attempts), Scatter: newScatter(s.Attempts, first)}
+	v := runView{Run: r, Index: index, First: first, Measures: histograms(s.Attempts)}
 	at, all := 0.0, float64(r.Counts.Attempts)
 	for _, p := range []part{
 		{Status: "passed", Count: r.Counts.Passed}, {Status: "failed", Count: r.Counts.Failed},
