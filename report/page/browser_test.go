@@ -5,12 +5,9 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/securebench/sbench/internal/test/must"
 )
 
 // browse opens an address in a headless Chromium, and returns what it prints. Messages, exceptions and what the
@@ -51,18 +48,4 @@ func browser(t *testing.T, address string, more ...string) (printed string, cons
 		t.Fatal(err)
 	}
 	return stdout.String(), regexp.MustCompile(`(?m)^.*:CONSOLE.*$`).FindAllString(stderr.String(), -1)
-}
-
-// TestColours: a program is coloured in linear time, whatever a candidate writes.
-func TestColours(t *testing.T) {
-	code := must.Read(t, "assets/code.js")
-	name := filepath.Join(t.TempDir(), "page.html")
-	must.Do(t, os.WriteFile(name, []byte(`<p></p><script>`+string(code)+`
-let n = 0;
-for (const piece of ['"' + '\\"'.repeat(200000), "'" + "\\'".repeat(200000), "\x60" + "\n\x60".repeat(200000)]) for (const m of piece.matchAll(tokens)) n++;
-document.querySelector("p").textContent = "found " + n;
-</script>`), 0o644))
-	if shown := dump(t, "file://"+name); !strings.Contains(shown, "found 200003") {
-		t.Error(shown)
-	}
 }
