@@ -74,7 +74,6 @@ func soleUsers() map[string][]string {
 	return map[string][]string{
 		"github.com/alecthomas/kong":              {"cmd/sbench"},
 		"github.com/jotaen/kong-completion":       {"cmd/sbench"},
-		"github.com/aymanbagabas/go-udiff":        {"run"},
 		"github.com/containerd/":                  {"runtime", "runtime/sandbox", "runtime/task", "runtime/images", "runtime/owner", "cmd/sbench", "internal/test"}, // the command quiets the client's log
 		"github.com/opencontainers/runtime-spec":  {"oci", "runtime", "runtime/sandbox", "runtime/task", "run/site"},
 		"k8s.io/":                                 {"run"},

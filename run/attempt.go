@@ -245,14 +245,7 @@ func (a attempt) storeWorkspace(ctx context.Context, c candidate.Candidate, rec 
 	}
 	rec.CandidateWorkspace, rec.WorkspaceDigest, rec.WorkspaceAttributes, rec.LayerDigest = &to, c.Digest, c.Attributes, c.Layer
 	rec.Workdir = a.task.Environment().Workdir
-	if err = errors.Join(err, a.out.Rename(from, to)); err != nil || c.Layer == "" {
-		return err
-	}
-	view, err := a.cfg.Engine.View(ctx, a.image)
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.log.Changes(ctx, to+layer.Suffix, c.Layer, view.Root()), view.Close())
+	return errors.Join(err, a.out.Rename(from, to))
 }
 
 // openTrace stores an agent's prompt and the tester's own descriptor, and sends the request's events to the

@@ -200,13 +200,13 @@ func TestMachineBroken(t *testing.T) {
 	}
 }
 
-// TestMachineShown: show lists what an agent changed in its image, and how texts differ.
+// TestMachineShown: show lists what an agent changed in its image.
 func TestMachineShown(t *testing.T) {
 	forgetBuilt(t, containerdtest.Open(t))
 	out := filepath.Join(t.TempDir(), "out")
 	expect(t, codeMeasured, "passed=1", "run", setupPack(t, "useradd -m tool; echo one > /etc/setup"), "-o", out, "--quiet",
 		"--set", `harness.config.command=["bash", "-c", "echo go > /etc/answer; echo two >> /etc/setup"]`)
-	for _, want := range []string{"--- a/etc/setup", " one", "+two", "etc/answer"} {
+	for _, want := range []string{"/etc/setup", "/etc/answer"} {
 		expect(t, codeMeasured, want, "show", out, "machine/setup")
 	}
 }

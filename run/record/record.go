@@ -30,7 +30,6 @@ const (
 	EgressFile    = "egress.jsonl"
 	TraceFile     = "agent-trace.log" // in an attempt's log directory
 	AgentFile     = "agent.yaml"      // in an attempt's log directory: the descriptor of a tester's agent
-	ChangesFile   = "changes.diff"    // in an attempt's log directory: how texts of the image were changed
 	StepPrefix    = "step-"           // and a number from 1: the directory in it for a step of the task
 	WorkspacesDir = "workspaces"
 	LogsDir       = "logs"
