@@ -258,10 +258,14 @@ func (c *repoCheck) testChanged(ctx context.Context, prepared runtime.Sandbox, f
 // maxBranches bounds the branches that a record lists.
 const maxBranches = 20
 
-// hiddenTests returns the Python test files that test_patch touches, with their prepared text, and as others
-// the programs that it touches. Without either, files are those that the command names and the candidate leaves
-// alone, or others what else test_patch touches; without test_patch, files may be all below the tests' working
-// directory.
+// hiddenTests returns the files to change, to see whether the command notices, with their prepared texts. These are
+// the first of the following that exist. None of them is changed by the candidate.
+//
+//	files   the Python test files that test_patch touches
+//	others  everything that test_patch touches, if a program is among it
+//	files   the Python test files that the command names
+//	others  everything that test_patch touches
+//	files   all Python test files below the tests' working directory
 func (c *repoCheck) hiddenTests(prepared runtime.Sandbox, changes []patch.File) (files, others []contrast.File, err error) {
 	dir, err := prepared.Path(c.repo())
 	if err != nil {
