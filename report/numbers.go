@@ -16,6 +16,7 @@ type Measure struct {
 	Chart string                // title of its histogram; "" has none
 	Write func(float64) string  // formats a value with its unit
 	Of    func(Attempt) float64 // negative if unknown
+	In    func(*Distributions) *stat.Distribution
 }
 
 // Measures returns all measures, in the order to show them.
@@ -29,15 +30,15 @@ func Measures() []Measure {
 		}
 	}
 	return []Measure{
-		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }},
-		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }},
-		{"time, total", "", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }},
-		{"tokens, input", "Tokens read", Many, tokens(func(t proxy.Usage) int64 { return t.Input })},
-		{"tokens, cached", "of them cached", Many, tokens(func(t proxy.Usage) int64 { return t.Cached })},
-		{"tokens, output", "Tokens written", Many, tokens(func(t proxy.Usage) int64 { return t.Output })},
-		{"tokens, reasoning", "", Many, tokens(func(t proxy.Usage) int64 { return t.Reasoning })},
-		{"cost", "Cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }},
-		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }},
+		{"time, producer", "Time of the producer", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Producer) }, func(d *Distributions) *stat.Distribution { return &d.Producer }},
+		{"time, verifier", "Time of the verifier", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Verifier) }, func(d *Distributions) *stat.Distribution { return &d.Verifier }},
+		{"time, total", "", Seconds, func(a Attempt) float64 { return unknownIfZero(a.Total) }, func(d *Distributions) *stat.Distribution { return &d.Total }},
+		{"tokens, input", "Tokens read", Many, tokens(func(t proxy.Usage) int64 { return t.Input }), func(d *Distributions) *stat.Distribution { return &d.Input }},
+		{"tokens, cached", "of them cached", Many, tokens(func(t proxy.Usage) int64 { return t.Cached }), func(d *Distributions) *stat.Distribution { return &d.Cached }},
+		{"tokens, output", "Tokens written", Many, tokens(func(t proxy.Usage) int64 { return t.Output }), func(d *Distributions) *stat.Distribution { return &d.Output }},
+		{"tokens, reasoning", "", Many, tokens(func(t proxy.Usage) int64 { return t.Reasoning }), func(d *Distributions) *stat.Distribution { return &d.Reasoning }},
+		{"cost", "Cost", Dollars, func(a Attempt) float64 { return unknownIfZero(a.Cost) }, func(d *Distributions) *stat.Distribution { return &d.Cost }},
+		{"peak memory", "Peak memory", Bytes, func(a Attempt) float64 { return unknownIfZero(float64(a.PeakMemory)) }, func(d *Distributions) *stat.Distribution { return &d.PeakMemory }},
 	}
 }
 
@@ -49,21 +50,16 @@ func unknownIfZero(v float64) float64 {
 	return v
 }
 
-// All returns the distributions in the order of Measures.
-func (d *Distributions) All() []*stat.Distribution {
-	return []*stat.Distribution{&d.Producer, &d.Verifier, &d.Total, &d.Input, &d.Cached, &d.Output, &d.Reasoning, &d.Cost, &d.PeakMemory}
-}
-
 // distributions leaves out errors and unknown values.
 func distributions(attempts []Attempt) (d Distributions) {
-	for i, m := range Measures() {
+	for _, m := range Measures() {
 		var values []float64
 		for _, a := range attempts {
 			if v := m.Of(a); v >= 0 && a.Status != record.Error {
 				values = append(values, v)
 			}
 		}
-		*d.All()[i] = stat.Describe(values)
+		*m.In(&d) = stat.Describe(values)
 	}
 	return d
 }

@@ -82,8 +82,8 @@ func ofRun(r report.Run) section {
 		s.tables = append(s.tables, groupTable("category", r.ByCategory))
 	}
 	measures := table{heads: []string{"measure", "attempts", "min", "10 %", "median", "90 %", "max", "mean"}}
-	for i, m := range report.Measures() {
-		if d := r.Distributions.All()[i]; d.Count > 0 {
+	for _, m := range report.Measures() {
+		if d := m.In(&r.Distributions); d.Count > 0 {
 			measures.rows = append(measures.rows, []any{
 				m.Name, d.Count, m.Write(d.Min), m.Write(d.P10), m.Write(d.P50), m.Write(d.P90), m.Write(d.Max), m.Write(d.Mean),
 			})
