@@ -10,6 +10,7 @@ import (
 	"github.com/securebench/sbench/compiler/testerfile"
 	"github.com/securebench/sbench/harness"
 	"github.com/securebench/sbench/report/progress"
+	"github.com/securebench/sbench/run/record"
 )
 
 // testerFlags name a tester file and override some of its keys. The help of --config is the command's.
@@ -100,6 +101,19 @@ func (f progressFlags) check() error {
 }
 
 func (f progressFlags) quiet() bool { return f.Quiet || f.Progress == progress.None }
+
+// attemptFlags are the flags of commands that make attempts.
+type attemptFlags struct {
+	Task   []string    `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, only those whose id matches one of these patterns."`
+	Jobs   int         `short:"j" placeholder:"N" help:"How many attempts to make at a time. Default: the tester file's, else as many as the cores allow. Fewer are made if memory, processes or disk space do not suffice."`
+	Resume bool        `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not made again."`
+	Sign   *record.Key `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
+	shardFlags
+	progressFlags
+	JSON bool `name:"json" help:"Print the summary as JSON, with the changed verdicts of a run that is graded, or the plan."`
+
+	AcceptUnsigned bool `help:"Accept the records that the command continues or grades even if they are incomplete, or not signed with the key. The new records say so."`
+}
 
 func notNegative(flag string, n int) error {
 	if n < 0 {

@@ -20,28 +20,16 @@ type gradeCmd struct {
 	Source      string `arg:"" name:"source" help:"What to verify: the output directory of a run; a file of predictions in JSONL or JSON (of SWE-bench, HumanEval or SecureBench, or other objects with an id and an answer); or a directory with a file or directory for each task, named after the task."`
 	testerFlags `set:"config=Tester file. Its pack, runtime and verification sections are used; its harness does not run. Required."`
 	OutputDir   string            `short:"o" required:"" placeholder:"DIR" help:"Directory for the new records."`
-	Task        []string          `short:"t" placeholder:"GLOB" help:"Only the tasks whose id matches one of these patterns."`
-	Jobs        int               `short:"j" placeholder:"N" help:"How many candidates to verify at a time. Default: the tester file's, else as many as the cores allow."`
 	Extract     string            `enum:"none,fenced" default:"none" help:"How code is found in predictions. none: the whole text is code, unless the task says otherwise. fenced: the code is in Markdown fences, or is the body of the last function of the starter code."`
-	Resume      bool              `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not verified again."`
-	Sign        *record.Key       `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM)."`
 	Key         ed25519.PublicKey `placeholder:"FILE" help:"Public key (PKIX, PEM) that must have signed the records of the run."`
-	shardFlags
-	progressFlags
-	JSON bool `name:"json" help:"Print the summary, with the changed verdicts of a run, as JSON."`
-
-	AcceptUnsigned bool `help:"Accept records of the run that are incomplete, or not signed by --key. The new records say so."`
+	attemptFlags
 }
 
 func (cmd *gradeCmd) Run(ctx context.Context, a *app) error {
 	if cmd.Config == "" {
 		return fmt.Errorf("%w: name the tester file by --config", errUsage)
 	}
-	r := &runCmd{
-		testerArgs: testerArgs{testerFlags: cmd.testerFlags}, graded: cmd, OutputDir: cmd.OutputDir, Task: cmd.Task,
-		Jobs: cmd.Jobs, Resume: cmd.Resume, Sign: cmd.Sign, Retries: 1, shardFlags: cmd.shardFlags, progressFlags: cmd.progressFlags, JSON: cmd.JSON,
-		AcceptUnsigned: cmd.AcceptUnsigned,
-	}
+	r := &runCmd{testerArgs: testerArgs{testerFlags: cmd.testerFlags}, attemptFlags: cmd.attemptFlags, OutputDir: cmd.OutputDir, Retries: 1, graded: cmd}
 	return r.Run(ctx, a)
 }
 

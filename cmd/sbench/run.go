@@ -32,28 +32,20 @@ type runCmd struct {
 
 	Limit     *int            `short:"n" placeholder:"N" help:"Run only the first N tasks."`
 	Variant   []string        `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
-	Task      []string        `short:"t" placeholder:"GLOB" help:"Of the tasks that the tester file selects, run only those whose id matches one of these patterns."`
 	Exclude   []string        `placeholder:"GLOB" help:"Do not run the tasks whose id matches one of these patterns."`
 	Harness   string          `placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution). With a directory: also command, or the type of an agent, such as codex."`
 	Allow     []domain.Domain `placeholder:"DOMAIN" help:"With a directory: domain that builds of its images may reach, with its subdomains; can be repeated. Default: none."`
 	OutputDir string          `short:"o" placeholder:"DIR" help:"Directory for records and workspaces, instead of the tester file's."`
 	EnvFile   string          `placeholder:"FILE" help:"File of NAME=value lines for harness.env. Default: .env, if it is there."`
-	progressFlags
+
 	ShowAgentOutput   bool `help:"Show what an agent says and does while it runs."`
 	ShowCommandOutput bool `help:"Show the commands that sbench runs in sandboxes, and how they end."`
-	JSON              bool `name:"json" help:"Print the summary, or the plan, as JSON."`
 
-	Jobs     int  `short:"j" placeholder:"N" help:"How many attempts to run at a time. Default: the tester file's, else as many as the cores allow. Fewer run if memory, processes or disk space do not suffice."`
-	Resume   bool `help:"Continue in an existing output directory. Attempts that are recorded with the same inputs are not made again."`
 	Plan     bool `help:"Print what would run, and why, and run nothing."`
 	FailFast bool `help:"Stop starting attempts after the first one that fails or cannot be measured."`
 	Retries  int  `default:"1" placeholder:"N" help:"Retry an attempt that could not be measured up to N times. Default: 1."`
 	requireFlag
-	Sign *record.Key `placeholder:"KEY" help:"Sign the records with this ed25519 key (PKCS #8, PEM). With --resume, the same key must have signed the existing records."`
-
-	shardFlags
-
-	AcceptUnsigned bool `help:"With --resume, continue even if the records are not signed, or signed with another key. The new records say so."`
+	attemptFlags
 
 	graded  *gradeCmd     // has the source of the candidates; nil if the run makes them
 	leftOut []run.LeftOut // tasks of a directory that cannot run; nil for a tester file, where every task has to
