@@ -58,7 +58,7 @@ func (t *Task) AgentView() AgentView {
 			view.Assets = append(view.Assets, *v.file)
 		default:
 			view.Input = append(view.Input, PublicValue{
-				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(v.Indented(), '\n'),
+				Name: v.name, Value: slices.Clone(v.Raw()), Text: append(document.Indented(v.Value), '\n'),
 			})
 		}
 	}
@@ -135,5 +135,5 @@ func (v AgentView) Payload() []byte {
 	text, _ := json.Marshal(payload) // texts, finite numbers and valid JSON
 	var doc document.Document        // to write it in the format of PublicValue.Text
 	_ = doc.ParseJSON(text, 1)
-	return append(doc.Root().Indented(), '\n')
+	return append(document.Indented(doc.Root()), '\n')
 }

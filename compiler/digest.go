@@ -55,7 +55,7 @@ func (t *Task) Digests() (Digests, error) {
 
 // ManifestDigest returns the digest of the manifest's content.
 func (p *Pack) ManifestDigest() string {
-	return sum(labelManifest, p.manifest.Root().Canonical())
+	return sum(labelManifest, document.Canonical(p.manifest.Root()))
 }
 
 // Digest reads all rows and the files they refer to, and returns the digest of these and the
@@ -118,12 +118,12 @@ func (h *hasher) digests(t *Task) (Digests, error) {
 	}
 	eval := []byte("{}") // if absent or null
 	if v := t.Eval(); v.Kind() == document.Object {
-		eval = v.Canonical()
+		eval = document.Canonical(v)
 	}
 	evaluation, err1 := h.eval.appendRecords(append(eval, '\n'), files)
 	public, err2 := h.public.appendRecords(nil, assets)
 	return Digests{
-		Row: sum(labelRow, t.doc.Root().Canonical()), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
+		Row: sum(labelRow, document.Canonical(t.doc.Root())), Evaluation: sum(labelEvaluation, evaluation), Assets: sum(labelAssets, public),
 	}, cmp.Or(err1, err2)
 }
 

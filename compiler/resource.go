@@ -36,7 +36,7 @@ func (t *Task) Resources(component Component) (all []Resource) {
 				Lane:  v.lane,
 				File:  v.file,
 				Value: hidden.Hide(json.RawMessage(slices.Clone(v.Raw()))),
-				Text:  hidden.Hide(append(v.Indented(), '\n')),
+				Text:  hidden.Hide(append(document.Indented(v.Value), '\n')),
 			})
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Canonical returns the value in canonical form, which is the same for all texts with the same
+// Canonical returns a value in canonical form, which is the same for all texts with the same
 // content: UTF-8 JSON without white space, in which
 //
 //   - the fields of an object are sorted by the bytes of their keys
@@ -19,16 +19,16 @@ import (
 //   - every other number is its exact decimal value: digits without trailing zeros, "e", exponent
 //
 // So 1.50 and 15E-1 are both 15e-1, while 1 and 1.0 (1e0) stay distinct: only 1 is an integer.
-func (v Value) Canonical() []byte { return appendValue(nil, v, true) }
+func Canonical(v Value) []byte { return appendValue(nil, v, true) }
 
-// Compact returns the value as JSON without white space, with sorted keys and numbers as written.
-func (v Value) Compact() []byte { return appendValue(nil, v, false) }
+// Compact returns a value as JSON without white space, with sorted keys and numbers as written.
+func Compact(v Value) []byte { return appendValue(nil, v, false) }
 
-// Indented returns the value as JSON for people: indented by two spaces per level,
+// Indented returns a value as JSON for people: indented by two spaces per level,
 // keys sorted, numbers as written.
-func (v Value) Indented() []byte {
+func Indented(v Value) []byte {
 	var b bytes.Buffer
-	_ = json.Indent(&b, v.Compact(), "", "  ") // what Compact returns is valid
+	_ = json.Indent(&b, Compact(v), "", "  ") // what Compact returns is valid
 	return b.Bytes()
 }
 

@@ -34,11 +34,11 @@ func TestCanonical(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got := string(parse(t, test.text).Canonical())
+			got := string(document.Canonical(parse(t, test.text)))
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Fatal(diff)
 			}
-			if again := string(parse(t, got).Canonical()); again != got {
+			if again := string(document.Canonical(parse(t, got))); again != got {
 				// Numbers such as 15e-1 stay as they are.
 				t.Errorf("canonical form of %s is %s", got, again)
 			}
@@ -47,7 +47,7 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestIndented(t *testing.T) {
-	got := string(parse(t, `{"b":[1.50,{}],"a":"x","c":[]}`).Indented())
+	got := string(document.Indented(parse(t, `{"b":[1.50,{}],"a":"x","c":[]}`)))
 	want := "{\n  \"a\": \"x\",\n  \"b\": [\n    1.50,\n    {}\n  ],\n  \"c\": []\n}"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -107,7 +107,7 @@ func TestYAMLMerge(t *testing.T) {
 	if problems := d.ParseYAML([]byte(text)); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	if got := string(d.Root().Get("all").Canonical()); got != `{"x":1,"y":9,"z":4}` {
+	if got := string(document.Canonical(d.Root().Get("all"))); got != `{"x":1,"y":9,"z":4}` {
 		t.Error(got)
 	}
 	if got := string(d.Root().Get("copy").Raw()); got != `{"x":1,"y":2}` {
@@ -161,19 +161,19 @@ func FuzzJSON(f *testing.F) {
 		if diff := cmp.Diff(want, plain(d.Root())); diff != "" {
 			t.Fatal(diff)
 		}
-		canonical := d.Root().Canonical()
+		canonical := document.Canonical(d.Root())
 		var again document.Document
 		if problems := again.ParseJSON(canonical, 1); len(problems) > 0 {
 			t.Fatalf("canonical form %s: %v", canonical, problems)
 		}
-		if twice := again.Root().Canonical(); !bytes.Equal(twice, canonical) {
+		if twice := document.Canonical(again.Root()); !bytes.Equal(twice, canonical) {
 			t.Fatalf("canonical form %s of canonical form %s", twice, canonical)
 		}
-		indented := d.Root().Indented()
-		if problems := again.ParseJSON(indented, 1); len(problems) > 0 || !bytes.Equal(again.Root().Canonical(), canonical) {
+		indented := document.Indented(d.Root())
+		if problems := again.ParseJSON(indented, 1); len(problems) > 0 || !bytes.Equal(document.Canonical(again.Root()), canonical) {
 			t.Fatalf("indented form %s: %v", indented, problems)
 		}
-		if clone := d.Clone(); !bytes.Equal(clone.Root().Canonical(), canonical) {
+		if clone := d.Clone(); !bytes.Equal(document.Canonical(clone.Root()), canonical) {
 			t.Fatal("clone differs")
 		}
 	})
@@ -199,7 +199,7 @@ func FuzzYAML(f *testing.F) {
 		if problems := again.ParseJSON(d.Root().Raw(), 1); len(problems) > 0 {
 			t.Fatalf("YAML %q became %s: %v", text, d.Root().Raw(), problems)
 		}
-		if got, want := again.Root().Canonical(), d.Root().Canonical(); !bytes.Equal(got, want) {
+		if got, want := document.Canonical(again.Root()), document.Canonical(d.Root()); !bytes.Equal(got, want) {
 			t.Fatalf("nodes say %s, text says %s", want, got)
 		}
 	})

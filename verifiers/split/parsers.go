@@ -18,6 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/securebench/sbench/compiler/document"
 	"github.com/securebench/sbench/compiler/securebench"
 	"github.com/securebench/sbench/runtime"
 	"github.com/securebench/sbench/workspace"
@@ -154,7 +155,7 @@ func parseJSON(text []byte) (any, error) {
 	if err != nil {
 		return nil, refuse("invalid_json", "the artifact is %v", err)
 	}
-	return json.RawMessage(v.Compact()), nil
+	return json.RawMessage(document.Compact(v)), nil
 }
 
 // gitFile matches the files below .git that have objects, or the names of objects that can be reached.

@@ -176,7 +176,7 @@ func (t *conversation) protocol(ctx context.Context, check securebench.Check, do
 			return t.oracle.broken(ctx, "it asks no case")
 		case done.Cases == check.Challenge.MaxCases:
 			return t.oracle.broken(ctx, "it asks more than max_cases")
-		case challenge.Kind() == 0 || len(challenge.Compact()) > int(min(check.Challenge.MaxBytes, maxAnswer)):
+		case challenge.Kind() == 0 || len(document.Compact(challenge)) > int(min(check.Challenge.MaxBytes, maxAnswer)):
 			return t.oracle.broken(ctx, "it asks a case without a challenge, or with one of more than max_case_bytes")
 		}
 		if err := adapter.Challenge.Check(challenge); err != nil {
@@ -202,7 +202,7 @@ func (t *conversation) evaluate(ctx context.Context, check securebench.Check, ad
 	id, evaluation, outputs := "challenge-"+rand.Text(), "evaluation-"+rand.Text(), map[string]object{}
 	process := object{"duration_ms": 0, "exit_status": nil, "timed_out": false}
 	e := object{
-		"format": "securebench.challenge-evidence/v1", "check_id": check.ID, "challenge": object{"id": id, "index": index, "digest": digest(challenge.Compact())},
+		"format": "securebench.challenge-evidence/v1", "check_id": check.ID, "challenge": object{"id": id, "index": index, "digest": digest(document.Compact(challenge))},
 		"evaluation_id": nil, "status": candidateError, "process": process, "observation": nil, "observation_bytes": 0,
 		"trusted_helper_evidence": object{}, "output_artifacts": outputs, "failure": nil,
 	}
@@ -269,7 +269,7 @@ func observationOf(exit runtime.Exit, adapter securebench.Adapter, most int64) (
 			return nil, nil, "its output has neither an observation nor a failure of the candidate"
 		}
 	}
-	if compact = observation.Compact(); int64(len(compact)) > most {
+	if compact = document.Compact(observation); int64(len(compact)) > most {
 		return nil, nil, fmt.Sprintf("its observation has more than %d bytes", most)
 	}
 	if err := adapter.Observation.Check(observation); err != nil {
