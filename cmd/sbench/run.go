@@ -31,7 +31,6 @@ type runCmd struct {
 	Attempts   *int `placeholder:"N" help:"Attempts of each task. The same as --set run.attempts=N."`
 
 	Limit     *int            `short:"n" placeholder:"N" help:"Run only the first N tasks."`
-	Variant   []string        `placeholder:"NAME" help:"Run only these variants of the tester file's matrix."`
 	Exclude   []string        `placeholder:"GLOB" help:"Do not run the tasks whose id matches one of these patterns."`
 	Harness   string          `placeholder:"NAME" help:"What to run instead of the tester file's harness: reference (each task's own solution) or empty (no solution). With a directory: also command, or the type of an agent, such as codex."`
 	Allow     []domain.Domain `placeholder:"DOMAIN" help:"With a directory: domain that builds of its images may reach, with its subdomains; can be repeated. Default: none."`
@@ -63,35 +62,17 @@ func (cmd *runCmd) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	var variants []testerfile.Variant
 	base, _, err := testerfile.Load(source.path, harness.AgentTypes(), source.settings...)
-	if err == nil {
-		variants = base.Variants()
+	if err == nil && len(base.Variants()) > 0 && cmd.runsHarness() {
+		return cmd.matrix(ctx, a, source, base.Variants())
 	}
-	switch {
-	case err != nil && len(cmd.Variant) > 0:
-		return err
-	case len(variants) > 0 && cmd.runsHarness():
-		return cmd.matrix(ctx, a, source, variants)
-	case len(cmd.Variant) > 0:
-		return fmt.Errorf("%w: --variant is for a tester file with a matrix", errUsage)
-	}
-	return cmd.runOne(ctx, a, source)
+	return cmd.runOne(ctx, a, source) // which says what is wrong with the file
 }
 
 // matrix runs the variants one after the other. If a variant cannot run, the next ones run all the same.
 func (cmd *runCmd) matrix(ctx context.Context, a *app, source testerSource, variants []testerfile.Variant) error {
-	known := joined(variants, ", ", func(v testerfile.Variant) string { return v.Name })
-	for _, name := range cmd.Variant {
-		if !slices.ContainsFunc(variants, func(v testerfile.Variant) bool { return v.Name == name }) {
-			return fmt.Errorf("%w: --variant %s: the matrix has %s", errUsage, name, known)
-		}
-	}
 	var errs []error
 	for _, v := range variants {
-		if len(cmd.Variant) > 0 && !slices.Contains(cmd.Variant, v.Name) {
-			continue
-		}
 		a.say(slog.LevelInfo, "variant "+v.Name)
 		sub := *cmd
 		source.variant = &v
