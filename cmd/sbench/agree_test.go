@@ -168,6 +168,7 @@ func TestConfigIsADirectory(t *testing.T) {
 		dir:                                 "name its tester file, such as " + filepath.Join(dir, "tester.yaml"),
 		filepath.Join(dir, "hidden"):        "holds neither a manifest.yaml nor tasks",
 		filepath.Join(dir, "manifest.yaml"): "is a pack's manifest",
+		filepath.Join(dir, "tasks.jsonl"):   "is a pack's file of rows",
 	} {
 		if code, said := saying(t, "run", "--config", config); code != codeUsage || !strings.Contains(said, want) {
 			t.Errorf("%s: exit code %d, want %q in\n%s", config, code, want, said)

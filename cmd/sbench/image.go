@@ -94,6 +94,9 @@ func (cmd *imageImportCmd) Run(ctx context.Context, a *app) error {
 	}
 	return a.withClient(ctx, nil, func(c *host.Host) error {
 		list, err := c.Images.Import(ctx, archive, cmd.As)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, runtime.ErrUnavailable) {
+			err = fmt.Errorf("%w: %s: %w", errUsage, cmd.Archive, err)
+		}
 		return a.printImages(cmd.JSON, err, list...)
 	})
 }

@@ -97,6 +97,8 @@ func hint(before, after []byte, message string) string {
 		return "write null or a string"
 	case begins("}", "]") && bytes.HasSuffix(bytes.TrimRight(before, " \t\r\n"), []byte(",")):
 		return "remove the comma before it"
+	case len(before) == 0:
+		return "JSON is wanted: is the file of another format?"
 	case strings.HasSuffix(message, "beginning of object key string"):
 		return "keys stand in double quotes"
 	case strings.HasSuffix(message, "after top-level value"):

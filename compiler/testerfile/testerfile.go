@@ -222,6 +222,9 @@ func Load(path string, agents []AgentType, settings ...Setting) (*File, document
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, nil, document.Problems{{File: path, Message: "is a directory, not a tester file", Hint: testersIn(path)}}
 	}
+	if filepath.Ext(path) == ".jsonl" {
+		return nil, nil, document.Problems{{File: path, Message: "is a pack's file of rows, not a tester file", Hint: "a tester file names it in benchmark.tasks"}}
+	}
 	doc, problems := document.ReadYAML(path)
 	if len(problems) == 0 {
 		doc, problems = withSettings(doc, settings, agents)

@@ -226,7 +226,7 @@ func (s *Store) Import(ctx context.Context, archive io.Reader, as string) ([]run
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("import: %w", daemon.Native(err))
+		return nil, fmt.Errorf("import an archive of docker save or of the OCI: %w", daemon.Native(err))
 	}
 	if len(found) == 0 {
 		return nil, errors.New("import: the archive names no image: give it a name with --as")
