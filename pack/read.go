@@ -80,8 +80,8 @@ type record struct {
 	problems compiler.Problems
 }
 
-// A rowOf makes a row of a record. If it has recorded problems, the row needs at most its id, by
-// which tasks are selected; a row without an id is left out. An error ends the import.
+// A rowOf makes a row of a record. If it has recorded problems, only the id of the row counts: the problems are reported
+// if the id is selected. A row without an id is left out. An error ends the import.
 type rowOf func(*record) (Row, error)
 
 // records adds the rows of the lines of a JSONL file, or of the items of a JSON array.

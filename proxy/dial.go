@@ -15,7 +15,7 @@ const (
 	// hostsTTL is how long the proxy keeps the address of a host. maxHosts bounds how many it keeps.
 	hostsTTL = 10 * time.Second
 	maxHosts = 256
-	// keptTime bounds connecting to a kept address, so that time remains for the others that the host may have.
+	// keptTime bounds connecting to a kept address, so that time remains for the host's other addresses.
 	keptTime = time.Second
 )
 

@@ -63,7 +63,7 @@ type Event struct {
 	Tokens       int64   `json:"tokens,omitempty"`
 	OutputTokens int64   `json:"output_tokens,omitempty"`
 	CostUSD      float64 `json:"cost_usd,omitempty"` // of Tokens, if the prices are known
-	Again        bool    `json:"again,omitempty"`    // of a task_done event that another try follows
+	Again        bool    `json:"again,omitempty"`    // of a task_done event: another try follows
 	// Totals of a run_start event; Attempts is the number for all tasks together.
 	Tasks    int      `json:"tasks,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`

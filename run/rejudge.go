@@ -72,7 +72,7 @@ func (a attempt) judgeAgain(ctx context.Context) (record.Record, error) {
 	}
 	rec, err := a.newRecord()
 	if a.task.Stepped() {
-		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "what each step left was not kept, only what the last one did"
+		rec.VerificationStatus, rec.FailureReason, rec.FailureMessage = record.Pending, "steps_not_judged_again", "only what the last step left was kept"
 		return a.complete(rec, err)
 	}
 	if !ok {

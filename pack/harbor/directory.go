@@ -167,7 +167,7 @@ type task struct {
 	form  string
 	place pack.Place // the directory
 	files []taskFile
-	// problems are those of the task. If there are any, it gets no row.
+	// problems are what is wrong with the task. A task with problems gets no row.
 	problems compiler.Problems
 }
 

@@ -1,5 +1,5 @@
-// Package harbor reads tasks that are directories: those of Harbor, the format of Terminal-Bench 2
-// and later, and of the original Terminal-Bench.
+// Package harbor reads tasks that are directories: in the format of Harbor, which Terminal-Bench 2 and later use, and in
+// the format of the first Terminal-Bench.
 package harbor
 
 import (
@@ -365,8 +365,7 @@ func instructionOf(t *task, name string) string {
 	return text
 }
 
-// environment returns the row's environment. If the verifier has limits of its own, the larger ones are
-// those of both sandboxes.
+// environment returns the row's environment. If the verifier has limits of its own, both sandboxes get the larger limits.
 func (spec harborTask) environment() map[string]any {
 	e := spec.Environment
 	if own := spec.Verifier.Environment; own != nil {

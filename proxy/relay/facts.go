@@ -68,7 +68,7 @@ type Facts struct {
 	External map[string]int64 `json:"external,omitempty"` // why requests were refused under RefuseExternalTools, and how often
 }
 
-// Plus returns the facts about two relays, of which g was open later.
+// Plus returns the facts about two relays together. The relay of g was opened after the relay of f.
 func (f Facts) Plus(g Facts) Facts {
 	g.Seen, g.Refused, g.Unlogged, g.Sent = f.Seen+g.Seen, f.Refused+g.Refused, f.Unlogged+g.Unlogged, f.Sent+g.Sent
 	g.Other, g.ProviderWait = f.Other+g.Other, f.ProviderWait+g.ProviderWait

@@ -19,8 +19,9 @@ const (
 )
 
 // A Pace is how fast several relays together may ask a provider. When the provider refuses a request because of its
-// load, all of them wait as long as it asks, and then send half as many requests at once as before, and one more
-// each time that so many were answered. It is safe for concurrent use. A nil Pace sets no bound.
+// load, all relays wait as long as the provider asks. Then they send half as many requests at once as before. Whenever
+// that many requests have been answered, they may send one more at once. A Pace is safe for concurrent use. A nil Pace
+// sets no bound.
 type Pace struct {
 	turns *rate.Limiter // nil: no fixed bound
 

@@ -72,7 +72,7 @@ func (h *Host) Take(ctx context.Context, n Need, waits func(short string)) error
 	}
 }
 
-// Spare takes n for a further sandbox of an attempt under way, if no attempt waits for it.
+// Spare takes n for a further sandbox of an attempt in progress, unless another attempt waits to begin.
 func (h *Host) Spare(n Need) bool { return h.try(n, false) == "" }
 
 // try takes n, or returns what is short. While an attempt waits, no attempt gets further sandboxes.

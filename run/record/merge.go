@@ -385,7 +385,7 @@ func (m *merger) records(ctx context.Context, l *Ledger) error {
 					l.seal.Last, l.seal.Records = digest, l.seal.Records+1
 				}
 				if n <= s.part.Unsigned {
-					l.seal.AcceptedUnsigned = l.seal.Records // with all records before this: a seal counts from the first record
+					l.seal.AcceptedUnsigned = l.seal.Records // a seal counts from the first record on
 				}
 				return errors.Join(err, ctx.Err())
 			})

@@ -40,8 +40,8 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-// ImportTasks makes a pack of the tasks of a directory that can be imported, and returns the others. With again, it
-// replaces the pack of an earlier import; otherwise the error is fs.ErrExist if there is something.
+// ImportTasks makes a pack of the tasks of a directory that can be imported, and returns in left the tasks that cannot.
+// With again, it replaces the pack of an earlier import. Without again, the error is fs.ErrExist if o.Out exists.
 func ImportTasks(ctx context.Context, format pack.Format, o pack.Options, again bool) (notes compiler.Problems, left []run.LeftOut, err error) {
 	if _, err := os.Lstat(o.Out); err == nil {
 		if !again || !exists(o.Out, provenanceFile) {

@@ -362,7 +362,7 @@ func tools(tool rule) rule {
 	}))
 }
 
-// unlessEmptied is r, but removes a value of which r has removed all parts.
+// unlessEmptied applies r, and then removes the value if r has removed all of its parts.
 func unlessEmptied(r rule) rule {
 	return func(in *inspector, v *value) {
 		if r(in, v); v.emptied() {
