@@ -178,7 +178,8 @@ func (p *Pool) put(ctx context.Context, s *sandbox) error {
 	p.idle = append(p.idle, s)
 	var old *sandbox
 	if len(p.idle) > maxIdle {
-		old, p.idle = p.idle[0], slices.Delete(p.idle, 0, 1)
+		old = p.idle[0]
+		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.mu.Unlock()
 	if old == nil {

@@ -1,0 +1,40 @@
+package pool
+
+import (
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/securebench/sbench/internal/test/fake"
+	"github.com/securebench/sbench/internal/test/must"
+	"github.com/securebench/sbench/runtime"
+)
+
+// TestFull: a full pool closes the sandbox that has been idle longest, and keeps only sandboxes that it has not closed.
+func TestFull(t *testing.T) {
+	engine := &fake.Engine{Directory: t.TempDir()}
+	p, closed, kept := New(engine), []int{}, []int{}
+	number := map[*sandbox]int{}
+	for i := range maxIdle + 2 {
+		made, err := engine.Create(t.Context(), runtime.Config{Limits: runtime.DefaultLimits()})
+		must.Do(t, err)
+		stage, err := engine.NewVolume(t.Context(), runtime.VolumeConfig{Bytes: stageBytes, Inodes: stageInodes})
+		must.Do(t, err)
+		_, requests := io.Pipe()
+		s := &sandbox{sandbox: made, stage: stage, requests: requests, messages: make(chan message), ended: make(chan struct{})}
+		s.kill = func() {
+			closed = append(closed, i)
+			close(s.messages)
+			close(s.ended)
+		}
+		number[s] = i
+		must.Do(t, p.put(t.Context(), s))
+	}
+	for _, s := range p.idle {
+		kept = append(kept, number[s])
+	}
+	if !slices.Equal(closed, []int{0, 1}) || len(kept) != maxIdle || kept[0] != 2 {
+		t.Errorf("closed %v, kept %v", closed, kept)
+	}
+	must.Do(t, p.Close(t.Context()))
+}
